@@ -18,6 +18,8 @@ _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\.?")
 # The longest name of an object, and of a host.
 _LONGEST_NAME: Final = 253
+# What has come by then has to be answered still, before the kubelet kills the pod.
+_LONGEST_DELAY: Final = timedelta(seconds=10)
 # The expiry of a certificate is written with a year of four digits.
 _LONGEST_EXPIRATION: Final = timedelta(days=365 * 100)
 
@@ -109,6 +111,9 @@ def _check_validation(config: Config) -> Iterator[str]:
 def _check_webhooks(config: Config) -> Iterator[str]:
     yield from _check_port("server-tls.port", config.webhooks_port)
     yield from _check_port("server-tls.peer-port", config.peer_port)
+    if not timedelta(0) <= config.shutdown_delay <= _LONGEST_DELAY:
+        span = format_duration(config.shutdown_delay)
+        yield f"-server-tls.shutdown-delay must be from 0s to 10s: {span}"
     if config.client_name and not config.client_ca_file:
         yield "-server-tls.client-name needs -server-tls.client-ca-file"
     for name in config.bundle_names:

@@ -229,6 +229,12 @@ class Config:
         " Needs POD_IP in the environment. 0: none are passed on, and the others refuse them, to"
         " be tried again.",
     )
+    shutdown_delay: timedelta = flag(
+        "server-tls.shutdown-delay", DURATION, timedelta(seconds=5), _REPLICAS,
+        "How long webhooks are answered after SIGTERM, by which time API servers ask the other"
+        " replicas. The Lease is released before that, as soon as what is underway has ended; what"
+        " the replica that acts has to decide is passed on to the next one. At most 10s.",
+    )
     leftovers: tuple[str, ...] = ()
     """Words after the flags, which mean nothing."""
     without_effect: tuple[str, ...] = ()

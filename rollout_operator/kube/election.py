@@ -173,6 +173,16 @@ class Election:
                     log.info("Released the lease", lease=self._name)
         except (ApiError, InvalidInput, TimeoutError) as error:
             log.warn("Lease was not released", lease=self._name, err=error)
+        # What was known before it was held is long over.
+        self._held = self._seen = self._seen_at = None
+
+    async def look(self) -> None:
+        """Read which process leads after this one has released the Lease."""
+        try:
+            async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
+                self._note_seen(await self._read())
+        except (ApiError, InvalidInput, TimeoutError) as error:
+            self._note_error(error)
 
     async def _follow(self) -> timedelta:
         """Take the Lease where that may be; return after what time to look again."""

@@ -126,8 +126,8 @@ class Context:
         """Where this process answers other replicas, `IP:port`; empty: nowhere."""
         self.late_calls = settings.pods_timeout * LATE_TIMEOUTS
         """After what time no call reaches a pod any more whose caller has given up."""
-        self.is_stopping = False
-        """Whether nothing new is begun any more."""
+        self.stopping_since: timedelta | None = None
+        """Since when nothing new is begun, on the clock's `elapsed`."""
         self.has_begun = False
         """Whether what an earlier process left is known, and controllers run."""
         self.election = Election(
@@ -151,6 +151,11 @@ class Context:
         self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
         self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
         self.arrivals = self._watch_arrivals()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Tell whether nothing new is begun any more."""
+        return self.stopping_since is not None
 
     @property
     def is_leading(self) -> bool:

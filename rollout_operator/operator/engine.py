@@ -2,8 +2,9 @@
 
 Where the clients lead is decided by who opens them: `operator.main` to a cluster, `lab.world` to a
 simulated one. Start: caches filled, reviews served, ready, elected, workers. Stop: not ready,
-workers finish the group they are at and begin nothing new, reviews get their answer, the lease is
-released, the server ends. Each step waits for a bounded time.
+workers finish the group they are at and begin nothing new, what is being prepared is finished, the
+lease is released, reviews get their answer until API servers ask others, the server ends. Each step
+waits for a bounded time.
 """
 
 import asyncio
@@ -51,7 +52,10 @@ class ReviewServer(Protocol):
         ...
 
     async def drain(self, limit: timedelta) -> None:
-        """Answer the reviews in flight, at most for `limit`, and end."""
+        """Answer for as long as API servers may still ask, then what is in flight, and end.
+
+        The latter takes at most `limit`. The lease has been released by then.
+        """
         ...
 
 
@@ -147,7 +151,7 @@ class Engine:
 
     async def _finish_work(self) -> None:
         """Begin nothing new, and wait a bounded time for what is under way."""
-        self._context.is_stopping = True
+        self._context.stopping_since = self._context.clock.elapsed()
         features = (self._rollouts, self._scaling, self._budgets)
         for feature in features:
             feature.close()

@@ -37,6 +37,7 @@ from rollout_operator.model.review import Review
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.pki.bundle import is_ours
+from rollout_operator.planning.downscales.request import assess_unprepared
 from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.http.metrics import name_route
@@ -93,7 +94,10 @@ class Reviews:
         self._calls = context.make_pod_client()
         self._forwarder = forwarder
         self._led = {
-            PREPARE_PATH: self._for_leader(PREPARE_PATH, PrepareDownscale(self._join_prepare())),
+            PREPARE_PATH: replace(
+                self._for_leader(PREPARE_PATH, PrepareDownscale(self._join_prepare())),
+                assess=assess_unprepared,
+            ),
             EVICTION_PATH: self._for_leader(
                 EVICTION_PATH, PodEviction(self._join_eviction(budgets))
             ),

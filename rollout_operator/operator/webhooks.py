@@ -1,7 +1,8 @@
 """Composition of the webhook servers: certificate, CA bundle, the reviews of `operator.reviews`.
 
 Start: what answers reviews, certificate served, CA bundle injected, the server for other replicas,
-the server for the API server. Stop: no new downscale is begun, reviews in flight get their answer.
+the server for the API server. Stop: no new downscale is begun, reviews are answered until API
+servers ask others, those in flight get their answer.
 """
 
 import ssl
@@ -15,6 +16,7 @@ from rollout_operator.aio.tasks import TaskStack, gather_all
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.cache.store import Configuration
 from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.election import ElectionState
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
@@ -32,6 +34,8 @@ from rollout_operator.web.reviews.forward import Forwarder, ForwardOutcome, Peer
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 
 PEER_FLAG: Final = "-server-tls.peer-port"
+# Who leads next is known within a second; a read of one object costs next to nothing.
+LOOK_EVERY: Final = timedelta(milliseconds=500)
 SELF_SIGNED_FLAG: Final = "-server-tls.self-signed-cert.enabled"
 
 
@@ -55,6 +59,8 @@ class Webhooks:
         )
         self._server: WebhookServer | None = None
         self._peer_server: WebhookServer | None = None
+        self._has_others = False
+        """Whether another process may answer reviews once this one ends."""
         context.health.part("webhooks", is_ready=self._find_lack, is_alive=self._find_fault)
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
@@ -95,14 +101,32 @@ class Webhooks:
 
     async def settle(self, limit: timedelta) -> timedelta:
         """Wait until nothing is being prepared; the port stays open, see `Reviews.settle`."""
+        self._has_others = self._context.election.state is not ElectionState.ALONE
         left = await self._reviews.settle(limit)
         await self._reviews.finish()
         return left
 
     async def drain(self, limit: timedelta) -> None:
-        """Answer the reviews in flight, at most for `limit`; accept no connection after that."""
+        """Answer for as long as API servers may still ask, then the reviews in flight, and end.
+
+        The latter takes at most `limit`; no connection is accepted meanwhile.
+        """
+        if self._has_others:
+            await self._linger()
         servers = [one for one in (self._server, self._peer_server) if one is not None]
         await gather_all([server.drain(limit) for server in servers])
+
+    async def _linger(self) -> None:
+        """Go on answering until no API server counts this process in any more.
+
+        They learn of its end some moments later than it does. Reviews for the one that leads go to
+        the next one as soon as that is known.
+        """
+        clock, election = self._context.clock, self._context.election
+        end = (self._context.stopping_since or clock.elapsed()) + self._config.shutdown_delay
+        while (left := end - clock.elapsed()) > timedelta(0):
+            await election.look()
+            await clock.sleep(min(LOOK_EVERY, left))
 
     async def _serve(
         self,

@@ -69,6 +69,9 @@ def test_a_namespace_is_required(words: list[str], message: str) -> None:
             id="T-12 FLAG-30 zero"),
         pytest.param("server-tls.request-timeout=-1s", " must be positive: -1s", id="T-12 FLAG-30"),
         pytest.param("pods.client-timeout=0", " must be positive: 0s", id="FLAG-18 zero"),
+        pytest.param("server-tls.peer-port=65536", " must be from 0 to 65535: 65536", id="peers"),
+        pytest.param("server-tls.shutdown-delay=11s", " must be from 0s to 10s: 11s", id="delay"),
+        pytest.param("server-tls.shutdown-delay=-1s", " must be from 0s to 10s: -1s", id="less"),
         pytest.param(
             "server-tls.self-signed-cert.expiration=0", " must be positive and at most 100y: 0s",
             id="FLAG-35 zero",

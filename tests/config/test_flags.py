@@ -60,6 +60,7 @@ GIVEN: Final[dict[str, tuple[str, object]]] = {
     "leader-election.enabled=false": ("election_enabled", False),
     "leader-election.lease-name=other": ("lease_name", "other"),
     "server-tls.peer-port=9444": ("peer_port", 9444),
+    "server-tls.shutdown-delay=2s": ("shutdown_delay", timedelta(seconds=2)),
     "kubernetes.api-url=https://127.0.0.1:6443": ("api_url", "https://127.0.0.1:6443"),
     "kubernetes.config-file=kubeconfig": ("config_file", "kubeconfig"),
     "kubernetes.client-timeout=1m": ("client_timeout", timedelta(minutes=1)),

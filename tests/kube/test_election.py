@@ -122,6 +122,7 @@ async def test_dep92_the_address_goes_with_the_lease() -> None:
     await rig.run_for(SECOND)
     await rig.election.release()
     assert rig.lease.address is None
+    assert rig.find_leader() is None
 
     silent = Rig(address="")
     silent.lease.put("")
@@ -159,3 +160,21 @@ async def test_dep92_nobody_leads_by_a_lease_that_was_released() -> None:
     await rig.run_for(3 * SECOND)
     assert rig.find_leader() is None
     assert rig.election.may_act
+
+
+@in_virtual_time
+async def test_dep94_one_that_has_released_the_lease_learns_who_leads_next() -> None:
+    """DEP-94: it passes reviews on until it ends, and takes the Lease no more."""
+    rig = Rig()
+    await rig.run_for(SECOND)
+    await rig.election.release()
+    await rig.election.look()
+    assert rig.find_leader() is None
+    rig.lease.put("next_1")
+    await rig.election.look()
+    assert rig.find_leader() == ("next_1", THERE)
+    rig.lease.body.clear()
+    await rig.election.look()
+    assert rig.find_leader() is None
+    assert rig.lease.body == {}
+    assert not rig.election.may_act

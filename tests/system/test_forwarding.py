@@ -74,15 +74,18 @@ class Replicas:
         await wait_true(f"{address} in the lease", is_there)
 
 
-async def replicate(world: World) -> Replicas:
-    """Create three zones under a budget, and two operators; return once webhooks are called."""
+async def replicate(world: World, *, asked: int = 1, flags: tuple[str, ...] = ()) -> Replicas:
+    """Create three zones under a budget, and two operators; return once webhooks are called.
+
+    The API server knows the one that follows, or with `asked=0` the one that leads.
+    """
     pods = await world.serve_pods()
     await create_budgets(world, [zone_budget(GROUP, {"rollout-group": GROUP})])
     await world.grant_webhooks()
     zones = [prepared_zone(pods, zone, wait="1h") for zone in grouped_zones(GROUP)]
     probe, *_ = await world.create(*zones)
-    leader, follower = [await world.operator(*TLS_FLAGS) for _ in range(2)]
-    hooks = await world.register(Registration(port=follower.tls_port, hooks=HOOKS))
+    operators = leader, follower = [await world.operator(*TLS_FLAGS, *flags) for _ in range(2)]
+    hooks = await world.register(Registration(port=operators[asked].tls_port, hooks=HOOKS))
     await hooks.wait_injected()
     await hooks.wait_called(probe)
     assert await acts(leader)
@@ -161,6 +164,28 @@ async def test_dep92_a_leader_that_is_frozen_is_given_up_in_time(world: World) -
     await world.judge.assert_clean()
 
 
+async def test_dep94_one_that_ends_is_asked_without_a_failure(world: World) -> None:
+    """DEP-94, DEP-92, LI-08: as in an upgrade; what still comes is answered by way of the next."""
+    replicas = await replicate(world, asked=0, flags=("-server-tls.shutdown-delay=5s",))
+    ending = asyncio.create_task(replicas.leader.terminate())
+    await wait_line(replicas.leader, "Released the lease")
+    answers: list[Answer] = []
+    began = time.monotonic()
+    while not answers or answers[-1].status == TRY_AGAIN:
+        answers.append(await replicas.evict(f"{GROUP}-zone-a-0"))
+        scaled = await replicas.guarded.workload(f"{GROUP}-zone-b").scale(4, Route.MERGE)
+        assert scaled.status == 200, "what needs no memory is answered all the time"
+    assert answers[-1].status in CREATED, answers[-1]
+    assert time.monotonic() - began < 4
+    assert not await replicas.leader.is_ready()
+    assert await acts(replicas.follower)
+    refused = await replicas.evict(f"{GROUP}-zone-c-0")
+    assert (refused.status, f"{GROUP}-zone-" in refused.message) == (TRY_AGAIN, True)
+    assert not ending.done()
+    assert await ending == 0
+    await world.judge.assert_clean()
+
+
 async def test_dep92_who_edits_the_lease_gains_refusals(world: World, tmp_path: Path) -> None:
     """DEP-92, D-68: no review reaches a stranger, and none is answered by him."""
     replicas = await replicate(world)
@@ -210,6 +235,16 @@ async def test_dep92_without_a_port_for_replicas_reviews_are_refused(world: Worl
         assert sum(text in line for line in operator.log_lines()) == 1
     async with calling(world, leader) as caller:
         assert (await caller.evict(world.namespace, "pod-0")).is_allowed, "there is no such pod"
+
+
+async def test_dep91_one_that_works_alone_ends_at_once(world: World) -> None:
+    """DEP-91, DEP-94: no other one answers meanwhile, and the next one may wait for its end."""
+    await world.grant_webhooks()
+    alone = ("-leader-election.enabled=false", "-server-tls.shutdown-delay=10s")
+    operator = await world.operator(*TLS_FLAGS, *alone)
+    began = time.monotonic()
+    assert await operator.terminate() == 0
+    assert time.monotonic() - began < 5
 
 
 @asynccontextmanager

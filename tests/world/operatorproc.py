@@ -145,7 +145,9 @@ class OperatorProcess:
 
     @property
     def _tls_flags(self) -> tuple[str, ...]:
-        return f"-server-tls.port={self._tls_port}", f"-server-tls.peer-port={self.peer_port}"
+        ports = f"-server-tls.port={self._tls_port}", f"-server-tls.peer-port={self.peer_port}"
+        # Nothing asks it by a Service that has to learn of its end.
+        return *ports, "-server-tls.shutdown-delay=0s"
 
     @property
     def _serves_tls(self) -> bool:

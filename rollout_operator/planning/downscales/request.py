@@ -19,6 +19,7 @@ from rollout_operator.planning.downscales.endpoint import plan_target
 RETRY: Final = 429
 
 _STATEFULSETS: Final = "statefulsets"
+_SCALE: Final = "Scale"
 
 
 def allow(code: Code, text: str = "", *, warning: str = "") -> Verdict:
@@ -83,6 +84,18 @@ def assess_prepare_change(review: Review) -> Verdict | Decrease:
         text = f"{review.resource} are not prepared, allowing the change"
         return allow(Code.CANNOT_CHECK, warning=text)
     return change
+
+
+def assess_unprepared(review: Review) -> Verdict | None:
+    """Return the verdict where the review alone says that nothing has to be prepared."""
+    change = assess_prepare_change(review)
+    if isinstance(change, Verdict):
+        return change
+    old = review.old
+    if not isinstance(old, Scalable) or old.kind == _SCALE:
+        return None  # a Scale has no labels
+    verdict = assess_prepared(change, old.labels, old.annotations, old.service_name)
+    return verdict if isinstance(verdict, Verdict) else None
 
 
 def assess_no_downscale(

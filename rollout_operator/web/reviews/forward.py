@@ -27,7 +27,6 @@ from rollout_operator.model.lease import Lease
 from rollout_operator.model.names import CLUSTER_HEADER
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
-from rollout_operator.model.units import format_duration
 from rollout_operator.planning.downscales.request import RETRY, refuse
 from rollout_operator.pods.sender import NoResolver
 from rollout_operator.telemetry.logs import log
@@ -80,9 +79,10 @@ class Peers:
 class _NotPassedOnError(OperatorError):
     """There is no answer; the message says why."""
 
-    def __init__(self, outcome: ForwardOutcome, why: str) -> None:
+    def __init__(self, outcome: ForwardOutcome, why: str, *, was_asked: bool = True) -> None:
         super().__init__(why)
         self.outcome = outcome
+        self.was_asked = was_asked
 
 
 class Forwarder:
@@ -133,16 +133,19 @@ class Forwarder:
     async def _send(self, leader: Lease, path: str, review: Review, until: timedelta) -> bytes:
         left = until - RETURN - self._clock.elapsed()
         wanted = (left - HEAD_START) / SHARE
-        if wanted <= timedelta(0):
-            raise _NotPassedOnError(ForwardOutcome.LATE, "cannot be asked in the time that is left")
+        if wanted < _MILLISECOND:
+            why = "cannot be asked in the time that is left"
+            raise _NotPassedOnError(ForwardOutcome.LATE, why, was_asked=False)
         query = f"timeout={wanted // _MILLISECOND}ms"
         try:
             async with asyncio.timeout(left.total_seconds()):
                 status, body = await self._post(f"{leader.address}{path}?{query}", review.sent)
-        except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-                why = f"did not answer within {format_duration(left)}"
-                raise _NotPassedOnError(ForwardOutcome.LATE, why) from error
+        except aiohttp.ClientError as error:
+            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _word(error)) from error
+        except TimeoutError as error:
+            why = f"did not answer within {left.total_seconds():.1f}s"
+            raise _NotPassedOnError(ForwardOutcome.LATE, why) from error
+        except OSError as error:
             raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _word(error)) from error
         if status != HTTPStatus.OK:
             raise _NotPassedOnError(ForwardOutcome.UNUSABLE, f"answered with status {status}")
@@ -178,7 +181,7 @@ class Forwarder:
     def _count_in_flight(self) -> Iterator[None]:
         if self._in_flight >= MOST:
             why = f"is asked {MOST} reviews already"
-            raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why)
+            raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why, was_asked=False)
         self._in_flight += 1
         try:
             yield
@@ -192,7 +195,7 @@ class Forwarder:
 
     def _note_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
         """Log it, as a warning once for each replica until one answers."""
-        is_new = self._failing != leader.holder and error.outcome is not ForwardOutcome.TOO_MANY
+        is_new = self._failing != leader.holder and error.was_asked
         if is_new:
             self._failing = leader.holder
         write = log.warn if is_new else log.debug

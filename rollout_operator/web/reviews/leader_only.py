@@ -20,6 +20,8 @@ class LeaderOnly:
     is_leading: Callable[[], bool]
     describe: Callable[[], str]
     """Says which process leads."""
+    assess: Callable[[Review], Verdict | None] = lambda review: None
+    """Returns the verdict where the review alone decides, which any process can tell."""
     forwarder: Forwarder | None = None
     """The way to the process that leads, None where reviews are not passed on."""
 
@@ -36,6 +38,8 @@ class LeaderOnly:
         """Return the verdict or the answer; it must be out `until`, on the clock's `elapsed`."""
         if self.is_leading():
             return await self.hook.review(review, until)
+        if (verdict := self.assess(review)) is not None:
+            return verdict
         leader = None if self.forwarder is None else self.forwarder.find_leader()
         if self.forwarder is not None and leader is not None and review.sent:
             return await self.forwarder.ask(leader, self.path, review, until)

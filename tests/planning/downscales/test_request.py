@@ -8,13 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
+from rollout_operator.model.names import (
+    NO_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+)
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable
 from rollout_operator.planning.downscales.request import (
     assess_no_downscale,
     assess_no_downscale_change,
     assess_prepare_change,
+    assess_unprepared,
     find_misplaced,
 )
 from tests.planning.reviews import (
@@ -297,12 +303,42 @@ def test_what_prepare_downscale_is_asked(asked: Review, expected: list[str]) -> 
 def test_si13_no_labelled_decrease_of_a_set_passes_unchecked(
     old: Scalable | Unusable, new: Scalable | Unusable
 ) -> None:
-    """What is allowed at once is certainly not a decrease of a labelled set."""
-    change = assess_prepare_change(review(old, new))
+    """What is allowed at once is certainly not a decrease of a labelled set.
 
-    if isinstance(change, Verdict) and change.is_allowed:
+    DEP-92: nor is what a replica that does not lead allows by the review alone.
+    """
+    asked = review(old, new)
+    for change in (assess_prepare_change(asked), assess_unprepared(asked)):
+        if not isinstance(change, Verdict) or not change.is_allowed:
+            continue
         assert isinstance(old, Scalable)
         assert isinstance(new, Scalable)
         is_unclear = (old.replicas is None) is not (new.replicas is None)
         is_labelled = old.labels.get(PREPARE_DOWNSCALE) == "true"
         assert not is_labelled or not (is_decrease(old, new) or is_unclear)
+
+
+ALONE = """
+an upscale
+  3 prepared -> 4 | allow not_a_downscale
+a dry run
+  3 prepared -> 1; dry run | allow dry_run
+no label
+  3 -> 1 | allow not_guarded
+"""
+
+
+@pytest.mark.parametrize(("asked", "expected"), read_table(ALONE, read_review))
+def test_dep92_what_a_review_alone_decides(asked: Review, expected: list[str]) -> None:
+    """DEP-92: any replica answers it, also while none leads."""
+    verdict = assess_unprepared(asked)
+    assert verdict is not None
+    assert [render_verdict(verdict)] == expected
+
+
+def test_dep92_what_only_the_replica_that_leads_decides() -> None:
+    """DEP-92: pods have to be prepared, or may have to: a Scale does not say."""
+    target = {PREPARE_PATH: "prepare", PREPARE_PORT: "80"}
+    old = replace(one(3, PREPARED, annotations=target), service_name="mock")
+    assert assess_unprepared(review(old, one(1))) is None
+    assert assess_unprepared(read_review("scale 3 -> scale 1")) is None

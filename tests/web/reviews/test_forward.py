@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -118,6 +119,14 @@ async def test_dep92_a_review_goes_all_the_way() -> None:
         assert b'"allowed":false' in answer.body
         assert told == [Code.NOT_ELECTED]
         assert len(leader.hook.asked) == 1
+
+
+async def test_dep92_what_a_review_alone_decides_is_not_passed_on() -> None:
+    """DEP-92: it is answered without a leader, too."""
+    async with both() as (leader, follower):
+        follower.led = replace(follower.led, assess=lambda review: REFUSED)
+        assert await follower.ask() == REFUSED
+        assert leader.hook.asked == []
 
 
 async def test_dep92_a_replica_that_leads_asks_nobody() -> None:
