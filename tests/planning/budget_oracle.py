@@ -9,66 +9,66 @@ from datetime import timedelta
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.group import Zone
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.budgets.rule import Scene
+from rollout_operator.planning.budgets.rule import BudgetSnapshot
 
 
-def expect_disruption(scene: Scene) -> str:
+def expect_disruption(snapshot: BudgetSnapshot) -> str:
     """Return `allow`, or the numbers and the place of the refusal."""
     if (
-        scene.engine is DisruptionSource.ROLLOUT
-        and not scene.pod.is_ready
-        and not scene.pod.is_terminating
+        snapshot.engine is DisruptionSource.ROLLOUT
+        and not snapshot.pod.is_ready
+        and not snapshot.pod.is_terminating
     ):
         return "allow"
-    if scene.budget.pattern:
-        return _expect_in_partition(scene, _number(scene.pod.name))
-    for zone in sorted(scene.zones, key=lambda zone: zone.sts.name):
-        own = zone.sts.uid == scene.owner
-        not_ready, unknown = _count(scene, zone)
-        if not_ready + unknown >= (_maximum(scene) if own else 1):
+    if snapshot.budget.pattern:
+        return _expect_in_partition(snapshot, _number(snapshot.pod.name))
+    for zone in sorted(snapshot.zones, key=lambda zone: zone.sts.name):
+        own = zone.sts.uid == snapshot.owner
+        not_ready, unknown = _count(snapshot, zone)
+        if not_ready + unknown >= (_maximum(snapshot) if own else 1):
             return _text(not_ready, unknown, zone.sts.name)
     return "allow"
 
 
-def _expect_in_partition(scene: Scene, partition: str) -> str:
+def _expect_in_partition(snapshot: BudgetSnapshot, partition: str) -> str:
     not_ready = unknown = 0
-    for zone in scene.zones:
-        if zone.sts.uid != scene.owner:
-            one, other = _count_partition(scene, zone, partition)
+    for zone in snapshot.zones:
+        if zone.sts.uid != snapshot.owner:
+            one, other = _count_partition(snapshot, zone, partition)
             not_ready, unknown = not_ready + one, unknown + other
-    if not_ready + unknown >= _maximum(scene):
+    if not_ready + unknown >= _maximum(snapshot):
         return _text(not_ready, unknown, f"partition {partition}")
     return "allow"
 
 
-def _maximum(scene: Scene) -> int:
-    share = scene.budget.percentage
+def _maximum(snapshot: BudgetSnapshot) -> int:
+    share = snapshot.budget.percentage
     if share is None:
-        return scene.budget.max_unavailable or scene.override
-    (sts,) = [zone.sts for zone in scene.zones if zone.sts.uid == scene.owner]
+        return snapshot.budget.max_unavailable or snapshot.override
+    (sts,) = [zone.sts for zone in snapshot.zones if zone.sts.uid == snapshot.owner]
     pods = min(sts.replicas, sts.status_replicas)
     if share == 0 or pods == 0:
-        return scene.override
+        return snapshot.override
     return max(1, int(share * pods / 100 + 1e-9))
 
 
-def _count(scene: Scene, zone: Zone) -> tuple[int, int]:
+def _count(snapshot: BudgetSnapshot, zone: Zone) -> tuple[int, int]:
     pods = _owned(zone)
     lost = [one.name for one in zone.unreadable_pods]
-    not_ready = len(lost) + sum(_is_down(scene, zone, pod) for pod in pods)
+    not_ready = len(lost) + sum(_is_down(snapshot, zone, pod) for pod in pods)
     short = _expected(zone) - len(pods) - len(lost)
     return not_ready, max(short, len(_absent(zone)), 0)
 
 
-def _count_partition(scene: Scene, zone: Zone, partition: str) -> tuple[int, int]:
+def _count_partition(snapshot: BudgetSnapshot, zone: Zone, partition: str) -> tuple[int, int]:
     pods, lost = _owned(zone), [one.name for one in zone.unreadable_pods]
     mine = [pod for pod in pods if _number(pod.name) == partition]
     lost_here = [name for name in lost if _number(name) == partition]
-    not_ready = len(lost_here) + sum(_is_down(scene, zone, pod) for pod in mine)
+    not_ready = len(lost_here) + sum(_is_down(snapshot, zone, pod) for pod in mine)
     absent = _absent(zone)
     nameless = max(_expected(zone) - len(pods) - len(lost) - len(absent), 0)
     unknown = nameless + sum(_number(name) == partition for name in absent)
-    if not mine and not lost_here and not unknown and not scene.budget.forgives_absent_peers:
+    if not mine and not lost_here and not unknown and not snapshot.budget.forgives_absent_peers:
         unknown = 1
     return not_ready, unknown
 
@@ -88,16 +88,16 @@ def _absent(zone: Zone) -> list[str]:
     return [name for name in names if name not in there]
 
 
-def _is_down(scene: Scene, zone: Zone, pod: Pod) -> bool:
-    if pod.uid == scene.pod.uid:
+def _is_down(snapshot: BudgetSnapshot, zone: Zone, pod: Pod) -> bool:
+    if pod.uid == snapshot.pod.uid:
         return False
-    if pod.is_terminating or not pod.is_ready or pod.uid in scene.deletions:
+    if pod.is_terminating or not pod.is_ready or pod.uid in snapshot.deletions:
         return True
-    age = None if pod.ready_since is None else scene.now - pod.ready_since
+    age = None if pod.ready_since is None else snapshot.now - pod.ready_since
     patience = timedelta(seconds=zone.sts.min_ready_seconds)
     if patience and (age is None or age < patience):
         return True
-    delay = scene.budget.delay if scene.budget.pattern else timedelta(0)
+    delay = snapshot.budget.delay if snapshot.budget.pattern else timedelta(0)
     return bool(delay) and (age is None or age <= delay)
 
 

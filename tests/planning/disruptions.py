@@ -16,7 +16,7 @@ from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.planning.budgets.rule import Scene, assess_disruption
+from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
 from tests.builders import NOW, pod, sts, sts_uid, unreadable
 from tests.planning.tables import change_pods, read_words
 
@@ -88,7 +88,9 @@ def ingesters(letter: str, states: str = "rrr", **changes: object) -> Zone:
     )
 
 
-def scene(going: str = "a-0", *zones: Zone, rule: Budget | None = None, **changes: object) -> Scene:
+def snapshot(
+    going: str = "a-0", *zones: Zone, rule: Budget | None = None, **changes: object
+) -> BudgetSnapshot:
     """Return the question whether a pod, such as `a-0`, may go; zones not given are whole."""
     given = {zone.sts.name[-1]: zone for zone in zones}
     known = tuple(given.get(letter) or ingesters(letter) for letter in "abc")
@@ -103,10 +105,10 @@ def scene(going: str = "a-0", *zones: Zone, rule: Budget | None = None, **change
         "deletions": {},
         **changes,
     }
-    return Scene(**fields)  # type: ignore[arg-type]  # a case changes any field
+    return BudgetSnapshot(**fields)  # type: ignore[arg-type]  # a case changes any field
 
 
-def read_scene(text: str) -> Scene:
+def read_snapshot(text: str) -> BudgetSnapshot:
     """Return a question such as `a-0; b Frr replicas=4; partitions 2; granted c-0; rollout`.
 
     First the pod, then zones by their letter, the budget (`budget` of zones, or `partitions`), and
@@ -148,7 +150,7 @@ def read_scene(text: str) -> Scene:
                 changes["downscale"] = downscale
             case _:
                 deletions.update({Uid(f"uid-{pod}"): Deletion(word) for pod in plain})
-    return scene(going, *zones.values(), rule=rule, deletions=deletions, **changes)
+    return snapshot(going, *zones.values(), rule=rule, deletions=deletions, **changes)
 
 
 def granted(*pods: str) -> Mapping[Uid, Deletion]:
@@ -156,7 +158,7 @@ def granted(*pods: str) -> Mapping[Uid, Deletion]:
     return {Uid(f"uid-{one}"): Deletion.GRANTED for one in pods}
 
 
-def answer(case: Scene) -> str:
+def answer(case: BudgetSnapshot) -> str:
     """Return `allow`, or the status and the text of the refusal up to the names."""
     refusal = assess_disruption(case)
     if refusal is None:
@@ -164,7 +166,7 @@ def answer(case: Scene) -> str:
     return f"{refusal.status} {refusal.reason.text.split(' (')[0].split(';')[0]}"
 
 
-def render_refusal(case: Scene) -> list[str]:
+def render_refusal(case: BudgetSnapshot) -> list[str]:
     """Return the whole text of a refusal, and when time alone may change it."""
     refusal = assess_disruption(case)
     if refusal is None:

@@ -47,9 +47,9 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import (
+    BudgetSnapshot,
     Decisions,
     Refusal,
-    Scene,
     assess_disruption,
 )
 from rollout_operator.telemetry.logs import log
@@ -113,7 +113,7 @@ class Arbiter:
                     decisions[key] = Decisions(self._snapshots.observe(choice, ask))
                 decided = decisions[key]
                 refusal = decided.assess(ask.pod)
-                choice = refusal or self._precedence.assess(ask, decided.scene_of(ask.pod))
+                choice = refusal or self._precedence.assess(ask, decided.snapshot_of(ask.pod))
             refusals.append(choice)
             if number % SLICE == 0:
                 await asyncio.sleep(0)  # others have their turn
@@ -130,8 +130,12 @@ class Arbiter:
     async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
         """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
         with self._metrics.inflight.track_inprogress():
-            scene = await self._decide(ask, until)
-            answer = await self._grant(ask, scene, until) if isinstance(scene, Scene) else scene
+            snapshot = await self._decide(ask, until)
+            answer = (
+                await self._grant(ask, snapshot, until)
+                if isinstance(snapshot, BudgetSnapshot)
+                else snapshot
+            )
         if isinstance(answer, Refusal) and ask.engine is DisruptionSource.EVICTION:
             choice = self.choose(ask)
             if isinstance(choice, Budget):
@@ -148,10 +152,14 @@ class Arbiter:
         or `release`.
         """
         with self._metrics.inflight.track_inprogress():
-            scene = await self._decide(ask, until)
-            if isinstance(scene, Permit):
+            snapshot = await self._decide(ask, until)
+            if isinstance(snapshot, Permit):
                 return None
-            answer = await self._record(ask, scene) if isinstance(scene, Scene) else scene
+            answer = (
+                await self._record(ask, snapshot)
+                if isinstance(snapshot, BudgetSnapshot)
+                else snapshot
+            )
         if isinstance(answer, Refusal):
             self._count(answer)
         return answer
@@ -191,7 +199,7 @@ class Arbiter:
         if grant is not None and grant.pod.resource_version == pod.resource_version:
             await self._withdrawals.withdraw(grant)
 
-    async def _decide(self, ask: DisruptionRequest, until: timedelta) -> Answer | Scene:
+    async def _decide(self, ask: DisruptionRequest, until: timedelta) -> Answer | BudgetSnapshot:
         """Return the answer, or what the caches show where they let a pod go under a budget.
 
         Whoever is given that has to reserve the pod before anything else is awaited.
@@ -204,18 +212,18 @@ class Arbiter:
                 return choice
             if self._is_given(ask):
                 return Permit(pod=ask.pod, budget=choice.name)
-            scene = self._snapshots.observe(choice, ask)
-            refusal = assess_disruption(scene) or self._find_standing(scene)
-            if not self._waits_for_others(scene, refusal):
+            snapshot = self._snapshots.observe(choice, ask)
+            refusal = assess_disruption(snapshot) or self._find_standing(snapshot)
+            if not self._waits_for_others(snapshot, refusal):
                 break
             if not await self._wait(until):
                 return refusal or refuse_contested(ask.pod, choice)
-        refusal = refusal or self._find_unused(ask) or self._precedence.assess(ask, scene)
+        refusal = refusal or self._find_unused(ask) or self._precedence.assess(ask, snapshot)
         if refusal is not None:
             return refusal
         if ask.dry_run:
             return Permit(pod=ask.pod, budget=choice.name)
-        return scene
+        return snapshot
 
     def _is_given(self, ask: DisruptionRequest) -> bool:
         """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
@@ -227,14 +235,14 @@ class Arbiter:
             and self._age_of(grant) < REPEAT_LIMIT
         )
 
-    def _find_standing(self, scene: Scene) -> Refusal | None:
+    def _find_standing(self, snapshot: BudgetSnapshot) -> Refusal | None:
         """Return that the pod was permitted to go before, which may still be used.
 
         It is not permitted anew: whoever took that back would take back the former, too.
         """
-        pod = scene.pod
+        pod = snapshot.pod
         grant = self._pending.get(pod.uid)
-        if grant is None and not is_recorded(pod, scene.now):
+        if grant is None and not is_recorded(pod, snapshot.now):
             return None
         return refuse_standing(pod, is_given=grant is not None and grant.was_given)
 
@@ -246,15 +254,15 @@ class Arbiter:
             return None
         return refuse_unused(pod, unused.count(pod.uid), wait)
 
-    def _waits_for_others(self, scene: Scene, refusal: Refusal | None) -> bool:
+    def _waits_for_others(self, snapshot: BudgetSnapshot, refusal: Refusal | None) -> bool:
         """Tell whether only grants that may come to nothing within moments stand in the way."""
-        asked = self._pending.list_asked(scene.budget.name)
+        asked = self._pending.list_asked(snapshot.budget.name)
         if refusal is None or not asked:
             return False
-        if scene.pod.uid in asked:  # its answer is that of this one, too
+        if snapshot.pod.uid in asked:  # its answer is that of this one, too
             return True
-        going = {uid: how for uid, how in scene.deletions.items() if uid not in asked}
-        return assess_disruption(replace(scene, deletions=going)) is None
+        going = {uid: how for uid, how in snapshot.deletions.items() if uid not in asked}
+        return assess_disruption(replace(snapshot, deletions=going)) is None
 
     async def _wait(self, until: timedelta) -> bool:
         """Wait until a grant has been settled; who came first goes on first. False: not in time."""
@@ -276,14 +284,16 @@ class Arbiter:
             if not turn.done():
                 turn.set_result(None)
 
-    async def _grant(self, ask: DisruptionRequest, scene: Scene, until: timedelta) -> Answer:
+    async def _grant(
+        self, ask: DisruptionRequest, snapshot: BudgetSnapshot, until: timedelta
+    ) -> Answer:
         left = min(until - self._clock.elapsed(), ANSWER_LIMIT)
         if left <= timedelta(0):  # nothing would be sent, and no answer could be sure of it
             return refuse_late(ask.pod)
         reserved: Reservation | Refusal | None = None
         try:
             async with asyncio.timeout(left.total_seconds()):
-                reserved = await self._record(ask, scene)
+                reserved = await self._record(ask, snapshot)
                 if isinstance(reserved, Refusal):
                     return reserved
                 return await self._confirm(reserved, None)
@@ -294,17 +304,19 @@ class Arbiter:
             if isinstance(reserved, Reservation):
                 self._withdrawals.abandon(reserved.grant)
 
-    async def _record(self, ask: DisruptionRequest, scene: Scene) -> Reservation | Refusal:
+    async def _record(
+        self, ask: DisruptionRequest, snapshot: BudgetSnapshot
+    ) -> Reservation | Refusal:
         """Reserve a pod and write its record."""
         lasts = ask.lasts + REPEAT_LIMIT
-        grant = self._pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
+        grant = self._pending.reserve(ask.pod, ask.engine, snapshot.budget.name, lasts)
         stands = False
         try:
             record = await self._recorder.write(grant, self._now)
             if record is None and self._clock.elapsed() - self._began < QUARANTINE:
                 return refuse_in_quarantine()
             stands = True
-            return Reservation(ask=ask, budget=scene.budget, grant=grant, record=record)
+            return Reservation(ask=ask, budget=snapshot.budget, grant=grant, record=record)
         except ApiError as error:
             if not isinstance(error, UnknownOutcome):
                 grant.record = ""

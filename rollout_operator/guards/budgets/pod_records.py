@@ -28,7 +28,7 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.units import check_time
-from rollout_operator.planning.budgets.rule import Scene, assess_disruption
+from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
 from rollout_operator.telemetry.logs import log
 
 # A role may be given the verb at any time.
@@ -70,7 +70,7 @@ def is_recorded(pod: Pod, now: datetime) -> bool:
     return record is not None and now - record.at < RECORD_COUNTS
 
 
-def wins(record: Record | None, live: Scene) -> bool:
+def wins(record: Record | None, live: BudgetSnapshot) -> bool:
     """Tell whether the pod may go once all weaker records of other processes are withdrawn.
 
     The earlier one wins; a tie is broken by names, the same for both.

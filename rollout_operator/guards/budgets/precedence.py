@@ -33,8 +33,8 @@ from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.counting import find_partition
 from rollout_operator.planning.budgets.rule import (
+    BudgetSnapshot,
     Refusal,
-    Scene,
     assess_disruption,
     find_maximum,
     is_down,
@@ -190,18 +190,18 @@ class Precedence:
         self._unused = unused
         self._clock = clock
 
-    def assess(self, ask: DisruptionRequest, scene: Scene) -> Refusal | None:
+    def assess(self, ask: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
         """Return that another one goes first, None where the pod may go now."""
         if ask.engine is DisruptionSource.ROLLOUT:
-            return self._assess_rollout(scene)
-        return self._assess_eviction(ask, scene)
+            return self._assess_rollout(snapshot)
+        return self._assess_eviction(ask, snapshot)
 
-    def note_granted(self, scene: Scene) -> None:
+    def note_granted(self, snapshot: BudgetSnapshot) -> None:
         """A pod was allowed to go."""
-        most = find_maximum(scene)
-        if scene.engine is DisruptionSource.ROLLOUT:
-            most = min(most, scene.override)
-        self._waiting.note_granted(scene.budget, scene.pod, scene.engine, max(most, 1))
+        most = find_maximum(snapshot)
+        if snapshot.engine is DisruptionSource.ROLLOUT:
+            most = min(most, snapshot.override)
+        self._waiting.note_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))
 
     def line_up(self, ask: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
         """Remember an eviction that lacks room, and say how many are in front of it."""
@@ -214,24 +214,24 @@ class Precedence:
         reason = replace(refusal.reason, text=f"{refusal.reason.text}; {place}")
         return replace(refusal, reason=reason)
 
-    def _assess_rollout(self, scene: Scene) -> Refusal | None:
-        budget, pod = scene.budget, scene.pod
+    def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
+        budget, pod = snapshot.budget, snapshot.pod
         # Its deletion takes nobody's place: it is down already (LI-10).
-        if is_down(scene) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
+        if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
             return None
         front = self._waiting.list_in_front(budget, pod)
-        if not any(_is_in_the_way(scene, one) for one in front[:_MOST_LOOKED_AT]):
+        if not any(_is_in_the_way(snapshot, one) for one in front[:_MOST_LOOKED_AT]):
             return None
         self._waiting.hold(budget, pod, is_whole=False)
         left = max(one.until for one in front) - self._clock.elapsed()
         refusal = refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
         return replace(refusal, is_shared=not budget.by_partition)
 
-    def _assess_eviction(self, ask: DisruptionRequest, scene: Scene) -> Refusal | None:
-        budget, pod = scene.budget, scene.pod
+    def _assess_eviction(self, ask: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
+        budget, pod = snapshot.budget, snapshot.pod
         if self._waiting.holds(budget, pod, DisruptionSource.EVICTION):
             if not ask.dry_run:
-                self._waiting.hold(budget, pod, is_whole=_is_whole(scene))
+                self._waiting.hold(budget, pod, is_whole=_is_whole(snapshot))
             return refuse_as_rollout_waits(pod, budget)
         front = self._waiting.list_in_front(budget, pod)
         if not front or not self._unused.count(pod.uid):
@@ -241,11 +241,11 @@ class Precedence:
         return refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
 
 
-def _is_in_the_way(scene: Scene, waiter: Waiter) -> bool:
-    """Tell whether a waiting eviction lacks room once the pod of the scene has gone."""
-    going = {**scene.deletions, scene.pod.uid: Deletion.GRANTED}
+def _is_in_the_way(snapshot: BudgetSnapshot, waiter: Waiter) -> bool:
+    """Tell whether a waiting eviction lacks room once the pod of the snapshot has gone."""
+    going = {**snapshot.deletions, snapshot.pod.uid: Deletion.GRANTED}
     theirs = replace(
-        scene,
+        snapshot,
         pod=waiter.pod,
         owner=waiter.pod.owner_uid or Uid(""),
         engine=DisruptionSource.EVICTION,
@@ -255,10 +255,10 @@ def _is_in_the_way(scene: Scene, waiter: Waiter) -> bool:
     return assess_disruption(theirs) is not None
 
 
-def _is_whole(scene: Scene) -> bool:
+def _is_whole(snapshot: BudgetSnapshot) -> bool:
     """Tell whether the pod could go even if one at a time were the limit: nothing is down."""
-    budget = structs.replace(scene.budget, max_unavailable=1, percentage=None)
-    return assess_disruption(replace(scene, budget=budget)) is None
+    budget = structs.replace(snapshot.budget, max_unavailable=1, percentage=None)
+    return assess_disruption(replace(snapshot, budget=budget)) is None
 
 
 def _soon(left: timedelta) -> timedelta:

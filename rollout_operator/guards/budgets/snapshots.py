@@ -20,8 +20,8 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import (
+    BudgetSnapshot,
     Refusal,
-    Scene,
     choose_budget,
     refuse_stale_view,
 )
@@ -88,19 +88,19 @@ class Snapshots:
             return refuse_stale_view()
         return choice
 
-    def observe(self, budget: Budget, ask: DisruptionRequest) -> Scene:
+    def observe(self, budget: Budget, ask: DisruptionRequest) -> BudgetSnapshot:
         """Return what the caches show; nothing may be awaited until it has been decided on."""
-        scene, sets = self._outline(budget, ask)
+        snapshot, sets = self._outline(budget, ask)
         owned = {sts.uid: self._context.pods.list_by_owner(sts.uid) for sts in sets}
-        return self._fill(scene, sets, owned)
+        return self._fill(snapshot, sets, owned)
 
     async def observe_live(
         self, reserved: Reservation, group: Group | None
-    ) -> tuple[Scene, Pod | None]:
+    ) -> tuple[BudgetSnapshot, Pod | None]:
         """Return what holds now, with live pods, and the pod itself where it is still untouched."""
         ask = reserved.ask
-        scene, zones = self._outline(reserved.budget, ask)
-        sets = self._list_sets(scene, zones)
+        snapshot, zones = self._outline(reserved.budget, ask)
+        sets = self._list_sets(snapshot, zones)
         live = {} if group is None else {zone.sts.uid: zone for zone in group.zones}
         pods: Sequence[Pod | Unreadable]
         if all(sts.uid in live for sts in sets):
@@ -115,27 +115,27 @@ class Snapshots:
         ask = replace(ask, pod=seen or ask.pod)
         choice = self.choose(ask)
         budget = choice if isinstance(choice, Budget) else reserved.budget
-        scene, zones = self._outline(budget, ask)
+        snapshot, zones = self._outline(budget, ask)
         # Pods of a set that was not read are missing, and count as down.
         owned: dict[Uid, list[Pod | Unreadable]] = {sts.uid: [] for sts in zones}
         for pod in pods:
             if pod.owner_uid in owned:
                 owned[pod.owner_uid].append(pod)
         zones = [live[sts.uid].sts if sts.uid in live else sts for sts in zones]
-        scene = replace(scene, downscale=scene.downscale or self._find_downscale(zones))
-        scene = self._fill(scene, zones, owned)
+        snapshot = replace(snapshot, downscale=snapshot.downscale or self._find_downscale(zones))
+        snapshot = self._fill(snapshot, zones, owned)
         # Without its own record the pod is one like the others, and what refuses it refuses them.
-        going = {uid: how for uid, how in scene.deletions.items() if uid != ask.pod.uid}
-        return replace(scene, deletions=going), seen
+        going = {uid: how for uid, how in snapshot.deletions.items() if uid != ask.pod.uid}
+        return replace(snapshot, deletions=going), seen
 
     def _outline(
         self, budget: Budget, ask: DisruptionRequest
-    ) -> tuple[Scene, Sequence[StatefulSet]]:
-        """Return the scene of a budget without its pods, and the sets that they belong to."""
+    ) -> tuple[BudgetSnapshot, Sequence[StatefulSet]]:
+        """Return the snapshot of a budget without its pods, and the sets that they belong to."""
         context = self._context
         sets = [sts for sts in context.sets.list_all() if selects(budget.selector, sts.labels)]
         readable = [sts for sts in sets if isinstance(sts, StatefulSet)]
-        scene = Scene(
+        snapshot = BudgetSnapshot(
             budget=budget,
             pod=ask.pod,
             owner=ask.pod.owner_uid or Uid(""),
@@ -149,7 +149,7 @@ class Snapshots:
             view_age=context.age(),
             unreadable=tuple(sts for sts in sets if isinstance(sts, Unreadable)),
         )
-        return scene, readable
+        return snapshot, readable
 
     def _find_downscale(self, sets: Sequence[StatefulSet]) -> Underway | None:
         """Return a downscale of any of their groups that may still be written."""
@@ -162,19 +162,21 @@ class Snapshots:
 
     def _fill(
         self,
-        scene: Scene,
+        snapshot: BudgetSnapshot,
         sets: Sequence[StatefulSet],
         pods: Mapping[Uid, Sequence[Pod | Unreadable]],
-    ) -> Scene:
+    ) -> BudgetSnapshot:
         find_newcomers = self._context.find_newcomers
         zones = tuple(compose_zone(sts, pods[sts.uid], find_newcomers(sts.uid)) for sts in sets)
         listed = (pod for zone in zones for pod in zone.pods)
-        going = self._context.pending.list_going(pods.keys(), listed, scene.now)
-        return replace(scene, zones=zones, deletions=going)
+        going = self._context.pending.list_going(pods.keys(), listed, snapshot.now)
+        return replace(snapshot, zones=zones, deletions=going)
 
-    def _list_sets(self, scene: Scene, zones: Sequence[StatefulSet]) -> Sequence[StatefulSet]:
+    def _list_sets(
+        self, snapshot: BudgetSnapshot, zones: Sequence[StatefulSet]
+    ) -> Sequence[StatefulSet]:
         """Return the sets whose pods are read: the pod's own may be none of the zones."""
-        own = self._context.sets.get_by_uid(scene.owner)
-        if isinstance(own, StatefulSet) and all(sts.uid != scene.owner for sts in zones):
+        own = self._context.sets.get_by_uid(snapshot.owner)
+        if isinstance(own, StatefulSet) and all(sts.uid != snapshot.owner for sts in zones):
             return (*zones, own)
         return tuple(zones)

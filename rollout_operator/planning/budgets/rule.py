@@ -50,7 +50,7 @@ _MIN_ZONES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class BudgetSnapshot:
     """Everything that the decision on one pod reads."""
 
     budget: Budget
@@ -118,23 +118,23 @@ def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal 
     return entry.budget
 
 
-def assess_disruption(scene: Scene) -> Refusal | None:
+def assess_disruption(snapshot: BudgetSnapshot) -> Refusal | None:
     """Return why the pod may not go, None where it may (ZPDB-61..65, 73..95)."""
-    return Decisions(scene).assess(scene.pod)
+    return Decisions(snapshot).assess(snapshot.pod)
 
 
 class Decisions:
-    """Decides on any number of pods of the StatefulSet that a scene is about.
+    """Decides on any number of pods of the StatefulSet that a snapshot is about.
 
     Each gets the answer that it would get alone; what does not depend on the pod is decided once.
     """
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._maximum = find_maximum(scene)
-        self._shared = _share(_find_shared(scene, self._maximum))
-        self._movement = _share(_find_movement(scene))
-        self._zones = order_zones(scene.zones)
+    def __init__(self, snapshot: BudgetSnapshot) -> None:
+        self._snapshot = snapshot
+        self._maximum = find_maximum(snapshot)
+        self._shared = _share(_find_shared(snapshot, self._maximum))
+        self._movement = _share(_find_movement(snapshot))
+        self._zones = order_zones(snapshot.zones)
         self._surveys: dict[Uid, Survey] = {}
         self._counted: Refusal | None = None
         self._is_counted = False
@@ -143,145 +143,153 @@ class Decisions:
         """Return why a pod may not go, None where it may."""
         if self._shared is not None:
             return self._shared
-        scene = self.scene_of(pod)
-        partition = find_partition(scene.budget, pod.name) if scene.budget.by_partition else None
-        blocker = _find_mismatch(scene, partition) or self._movement
+        snapshot = self.snapshot_of(pod)
+        partition = (
+            find_partition(snapshot.budget, pod.name) if snapshot.budget.by_partition else None
+        )
+        blocker = _find_mismatch(snapshot, partition) or self._movement
         # A pod that is down already is as much down without its deletion: its crash loop must not
         # keep its own fix away (D-14, LI-10).
-        if blocker is not None or (scene.engine is DisruptionSource.ROLLOUT and is_down(scene)):
+        if blocker is not None or (
+            snapshot.engine is DisruptionSource.ROLLOUT and is_down(snapshot)
+        ):
             return blocker
         if partition is not None:
-            return self._count_partition(scene, partition)
-        if self._is_itself_down(scene):
-            return self._count_zones(scene)
+            return self._count_partition(snapshot, partition)
+        if self._is_itself_down(snapshot):
+            return self._count_zones(snapshot)
         if not self._is_counted:
-            self._counted, self._is_counted = _share(self._count_zones(scene)), True
+            self._counted, self._is_counted = _share(self._count_zones(snapshot)), True
         return self._counted
 
-    def scene_of(self, pod: Pod) -> Scene:
-        """Return the same scene with another pod of the StatefulSet."""
-        return self._scene if pod is self._scene.pod else replace(self._scene, pod=pod)
+    def snapshot_of(self, pod: Pod) -> BudgetSnapshot:
+        """Return the same snapshot with another pod of the StatefulSet."""
+        return self._snapshot if pod is self._snapshot.pod else replace(self._snapshot, pod=pod)
 
-    def _is_itself_down(self, scene: Scene) -> bool:
-        own = next(zone for zone in self._zones if zone.sts.uid == scene.owner)
-        return self._survey(own).has_down(scene.pod.uid)
+    def _is_itself_down(self, snapshot: BudgetSnapshot) -> bool:
+        own = next(zone for zone in self._zones if zone.sts.uid == snapshot.owner)
+        return self._survey(own).has_down(snapshot.pod.uid)
 
     def _survey(self, zone: Zone) -> Survey:
         known = self._surveys.get(zone.sts.uid)
         if known is None:
-            scene = self._scene
-            by = CountingRule(budget=scene.budget, deletions=scene.deletions, now=scene.now)
+            snapshot = self._snapshot
+            by = CountingRule(
+                budget=snapshot.budget, deletions=snapshot.deletions, now=snapshot.now
+            )
             known = self._surveys[zone.sts.uid] = Survey(zone, by)
         return known
 
-    def _count_zones(self, scene: Scene) -> Refusal | None:
+    def _count_zones(self, snapshot: BudgetSnapshot) -> Refusal | None:
         """Return the first zone that has too many pods down: any at all, where it is another."""
         for zone in self._zones:
-            limit = self._maximum if zone.sts.uid == scene.owner else 1
-            tally = self._survey(zone).tally(None, scene.pod)
+            limit = self._maximum if zone.sts.uid == snapshot.owner else 1
+            tally = self._survey(zone).tally(None, snapshot.pod)
             if tally.total >= limit:
                 place = f"in {zone.sts.name}"
-                refusal = _refuse_used(scene, [tally], place, self._maximum)
+                refusal = _refuse_used(snapshot, [tally], place, self._maximum)
                 return replace(refusal, look_again=next_up([tally], limit))
         return None
 
-    def _count_partition(self, scene: Scene, partition: str) -> Refusal | None:
+    def _count_partition(self, snapshot: BudgetSnapshot, partition: str) -> Refusal | None:
         """Return why the other zones have too little left of a partition, all of them together."""
         maximum = self._maximum
-        others = [zone for zone in self._zones if zone.sts.uid != scene.owner]
-        tallies = [self._survey(zone).tally(partition, scene.pod) for zone in others]
+        others = [zone for zone in self._zones if zone.sts.uid != snapshot.owner]
+        tallies = [self._survey(zone).tally(partition, snapshot.pod) for zone in others]
         if sum(tally.total for tally in tallies) < maximum:
             return None
-        refusal = _refuse_used(scene, tallies, f"in partition {partition}", maximum)
+        refusal = _refuse_used(snapshot, tallies, f"in partition {partition}", maximum)
         return replace(refusal, look_again=next_up(tallies, maximum))
 
 
-def find_maximum(scene: Scene) -> int:
+def find_maximum(snapshot: BudgetSnapshot) -> int:
     """Return how many pods may be down, the one that goes included (ZPDB-80..82).
 
     A percentage is of the smaller one of wanted and existing replicas, rounded down, and at least
     one pod where there is any: 1 % of 3 permits one disruption (W-56).
     """
-    maximum = scene.budget.max_unavailable
-    if scene.budget.percentage is not None:
-        maximum = _find_share(scene, scene.budget.percentage)
-    return maximum or scene.override
+    maximum = snapshot.budget.max_unavailable
+    if snapshot.budget.percentage is not None:
+        maximum = _find_share(snapshot, snapshot.budget.percentage)
+    return maximum or snapshot.override
 
 
-def _find_share(scene: Scene, percentage: int) -> int:
+def _find_share(snapshot: BudgetSnapshot, percentage: int) -> int:
     if not percentage:
         return 0
-    for zone in scene.zones:
-        if zone.sts.uid == scene.owner:
+    for zone in snapshot.zones:
+        if zone.sts.uid == snapshot.owner:
             # Newcomers lend no room; see `counting` for why they are like others in partitions.
-            used = zone.sts.replicas if scene.budget.by_partition else count_used(zone)
+            used = zone.sts.replicas if snapshot.budget.by_partition else count_used(zone)
             replicas = min(used, zone.sts.status_replicas)
             return max(percentage * replicas // 100, 1) if replicas > 0 else 0
     # The pod is refused for the absence of its zone; what the share would be is not known.
     return 1
 
 
-def _find_shared(scene: Scene, maximum: int) -> Refusal | None:
+def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
     """Return what stands in the way of every pod of the StatefulSet."""
-    if scene.view_age > VIEW_LIMIT:
+    if snapshot.view_age > VIEW_LIMIT:
         return refuse_stale_view()
     if maximum == 0:
-        return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(scene)}")
-    budget, sets = scene.budget, len(scene.zones)
-    for one in sorted(scene.unreadable, key=lambda one: (one.name, one.uid)):
+        return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(snapshot)}")
+    budget, sets = snapshot.budget, len(snapshot.zones)
+    for one in sorted(snapshot.unreadable, key=lambda one: (one.name, one.uid)):
         text = (
             "unable to determine pod status in related StatefulSet "
-            f"{one.name}: it cannot be read: {one.error}{_budget(scene)}"
+            f"{one.name}: it cannot be read: {one.error}{_budget(snapshot)}"
         )
         return _refuse(Code.OBJECT_UNREADABLE, _UNJUDGED, text, Severity.ERROR, zone=one.name)
     if sets < _MIN_ZONES:
         text = (
             f"minimum number of StatefulSets not found: {count(sets, 'StatefulSet')} "
             f"{verb(sets, 'has', 'have')} the labels {_selector(budget)}, "
-            f"{_MIN_ZONES} are needed{_budget(scene)}"
+            f"{_MIN_ZONES} are needed{_budget(snapshot)}"
         )
         return _refuse(Code.TOO_FEW_ZONES, _MISCONFIGURED, text, Severity.ERROR)
     return None
 
 
-def _find_mismatch(scene: Scene, partition: str | None) -> Refusal | None:
+def _find_mismatch(snapshot: BudgetSnapshot, partition: str | None) -> Refusal | None:
     """Return what only a person can put right: budget and pod do not fit together."""
-    budget, pod, sets = scene.budget, scene.pod.name, len(scene.zones)
-    if not budget.by_partition and all(zone.sts.uid != scene.owner for zone in scene.zones):
+    budget, pod, sets = snapshot.budget, snapshot.pod.name, len(snapshot.zones)
+    if not budget.by_partition and all(zone.sts.uid != snapshot.owner for zone in snapshot.zones):
         text = (
             f"pod {pod} belongs to none of the {sets} StatefulSets with the labels "
-            f"{_selector(budget)}{_budget(scene)}"
+            f"{_selector(budget)}{_budget(snapshot)}"
         )
         return _refuse(Code.OWNER_NOT_STATEFULSET, _MISCONFIGURED, text, Severity.ERROR)
     if budget.by_partition and not partition:
         text = (
             "failed to extract partition from pod Name regular expression: "
             f"group {budget.pattern_group} of {quote(budget.pattern)} finds nothing in {pod}"
-            f"{_budget(scene)}"
+            f"{_budget(snapshot)}"
         )
         return _refuse(Code.PARTITION_UNKNOWN, _MISCONFIGURED, text, Severity.ERROR)
     return None
 
 
-def _find_movement(scene: Scene) -> Refusal | None:
+def _find_movement(snapshot: BudgetSnapshot) -> Refusal | None:
     """Return what changes a zone at this moment, so that counting its pods says too little."""
-    if scene.downscale is not None:
-        text = f"{scene.downscale.text}; no pod may go until that has happened or failed"
-        zone = scene.downscale.zone
-        return _refuse(Code.DOWNSCALE_UNDERWAY, _TRY_AGAIN, f"{text}{_budget(scene)}", zone=zone)
-    for sts in [zone.sts for zone in order_zones(scene.zones)]:
+    if snapshot.downscale is not None:
+        text = f"{snapshot.downscale.text}; no pod may go until that has happened or failed"
+        zone = snapshot.downscale.zone
+        return _refuse(Code.DOWNSCALE_UNDERWAY, _TRY_AGAIN, f"{text}{_budget(snapshot)}", zone=zone)
+    for sts in [zone.sts for zone in order_zones(snapshot.zones)]:
         if is_behind(sts):
-            text = f"{render_behind(sts)}{_budget(scene)}"
+            text = f"{render_behind(sts)}{_budget(snapshot)}"
             return _refuse(Code.STATUS_BEHIND, _TRY_AGAIN, text, zone=sts.name)
     return None
 
 
-def is_down(scene: Scene) -> bool:
+def is_down(snapshot: BudgetSnapshot) -> bool:
     """Tell whether the pod is down by itself, and not only because somebody lets it go."""
-    return find_why(scene.pod, timedelta(0), {}, scene.now) is DownCause.UNREADY
+    return find_why(snapshot.pod, timedelta(0), {}, snapshot.now) is DownCause.UNREADY
 
 
-def _refuse_used(scene: Scene, tallies: Sequence[ZoneCount], place: str, maximum: int) -> Refusal:
+def _refuse_used(
+    snapshot: BudgetSnapshot, tallies: Sequence[ZoneCount], place: str, maximum: int
+) -> Refusal:
     """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
     not_ready = sum(tally.not_ready for tally in tallies)
     unknown = sum(tally.unknown for tally in tallies)
@@ -290,7 +298,7 @@ def _refuse_used(scene: Scene, tallies: Sequence[ZoneCount], place: str, maximum
     shown = islice(chain.from_iterable(map(list_troubles, tallies)), NAMES_SHOWN)
     listed = sum(tally.troubles for tally in tallies)
     troubles = join_some(tuple(shown), total=listed)
-    text = f"{numbers} {place} ({troubles}){_budget(scene)}: max unavailable {maximum}"
+    text = f"{numbers} {place} ({troubles}){_budget(snapshot)}: max unavailable {maximum}"
     # Of a partition, no single zone is short.
     zone = tallies[0].sts.name if len(tallies) == 1 else ""
     return _refuse(Code.DISRUPTION_BUDGET_USED, _TRY_AGAIN, text, zone=zone)
@@ -312,8 +320,8 @@ def _refuse(
     return Refusal(reason=Reason(code, text, severity, zone), status=status)
 
 
-def _budget(scene: Scene) -> str:
-    return f"; budget {scene.budget.name}"
+def _budget(snapshot: BudgetSnapshot) -> str:
+    return f"; budget {snapshot.budget.name}"
 
 
 def _selector(budget: Budget) -> str:

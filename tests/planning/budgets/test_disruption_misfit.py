@@ -9,20 +9,25 @@ import pytest
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.labels import bound_labels
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.budgets.rule import Refusal, Scene, assess_disruption, choose_budget
+from rollout_operator.planning.budgets.rule import (
+    BudgetSnapshot,
+    Refusal,
+    assess_disruption,
+    choose_budget,
+)
 from tests.planning.disruptions import (
     answer,
     budget,
     by_partition,
     ingesters,
     member,
-    read_scene,
-    scene,
+    read_snapshot,
+    snapshot,
 )
 from tests.planning.tables import read_table, shorten
 
 
-def refused(case: Scene) -> Refusal:
+def refused(case: BudgetSnapshot) -> Refusal:
     refusal = assess_disruption(case)
     assert refusal is not None
     return refusal
@@ -80,8 +85,8 @@ D-12 the status is behind, by partition
 """
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_scene))
-def test_refused_before_counting(case: Scene, expected: list[str]) -> None:
+@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_snapshot))
+def test_refused_before_counting(case: BudgetSnapshot, expected: list[str]) -> None:
     refusal = refused(case)
 
     line = f"{refusal.reason.code} {refusal.status} {refusal.reason.text}"
@@ -91,7 +96,7 @@ def test_refused_before_counting(case: Scene, expected: list[str]) -> None:
     assert assess_disruption(replace(case, engine=DisruptionSource.ROLLOUT, pod=down)) == refusal
 
 
-ALL_AT_ONCE = read_scene(
+ALL_AT_ONCE = read_snapshot(
     "a-0; b CCC observed_generation=0; stale 61; budget 0; unreadable ingester-zone-d; downscale; "
     "owner stranger"
 )
@@ -107,9 +112,9 @@ def test_the_first_obstacle_is_told() -> None:
         {"unreadable": ()},
         {"zones": ALL_AT_ONCE.zones},
         {"budget": budget()},
-        {"owner": scene().owner},
+        {"owner": snapshot().owner},
         {"downscale": None},
-        {"zones": read_scene("a-0; b CCC").zones},
+        {"zones": read_snapshot("a-0; b CCC").zones},
     ]:
         case = replace(case, **change)  # type: ignore[arg-type]  # fields of several types
         codes.append(refused(case).reason.code)
@@ -135,17 +140,17 @@ def test_the_first_obstacle_is_told() -> None:
     ],
 )
 def test_of_several_zones_the_first_by_name_is_told(case: str, zone: str) -> None:
-    refusal = read_scene(case)
+    refusal = read_snapshot(case)
     assert refused(replace(refusal, zones=refusal.zones[::-1])).reason.zone == zone
 
 
 def test_a_frozen_view_is_looked_at_again() -> None:
     """That it has come alive is announced by no event."""
-    refusal = refused(read_scene("a-0; stale 61"))
+    refusal = refused(read_snapshot("a-0; stale 61"))
 
     assert refusal.look_again == timedelta(seconds=5)
-    assert refusal == refused(read_scene("a-0; stale 610"))
-    assert answer(read_scene("a-0; stale 60")) == "allow"
+    assert refusal == refused(read_snapshot("a-0; stale 610"))
+    assert answer(read_snapshot("a-0; stale 60")) == "allow"
 
 
 def state(name: str, rule: Budget | None, problem: str = "") -> BudgetState:

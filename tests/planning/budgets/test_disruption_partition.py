@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.planning.budgets.rule import Scene, assess_disruption
+from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
 from tests.builders import NOW
-from tests.planning.disruptions import answer, read_scene, render_refusal
+from tests.planning.disruptions import answer, read_snapshot, render_refusal
 from tests.planning.tables import read_table
 
 ALLOWED = """
@@ -108,8 +108,8 @@ partitions need not be ordinals: none shared
 """
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(ALLOWED, read_scene))
-def test_partition_mode(case: Scene, expected: list[str]) -> None:
+@pytest.mark.parametrize(("case", "expected"), read_table(ALLOWED, read_snapshot))
+def test_partition_mode(case: BudgetSnapshot, expected: list[str]) -> None:
     assert [answer(case)] == expected
 
 
@@ -135,8 +135,8 @@ ZPDB-91 zones without a peer are named
 """
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_scene))
-def test_what_a_refusal_says(case: Scene, expected: list[str]) -> None:
+@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_snapshot))
+def test_what_a_refusal_says(case: BudgetSnapshot, expected: list[str]) -> None:
     refusal = assess_disruption(case)
 
     assert render_refusal(case) == expected
@@ -145,7 +145,7 @@ def test_what_a_refusal_says(case: Scene, expected: list[str]) -> None:
 
 
 def test_a_delayed_pod_gives_the_time_to_look_again_to_the_microsecond() -> None:
-    case = read_scene("a-0; b; pod b-0 ready_for=50; partitions delay=60")
+    case = read_snapshot("a-0; b; pod b-0 ready_for=50; partitions delay=60")
     refusal = assess_disruption(case)
 
     assert refusal is not None

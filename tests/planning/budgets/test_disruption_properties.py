@@ -16,19 +16,19 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import (
+    BudgetSnapshot,
     Decisions,
     Refusal,
-    Scene,
     assess_disruption,
     find_maximum,
 )
 from tests.planning.budget_oracle import expect_disruption
-from tests.planning.disruption_scenes import (
+from tests.planning.disruption_snapshots import (
     REPEATABLE,
-    any_scene,
+    any_snapshot,
     rules_of_partitions,
     rules_of_zones,
-    scenes,
+    snapshots,
     whole_worlds,
 )
 from tests.planning.disruptions import answer
@@ -37,16 +37,16 @@ rngs = st.integers(0, 2**32).map(random.Random)
 
 
 @REPEATABLE
-@given(any_scene)
-def test_it_decides_as_the_naive_count_does(case: Scene) -> None:
+@given(any_snapshot)
+def test_it_decides_as_the_naive_count_does(case: BudgetSnapshot) -> None:
     """ZPDB-73..95, as a second hand has written them."""
     assert answer(case).removeprefix("429 ") == expect_disruption(case)
 
 
 @REPEATABLE
-@given(any_scene, rngs)
+@given(any_snapshot, rngs)
 def test_d51_many_pods_get_the_answers_that_each_gets_alone(
-    case: Scene, rng: random.Random
+    case: BudgetSnapshot, rng: random.Random
 ) -> None:
     """D-51: what one snapshot says of all pods of a zone is what it says of each."""
     pods = [pod for pod in _pods(case) if pod.owner_uid == case.owner]
@@ -64,8 +64,10 @@ def test_d51_many_pods_get_the_answers_that_each_gets_alone(
 
 
 @REPEATABLE
-@given(any_scene, rngs)
-def test_the_order_of_zones_and_pods_does_not_matter(case: Scene, rng: random.Random) -> None:
+@given(any_snapshot, rngs)
+def test_the_order_of_zones_and_pods_does_not_matter(
+    case: BudgetSnapshot, rng: random.Random
+) -> None:
     zones = [
         dataclasses.replace(
             zone,
@@ -82,9 +84,9 @@ def test_the_order_of_zones_and_pods_does_not_matter(case: Scene, rng: random.Ra
 
 
 @REPEATABLE
-@given(any_scene, st.sampled_from(["unready", "terminating", "gone", *Deletion]), rngs)
+@given(any_snapshot, st.sampled_from(["unready", "terminating", "gone", *Deletion]), rngs)
 def test_a_refusal_stays_when_one_more_pod_goes_down(
-    case: Scene, how: str, rng: random.Random
+    case: BudgetSnapshot, how: str, rng: random.Random
 ) -> None:
     before = assess_disruption(case)
     others = [pod for pod in _pods(case) if pod.uid != case.pod.uid and _is_desired(case, pod)]
@@ -97,8 +99,8 @@ def test_a_refusal_stays_when_one_more_pod_goes_down(
 
 
 @REPEATABLE
-@given(any_scene)
-def test_time_alone_does_what_a_refusal_says(case: Scene) -> None:
+@given(any_snapshot)
+def test_time_alone_does_what_a_refusal_says(case: BudgetSnapshot) -> None:
     """At the time to look again one pod fewer is down; before that, nothing has changed."""
     refusal = assess_disruption(case)
     if refusal is None or refusal.look_again is None:
@@ -113,8 +115,8 @@ def test_time_alone_does_what_a_refusal_says(case: Scene) -> None:
 
 
 @REPEATABLE
-@given(any_scene)
-def test_a_refusal_can_be_read(case: Scene) -> None:
+@given(any_snapshot)
+def test_a_refusal_can_be_read(case: BudgetSnapshot) -> None:
     refusal = assess_disruption(case)
     if refusal is not None:
         text = refusal.reason.text
@@ -127,7 +129,9 @@ def test_a_refusal_can_be_read(case: Scene) -> None:
 
 @REPEATABLE
 @given(whole_worlds(rules_of_zones), rngs)
-def test_grants_stay_in_one_zone_and_within_its_budget(case: Scene, rng: random.Random) -> None:
+def test_grants_stay_in_one_zone_and_within_its_budget(
+    case: BudgetSnapshot, rng: random.Random
+) -> None:
     """SI-01, SI-03, SI-04: however often and in whatever order it is asked."""
     going = _grant_all(case, rng)
 
@@ -139,7 +143,7 @@ def test_grants_stay_in_one_zone_and_within_its_budget(case: Scene, rng: random.
 
 @REPEATABLE
 @given(whole_worlds(rules_of_partitions()), rngs)
-def test_grants_leave_each_partition_its_budget(case: Scene, rng: random.Random) -> None:
+def test_grants_leave_each_partition_its_budget(case: BudgetSnapshot, rng: random.Random) -> None:
     """SI-05, ZPDB-93: all partitions reach their budget, and none of them crosses it."""
     partitions = Counter(_partition(pod) for pod in _grant_all(case, rng))
 
@@ -149,8 +153,8 @@ def test_grants_leave_each_partition_its_budget(case: Scene, rng: random.Random)
 
 
 @REPEATABLE
-@given(scenes(rules_of_partitions()), rngs)
-def test_partitions_do_not_block_each_other(case: Scene, rng: random.Random) -> None:
+@given(snapshots(rules_of_partitions()), rngs)
+def test_partitions_do_not_block_each_other(case: BudgetSnapshot, rng: random.Random) -> None:
     """ZPDB-93: pods of other partitions may be in whatever state, as long as they are there."""
     others = [pod for pod in _pods(case) if _partition(pod) != _partition(case.pod)]
     changed = case
@@ -162,8 +166,8 @@ def test_partitions_do_not_block_each_other(case: Scene, rng: random.Random) -> 
 
 
 @REPEATABLE
-@given(any_scene)
-def test_a_rollout_may_do_what_an_eviction_may(case: Scene) -> None:
+@given(any_snapshot)
+def test_a_rollout_may_do_what_an_eviction_may(case: BudgetSnapshot) -> None:
     """And what is refused to it alone is nothing."""
     eviction = assess_disruption(dataclasses.replace(case, engine=DisruptionSource.EVICTION))
     rollout = assess_disruption(dataclasses.replace(case, engine=DisruptionSource.ROLLOUT))
@@ -174,7 +178,7 @@ def test_a_rollout_may_do_what_an_eviction_may(case: Scene) -> None:
         assert not case.pod.is_ready
 
 
-def _grant_all(case: Scene, rng: random.Random) -> list[Pod]:
+def _grant_all(case: BudgetSnapshot, rng: random.Random) -> list[Pod]:
     """Ask for all pods, again and again, and return those that may go."""
     going: dict[Uid, Pod] = {}
     for pod in [*_shuffled(_pods(case), rng), *_shuffled(_pods(case), rng)]:
@@ -193,7 +197,7 @@ def _shuffled(pods: Sequence[Pod], rng: random.Random) -> list[Pod]:
     return rng.sample(pods, len(pods))
 
 
-def _pods(case: Scene) -> list[Pod]:
+def _pods(case: BudgetSnapshot) -> list[Pod]:
     return [pod for zone in case.zones for pod in zone.pods if pod.owner_uid == zone.sts.uid]
 
 
@@ -201,14 +205,14 @@ def _partition(pod: Pod) -> str:
     return pod.name.rsplit("-", 1)[1]
 
 
-def _is_desired(case: Scene, pod: Pod) -> bool:
+def _is_desired(case: BudgetSnapshot, pod: Pod) -> bool:
     """Tell whether the pod is wanted, and the only one of its name."""
     (sts,) = [zone.sts for zone in case.zones if zone.sts.uid == pod.owner_uid]
     same = [one for one in _pods(case) if one.name == pod.name]
     return sts.ordinal_of(pod.name) in sts.ordinals and len(same) == 1
 
 
-def _take_down(case: Scene, pod: Pod, how: str) -> Scene:
+def _take_down(case: BudgetSnapshot, pod: Pod, how: str) -> BudgetSnapshot:
     if isinstance(how, Deletion):
         return dataclasses.replace(case, deletions={**case.deletions, pod.uid: how})
     changed = {

@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.budgets.rule import Scene, assess_disruption, find_maximum
+from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption, find_maximum
 from tests.planning.disruptions import (
     answer,
     budget,
@@ -16,9 +16,9 @@ from tests.planning.disruptions import (
     ingesters,
     lost_member,
     member,
-    read_scene,
+    read_snapshot,
     render_refusal,
-    scene,
+    snapshot,
     uid_of,
 )
 from tests.planning.tables import read_table, shorten
@@ -115,8 +115,8 @@ D-14 and a frozen view
 """
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(ALLOWED, read_scene))
-def test_zone_mode(case: Scene, expected: list[str]) -> None:
+@pytest.mark.parametrize(("case", "expected"), read_table(ALLOWED, read_snapshot))
+def test_zone_mode(case: BudgetSnapshot, expected: list[str]) -> None:
     for one in (case, replace(case, zones=case.zones[::-1])):
         assert shorten([answer(one)], SENTENCES) == expected
 
@@ -140,7 +140,7 @@ def test_effective_maximum(replicas: int, status: int, rule: object, expected: i
     owner = ingesters("a", "", replicas=replicas, status_replicas=status)
     # A share is of the zone of the pod, never of another one.
     other = ingesters("b", "", replicas=40, status_replicas=40)
-    case = scene("a-0", owner, other, budget=rule)
+    case = snapshot("a-0", owner, other, budget=rule)
 
     assert find_maximum(case) == expected
     assert find_maximum(replace(case, override=9)) == (expected or 9)
@@ -190,13 +190,13 @@ no time where nothing says since when a pod is ready
 """
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_scene))
-def test_what_a_refusal_says(case: Scene, expected: list[str]) -> None:
+@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_snapshot))
+def test_what_a_refusal_says(case: BudgetSnapshot, expected: list[str]) -> None:
     assert shorten(render_refusal(case), SENTENCES) == expected
 
 
 def test_a_refusal_has_code_status_and_zone() -> None:
-    refusal = assess_disruption(read_scene("a-0; c rrC"))
+    refusal = assess_disruption(read_snapshot("a-0; c rrC"))
 
     assert refusal is not None
     assert refusal.reason.code is Code.DISRUPTION_BUDGET_USED
@@ -216,7 +216,7 @@ def test_an_unreadable_pod_counts_where_it_may_be_of_the_zone(
     lost = msgspec.structs.replace(lost_member("b", 2), owner_uid=owner)
     zone = replace(ingesters("b", pods), unreadable_pods=(lost,))
 
-    assert answer(scene("a-0", zone)) == expected
+    assert answer(snapshot("a-0", zone)) == expected
 
 
 def test_pods_of_other_owners_do_not_exist() -> None:
@@ -224,9 +224,9 @@ def test_pods_of_other_owners_do_not_exist() -> None:
     stranger = member("b", 2, "C", owner_uid=Uid("someone"))
     base = ingesters("b")
 
-    assert answer(scene("a-0", replace(base, pods=(*base.pods, stranger)))) == "allow"
+    assert answer(snapshot("a-0", replace(base, pods=(*base.pods, stranger)))) == "allow"
     assert (
-        answer(scene("a-0", replace(base, pods=(*base.pods[:2], stranger))))
+        answer(snapshot("a-0", replace(base, pods=(*base.pods[:2], stranger))))
         == "429 1 pod unknown in ingester-zone-b"
     )
 
@@ -246,27 +246,27 @@ def _upscaled(letter: str, states: str = "rrrFF") -> Zone:
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
-        pytest.param(scene("a-0", *map(_upscaled, "abc")), "allow", id="D-67 in all zones"),
+        pytest.param(snapshot("a-0", *map(_upscaled, "abc")), "allow", id="D-67 in all zones"),
         pytest.param(
-            scene("a-0", _upscaled("b", "rrr--")),
+            snapshot("a-0", _upscaled("b", "rrr--")),
             "429 2 pods unknown in ingester-zone-b",
             id="SI-10 those that were seen are gone",
         ),
         pytest.param(
-            scene("a-0", _upscaled("b", "rrFFF")),
+            snapshot("a-0", _upscaled("b", "rrFFF")),
             "429 1 pod not ready in ingester-zone-b",
             id="SI-02 one that holds something is down beside them",
         ),
         pytest.param(
-            scene("a-3", *map(_upscaled, "abc")), "allow", id="D-67 one of them goes itself"
+            snapshot("a-3", *map(_upscaled, "abc")), "allow", id="D-67 one of them goes itself"
         ),
         pytest.param(
-            scene("a-0", _upscaled("b"), rule=by_partition()),
+            snapshot("a-0", _upscaled("b"), rule=by_partition()),
             "allow",
             id="ZPDB-90 another partition",
         ),
         pytest.param(
-            scene(
+            snapshot(
                 "a-3",
                 *(ingesters(letter, "rrrrr") for letter in "ac"),
                 _upscaled("b"),
@@ -277,11 +277,11 @@ def _upscaled(letter: str, states: str = "rrrFF") -> Zone:
         ),
     ],
 )
-def test_d67_newcomers_count_for_no_budget_of_zones(case: Scene, expected: str) -> None:
+def test_d67_newcomers_count_for_no_budget_of_zones(case: BudgetSnapshot, expected: str) -> None:
     assert answer(case).startswith(expected)
 
 
 def test_zpdb82_newcomers_lend_no_room() -> None:
-    case = scene("a-0", _upscaled("a"), rule=budget(0, percentage=50))
+    case = snapshot("a-0", _upscaled("a"), rule=budget(0, percentage=50))
 
     assert find_maximum(case) == 1

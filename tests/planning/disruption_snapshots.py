@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.planning.budgets.rule import Scene
+from rollout_operator.planning.budgets.rule import BudgetSnapshot
 from tests.builders import NOW
 from tests.planning.disruptions import budget, by_partition, ingesters, member
 
@@ -76,13 +76,13 @@ def rules_of_partitions(draw: st.DrawFn) -> Budget:
 
 
 @st.composite
-def scenes(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> Scene:
+def snapshots(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> BudgetSnapshot:
     """Draw a question that gets as far as counting."""
     known = tuple(draw(zones(letter)) for letter in draw(st.sampled_from(["ab", "abc", "abcd"])))
     pods = [pod for zone in known for pod in zone.pods if pod.owner_uid == zone.sts.uid]
     going = draw(st.sampled_from(pods)) if pods else member("a", 0)
     gone = draw(st.lists(st.sampled_from([*pods, going]), max_size=2)) if draw(rarely) else []
-    return Scene(
+    return BudgetSnapshot(
         budget=draw(rules),
         pod=going,
         owner=Uid(str(going.owner_uid)),
@@ -99,15 +99,15 @@ def scenes(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> Scene:
     )
 
 
-any_scene = st.one_of(scenes(rules_of_zones), scenes(rules_of_partitions()))
+any_snapshot = st.one_of(snapshots(rules_of_zones), snapshots(rules_of_partitions()))
 
 
 @st.composite
-def whole_worlds(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> Scene:
+def whole_worlds(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> BudgetSnapshot:
     """Draw a question about zones in which nothing is missing, all of the same size."""
     letters, pods = draw(st.sampled_from(["ab", "abc"])), draw(st.integers(1, 4))
     known = tuple(ingesters(letter, "r" * pods) for letter in letters)
-    return Scene(
+    return BudgetSnapshot(
         budget=draw(rules),
         pod=known[0].pods[0],
         owner=known[0].sts.uid,
