@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -144,6 +144,8 @@ class Underway:
     replicas_to: int
     is_marked: bool = False
     """Whether this process knows it by a mark on the StatefulSet only."""
+    left: timedelta | None = None
+    """After what time it can persist no more, where that is known: its mark may not be removed."""
 
     @property
     def way_out(self) -> str:

@@ -133,7 +133,7 @@ def test_a_violation_says_when_and_what() -> None:
 def test_each_promise_is_accounted_for() -> None:
     """Of each id it is said whether it is judged, and if not, why."""
     wanted = [f"SI-{number:02}" for number in range(1, 25)]
-    wanted += [f"LI-{number:02}" for number in range(1, 15)]
+    wanted += [f"LI-{number:02}" for number in range(1, 16)]
 
     assert list(COVERAGE) == [*wanted, "SCALE-05", "MIRR-04", "DELAY-08", "ROLL-39"]
 

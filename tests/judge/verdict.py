@@ -72,6 +72,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-12": "not here: measured on real clocks",
     "LI-13": "not here: no certificates in this world",
     "LI-14": "not here: the process itself is not simulated",
+    "LI-15": "not here: nobody is forbidden to patch in these schedules",
     "SCALE-05": "judged per count that the operator writes for a zone that follows: one that the"
     " leading zone had",
     "MIRR-04": "judged per count that it writes for a zone that mirrors; LI-01 judges what follows"

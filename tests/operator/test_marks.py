@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from rollout_operator.guards.downscales.intents import REFUSED_LIMIT
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
@@ -21,6 +22,7 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 SETS: Final = 40
 GOOD: Final = tuple(three_zones("good", replicas=4, max_unavailable="4"))
 PODS_OF_GOOD: Final = 12
+OPERATOR: Final = "operator-1"
 SECOND: Final = timedelta(seconds=1)
 PATIENCE: Final = timedelta(minutes=10)
 # Pods of a second: what a rollout takes is what the operator lets it wait.
@@ -128,3 +130,51 @@ async def test_li09_marks_of_a_tenant_do_not_slow_the_rollout_of_another_group(
     (quiet,) = await _measure(nothing, 5 * SECOND)
     spans = await _measure(flood, 5 * SECOND, 30 * SECOND)
     assert max(spans) <= 2 * quiet
+
+
+async def _mark(sandbox: Sandbox, text: str | None) -> None:
+    """Write a mark to a zone of the good group, or remove it with None."""
+    notes: JsonObject = {DOWNSCALE_INTENT: text}
+    await _patch(sandbox, GOOD[0].name, MERGE_PATCH, {"metadata": {"annotations": notes}})
+
+
+async def _begin(sandbox: Sandbox, image: str) -> None:
+    """Change the templates of the good group, and wait for a second."""
+    for zone in GOOD:
+        await _set_image(sandbox, zone.name, image)
+    await VirtualClock().sleep(SECOND)
+
+
+@in_virtual_time
+async def test_li15_a_mark_that_may_not_be_removed_holds_its_group_for_five_minutes() -> None:
+    """LI-15, SI-18: from its first refusal on, and another mark for as long again."""
+    async with _world() as sandbox:
+        sandbox.api.forbidden.add((OPERATOR, "patch", STATEFULSETS.plural))
+        await _mark(sandbox, "x")
+        await _begin(sandbox, "v2")
+        await VirtualClock().sleep(REFUSED_LIMIT - 3 * SECOND)
+        assert _count_new(sandbox, "v2") == 0
+        # All three zones, and what is recorded in between.
+        await VirtualClock().sleep(15 * SECOND)
+        assert _count_new(sandbox, "v2") == PODS_OF_GOOD
+
+        await _mark(sandbox, "y")
+        await _begin(sandbox, "v3")
+        # The next attempt to remove it may be half a minute away, and is what begins the time.
+        await VirtualClock().sleep(REFUSED_LIMIT - 3 * SECOND)
+        assert _count_new(sandbox, "v3") == 0
+        await VirtualClock().sleep(45 * SECOND)
+        assert _count_new(sandbox, "v3") == PODS_OF_GOOD
+
+
+@in_virtual_time
+async def test_li15_a_mark_that_somebody_else_removes_holds_nothing_at_once() -> None:
+    """LI-15: no look is waited for that nothing wakes."""
+    async with _world() as sandbox:
+        sandbox.api.forbidden.add((OPERATOR, "patch", STATEFULSETS.plural))
+        await _mark(sandbox, "x")
+        await _begin(sandbox, "v2")
+        assert _count_new(sandbox, "v2") == 0
+        await _mark(sandbox, None)
+        await VirtualClock().sleep(15 * SECOND)
+        assert _count_new(sandbox, "v2") == PODS_OF_GOOD

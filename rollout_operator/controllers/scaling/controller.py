@@ -162,7 +162,13 @@ class ScalingController:
                 look.again = min(look.again, wait + CATCH_UP)
                 continue
             what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
-            one = Write(attempt=("revoke", sts.uid), what=what, zone=sts.name, send=send)
+            one = Write(
+                attempt=("revoke", sts.uid),
+                what=what,
+                zone=sts.name,
+                send=send,
+                waited_for=partial(counts.time_left, sts),
+            )
             done |= await self._parts.writes.send(one, look)
         return self._parts.observer.observe(group.name) if done else group
 

@@ -30,6 +30,7 @@ from rollout_operator.model.errors import (
     Conflict,
     DeadlinePassed,
     DecodeError,
+    Denied,
     InvalidInput,
     Refused,
     UnknownOutcome,
@@ -272,11 +273,20 @@ class Counts:
         One of this process that got no answer is over with that; one whose mark was gone may have
         happened.
         """
-        is_over = await self._intents.revoke(sts)
-        pending, mark = self._pending.get(sts.uid), sts.annotations[DOWNSCALE_INTENT]
+        mark = sts.annotations[DOWNSCALE_INTENT]
+        try:
+            is_over = await self._intents.revoke(sts)
+        except (Denied, Refused):
+            self._downscales.note_refused(sts, mark)
+            raise
+        pending = self._pending.get(sts.uid)
         if is_over and pending is not None and pending.mark == mark:
             del self._pending[sts.uid]
             self._downscales.withdraw(sts.uid)
+
+    def time_left(self, sts: StatefulSet) -> timedelta | None:
+        """Return for how long the mark of a set counts still; see `Intents.time_left`."""
+        return self._downscales.intents.time_left(sts)
 
     def _check_stopping(self, sts: StatefulSet) -> None:
         if self._is_stopping():

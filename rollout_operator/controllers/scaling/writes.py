@@ -6,7 +6,7 @@ old before it was sent, which is told once it happens again and again (SI-09).
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,6 +15,7 @@ from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_a
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
 from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, InvalidInput
 from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.planning.downscales.spacing import format_left
 from rollout_operator.telemetry.logs import log
 
 # Nothing is missed by events alone; this is for what events do not tell.
@@ -56,6 +57,8 @@ class Write:
     send: Callable[[], Awaitable[None]]
     holds_group: Callable[[], bool] = lambda: False
     """Whether nothing else of the group may begin though it has failed."""
+    waited_for: Callable[[], timedelta | None] = lambda: None
+    """For how long the group waits for it still, zero: no longer. None where that is not known."""
 
     @property
     def clash(self) -> Attempt:
@@ -91,7 +94,7 @@ class ScalingWrites:
             return False
         except (ApiError, InvalidInput) as error:
             wait = self._note_failure(one, error)
-            look.fail(word_failure(one.what, str(error), one.zone), wait)
+            _fail(one, str(error), wait, look)
             return False
         for attempt in (one.attempt, one.clash, one.late):
             attempts.note_success(attempt)
@@ -101,7 +104,7 @@ class ScalingWrites:
         """Tell whether a write failed lately; note why if so."""
         wait, failure = self._attempts.wait_before(one.attempt)
         if wait:
-            look.fail(word_failure(one.what, failure, one.zone), wait)
+            _fail(one, failure, wait, look)
             return True
         wait, failure = self._attempts.wait_before(one.clash)
         if wait:
@@ -129,6 +132,18 @@ class ScalingWrites:
 
 def _word_clash(one: Write, failure: str) -> Reason:
     return Reason(code=Code.VIEW_CHANGED, text=failure, severity=Severity.DEBUG, zone=one.zone)
+
+
+def _fail(one: Write, failure: str, wait: timedelta, look: ReconcileOutcome) -> None:
+    """Note why a write failed, and how long its group waits for it still."""
+    reason, left = word_failure(one.what, failure, one.zone), one.waited_for()
+    if left is not None:
+        text = f"{reason.text}; its group goes on nevertheless"
+        reason = replace(reason, text=text)
+    if left:
+        reason = replace(reason, text=f"{text} in {format_left(left)}", gist=f"{text} later")
+        wait = min(wait, left)
+    look.fail(reason, wait)
 
 
 def word_failure(what: str, failure: str, zone: str) -> Reason:

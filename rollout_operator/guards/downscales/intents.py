@@ -1,18 +1,26 @@
 """What became of the marks of downscales, as far as this process knows.
 
 A mark on a set means that its downscale may still happen, unless this process knows better: it has
-got the answer to the write, or has removed the mark. What a mark is stands in
-`planning.downscales.intents`; `controllers.scaling.intents` writes and removes them.
+got the answer to the write, has removed the mark, or was refused that for longer than a write that
+holds by it can take. What a mark is stands in `planning.downscales.intents`;
+`controllers.scaling.intents` writes and removes them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
 
+from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.cache.store import is_older
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.planning.downscales.intents import differ_in_intent, find_intent
+
+# Who wrote a mark that is not ours has ended, or leads no more, and sends nothing by it. What it
+# sent is stored within 90 s (`COMMIT_LIMIT`) or never.
+REFUSED_LIMIT: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +32,15 @@ class _KnownMark:
     """Whether no write holds by it any more, or ever will."""
     gone_from: str = ""
     """The version of the set from which on it is not there; empty where it may be."""
+    refused_at: timedelta | None = None
+    """When the API server refused for the first time to remove it, on the clock's `elapsed`."""
 
 
 class Intents:
     """The mark of each set that this process has dealt with last."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._marks: dict[Uid, _KnownMark] = {}
 
     def begin(self, set_uid: Uid, text: str) -> None:
@@ -47,6 +58,20 @@ class Intents:
         is_ours = self.is_ours(set_uid, text)
         self._marks[set_uid] = _KnownMark(text, is_ours=is_ours, gone_from=version)
 
+    def note_refused(self, set_uid: Uid, text: str) -> bool:
+        """The API server will not remove a mark; tell whether that is known only now.
+
+        By one of ours this process may send again: its end is known by nothing but its removal.
+        """
+        mark = self._marks.get(set_uid)
+        if mark is None or mark.text != text:
+            mark = _KnownMark(text, is_ours=False)
+        may_be_sent = mark.is_ours and not mark.gone_from
+        if may_be_sent or mark.refused_at is not None:
+            return False
+        self._marks[set_uid] = replace(mark, refused_at=self._clock.elapsed())
+        return True
+
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
         self._marks.pop(set_uid, None)
@@ -54,7 +79,22 @@ class Intents:
     def find(self, sets: Iterable[StatefulSet], *, but: Uid | None = None) -> Underway | None:
         """Return a downscale that a mark announces and that may still happen."""
         marked = [sts for sts in sets if sts.uid != but and self._may_happen(sts)]
-        return find_intent(min(marked, key=lambda sts: sts.name)) if marked else None
+        if not marked:
+            return None
+        first = min(marked, key=lambda sts: sts.name)
+        underway = find_intent(first)
+        return None if underway is None else replace(underway, left=self.time_left(first))
+
+    def time_left(self, sts: StatefulSet) -> timedelta | None:
+        """Return for how long the mark of a set counts still, zero: no longer (SI-18).
+
+        None where it counts until it is removed.
+        """
+        mark = self._marks.get(sts.uid)
+        is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
+        if mark is None or not is_same or mark.refused_at is None:
+            return None
+        return max(mark.refused_at + REFUSED_LIMIT - self._clock.elapsed(), timedelta(0))
 
     def list_left(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
         """Return the sets that carry a mark, as far as is known, which is to be removed."""
@@ -86,4 +126,5 @@ class Intents:
         return not (mark.gone_from and is_older(sts.resource_version, than=mark.gone_from))
 
     def _may_happen(self, sts: StatefulSet) -> bool:
-        return self._is_there(sts) and not self.is_idle(sts)
+        is_over = self.is_idle(sts) or self.time_left(sts) == timedelta(0)
+        return self._is_there(sts) and not is_over

@@ -96,7 +96,7 @@ class Downscales:
         self.unanswered = UnansweredCancels(clock, late_calls)
         self._claims: dict[Uid, Claim] = {}
         self.last = LastDownscales()
-        self.intents = Intents()
+        self.intents = Intents(clock)
         self._unrecorded: dict[Uid, datetime] = {}
         self._entries: dict[Uid, TrackerEntry] = {}
         self._announced: dict[Uid, _Announced] = {}
@@ -166,6 +166,12 @@ class Downscales:
         self.intents.note_gone(sts.uid, text, version)
         for callback in self._callbacks:
             callback(sts.uid, sts.group)
+
+    def note_refused(self, sts: StatefulSet, text: str) -> None:
+        """The API server will not remove a mark: now there is an end to the wait for it."""
+        if self.intents.note_refused(sts.uid, text):
+            for callback in self._callbacks:
+                callback(sts.uid, sts.group)
 
     def begin(
         self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]

@@ -100,7 +100,8 @@ def find_group_blocker(group: Group) -> GroupBlocker | None:
         text = f"{group.downscale.text}; no pod is replaced until that has happened or failed"
         text += group.downscale.way_out
         return GroupBlocker(
-            reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),)
+            reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),),
+            look_again=group.downscale.left,
         )
     if wrong := tuple(_list_wrong_strategies(sets)):
         return GroupBlocker(reasons=wrong, is_failure=True)

@@ -4,8 +4,9 @@ import copy
 
 import pytest
 
+from rollout_operator.guards.downscales.intents import REFUSED_LIMIT
 from rollout_operator.lab.schemas.patches import patched
-from rollout_operator.model.errors import ApiError, Unreachable
+from rollout_operator.model.errors import ApiError, Denied, Unreachable
 from rollout_operator.model.names import DOWNSCALE_INTENT
 from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.fake_client import Json
@@ -138,6 +139,48 @@ async def test_a_mark_that_cannot_be_removed_holds_the_group(error: ApiError) ->
         bench.client.before = lambda call: None
         await pass_time(31 * SECOND)
         assert mark_of(bench) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "goes_on"),
+    [
+        pytest.param(REFUSAL, True, id="refused"),
+        pytest.param(Denied("patch statefulsets is forbidden"), True, id="denied"),
+        pytest.param(NO_ANSWER, False, id="no answer"),
+        pytest.param(Unreachable("no route"), False, id="not sent"),
+    ],
+)
+@in_virtual_time
+async def test_li15_a_group_goes_on_where_the_removal_of_a_mark_is_refused(
+    error: ApiError, goes_on: bool
+) -> None:
+    """LI-15: five minutes after the first refusal; the warning stays, and says so."""
+    bench = follower()
+    write_mark(bench, '{"id":"9-1","replicasFrom":5,"replicasTo":2}')
+    bench.scale("a", 5)
+
+    def refuse(call: str) -> None:
+        if call == MARK:
+            raise error
+
+    bench.client.before = refuse
+    async with bench.living():
+        await pass_time(REFUSED_LIMIT - SECOND)
+        (warning,) = [one for one in bench.reasons() if one.code is Code.SCALE_REFUSED]
+        assert warning.severity is Severity.WARN
+        assert ("; its group goes on nevertheless in " in warning.text) is goes_on
+        result = await bench.roll()
+        assert HELD in bench.waits()
+        # To the moment, not at the next routine look.
+        assert result.again is not None
+        assert (result.again <= SECOND) is goes_on
+        await pass_time(2 * SECOND)
+        await bench.roll()
+        (warning,) = [one for one in bench.reasons() if one.code is Code.SCALE_REFUSED]
+        assert warning.severity is Severity.WARN
+        assert warning.text.endswith("; its group goes on nevertheless") is goes_on
+        assert (HELD not in bench.waits()) is goes_on
+        assert (bench.client.deleted != []) is goes_on
 
 
 @pytest.mark.parametrize("error", [REFUSAL, NO_ANSWER])
@@ -287,7 +330,7 @@ async def test_si02_nothing_is_rolled_out_from_the_mark_on() -> None:
 
 @in_virtual_time
 async def test_a_rollout_that_waits_for_a_mark_says_how_to_remove_it() -> None:
-    """Where the role lets nobody patch: it waits for ever."""
+    """Where the role lets nobody patch: it waits for minutes."""
     bench = follower()
     write_mark(bench, '{"id":"9-1","replicasFrom":5,"replicasTo":2}')
     bench.show_store()
