@@ -40,6 +40,7 @@ class Hook(NamedTuple):
 
 
 UPDATES: Final = (10, ["UPDATE"], "apps", ["statefulsets", "statefulsets/scale"])
+SECRET: Final = default("server-tls.self-signed-cert.secret-name")
 HOOKS: Final[dict[str, Hook]] = {
     "no-downscale": Hook(VALIDATING, "None", *UPDATES),
     "prepare-downscale": Hook(MUTATING, "NoneOnDryRun", *UPDATES),
@@ -83,6 +84,7 @@ def test_the_overlay_holds_the_install_and_the_webhooks() -> None:
     assert set(full) - set(bare) == {
         ("Role", "rollout-operator-webhooks"),
         ("RoleBinding", "rollout-operator-webhooks"),
+        ("Secret", SECRET),
         ("ClusterRole", "rollout-operator-rollouts-webhooks"),
         ("ClusterRoleBinding", "rollout-operator-rollouts-webhooks"),
         *((one.kind, f"{name}-rollouts") for name, one in HOOKS.items()),
@@ -253,18 +255,25 @@ def test_the_way_from_the_configuration_to_the_container(plain: Rendered) -> Non
     assert not [word for word in container_of(plain)["args"] if "dns-name" in word]
 
 
+def test_rbac07_the_secret_is_shipped_empty_and_claims_nothing(plain: Rendered) -> None:
+    """RBAC-07, D-31: no data for an apply to put back, no label that makes it the operator's."""
+    secret = plain["Secret", SECRET]
+
+    assert set(secret) == {"apiVersion", "kind", "metadata", "type"}
+    assert (secret["type"], secret["metadata"]["namespace"]) == ("Opaque", NAMESPACE)
+    assert {key.partition("/")[0] for key in secret["metadata"]["labels"]} == {"app.kubernetes.io"}
+    assert "annotations" not in secret["metadata"]
+
+
 def test_the_role_is_what_webhooks_need(plain: Rendered) -> None:
-    """SEED-100, SEED-108, RBAC-07, SEC-17, SEC-19: nothing is created but the own Secret.
+    """SEED-100, SEED-108, RBAC-07, SEC-17, SEC-19: nothing is created, the own Secret neither.
 
     No other Secret can be read, and webhook configurations are never created or deleted.
     """
-    secret = default("server-tls.self-signed-cert.secret-name")
-
     assert granted(plain["Role", "rollout-operator-webhooks"]) == {
         ("statefulsets", "patch", ""),
-        ("secrets", "create", ""),
-        ("secrets", "get", secret),
-        ("secrets", "update", secret),
+        ("secrets", "get", SECRET),
+        ("secrets", "update", SECRET),
     }
     assert granted(plain["ClusterRole", f"rollout-operator-{NAMESPACE}-webhooks"]) == {
         (plural, verb, "")

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
-from rollout_operator.model.errors import NotFound, Unreachable
+from rollout_operator.model.errors import Denied, NotFound, Unreachable
 from rollout_operator.model.names import CERTIFICATE_LABEL
 from rollout_operator.pki.key_pair import Material
 
@@ -108,7 +108,7 @@ class SecretStore:
         nobody knows: read again. Else as `kube.api.Writer.create`.
         """
         if not before.body:
-            await self._api.create(SECRETS, self._namespace, self._fresh(material))
+            await self._create(material)
             return
         kept = _part(before.body, "data")
         others = {key: kept[key] for key in kept if key not in SECRET_KEYS.values()}
@@ -120,6 +120,17 @@ class SecretStore:
             "data": {**others, **_encode(material)},
         }
         await self._api.replace(SECRETS, self._namespace, self._name, body)
+
+    async def _create(self, material: Material) -> None:
+        try:
+            await self._api.create(SECRETS, self._namespace, self._fresh(material))
+        except Denied as error:
+            if error.status != 403:
+                raise
+            # The shipped Role has no right to create, since the Secret is shipped too.
+            command = f"kubectl create secret generic {self._name} --namespace {self._namespace}"
+            text = f"{self} does not exist: create it empty ({command}), or let this do it: {error}"
+            raise Denied(text, call=error.call, status=error.status, reason=error.reason) from error
 
     def _fresh(self, material: Material) -> JsonObject:
         return {

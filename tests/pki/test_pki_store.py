@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import Resource
-from rollout_operator.model.errors import Conflict, NotFound, Unreachable
+from rollout_operator.model.errors import Conflict, Denied, NotFound, Unreachable
 from rollout_operator.pki.key_pair import Material
 from rollout_operator.pki.store import SecretStore
 from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
@@ -69,6 +69,25 @@ async def test_a_lost_race_is_told() -> None:
         await store.write(before, FULL)
     secrets.body = None
     with pytest.raises(NotFound):
+        await store.write(before, FULL)
+
+
+async def test_a_secret_that_may_not_be_created_is_named_with_the_way_out() -> None:
+    """W-22, SEC-17: the shipped Role has no such right, since the Secret is shipped empty."""
+    secrets = FakeSecrets()
+    store = store_of(secrets)
+    before = await store.fetch()
+    secrets.fail_writes = Denied("forbidden; grant verb create", call="create secrets", status=403)
+    with pytest.raises(Denied) as raised:
+        await store.write(before, FULL)
+    assert str(raised.value) == (
+        "secret prod/certificate does not exist: create it empty"
+        " (kubectl create secret generic certificate --namespace prod),"
+        " or let this do it: forbidden; grant verb create"
+    )
+    assert (raised.value.status, raised.value.call) == (403, "create secrets")
+    secrets.fail_writes = Denied("no such token", status=401)
+    with pytest.raises(Denied, match=r"^no such token$"):
         await store.write(before, FULL)
 
 

@@ -10,13 +10,20 @@ from typing import Final
 import pytest
 
 from tests.system.certs import made
-from tests.system.hooked import TLS_FLAGS, fetch_secret, shake_hands, trusting
+from tests.system.hooked import (
+    TLS_FLAGS,
+    fetch_secret,
+    put_secret,
+    secret_body,
+    shake_hands,
+    trusting,
+)
 from tests.system.looks import read_metric, wait_line, wait_true
 from tests.system.starts import running
-from tests.world.api import CLUSTER_ROLES, SECRETS, ApiError
+from tests.world.api import CLUSTER_ROLES, ApiError
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL, Hooks, Registration
 from tests.world.judge import HOOKS
-from tests.world.manifests import ACCOUNT, SECRET
+from tests.world.manifests import ACCOUNT
 from tests.world.operatorproc import OperatorProcess
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
@@ -124,14 +131,14 @@ async def _assert_policies_follow(world: World, operator: OperatorProcess) -> No
 
 
 async def test_fp34_a_fight_over_the_bundle_is_bounded(world: World) -> None:
-    """FP-34, LI-11, LI-13: a co-writer each 200 ms; meanwhile a deleted Secret is put back."""
+    """FP-34, LI-11, LI-13: a co-writer each 200 ms; meanwhile a deleted Secret is filled again."""
     await world.grant_webhooks()
     operator = await world.operator(*TLS_FLAGS)
     hooks = await world.register(Registration(port=1, hooks=("no-downscale",)))
     (bundle,) = await hooks.wait_injected()
     before = await fetch_secret(world)
     served = await shake_hands(operator.tls_port, trusting(bundle))
-    await world.delete(SECRETS, SECRET)
+    await put_secret(world, secret_body({}))
     with suppress(TimeoutError):
         async with asyncio.timeout(WIPE_FOR.total_seconds()):
             while True:
@@ -143,11 +150,9 @@ async def test_fp34_a_fight_over_the_bundle_is_bounded(world: World) -> None:
     assert await hooks.wait_injected() == [bundle], "it wins in the end"
 
     async def is_back() -> bool:
-        found = await world.api.items(SECRETS, world.namespace)
-        return any(each["metadata"]["name"] == SECRET for each in found)
+        return await fetch_secret(world) == before
 
-    await wait_true("back", is_back)
-    assert await fetch_secret(world) == before, "from memory, so that no client notices"
+    await wait_true("back, from memory, so that no client notices", is_back)
     assert await shake_hands(operator.tls_port, trusting(bundle)) == served
 
 

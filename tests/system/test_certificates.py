@@ -21,6 +21,7 @@ from tests.system.hooked import (
     TLS_FLAGS,
     fetch_secret,
     hook_up,
+    put_secret,
     secret_body,
     shake_hands,
     trusting,
@@ -30,7 +31,7 @@ from tests.system.starts import running
 from tests.world.api import SECRETS, VALIDATING_HOOKS, Json
 from tests.world.clients import Route, Workload
 from tests.world.hooks import Hooks, Registration
-from tests.world.manifests import SECRET
+from tests.world.manifests import SECRET, webhook_rights
 from tests.world.observed import Request
 from tests.world.operatorproc import OperatorProcess
 from tests.world.pki import make_pki
@@ -100,7 +101,7 @@ async def test_si19_rotations_and_a_change_of_ca_under_load(world: World) -> Non
     """
     await world.grant_webhooks()
     first = made(expiration=LIFE, ca_life=LIFE * 5)
-    await world.post(SECRETS, secret_body(first))
+    await put_secret(world, secret_body(first))
     hooked = await hook_up(
         world,
         flags=(f"{EXPIRATION}={LIFE.seconds}s",),
@@ -148,7 +149,6 @@ async def test_li13_a_broken_secret_is_healed_at_the_start(world: World) -> None
     """LI-13, FP-33, SEED-096: no start fails by it; a good one is used again as it is."""
     await world.grant_webhooks()
     await world.create(PROBE)
-    await world.post(SECRETS, secret_body({}))
     async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
         for name, breakage in list(BROKEN.items())[WHILE_RUNNING:]:
             operator.kill()
@@ -184,11 +184,14 @@ async def test_d31_a_secret_of_another_application_is_left_alone(world: World) -
     """D-31, LI-13: not a byte of it is changed; not ready, says why, and goes on once it is gone.
 
     Neither does the operator end, which would help as little, nor publish a CA that is not its own.
+    The shipped Secret, applied over it, does not make it the operator's.
     """
     await world.grant_webhooks()
     hooks = await world.register(Registration(port=1, hooks=("no-downscale",)))
     for name, body in OTHERS.items():
-        await world.post(SECRETS, body)
+        await put_secret(world, body)
+        if body.get("type", "Opaque") == "Opaque":  # else the API server refuses another type
+            await world.grant_webhooks()
         before = await world.get(SECRETS, SECRET)
         async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
             line = await wait_line(operator, "Leaving the certificate's secret alone")
@@ -201,7 +204,6 @@ async def test_d31_a_secret_of_another_application_is_left_alone(world: World) -
             assert FLAG in page, name
             assert await world.get(SECRETS, SECRET) == before, name
             assert await operator.terminate() == 0, name
-            await world.delete(SECRETS, SECRET)
     config = (await hooks.fetch("no-downscale"))["webhooks"][0]["clientConfig"]
     assert "caBundle" not in config
 
@@ -212,7 +214,7 @@ async def test_li13_what_a_person_does_about_it(world: World) -> None:
     A good one that is immutable is served, an empty one cannot be filled; no write is tried.
     """
     await world.grant_webhooks()
-    await world.post(SECRETS, OTHERS["under our keys"])
+    await put_secret(world, OTHERS["under our keys"])
     async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
         await wait_line(operator, "Leaving the certificate's secret alone")
         await world.api.replace(SECRETS, world.namespace, SECRET, secret_body({"cert": b""}))
@@ -220,12 +222,10 @@ async def test_li13_what_a_person_does_about_it(world: World) -> None:
         assert await _is_healthy(world, operator.tls_port)
     before = len(await _list_updates(world))
     good, empty = (secret_body(data, immutable=True) for data in (legacy(), {}))
-    await world.delete(SECRETS, SECRET)
-    await world.post(SECRETS, good)
+    await put_secret(world, good)
     async with running(world.launch(*TLS_FLAGS)) as operator:
         assert await _is_healthy(world, operator.tls_port)
-    await world.delete(SECRETS, SECRET)
-    await world.post(SECRETS, empty)
+    await put_secret(world, empty)
     async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
         line = await wait_line(operator, "Leaving the certificate's secret alone")
         assert f"secret {world.namespace}/{SECRET}: immutable" in line
@@ -239,10 +239,14 @@ async def _list_updates(world: World) -> list[Request]:
 
 
 async def test_dep17_a_secret_of_the_version_before_is_used_as_it_is(world: World) -> None:
-    """DEP-17, D-06, TLS-04: RSA, PKCS#1, no key of the CA: same certificate, caBundle is its ca."""
+    """DEP-17, D-06, TLS-04: RSA, PKCS#1, no key of the CA: same certificate, caBundle is its ca.
+
+    Also with the shipped empty one applied over it.
+    """
     await world.grant_webhooks()
     data = legacy()
-    await world.post(SECRETS, secret_body(data))
+    await put_secret(world, secret_body(data))
+    await world.grant_webhooks()
     before = await world.get(SECRETS, SECRET)
     hooked = await hook_up(world)
     for bundle in await hooked.hooks.wait_injected():
@@ -250,6 +254,28 @@ async def test_dep17_a_secret_of_the_version_before_is_used_as_it_is(world: Worl
         leaf = await shake_hands(hooked.operator.tls_port, trusting(bundle))
         assert leaf == ssl.PEM_cert_to_DER_cert(data["cert"].decode())
     assert await world.get(SECRETS, SECRET) == before
+
+
+async def test_rbac07_the_shipped_secret_is_filled_and_stays_so(world: World) -> None:
+    """RBAC-07, DEP-82: by the shipped rights, which create none; applied again nothing changes."""
+    await world.grant_webhooks()
+    operator = await world.operator(*TLS_FLAGS)
+    before = await world.get(SECRETS, SECRET)
+    assert set(before["data"]) >= {"ca", "cert", "key"}
+    assert before["metadata"]["labels"].items() >= MADE_BY_US.items()
+    (shipped,) = (one for one in webhook_rights(world.namespace) if one["kind"] == "Secret")
+    # As `kubectl apply --server-side` does, and without it where nothing else had changed.
+    for kind in ("apply", "merge"):
+        await world.patch(SECRETS, SECRET, shipped, kind=kind)
+        after = await world.get(SECRETS, SECRET)
+        assert after["data"] == before["data"], kind
+        assert after["metadata"]["labels"] == before["metadata"]["labels"], kind
+    assert await _is_healthy(world, operator.tls_port)
+    assert not [
+        call
+        for call in await world.judge.calls()
+        if (call.verb, call.resource) == ("create", "secrets")
+    ]
 
 
 async def test_fp33_two_that_start_at_once_end_with_one_secret(world: World) -> None:

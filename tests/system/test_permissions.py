@@ -17,11 +17,17 @@ from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.budgeted import create_budgets, hold
 from tests.system.grants import group_of, may, shipped_grants, take_away, told, without
 from tests.system.guarded import LAST_DOWNSCALE, Guarded, guard, prepared_zone
-from tests.system.hooked import TLS_FLAGS, fetch_secret, shake_hands, trusting
+from tests.system.hooked import (
+    TLS_FLAGS,
+    fetch_secret,
+    secret_body,
+    shake_hands,
+    trusting,
+)
 from tests.system.looks import read_metric, wait_line, wait_page, wait_reason, wait_true
 from tests.system.scaled import wait_counts
 from tests.system.starts import waiting_at_most
-from tests.world.api import STATEFULSETS, Json, Resource
+from tests.world.api import SECRETS, STATEFULSETS, Json, Resource
 from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.clients import Route
 from tests.world.faults import Cut, NeverAnswer, verbs, watches
@@ -341,20 +347,24 @@ async def test_sec17_patch_pods_and_statefulsets_for_downscales(world: World) ->
 async def test_sec17_secrets(world: World) -> None:
     """SEC-17, W-22, LI-13: without a certificate it is not ready and says why; then it goes on.
 
-    What is served goes on being served; a renewal that is refused is told, then made.
+    What is served goes on being served; a renewal that is refused is told, then made. It may not
+    create the Secret, which is shipped: where that was deleted, it names it and the way out.
     """
     await world.grant_webhooks()
+    await world.delete(SECRETS, SECRET)
     flags = (*TLS_FLAGS, "-server-tls.self-signed-cert.expiration=9s")
     async with AsyncExitStack() as stack:
-        async with without(world, ("create", "secrets")):
-            async with without(world, ("get", "secrets")):
-                launch = world.launch(*flags)
-                operator = await stack.enter_async_context(OperatorProcess(launch))
-                line = await wait_line(operator, CERTIFICATE, told("get", "secrets"))
-                assert "level=warn" in line
-            line = await wait_line(operator, CERTIFICATE, told("create", "secrets"))
+        async with without(world, ("get", "secrets")):
+            launch = world.launch(*flags)
+            operator = await stack.enter_async_context(OperatorProcess(launch))
+            line = await wait_line(operator, CERTIFICATE, told("get", "secrets"))
             assert "level=warn" in line
-            await wait_page(operator, "/ready", 500, "")
+        line = await wait_line(operator, CERTIFICATE, told("create", "secrets"))
+        assert "level=warn" in line
+        command = f"kubectl create secret generic {SECRET} --namespace {world.namespace}"
+        assert f"does not exist: create it empty ({command})" in line
+        await wait_page(operator, "/ready", 500, command)
+        await world.post(SECRETS, secret_body({}))
         await operator.wait_ready(AFTER_REFUSAL)
         async with without(world, ("update", "secrets")):
             held = await fetch_secret(world)

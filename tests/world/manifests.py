@@ -19,6 +19,7 @@ from tests.world.api import (
     MUTATING_HOOKS,
     ROLE_BINDINGS,
     ROLES,
+    SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
     VALIDATING_HOOKS,
@@ -40,6 +41,7 @@ KINDS: Final[dict[str, Resource]] = {
     "MutatingWebhookConfiguration": MUTATING_HOOKS,
     "Role": ROLES,
     "RoleBinding": ROLE_BINDINGS,
+    "Secret": SECRETS,
     "Service": SERVICES,
     "ServiceAccount": SERVICE_ACCOUNTS,
     "ValidatingWebhookConfiguration": VALIDATING_HOOKS,
@@ -83,11 +85,11 @@ async def grant_shipped_role(api: Api, namespace: str) -> None:
 
 
 async def grant_webhook_roles(api: Api, namespace: str) -> list[Json]:
-    """Grant what reviews and certificates need, and return the objects applied for it.
+    """Grant what reviews and certificates need, with the empty Secret; return what was applied.
 
     The cluster-scoped ones outlive the namespace: see `remove_cluster_scoped`.
     """
-    manifests = _webhook_roles(namespace)
+    manifests = webhook_rights(namespace)
     await apply_manifests(api, namespace, manifests)
     return manifests
 
@@ -123,11 +125,12 @@ def _render_webhooks() -> str:
         return json.dumps(install(Path(folder), "webhooks", namespace=ANY_NAMESPACE))
 
 
-def _webhook_roles(namespace: str) -> list[Json]:
-    """Return what the component `webhooks` adds to the Roles of the base, as it is shipped."""
+def webhook_rights(namespace: str) -> list[Json]:
+    """Return the Roles and the Secret of the component `webhooks`, as they are shipped."""
     rendered: list[Json] = json.loads(_render_webhooks().replace(ANY_NAMESPACE, namespace))
     return [
         one
         for one in rendered
-        if one["kind"].endswith(("Role", "RoleBinding")) and one["metadata"]["name"] != ACCOUNT
+        if one["kind"].endswith(("Role", "RoleBinding", "Secret"))
+        and one["metadata"]["name"] != ACCOUNT
     ]
