@@ -16,6 +16,7 @@ from tests.rendered import (
     MONITORING,
     MUTATING,
     NAMESPACE,
+    REPLICAS,
     SCALING,
     TRACKER,
     VALIDATING,
@@ -223,3 +224,25 @@ def test_the_option_leaves_the_operator_and_rollouts_alone(everything: Rendered)
     assert "matches(" not in own, "what the server makes of it is asked in tests/system"
     assert ("Deployment", "rollout-operator") in everything
     assert "deployment-controller'" in conditions["not-the-deployment-controller"]
+
+
+@pytest.mark.parametrize("others", [(), (WEBHOOKS,)], ids=["alone", "with webhooks"])
+def test_a_second_operator(tmp_path: Path, others: tuple[str, ...]) -> None:
+    """D-74, DEP-92: two replicas, of which a drain takes one; all else is as it was."""
+    before = by_name(install(tmp_path / "before", *others))
+    after = by_name(install(tmp_path / "after", *others, REPLICAS))
+    budget = after.pop(("PodDisruptionBudget", "rollout-operator"))
+    changed = after.pop(("Deployment", "rollout-operator"))
+    single = before.pop(("Deployment", "rollout-operator"))
+
+    assert after == before
+    assert (budget["metadata"]["namespace"], budget["spec"]["maxUnavailable"]) == (NAMESPACE, 1)
+    pod = changed["spec"]["template"]
+    selector = budget["spec"]["selector"]["matchLabels"]
+    assert selector == changed["spec"]["selector"]["matchLabels"]
+    spread = pod["spec"].pop("topologySpreadConstraints")
+    assert [one["labelSelector"]["matchLabels"] for one in spread] == [selector] * 2
+    assert {one["whenUnsatisfiable"] for one in spread} == {"ScheduleAnyway"}
+    assert (single["spec"]["replicas"], changed["spec"]["replicas"]) == (1, 2)
+    changed["spec"]["replicas"] = 1
+    assert changed == single

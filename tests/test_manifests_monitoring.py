@@ -120,6 +120,7 @@ def test_dep77_the_alerts_that_are_promised() -> None:
         "DownscaleNotUndone",
         "EvictionsBlocked",
         "EvictionsUnused",
+        "ReviewsNotForwarded",
         "RolloutBlocked",
         "WatchStale",
         "WebhookErrors",

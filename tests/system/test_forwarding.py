@@ -130,6 +130,7 @@ async def test_dep92_a_leader_that_dies_is_waited_for(world: World) -> None:
         answers.append(await replicas.evict(f"{GROUP}-zone-a-0"))
         assert time.monotonic() - began < TAKE_OVER_LIMIT.total_seconds()
     assert answers[-1].status in CREATED, answers[-1]
+    assert all(answer.body["details"]["retryAfterSeconds"] == 2 for answer in answers[:-1])
     assert any("could not be reached; try again" in answer.message for answer in answers[:-1])
     assert await acts(replicas.follower)
     assert (await replicas.evict(f"{GROUP}-zone-b-0")).status == TRY_AGAIN

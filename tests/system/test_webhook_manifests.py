@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.kustomize import render
 from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
-from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS
+from tests.rendered import LEAST, MANIFESTS, MUTATING, REPLICAS, VALIDATING, WEBHOOKS, install
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.installing import CONFIGURATIONS, installed, trust
 from tests.system.looks import wait_true
@@ -49,7 +49,16 @@ def _hooks(world: World) -> Hooks:
 
 async def test_the_overlay_is_accepted_as_it_is(world: World) -> None:
     """SEED-148, DEP-84: each object of the overlay passes a dry run of the real server."""
-    for one in render(MANIFESTS / "overlays" / "with-webhooks"):
+    await _assert_accepted(world, render(MANIFESTS / "overlays" / "with-webhooks"))
+
+
+async def test_a_second_operator_is_accepted(world: World, tmp_path: Path) -> None:
+    """D-74, DEP-84: so is the component `replicas`."""
+    await _assert_accepted(world, install(tmp_path, REPLICAS))
+
+
+async def _assert_accepted(world: World, objects: list[Json]) -> None:
+    for one in objects:
         if one["kind"] == "Namespace":
             continue
         resource = KINDS[one["kind"]]

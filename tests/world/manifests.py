@@ -13,6 +13,7 @@ import yaml
 
 from tests.rendered import install
 from tests.world.api import (
+    BUDGETS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     DEPLOYMENTS,
@@ -39,6 +40,7 @@ KINDS: Final[dict[str, Resource]] = {
     "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS,
     "Deployment": DEPLOYMENTS,
     "MutatingWebhookConfiguration": MUTATING_HOOKS,
+    "PodDisruptionBudget": BUDGETS,
     "Role": ROLES,
     "RoleBinding": ROLE_BINDINGS,
     "Secret": SECRETS,

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum, unique
 from http import HTTPStatus
@@ -45,6 +45,10 @@ RETURN: Final = timedelta(milliseconds=100)
 HEAD_START: Final = timedelta(milliseconds=150)
 # Idle connections are closed by this side first: a server closes them after three minutes.
 KEEP_WARM: Final = timedelta(minutes=1)
+
+# Clients of Kubernetes repeat a request ten times by themselves: longer than it takes until another
+# replica leads.
+AGAIN: Final = timedelta(seconds=2)
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -119,7 +123,7 @@ class Forwarder:
             self._count(path, error.outcome)
             self._note_failure(leader, error)
             text = f"this replica does not decide that, and {leader.holder}, which does,"
-            return refuse(Code.NOT_ELECTED, f"{text} {error}; try again", status=RETRY)
+            return refuse_unelected(f"{text} {error}; try again")
         self._count(path, ForwardOutcome.ANSWERED)
         self._note_answer(leader)
         return answer
@@ -203,6 +207,11 @@ class Forwarder:
             "Replica that leads does not answer reviews", leader=leader.holder,
             address=leader.address, why=str(error), err=error.__cause__,
         )  # fmt: skip
+
+
+def refuse_unelected(text: str) -> Verdict:
+    """Return the refusal of a replica that does not lead."""
+    return replace(refuse(Code.NOT_ELECTED, text, status=RETRY), retry_after=AGAIN)
 
 
 def _open_session(namespace: str) -> aiohttp.ClientSession:

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.review import Review
-from rollout_operator.planning.downscales.request import RETRY, refuse
 from rollout_operator.web.reviews.dispatch import ReviewHook
-from rollout_operator.web.reviews.forward import Forwarder
+from rollout_operator.web.reviews.forward import Forwarder, refuse_unelected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,4 +43,4 @@ class LeaderOnly:
         if self.forwarder is not None and leader is not None and review.sent:
             return await self.forwarder.ask(leader, self.path, review, until)
         text = f"this replica does not decide that; try again (who does: {self.describe()})"
-        return refuse(Code.NOT_ELECTED, text, status=RETRY)
+        return refuse_unelected(text)

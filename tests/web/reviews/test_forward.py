@@ -72,6 +72,7 @@ def assert_refused(answer: Verdict | bytes, *parts: str) -> None:
     """Check that an asker is told to try again, and why."""
     assert isinstance(answer, Verdict)
     assert (answer.is_allowed, answer.code, answer.reason.code) == (False, 429, Code.NOT_ELECTED)
+    assert answer.retry_after == timedelta(seconds=2)
     for part in (*parts, "try again"):
         assert part in answer.reason.text
 
