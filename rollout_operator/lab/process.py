@@ -28,6 +28,7 @@ from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.network.pod_client import SimulatedPodClient
 from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock
+from rollout_operator.lab.virtual_loop.loop import IS_GONE
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.lease import Identity
@@ -207,7 +208,7 @@ class _Life:
             self._task.cancel()
 
     async def run(self) -> None:
-        ACTOR.set(self._name)
+        self._enter()
         self._task = asyncio.current_task()
         self._note("started")
         try:
@@ -224,6 +225,12 @@ class _Life:
             self.link.kill()
             self.over.set()
 
+    def _enter(self) -> None:
+        """Let the running task, and all that it begins, belong to this life."""
+        ACTOR.set(self._name)
+        link = self.link
+        IS_GONE.set(lambda: link.is_dead)
+
     async def answer(self, call: HookCall) -> bytes:
         call.taken_by.append(self._name)
         await self.link.let_in()
@@ -235,7 +242,7 @@ class _Life:
         return answers[0]
 
     async def _review(self, call: HookCall, answers: list[bytes]) -> None:
-        ACTOR.set(self._name)
+        self._enter()
         reviewer = self.reviewer
         assert reviewer is not None, "only who serves is asked"
         path, _, query = call.path.partition("?")

@@ -1,5 +1,6 @@
 """The operator on a simulated cluster: what no single part of it shows."""
 
+import asyncio
 from datetime import timedelta
 from itertools import pairwise
 
@@ -8,6 +9,7 @@ import pytest
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.virtual_loop.loop import is_left
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -59,3 +61,22 @@ async def test_a_wrong_clock_does_not_tell_how_long_pods_have_been_ready(hours: 
     gaps = [later - earlier for earlier, later in pairwise(deletes)]
     assert min(gaps) >= PATIENCE
     assert max(gaps) <= 1.5 * PATIENCE
+
+
+@in_virtual_time
+async def test_fp06_the_tasks_of_a_killed_process_are_known_to_be_left() -> None:
+    """FP-06: those that wait for an answer then may be destroyed, and nobody is told; no others."""
+    before = asyncio.all_tasks()
+    async with Sandbox() as sandbox:
+        of_world = asyncio.all_tasks() - before
+        processes = [sandbox.process(f"operator-{number}") for number in (1, 2)]
+        counts = []
+        for process in processes:
+            process.start()
+            await process.wait_ready()
+            counts.append(sum(one.get_name() == "workers" for one in asyncio.all_tasks()))
+        processes[0].crash()
+        left = [one for one in asyncio.all_tasks() if is_left(one)]
+        assert sum(one.get_name() == "workers" for one in left) == counts[0]
+        assert counts[1] == 2 * counts[0] > 0
+        assert not any(is_left(one) for one in of_world)

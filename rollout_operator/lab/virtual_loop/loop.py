@@ -22,7 +22,7 @@ import selectors
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, ContextVar
 from datetime import timedelta
 from itertools import count
 from types import CodeType, FrameType
@@ -47,6 +47,14 @@ _NOT_HERE: Final = (
     *("sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into", "sock_sendall"),
     *("sock_sendto", "sock_connect", "sock_accept", "sock_sendfile"),
 )
+
+
+def _never() -> bool:
+    return False
+
+
+IS_GONE: Final[ContextVar[Callable[[], bool]]] = ContextVar("is_gone", default=_never)
+"""Tells whether whoever the running code belongs to is gone: its tasks are left where they wait."""
 
 
 class Deadlock(RuntimeError):
@@ -126,6 +134,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             return
         self._error = self._error or error
         self._is_halted, self._left = True, 0
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Tell of it, unless it is a task that is destroyed while it waits for somebody gone.
+
+        A process that was killed cleans up by calls that no one answers any more.
+        """
+        task = context.get("task")
+        if not (isinstance(task, asyncio.Task) and is_left(task)):
+            super().call_exception_handler(context)
 
     def close(self) -> None:
         super().close()
@@ -314,10 +331,17 @@ class _NumberedTask(asyncio.Task[Any]):
 
     def __init__(self, coro: Any, number: int, **options: Any) -> None:
         self.number = number  # before all else: it is put into a set while it is made
+        context: Context | None = options.get("context")
+        self.is_gone = IS_GONE.get() if context is None else context.get(IS_GONE, _never)
         super().__init__(coro, **options)
 
     def __hash__(self) -> int:
         return self.number
+
+
+def is_left(task: asyncio.Task[Any]) -> bool:
+    """Tell whether a task waits that belongs to somebody gone."""
+    return isinstance(task, _NumberedTask) and not task.done() and task.is_gone()
 
 
 def _list_waits(loop: asyncio.AbstractEventLoop) -> str:

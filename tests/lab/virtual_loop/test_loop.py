@@ -4,6 +4,7 @@ What the parts of asyncio promise on it is in `test_loop_promises`.
 """
 
 import asyncio
+import gc
 import random
 import threading
 from collections.abc import Callable, Coroutine
@@ -12,7 +13,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rollout_operator.lab.virtual_loop.loop import Deadlock, Livelock, NotSimulated, VirtualTimeLoop
+from rollout_operator.lab.virtual_loop.loop import (
+    IS_GONE,
+    Deadlock,
+    Livelock,
+    NotSimulated,
+    VirtualTimeLoop,
+)
 
 T = TypeVar("T")
 HOUR = 3600.0
@@ -386,3 +393,27 @@ def test_an_error_that_a_task_keeps_ends_nothing() -> None:
         return str(results)
 
     assert run(main) == "[ValueError('kept')]"
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_only_a_task_of_somebody_gone_is_destroyed_in_silence(is_gone: bool) -> None:
+    """It waits for what nothing else holds, such as the answer to a call of a dead process."""
+    told: list[str] = []
+
+    async def wait() -> None:
+        await current_loop().create_future()
+
+    async def begin() -> None:
+        IS_GONE.set(lambda: is_gone)
+        asyncio.create_task(wait(), name="left")  # noqa: RUF006  # to be lost
+
+    async def main() -> None:
+        loop = current_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["task"].get_name()))
+        await asyncio.create_task(begin())
+        asyncio.create_task(wait(), name="other")  # noqa: RUF006  # to be lost
+        await asyncio.sleep(1)
+        gc.collect()
+
+    run(main)
+    assert sorted(told) == (["other"] if is_gone else ["left", "other"])
