@@ -14,7 +14,7 @@ MANIFESTS: Final = ROOT / "manifests"
 BASE: Final = MANIFESTS / "base"
 WEBHOOKS, LEAST, DEPLOYMENTS = "webhooks", "webhooks-least-privilege", "no-downscale-deployments"
 TRACKER, SCALING, MIRRORING, MONITORING = "zone-tracker", "scaling", "mirroring", "monitoring"
-REPLICAS: Final = "replicas"
+REPLICAS, PRIORITY = "replicas", "priority-class"
 
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"

@@ -16,6 +16,7 @@ from tests.rendered import (
     MONITORING,
     MUTATING,
     NAMESPACE,
+    PRIORITY,
     REPLICAS,
     SCALING,
     TRACKER,
@@ -206,6 +207,15 @@ def test_deployments_are_an_option(everything: Rendered, tmp_path: Path) -> None
         assert hook_of(everything, kind, name) == hook_of(plain, kind, name)
 
 
+def test_a_priority_class_is_an_option(tmp_path: Path) -> None:
+    """DEP-84: one that every cluster has; nothing else changes."""
+    objects = by_name(install(tmp_path / "it", PRIORITY))
+    pod = objects["Deployment", "rollout-operator"]["spec"]["template"]["spec"]
+
+    assert pod.pop("priorityClassName") == "system-cluster-critical"
+    assert objects == by_name(install(tmp_path / "bare"))
+
+
 def test_the_option_leaves_the_operator_and_rollouts_alone(everything: Rendered) -> None:
     """DEP-86, DEP-87: its own Deployment is repaired while it is down."""
     conditions = {
@@ -243,6 +253,8 @@ def test_a_second_operator(tmp_path: Path, others: tuple[str, ...]) -> None:
     spread = pod["spec"].pop("topologySpreadConstraints")
     assert [one["labelSelector"]["matchLabels"] for one in spread] == [selector] * 2
     assert {one["whenUnsatisfiable"] for one in spread} == {"ScheduleAnyway"}
+    # Else pods that an upgrade is about to end push both new ones onto one node.
+    assert all(one["matchLabelKeys"] == ["pod-template-hash"] for one in spread)
     assert (single["spec"]["replicas"], changed["spec"]["replicas"]) == (1, 2)
     changed["spec"]["replicas"] = 1
     assert changed == single

@@ -17,13 +17,7 @@ from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.budgeted import create_budgets, hold
 from tests.system.grants import group_of, may, shipped_grants, take_away, told, without
 from tests.system.guarded import LAST_DOWNSCALE, Guarded, guard, prepared_zone
-from tests.system.hooked import (
-    TLS_FLAGS,
-    fetch_secret,
-    secret_body,
-    shake_hands,
-    trusting,
-)
+from tests.system.hooked import TLS_FLAGS, fetch_secret, secret_body, shake_hands, trusting
 from tests.system.looks import read_metric, wait_line, wait_page, wait_reason, wait_true
 from tests.system.scaled import wait_counts
 from tests.system.starts import waiting_at_most
@@ -347,8 +341,8 @@ async def test_sec17_patch_pods_and_statefulsets_for_downscales(world: World) ->
 async def test_sec17_secrets(world: World) -> None:
     """SEC-17, W-22, LI-13: without a certificate it is not ready and says why; then it goes on.
 
-    What is served goes on being served; a renewal that is refused is told, then made. It may not
-    create the Secret, which is shipped: where that was deleted, it names it and the way out.
+    What is served goes on being served; a renewal that is refused is told, then made. Where the
+    shipped Secret was deleted, it may not create it, and names it and the way out.
     """
     await world.grant_webhooks()
     await world.delete(SECRETS, SECRET)

@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.kustomize import render
 from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
-from tests.rendered import LEAST, MANIFESTS, MUTATING, REPLICAS, VALIDATING, WEBHOOKS, install
+from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.installing import CONFIGURATIONS, installed, trust
 from tests.system.looks import wait_true
@@ -47,14 +47,10 @@ def _hooks(world: World) -> Hooks:
     return Hooks(world.api, world.namespace, Registration(port=1))
 
 
-async def test_the_overlay_is_accepted_as_it_is(world: World) -> None:
+@pytest.mark.parametrize("overlay", ["with-webhooks", "ha"])
+async def test_an_overlay_is_accepted_as_it_is(world: World, overlay: str) -> None:
     """SEED-148, DEP-84: each object of the overlay passes a dry run of the real server."""
-    await _assert_accepted(world, render(MANIFESTS / "overlays" / "with-webhooks"))
-
-
-async def test_a_second_operator_is_accepted(world: World, tmp_path: Path) -> None:
-    """D-74, DEP-84: so is the component `replicas`."""
-    await _assert_accepted(world, install(tmp_path, REPLICAS))
+    await _assert_accepted(world, render(MANIFESTS / "overlays" / overlay))
 
 
 async def _assert_accepted(world: World, objects: list[Json]) -> None:
