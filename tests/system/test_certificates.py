@@ -28,6 +28,7 @@ from tests.system.hooked import (
 )
 from tests.system.looks import wait_line, wait_page, wait_true
 from tests.system.starts import running
+from tests.system.test_failover import LEASE, LEASES
 from tests.world.api import SECRETS, VALIDATING_HOOKS, Json
 from tests.world.clients import Route, Workload
 from tests.world.hooks import Hooks, Registration
@@ -293,7 +294,10 @@ async def test_fp33_two_that_start_at_once_end_with_one_secret(world: World) -> 
 
 
 async def test_dep19_files_are_served_and_read_again(world: World, tmp_path: Path) -> None:
-    """DEP-19, SEED-095, W-25: no Secret and no bundle is touched."""
+    """DEP-19, SEED-095, W-25: no Secret and no bundle is touched.
+
+    DEP-92: no reviews are passed on by such a certificate; told once, with why.
+    """
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
@@ -320,6 +324,10 @@ async def test_dep19_files_are_served_and_read_again(world: World, tmp_path: Pat
 
         await wait_true("exchanged", is_exchanged, timedelta(seconds=30))
         assert "PRIVATE" not in operator.log.read_text()
+        (line,) = [line for line in operator.log_lines() if "No reviews are passed on" in line]
+        assert "not of a CA of ours: -server-tls.self-signed-cert.enabled is false" in line
+        lease = await world.get(LEASES, LEASE)
+        assert "annotations" not in lease["metadata"], "nothing is to be reached there"
     calls = [call for call in await world.judge.calls() if call.resource != "leases"]
     assert not [call for call in calls if call.resource == "secrets" or call.verb == "patch"]
 

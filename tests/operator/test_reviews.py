@@ -1,0 +1,52 @@
+"""Which hooks answer whom: API servers, and replicas that pass reviews on."""
+
+from typing import cast
+
+from rollout_operator.config.checks import read_config
+from rollout_operator.kube.api import ApiClient
+from rollout_operator.model.lease import Identity, Lease
+from rollout_operator.operator.budgets import Budgets
+from rollout_operator.operator.context import Clients, Context, Telemetry
+from rollout_operator.operator.reviews import EVICTION_PATH, LED_PATHS, PREPARE_PATH, Reviews
+from rollout_operator.pods.client import Sender
+from rollout_operator.web.reviews.forward import Forwarder, Peers
+from rollout_operator.web.reviews.leader_only import LeaderOnly
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+LEADER = Lease(version="1", holder="other_1", address="10.0.0.2:8444")
+
+
+def build() -> Reviews:
+    """Return the reviews of a process that follows another one."""
+    clock = VirtualClock()
+    clients = Clients(
+        open=lambda name, reads, fence: cast(ApiClient, None),
+        open_pods=lambda: cast(Sender, None),
+        clock=clock,
+        rng=lambda: 0.5,
+        identity=Identity(name="me", life="1"),
+    )
+    config = read_config(["-kubernetes.namespace=prod", "-server-tls.enabled"])
+    context = Context(config, clients, Telemetry.begin(clock))
+    peers = Peers(find_leader=lambda: LEADER, trust=_fail, host="operator", namespace="prod")
+    forwarder = Forwarder(peers, clock, lambda path, outcome: None)
+    return Reviews(config, context, Budgets(context), forwarder)
+
+
+def _fail() -> None:
+    """There is no certificate, and nothing is sent."""
+
+
+@in_virtual_time
+async def test_dep92_what_other_replicas_pass_on_goes_no_further() -> None:
+    """DEP-92: and they are answered nothing else than what only the leader decides."""
+    reviews = build()
+    assert {*reviews.peer_reviewer.paths} == {PREPARE_PATH, EVICTION_PATH} == {*LED_PATHS}
+    for path in LED_PATHS:
+        asked, passed_on = reviews.reviewer.hooks[path], reviews.peer_reviewer.hooks[path]
+        assert isinstance(asked, LeaderOnly)
+        assert isinstance(passed_on, LeaderOnly)
+        assert asked.forwarder is not None
+        assert passed_on.forwarder is None
+        assert passed_on.hook is asked.hook, "they share what is remembered"
+        assert not reviews.peer_reviewer.keeps(path)
