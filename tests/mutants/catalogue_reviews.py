@@ -33,7 +33,7 @@ REVIEWS: Final = (
         name="passed-on-for-ever",
         old="hooks = {path: replace(led, forwarder=None) for path, led in self._led.items()}",
         new="hooks = dict(self._led)",
-        breaks="LI-06, DEP-92: replicas that take each other for the leader ask each other for ever",
+        breaks="LI-06, DEP-92: two replicas take each other for the leader, and ask for ever",
         scenarios=DOWNSCALES,
         unseen="no review is passed on there",
         units="tests/operator/test_reviews.py",
