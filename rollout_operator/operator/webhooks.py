@@ -113,8 +113,11 @@ class Webhooks:
         """
         if self._has_others:
             await self._linger()
-        servers = [one for one in (self._server, self._peer_server) if one is not None]
-        await gather_all([server.drain(limit) for server in servers])
+        await gather_all([server.drain(limit) for server in self._servers])
+
+    @property
+    def _servers(self) -> list[WebhookServer]:
+        return [one for one in (self._server, self._peer_server) if one is not None]
 
     async def _linger(self) -> None:
         """Go on answering until no API server counts this process in any more.
@@ -123,6 +126,8 @@ class Webhooks:
         the next one as soon as that is known.
         """
         clock, election = self._context.clock, self._context.election
+        for server in self._servers:
+            server.leave()
         end = (self._context.stopping_since or clock.elapsed()) + self._config.shutdown_delay
         while (left := end - clock.elapsed()) > timedelta(0):
             await election.look()
@@ -161,8 +166,7 @@ class Webhooks:
 
     def _find_fault(self) -> str | None:
         is_ending = self._context.is_stopping
-        servers = [one for one in (self._server, self._peer_server) if one is not None]
-        is_fine = is_ending or all(server.is_serving for server in servers)
+        is_fine = is_ending or all(server.is_serving for server in self._servers)
         return None if is_fine else "not accepting connections"
 
     def _explain_no_address(self) -> str:

@@ -100,6 +100,14 @@ class WebhookServer:
         self._server = web.Server(self._answer, handler_cancellation=True)
         await self._listener.start(self._wanted_port, flag=self._options.flag)
 
+    def leave(self) -> None:
+        """End each connection with its next answer, which says so; new ones are still accepted.
+
+        A connection that is closed while it waits may just be used for the next review: that fails
+        then, as a client does not send a POST twice.
+        """
+        self._listener.connections.is_leaving = True
+
     async def drain(self, limit: timedelta) -> None:
         """Accept nothing more, answer what has been asked, and close each connection after that.
 

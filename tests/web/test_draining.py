@@ -42,6 +42,19 @@ async def test_draining_answers_what_was_asked() -> None:
         assert await ends(busy)
 
 
+async def test_dep94_leaving_ends_a_connection_with_its_answer() -> None:
+    """DEP-94: none is closed while a client may use it, and new ones get their one answer."""
+    async with serving() as world:
+        before = await world.connect()
+        assert (await before.ask(post(body_of()))).body == ALLOWED
+        world.server.leave()
+        for line in (before, await world.connect()):
+            answer = await line.ask(post(body_of()))
+            assert (answer.body, answer.headers["connection"]) == (ALLOWED, "close")
+            assert await ends(line)
+        assert world.server.is_serving
+
+
 async def test_draining_waits_for_a_body_on_its_way() -> None:
     """W-21: whoever has begun to ask is answered."""
     async with serving() as world:
