@@ -128,7 +128,10 @@ def _patch(objects: list[Object], patch: Object) -> None:
     _only(patch, {"target", "patch"}, "patches")
     for one in _select(objects, patch["target"]):
         for step in yaml.safe_load(patch["patch"]):
-            _take_step(one, step)
+            try:
+                _take_step(one, step)
+            except (KeyError, IndexError) as error:
+                raise KustomizeError(f"{_name(one)}: nothing at {step['path']}") from error
 
 
 def _take_step(one: Object, step: Object) -> None:

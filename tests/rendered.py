@@ -1,6 +1,7 @@
 """The shipped manifests rendered with components, and what tests ask of the result."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,27 +16,58 @@ BASE: Final = MANIFESTS / "base"
 WEBHOOKS, LEAST, DEPLOYMENTS = "webhooks", "webhooks-least-privilege", "no-downscale-deployments"
 TRACKER, SCALING, MIRRORING, MONITORING = "zone-tracker", "scaling", "mirroring", "monitoring"
 REPLICAS, PRIORITY = "replicas", "priority-class"
+NETWORK, CERTIFICATES = "network-policy", "client-certificates"
 
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"
+# What the component `network-policy` has to be told.
+NETWORK_PARAMETERS: Final[Object] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {
+        "name": "rollout-operator-network",
+        "annotations": {"config.kubernetes.io/local-config": "true"},
+    },
+    "data": {
+        "from-api-server": "192.0.2.0/28",
+        "to-api-server": "192.0.2.16/28",
+        "nodes": "198.51.100.0/24",
+        "monitoring-namespace": "monitoring",
+    },
+}
 # With dashes, as most have: what is put together from parts must not be taken apart by them.
 NAMESPACE: Final = "my-own-ns"
 
 Rendered = dict[tuple[str, str], Object]
 
 
-def install(at: Path, *components: str, namespace: str = NAMESPACE) -> list[Object]:
-    """Render the base in a namespace with these components, as a user would write it."""
+def install(
+    at: Path, *components: str, namespace: str = NAMESPACE, more: Sequence[Object] = ()
+) -> list[Object]:
+    """Render the base in a namespace with these components, as a user would write it.
+
+    `more` are objects of the user's own, such as parameters of components.
+    """
     (at / "operator").mkdir(parents=True)
-    inner = {"kind": "Kustomization", "namespace": namespace, "resources": [str(BASE)]}
+    inner = {
+        "kind": "Kustomization",
+        "namespace": namespace,
+        "resources": [_from(at / "operator", BASE)],
+    }
+    (at / "more.yaml").write_text(yaml.safe_dump_all(more))
     outer = {
         "kind": "Kustomization",
-        "resources": ["operator"],
-        "components": [str(MANIFESTS / "components" / name) for name in components],
+        "resources": ["operator", *(["more.yaml"] if more else [])],
+        "components": [_from(at, MANIFESTS / "components" / name) for name in components],
     }
     (at / "operator" / "kustomization.yaml").write_text(yaml.safe_dump(inner))
     (at / "kustomization.yaml").write_text(yaml.safe_dump(outer))
     return render(at)
+
+
+def _from(at: Path, folder: Path) -> str:
+    """Return the way to a folder; kustomize knows no absolute ones."""
+    return os.path.relpath(folder, at.resolve())
 
 
 def by_name(objects: list[Object]) -> Rendered:

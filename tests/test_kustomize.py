@@ -10,6 +10,7 @@ import yaml
 
 from tests.code_rules import ROOT
 from tests.kustomize import KustomizeError, Object, render
+from tests.rendered import LEAST, NETWORK_PARAMETERS, WEBHOOKS, install
 
 FOLDERS = [
     ROOT / "manifests" / "base",
@@ -53,6 +54,18 @@ def test_kustomize_itself_renders_the_same(at: Path) -> None:
     shown = subprocess.run([*BUILD, str(at)], capture_output=True, text=True, check=True).stdout
 
     assert sorted(yaml.safe_load_all(shown), key=str_key) == sorted(render(at), key=str_key)
+
+
+@pytest.mark.skipif(BUILD is None, reason="needs kubectl or kustomize")
+def test_kustomize_itself_renders_all_components_the_same(tmp_path: Path) -> None:
+    assert BUILD is not None
+    components = sorted(path.parent.name for path in ROOT.glob("manifests/components/*/*.yaml"))
+    # The one that makes names of webhooks is in need of them.
+    ordered = dict.fromkeys([WEBHOOKS, LEAST, *components])
+    ours = install(tmp_path, *ordered, more=[NETWORK_PARAMETERS])
+    shown = subprocess.run([*BUILD, str(tmp_path)], capture_output=True, text=True, check=True)
+
+    assert sorted(yaml.safe_load_all(shown.stdout), key=str_key) == sorted(ours, key=str_key)
 
 
 def str_key(one: Object) -> str:

@@ -10,8 +10,19 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.kustomize import render
+from tests.rendered import (
+    CERTIFICATES,
+    LEAST,
+    MANIFESTS,
+    MUTATING,
+    NETWORK,
+    NETWORK_PARAMETERS,
+    PRIORITY,
+    VALIDATING,
+    WEBHOOKS,
+    install,
+)
 from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
-from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.installing import CONFIGURATIONS, installed, trust
 from tests.system.looks import wait_true
@@ -51,6 +62,12 @@ def _hooks(world: World) -> Hooks:
 async def test_an_overlay_is_accepted_as_it_is(world: World, overlay: str) -> None:
     """SEED-148, DEP-84: each object of the overlay passes a dry run of the real server."""
     await _assert_accepted(world, render(MANIFESTS / "overlays" / overlay))
+
+
+async def test_a_hardened_one_is_accepted(world: World, tmp_path: Path) -> None:
+    """DEP-84: so are the components that no overlay has."""
+    components = (WEBHOOKS, LEAST, PRIORITY, NETWORK, CERTIFICATES)
+    await _assert_accepted(world, install(tmp_path, *components, more=[NETWORK_PARAMETERS]))
 
 
 async def _assert_accepted(world: World, objects: list[Json]) -> None:
