@@ -1,6 +1,5 @@
 """The components for hardened clusters: what the network lets through, and who may ask."""
 
-import re
 from pathlib import Path
 from typing import Final
 
@@ -8,9 +7,9 @@ import pytest
 import yaml
 
 from rollout_operator.config.checks import read_config
-from tests.code_rules import ROOT
 from tests.flows import End, Flow, passes
 from tests.kustomize import KustomizeError
+from tests.pages import example_of
 from tests.rendered import (
     CERTIFICATES,
     NAMESPACE,
@@ -25,15 +24,9 @@ from tests.rendered import (
     install,
 )
 
-WEBHOOKS_PAGE: Final = ROOT / "docs" / "webhooks.md"
+PAGE: Final = "webhooks.md"
 POLICY: Final = ("NetworkPolicy", "rollout-operator")
 DEPLOYMENT: Final = ("Deployment", "rollout-operator")
-
-
-def examples_of(text: str, word: str) -> list[str]:
-    """Return the indented blocks of a page that hold a word, without their indentation."""
-    blocks = re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", text, re.MULTILINE)
-    return ["\n".join(line[4:] for line in one.splitlines()) for one in blocks if word in one]
 
 
 ADDRESSES: Final = NETWORK_PARAMETERS["data"]
@@ -145,10 +138,8 @@ def test_sec03_only_who_has_a_certificate_is_served(hardened: Rendered, tmp_path
     assert volume == {"name": mount["name"], "configMap": {"name": "rollout-operator-client-ca"}}
     assert mount["readOnly"]
     assert config.client_ca_file == f"{mount['mountPath']}/ca.crt"
-    assert examples_of(
-        WEBHOOKS_PAGE.read_text(),
-        "configmap --namespace NAMESPACE rollout-operator-client-ca --from-file=ca.crt",
-    )
+    command = example_of(PAGE, "kubectl create configmap")
+    assert command.endswith(" rollout-operator-client-ca --from-file=ca.crt")
     before, after = (
         by_name(install(tmp_path / name, *components))
         for name, components in (("1", (WEBHOOKS,)), ("2", (WEBHOOKS, CERTIFICATES)))
@@ -160,8 +151,7 @@ def test_sec03_only_who_has_a_certificate_is_served(hardened: Rendered, tmp_path
 
 
 def test_the_page_shows_every_parameter() -> None:
-    (text,) = examples_of(WEBHOOKS_PAGE.read_text(), "name: rollout-operator-network")
-    shown = yaml.safe_load(text)
+    shown = yaml.safe_load(example_of(PAGE, "name: rollout-operator-network"))
 
     assert set(shown.pop("data")) == set(ADDRESSES)
     assert {**shown, "data": ADDRESSES} == NETWORK_PARAMETERS
