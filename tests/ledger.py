@@ -4,7 +4,11 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.guards.downscales.backlog import Owed, PreparedPod
-from rollout_operator.guards.downscales.reservations import Claim, Downscales, ReservationState
+from rollout_operator.guards.downscales.reservations import (
+    DownscaleReservation,
+    Downscales,
+    ReservationState,
+)
 from rollout_operator.model.downscale import Key, Target
 from rollout_operator.model.names import GroupName, Uid
 from tests.builders import sts, sts_uid
@@ -27,13 +31,17 @@ class Bench:
         self.told: list[tuple[Uid, GroupName | None]] = []
         self.downscales.on_change(lambda uid, group: self.told.append((uid, group)))
 
-    def begin(self, letter: str = "a", *, start: int = 3, end: int = 1, pods: str = "12") -> Claim:
+    def begin(
+        self, letter: str = "a", *, start: int = 3, end: int = 1, pods: str = "12"
+    ) -> DownscaleReservation:
         return self.downscales.begin(sts(letter), key(letter, start, end), EPOCH, named(pods))
 
-    def open(self, letter: str = "a", *, start: int = 3, end: int = 1, pods: str = "12") -> Claim:
-        claim = self.begin(letter, start=start, end=end, pods=pods)
-        self.downscales.allow(claim)
-        return claim
+    def open(
+        self, letter: str = "a", *, start: int = 3, end: int = 1, pods: str = "12"
+    ) -> DownscaleReservation:
+        reservation = self.begin(letter, start=start, end=end, pods=pods)
+        self.downscales.allow(reservation)
+        return reservation
 
     def underway(self, but: Uid | None = None, group: GroupName | None = INGESTER) -> str:
         found = self.downscales.find_underway(group, but=but)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales.reservations import Claim, Downscales
+from rollout_operator.guards.downscales.reservations import DownscaleReservation, Downscales
 from rollout_operator.guards.downscales.times import DownscaleGrant, RecordedTimes
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.model.errors import ApiError
@@ -106,13 +106,13 @@ class TrackerBench:
 
         self.client.before = before
 
-    def claim(self, one: StatefulSet) -> Claim:
-        """Claim the downscale of a set from three replicas to one."""
+    def reservation(self, one: StatefulSet) -> DownscaleReservation:
+        """Reserve the downscale of a set from three replicas to one."""
         letter = one.name.removeprefix("zone-")
         return self.downscales.begin(one, key(letter), self.clock.now(), ())
 
     async def grant(self, one: StatefulSet, *others: StatefulSet) -> Blocker | None:
-        """Look, claim and record, as a review does."""
+        """Look, reservation and record, as a review does."""
         seen = RecordedTimes()
         if others:
             seen = await self.tracker.look((one, *others), but=one.uid)
@@ -125,9 +125,9 @@ class TrackerBench:
         seen: RecordedTimes | None = None,
     ) -> DownscaleGrant:
         """Return a downscale that is about to be allowed now."""
-        claim = self.downscales.get(one.uid) or self.claim(one)
+        reservation = self.downscales.get(one.uid) or self.reservation(one)
         return DownscaleGrant(
-            claim=claim,
+            reservation=reservation,
             sts=one,
             others=tuple(others),
             seen=seen or RecordedTimes(),

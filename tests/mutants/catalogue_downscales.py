@@ -6,14 +6,14 @@ from tests.mutants.entry import DOWNSCALES, WIDE, Mutant
 
 DOWNSCALE_CONTROL: Final = (
     Mutant(
-        name="claim-never-settled",
-        old="                return await self._give_up(claim, sts, pods)\n",
+        name="reservation-never-settled",
+        old="                return await self._give_up(reservation, sts, pods)\n",
         new="                return RESYNC\n",
         breaks="LI-05: a downscale that did not happen holds its group back for ever",
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="claim-settled-too-early",
+        name="reservation-settled-too-early",
         old="PERSIST_LIMIT: Final = timedelta(seconds=36)",
         new="PERSIST_LIMIT: Final = timedelta(seconds=3)",
         breaks="SI-10, SI-12: pods are told that they stay while the request may still persist",
@@ -40,7 +40,7 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="settled-on-an-old-view",
-        old="        if is_older(sts.resource_version, than=claim.seen_version):\n",
+        old="        if is_older(sts.resource_version, than=reservation.seen_version):\n",
         new=('        if is_older(sts.resource_version, than=""):\n'),
         breaks="SI-11, SI-12, LI-05: a view of before the downscale says what became of it",
         scenarios=DOWNSCALES,
@@ -60,13 +60,13 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="upscale-owes-nothing",
-        old="        parts.downscales.close(claim, owed=claim.pods)\n",
-        new="        parts.downscales.close(claim, owed=())\n",
+        old="        parts.downscales.close(reservation, owed=reservation.pods)\n",
+        new="        parts.downscales.close(reservation, owed=())\n",
         breaks="LI-05: pods of a downscale that did not happen stay prepared",
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="target-not-in-the-claim",
+        name="target-not-in-the-reservation",
         old="            self.target is None or self.target == other.target\n",
         new="            self.target is None or bool(other.replicas_from)\n",
         breaks="SI-10: who was called elsewhere is not called where it is to be called now",
@@ -90,7 +90,7 @@ DOWNSCALE_CONTROL: Final = (
         units="tests/guards/downscales/test_backlog.py",
     ),
     Mutant(
-        name="debt-kept-by-a-new-claim",
+        name="debt-kept-by-a-new-reservation",
         old="        self.backlog.take_over(key.set_uid, told)\n",
         new="",
         breaks="SI-10, SI-12: an old entry is settled for pods that are to go now",
@@ -113,8 +113,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="happened-is-not-noted",
-        old="                downscales.note_persisted(claim, self._parts.server_time())\n",
-        new="                downscales.close(claim, owed=())\n",
+        old="                downscales.note_persisted(reservation, self._parts.server_time())\n",
+        new="                downscales.close(reservation, owed=())\n",
         breaks="SI-11: what has happened is forgotten before it is recorded",
         scenarios=DOWNSCALES,
     ),

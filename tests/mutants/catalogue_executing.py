@@ -49,8 +49,8 @@ EXECUTING: Final = (
         units="tests/controllers/rollout/test_executor_lock.py",
         scenarios=("both", "both-small"),
         unseen=(
-            "claims and deletes are remembered in the same step of the loop in which a look ends: "
-            "the lock is a second guard against what the memory shows"
+            "reservations and deletes are remembered in the same step of the loop in which a look"
+            " ends: the lock is a second guard against what the memory shows"
         ),
     ),
     Mutant(

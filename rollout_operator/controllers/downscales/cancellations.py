@@ -58,7 +58,7 @@ class Cancellations:
         if is_older(sts.resource_version, than=downscales.backlog.find_version(sts.uid)):
             return LAGGING  # of a downscale before this one, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
-            # What was owed before we had the lock may have been claimed anew meanwhile.
+            # What was owed before we had the lock may have been reserved anew meanwhile.
             owed = self._list_free(sts)
             staying = choose_staying(sts, pods, {one.uid: owed[one].pod for one in owed})
             self._forget_gone(sts, pods, owed)
@@ -83,10 +83,12 @@ class Cancellations:
 
         Those that one may take away wait for what becomes of it, wherever they were called.
         """
-        owed, claim = self.downscales.backlog.list_owed(sts.uid), self.downscales.get(sts.uid)
-        if claim is None:
+        owed, reservation = self.downscales.backlog.list_owed(sts.uid), self.downscales.get(sts.uid)
+        if reservation is None:
             return owed
-        return {one: entry for one, entry in owed.items() if spares(claim.key, sts, entry.pod)}
+        return {
+            one: entry for one, entry in owed.items() if spares(reservation.key, sts, entry.pod)
+        }
 
     def _forget_gone(
         self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[Owed, BacklogEntry]

@@ -25,7 +25,7 @@ from rollout_operator.guards.downscales.pod_records import PodRecords, assess_no
 from rollout_operator.guards.downscales.reservations import (
     LATEST_REPEAT,
     PERSIST_LIMIT,
-    Claim,
+    DownscaleReservation,
     Downscales,
     ReservationState,
 )
@@ -109,8 +109,8 @@ class DownscaleController:
         parts = self._parts
         sts = parts.sets.get_by_uid(set_uid)
         if sts is None:
-            claim = parts.downscales.get(set_uid)
-            if claim is not None and parts.downscales.time_left(claim) > timedelta(0):
+            reservation = parts.downscales.get(set_uid)
+            if reservation is not None and parts.downscales.time_left(reservation) > timedelta(0):
                 return Result(again=RESYNC)  # so new that the cache does not show it yet
             parts.downscales.forget_set(set_uid)
             self._failures.pop(set_uid, None)
@@ -226,28 +226,30 @@ class DownscaleController:
         return notes
 
     async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Find out what became of the claim; return when to look again."""
+        """Find out what became of the reservation; return when to look again."""
         downscales = self._parts.downscales
-        claim = downscales.get(sts.uid)
-        if claim is None or claim.stage is ReservationState.PREPARING:
+        reservation = downscales.get(sts.uid)
+        if reservation is None or reservation.stage is ReservationState.PREPARING:
             return RESYNC
-        if is_older(sts.resource_version, than=claim.seen_version):
+        if is_older(sts.resource_version, than=reservation.seen_version):
             return LAGGING  # what it shows is of before the downscale
-        left = downscales.time_left(claim)
-        match judge_downscale(claim.key, sts, may_persist=left > timedelta(0)):
+        left = downscales.time_left(reservation)
+        match judge_downscale(reservation.key, sts, may_persist=left > timedelta(0)):
             case DownscaleOutcome.OPEN:
                 return max(left, CATCH_UP)
             case DownscaleOutcome.HAPPENED:
-                if claim.stage is not ReservationState.PERSISTED:
+                if reservation.stage is not ReservationState.PERSISTED:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
-                downscales.note_persisted(claim, self._parts.server_time())
-                if is_over(pods, claim.pods):
+                downscales.note_persisted(reservation, self._parts.server_time())
+                if is_over(pods, reservation.pods):
                     # Not forgotten before they have gone: they may be wanted again meanwhile.
                     later = max(left, timedelta(0))
-                    downscales.close(claim, owed=claim.pods, after=later, are_going=True)
+                    downscales.close(
+                        reservation, owed=reservation.pods, after=later, are_going=True
+                    )
                 return RESYNC
             case DownscaleOutcome.FAILED:
-                return await self._give_up(claim, sts, pods)
+                return await self._give_up(reservation, sts, pods)
 
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Write the time of a downscale where no answer has, or too early. Raises ApiError."""
@@ -282,7 +284,9 @@ class DownscaleController:
                 parts.downscales.note_given_back(sts.uid)
         return RESYNC
 
-    async def _give_up(self, claim: Claim, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+    async def _give_up(
+        self, reservation: DownscaleReservation, sts: StatefulSet, pods: Sequence[Pod]
+    ) -> timedelta:
         """The time is over. Ask the store itself before pods are told that they stay (SI-12)."""
         parts = self._parts
         try:
@@ -290,25 +294,28 @@ class DownscaleController:
         except NotFound:
             return LAGGING
         live = decode_statefulset(body)
-        if live.uid != sts.uid or live.replicas <= claim.key.replicas_to:
+        if live.uid != sts.uid or live.replicas <= reservation.key.replicas_to:
             return LAGGING
         # Asked again while we were looking: it may still happen.
-        if parts.downscales.get(sts.uid) is not claim or claim.stage is ReservationState.PREPARING:
+        if (
+            parts.downscales.get(sts.uid) is not reservation
+            or reservation.stage is ReservationState.PREPARING
+        ):
             return CATCH_UP
-        if parts.downscales.time_left(claim) > timedelta(0):
+        if parts.downscales.time_left(reservation) > timedelta(0):
             return CATCH_UP
-        if claim.replaced_at is not None:
+        if reservation.replaced_at is not None:
             # It happened before we came, and was taken back: other zones wait all the same (SI-11).
-            parts.downscales.note_taken_back(claim, claim.replaced_at)
-        told = {uid: told.pod for uid, told in claim.pods.items()}
+            parts.downscales.note_taken_back(reservation, reservation.replaced_at)
+        told = {uid: told.pod for uid, told in reservation.pods.items()}
         staying = choose_staying(live, pods, told)
         log.warn(
             "Downscale did not happen, telling pods that they stay",
-            zone=sts.name, replicas_from=claim.key.replicas_from,
-            replicas_to=claim.key.replicas_to, replicas=live.replicas,
+            zone=sts.name, replicas_from=reservation.key.replicas_from,
+            replicas_to=reservation.key.replicas_to, replicas=live.replicas,
             pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
         )  # fmt: skip
-        parts.downscales.close(claim, owed=claim.pods)
+        parts.downscales.close(reservation, owed=reservation.pods)
         return RESYNC
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:

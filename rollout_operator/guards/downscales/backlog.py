@@ -152,7 +152,7 @@ class Backlog:
             )
 
     def take_over(self, set_uid: Uid, told: Mapping[Uid, PreparedPod]) -> None:
-        """Forget what is owed to pods where they are called now: their claim stands for it."""
+        """Forget what is owed to pods where they are called now: the reservation stands for it."""
         self.settle(set_uid, [Owed(uid, at) for uid, (_, at) in told.items()])
 
     def settle(self, set_uid: Uid, owed: Iterable[Owed]) -> None:

@@ -1,9 +1,9 @@
 """What is remembered of downscales that were allowed, until they have happened or been undone.
 
-One claim per StatefulSet: fewer replicas were granted, and pods were told so. It is open while the
-request may still persist, then settled by what the set really wants; until then it holds back the
-whole group. Pods that were told and stay are owed a cancellation. What must survive a crash is
-written on the pods; see `pod_records`.
+One reservation per StatefulSet: fewer replicas were granted, and pods were told so. It is open
+while the request may still persist, then settled by what the set really wants; until then it holds
+back the whole group. Pods that were told and stay are owed a cancellation. What must survive a
+crash is written on the pods; see `pod_records`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
 
 
 class ReservationState(StrEnum):
-    """How far a claim has come."""
+    """How far a reservation has come."""
 
     PREPARING = "preparing"
     """Pods are being called; nothing is answered yet."""
@@ -46,7 +46,7 @@ class ReservationState(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Claim:
+class DownscaleReservation:
     """A downscale of one StatefulSet that pods have been told of."""
 
     key: Key
@@ -58,7 +58,7 @@ class Claim:
     asked_at: timedelta
     """When the newest review of it came, on the clock's `elapsed`."""
     seen_version: str
-    """`resourceVersion` of the set when it was claimed: what is older tells nothing of it."""
+    """`resourceVersion` of the set when it was reserved: what is older tells nothing of it."""
     stage: ReservationState = ReservationState.PREPARING
     pods: dict[Uid, PreparedPod] = field(default_factory=dict)
     """Those that were told, or may have been."""
@@ -86,7 +86,7 @@ class _Announced:
 
 
 class Downscales:
-    """All claims, and the pods that are owed a cancellation."""
+    """All reservations, and the pods that are owed a cancellation."""
 
     def __init__(self, clock: Clock, *, late_calls: timedelta) -> None:
         """`late_calls`: so long after its caller has given up a call may still reach a pod."""
@@ -94,7 +94,7 @@ class Downscales:
         self.late_calls = late_calls
         self.backlog = Backlog(clock)
         self.unanswered = UnansweredCancels(clock, late_calls)
-        self._claims: dict[Uid, Claim] = {}
+        self._reservations: dict[Uid, DownscaleReservation] = {}
         self.last = LastDownscales()
         self.intents = Intents(clock)
         self._unrecorded: dict[Uid, datetime] = {}
@@ -103,12 +103,12 @@ class Downscales:
         self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
 
     def on_change(self, callback: Callable[[Uid, GroupName | None], None]) -> None:
-        """Call back with set and group whenever a claim came, changed or went."""
+        """Call back with set and group whenever a reservation came, changed or went."""
         self._callbacks.append(callback)
 
-    def get(self, set_uid: Uid) -> Claim | None:
-        """Return the claim on a set."""
-        return self._claims.get(set_uid)
+    def get(self, set_uid: Uid) -> DownscaleReservation | None:
+        """Return the reservation on a set."""
+        return self._reservations.get(set_uid)
 
     def remembers(self, set_uid: Uid) -> bool:
         """Tell whether anything of a set is not settled."""
@@ -122,11 +122,11 @@ class Downscales:
     def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
         # What was not answered keeps the notes on pods: a restarted process must know, too.
         unanswered = self.unanswered.by_set
-        return self._claims, self.backlog.by_set, self._unrecorded, self._entries, unanswered
+        return self._reservations, self.backlog.by_set, self._unrecorded, self._entries, unanswered
 
     def count(self, stage: ReservationState) -> int:
-        """Return how many claims are at a stage."""
-        return sum(claim.stage is stage for claim in self._claims.values())
+        """Return how many reservations are at a stage."""
+        return sum(reservation.stage is stage for reservation in self._reservations.values())
 
     def find_underway(
         self, group: GroupName | None, sets: Iterable[StatefulSet] = (), *, but: Uid | None = None
@@ -137,10 +137,10 @@ class Downscales:
         """
         if group is None:
             return None
-        for claim in self._claims.values():
-            is_other = claim.group == group and claim.key.set_uid != but
-            if is_other and claim.stage is not ReservationState.PERSISTED:
-                return _underway(claim)
+        for reservation in self._reservations.values():
+            is_other = reservation.group == group and reservation.key.set_uid != but
+            if is_other and reservation.stage is not ReservationState.PERSISTED:
+                return _underway(reservation)
         for set_uid, announced in self._announced.items():
             if announced.group == group and set_uid != but:
                 return announced.underway
@@ -149,7 +149,7 @@ class Downscales:
     def announce(self, sts: StatefulSet, replicas: int) -> None:
         """We are about to write fewer replicas: nothing else of the group may begin meanwhile.
 
-        Of a set that carries no label nobody is asked about that; one that does gets a claim too.
+        Nobody is asked about a set that carries no label; one that does gets a reservation, too.
         """
         underway = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
         self._announced[sts.uid] = _Announced(sts.group, underway)
@@ -175,18 +175,18 @@ class Downscales:
 
     def begin(
         self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
-    ) -> Claim:
-        """Claim a downscale before anyone is told of it.
+    ) -> DownscaleReservation:
+        """Reserve a downscale before anyone is told of it.
 
-        What is owed to the same pods there, and to the zone tracker, is taken over. An older claim
-        on the set must have persisted, be of the same downscale, or be one that cannot be written
-        any more: its pods become part of this one, because they may still be there when the set is
-        scaled up again. Those that are called elsewhere now stay owed a word where they were, and
-        so are those that this one does not take away.
+        What is owed to the same pods there, and to the zone tracker, is taken over. An older
+        reservation on the set must have persisted, be of the same downscale, or be one that cannot
+        be written any more: its pods become part of this one, because they may still be there when
+        the set is scaled up again. Those that are called elsewhere now stay owed a word where they
+        were, and so are those that this one does not take away.
         """
         told = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
         self.backlog.take_over(key.set_uid, told)
-        older = self._claims.get(key.set_uid)
+        older = self._reservations.get(key.set_uid)
         pods_of_both = dict(told)
         if older is not None:
             left = {uid: one for uid, one in older.pods.items() if not spares(key, sts, one.pod)}
@@ -196,7 +196,7 @@ class Downscales:
         entry = self._entries.pop(key.set_uid, None)
         if older is not None and older.stage is not ReservationState.PERSISTED:
             entry = older.entry
-        claim = Claim(
+        reservation = DownscaleReservation(
             key=key,
             namespace=sts.namespace,
             name=sts.name,
@@ -207,9 +207,9 @@ class Downscales:
             pods=pods_of_both,
             entry=entry,
         )
-        self._claims[key.set_uid] = claim
-        self._tell(claim)
-        return claim
+        self._reservations[key.set_uid] = reservation
+        self._tell(reservation)
+        return reservation
 
     def adopt(
         self,
@@ -221,7 +221,7 @@ class Downscales:
         earlier: Iterable[Target] = (),
         latest: datetime | None = None,
         replaced_at: datetime | None = None,
-    ) -> Claim:
+    ) -> DownscaleReservation:
         """Take over what another process has begun; it may persist for the whole time from now on.
 
         `begun` and `replaced_at` are times that the API server tells, never the time in a note;
@@ -230,65 +230,65 @@ class Downscales:
         wait for a word at `earlier` targets, too.
         """
         told = list(pods)
-        claim = self.begin(sts, key, begun, told)
-        self.unanswered.suspect(key.set_uid, claim.pods, key.target)
+        reservation = self.begin(sts, key, begun, told)
+        self.unanswered.suspect(key.set_uid, reservation.pods, key.target)
         for target in earlier:
             there = {uid: PreparedPod(pod, target) for uid, pod in told}
-            self.backlog.owe(key.set_uid, claim.seen_version, there)
+            self.backlog.owe(key.set_uid, reservation.seen_version, there)
             self.unanswered.suspect(key.set_uid, there, target)
-        claim.stage = ReservationState.OPEN
-        claim.is_adopted = True
-        claim.latest = latest
-        claim.replaced_at = replaced_at
-        self._tell(claim)
-        return claim
+        reservation.stage = ReservationState.OPEN
+        reservation.is_adopted = True
+        reservation.latest = latest
+        reservation.replaced_at = replaced_at
+        self._tell(reservation)
+        return reservation
 
-    def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]]) -> None:
+    def renew(self, reservation: DownscaleReservation, pods: Iterable[tuple[Uid, str]]) -> None:
         """The same was asked again: it may persist for as long again, with these pods as well."""
-        told = {uid: PreparedPod(pod, claim.key.target) for uid, pod in pods}
-        self.backlog.take_over(claim.key.set_uid, told)
-        claim.pods |= told
-        claim.asked_at = self._clock.elapsed()
-        self._tell(claim)
+        told = {uid: PreparedPod(pod, reservation.key.target) for uid, pod in pods}
+        self.backlog.take_over(reservation.key.set_uid, told)
+        reservation.pods |= told
+        reservation.asked_at = self._clock.elapsed()
+        self._tell(reservation)
 
-    def allow(self, claim: Claim, at: datetime | None = None) -> None:
+    def allow(self, reservation: DownscaleReservation, at: datetime | None = None) -> None:
         """All pods have confirmed, and the request is allowed; `at` in the API server's time.
 
         Without `at` an earlier answer stands.
         """
-        claim.stage = ReservationState.OPEN
+        reservation.stage = ReservationState.OPEN
         if at is not None:
-            claim.begun = max(claim.begun, at)
-        self._tell(claim)
+            reservation.begun = max(reservation.begun, at)
+        self._tell(reservation)
 
-    def time_left(self, claim: Claim) -> timedelta:
+    def time_left(self, reservation: DownscaleReservation) -> timedelta:
         """Return for how long the request may still persist; zero or less: no longer."""
-        return claim.asked_at + PERSIST_LIMIT - self._clock.elapsed()
+        return reservation.asked_at + PERSIST_LIMIT - self._clock.elapsed()
 
-    def granted_at(self, claim: Claim) -> timedelta | None:
+    def granted_at(self, reservation: DownscaleReservation) -> timedelta | None:
         """Return when the newest review of it came, None where nothing can persist any more."""
-        return claim.asked_at if self.time_left(claim) > timedelta(0) else None
+        return reservation.asked_at if self.time_left(reservation) > timedelta(0) else None
 
-    def note_persisted(self, claim: Claim, now: datetime) -> None:
+    def note_persisted(self, reservation: DownscaleReservation, now: datetime) -> None:
         """The set wants fewer replicas now: `now` is the API server's time."""
-        if claim.stage is ReservationState.PERSISTED:
+        if reservation.stage is ReservationState.PERSISTED:
             return
         # It may have happened long ago, and be seen late. When one of another process happened only
         # its note says, which anything may have written: it counts from when it was found, or from
         # the last repetition that its record allows, so that zones wait too long rather than too
         # short (SI-11).
-        latest = claim.latest or now + self.time_left(claim)
-        self._persist(claim, max(min(now, latest), claim.begun), claim.begun)
+        latest = reservation.latest or now + self.time_left(reservation)
+        self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 
-    def note_taken_back(self, claim: Claim, replaced_at: datetime) -> None:
+    def note_taken_back(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
         """It had happened before it was adopted, no later than then, and was taken back."""
-        self._persist(claim, replaced_at, replaced_at)
+        self._persist(reservation, replaced_at, replaced_at)
 
-    def _persist(self, claim: Claim, at: datetime, begun: datetime) -> None:
-        claim.stage = ReservationState.PERSISTED
-        self.last.note(claim.key.set_uid, at)
-        self._unrecorded[claim.key.set_uid] = begun
-        self._tell(claim)
+    def _persist(self, reservation: DownscaleReservation, at: datetime, begun: datetime) -> None:
+        reservation.stage = ReservationState.PERSISTED
+        self.last.note(reservation.key.set_uid, at)
+        self._unrecorded[reservation.key.set_uid] = begun
+        self._tell(reservation)
 
     def find_unrecorded(self, set_uid: Uid) -> datetime | None:
         """Return when a downscale of a set began that may not be recorded on it yet."""
@@ -301,33 +301,33 @@ class Downscales:
 
     def close(
         self,
-        claim: Claim,
+        reservation: DownscaleReservation,
         owed: Iterable[Uid],
         *,
         after: timedelta = timedelta(0),
         again: timedelta | None = None,
         are_going: bool = False,
     ) -> None:
-        """Forget a claim; pods in `owed` are still to be told that they stay.
+        """Forget a reservation; pods in `owed` are still to be told that they stay.
 
         They are told `after` that time, and `again` after another: a call that was slow to arrive
         may make a pod forget that it stays. Those that `are_going` are told if they come back.
         """
-        if self._claims.get(claim.key.set_uid) is not claim:
+        if self._reservations.get(reservation.key.set_uid) is not reservation:
             return
-        del self._claims[claim.key.set_uid]
-        if claim.entry is not None and claim.stage is not ReservationState.PERSISTED:
-            self._entries[claim.key.set_uid] = claim.entry
-        told = {uid: claim.pods[uid] for uid in owed if uid in claim.pods}
+        del self._reservations[reservation.key.set_uid]
+        if reservation.entry is not None and reservation.stage is not ReservationState.PERSISTED:
+            self._entries[reservation.key.set_uid] = reservation.entry
+        told = {uid: reservation.pods[uid] for uid in owed if uid in reservation.pods}
         self.backlog.owe(
-            claim.key.set_uid,
-            claim.seen_version,
+            reservation.key.set_uid,
+            reservation.seen_version,
             told,
             after=after,
             again=again,
             are_going=are_going,
         )
-        self._tell(claim)
+        self._tell(reservation)
 
     def find_entry(self, set_uid: Uid) -> TrackerEntry | None:
         """Return what the zone tracker may say of a downscale that did not happen."""
@@ -339,23 +339,23 @@ class Downscales:
 
     def forget_set(self, set_uid: Uid) -> None:
         """The set is gone, and with it all that its pods were told."""
-        claim = self._claims.pop(set_uid, None)
+        reservation = self._reservations.pop(set_uid, None)
         self.backlog.forget(set_uid)
         self.unanswered.forget(set_uid)
         self.last.forget(set_uid)
         self._unrecorded.pop(set_uid, None)
         self._entries.pop(set_uid, None)
-        if claim is not None:
-            self._tell(claim)
+        if reservation is not None:
+            self._tell(reservation)
 
-    def _tell(self, claim: Claim) -> None:
+    def _tell(self, reservation: DownscaleReservation) -> None:
         for callback in self._callbacks:
-            callback(claim.key.set_uid, claim.group)
+            callback(reservation.key.set_uid, reservation.group)
 
 
-def _underway(claim: Claim) -> Underway:
+def _underway(reservation: DownscaleReservation) -> Underway:
     return Underway(
-        zone=claim.name,
-        replicas_from=claim.key.replicas_from,
-        replicas_to=claim.key.replicas_to,
+        zone=reservation.name,
+        replicas_from=reservation.key.replicas_from,
+        replicas_to=reservation.key.replicas_to,
     )

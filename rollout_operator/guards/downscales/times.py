@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from rollout_operator.guards.downscales.reservations import Claim, Downscales
+from rollout_operator.guards.downscales.reservations import DownscaleReservation, Downscales
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
 from rollout_operator.model.decode.objects import decode_version
 from rollout_operator.model.errors import InvalidInput
@@ -39,7 +39,7 @@ class RecordedTimes:
 class DownscaleGrant:
     """A downscale that is about to be allowed."""
 
-    claim: Claim
+    reservation: DownscaleReservation
     sts: StatefulSet
     others: tuple[StatefulSet, ...]
     """The rest of its group."""
@@ -101,7 +101,7 @@ class Records(Times, Protocol):
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write down a downscale before it is allowed, or return why it must not be after all.
 
-        Notes on the claim what was written. Raises as `read`.
+        Notes on the reservation what was written. Raises as `read`.
         """
         ...
 

@@ -227,10 +227,10 @@ class Tracker:
 
     def _note_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
         """Remember what is about to be written: it may be, even if no answer comes."""
-        held, ours = zone_map.data.get(grant.sts.name), grant.claim.entry
+        held, ours = zone_map.data.get(grant.sts.name), grant.reservation.entry
         # What is there may be of a downscale of ours that never happened.
         before = ours.before if ours is not None and ours.text == held else held
-        grant.claim.entry = TrackerEntry(_format(grant.at), before)
+        grant.reservation.entry = TrackerEntry(_format(grant.at), before)
 
     def _judge_again(self, grant: DownscaleGrant, seen: RecordedTimes) -> Blocker | None:
         recent = find_recent_downscale(

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.aio.server_clock import CLOCK_ERROR
-from rollout_operator.guards.downscales.reservations import Claim, ReservationState
+from rollout_operator.guards.downscales.reservations import DownscaleReservation, ReservationState
 from rollout_operator.guards.downscales.times import DownscaleGrant
 from rollout_operator.guards.locks import calls_lock
 from rollout_operator.model.downscale import DownscaleRecord
@@ -175,36 +175,37 @@ class PrepareDownscale:
         if problem is None and now is not None:
             problem = await self._record(ask, step, now)
         if problem is None:
-            parts.downscales.allow(step.claim, now)
+            parts.downscales.allow(step.reservation, now)
             return self._allow(ask, step)
         return problem
 
     def _end(self, step: ReservedDownscale, verdict: Verdict, *, is_un_prepared: bool) -> None:
-        """Settle the claim of a review that is over, however it ended."""
-        downscales, claim = self._parts.downscales, step.claim
+        """Settle the reservation of a review that is over, however it ended."""
+        downscales, reservation = self._parts.downscales, step.reservation
         later = downscales.late_calls
-        if claim.stage is ReservationState.PREPARING and step.granted_at is not None:
+        if reservation.stage is ReservationState.PREPARING and step.granted_at is not None:
             # What is refused is not written: it does not hold the group back for longer.
-            claim.asked_at = step.granted_at
-            downscales.allow(claim)
-        elif claim.stage is ReservationState.PREPARING and is_un_prepared:
-            downscales.close(claim, owed=claim.pods, after=later)
-        elif claim.stage is ReservationState.PREPARING:
-            downscales.close(claim, owed=claim.pods, again=later)
-        if claim.answer is not None:
-            claim.answer.set_result(verdict)
-            claim.answer = None
+            reservation.asked_at = step.granted_at
+            downscales.allow(reservation)
+        elif reservation.stage is ReservationState.PREPARING and is_un_prepared:
+            downscales.close(reservation, owed=reservation.pods, after=later)
+        elif reservation.stage is ReservationState.PREPARING:
+            downscales.close(reservation, owed=reservation.pods, again=later)
+        if reservation.answer is not None:
+            reservation.answer.set_result(verdict)
+            reservation.answer = None
 
     async def _call_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict | None:
         """Record the downscale on its pods and call them; refuse where not all confirmed."""
-        parts, claim = self._parts, step.claim
+        parts, reservation = self._parts, step.reservation
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
         called = {one.uid for one in step.plan.missing}
         if called:
             log.info(
                 "Preparing pods for a downscale",
-                zone=claim.name, replicas_from=claim.key.replicas_from,
-                replicas_to=claim.key.replicas_to, pods=[one.pod for one in step.plan.missing],
+                zone=reservation.name, replicas_from=reservation.key.replicas_from,
+                replicas_to=reservation.key.replicas_to,
+                pods=[one.pod for one in step.plan.missing],
             )  # fmt: skip
         elif step.plan.is_repeated:
             return None
@@ -212,8 +213,8 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.pods.going if pod.uid in called]
-                owed = parts.downscales.backlog.list_targets(claim.key.set_uid)
-                note = DownscaleRecord.of(claim.key, claim.begun, owed=owed)
+                owed = parts.downscales.backlog.list_targets(reservation.key.set_uid)
+                note = DownscaleRecord.of(reservation.key, reservation.begun, owed=owed)
                 await parts.notes.write(note, carriers, step.plan.pods.witness)
                 failures = await parts.pods.prepare_all(step.plan.missing)
         except ApiError as error:
@@ -225,7 +226,7 @@ class PrepareDownscale:
         if failures:
             why = f"{_NOT_PREPARED} {_word_failures(failures)}"
             return ask.refuse(Code.POD_NOT_PREPARED, why)
-        claim.prepared |= called
+        reservation.prepared |= called
         return None
 
     async def _record(
@@ -234,7 +235,7 @@ class PrepareDownscale:
         """Record the time of the downscale where times are kept; refuse where that fails."""
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
         grant = DownscaleGrant(
-            claim=step.claim, sts=step.sts, others=step.others, seen=step.seen, at=at
+            reservation=step.reservation, sts=step.sts, others=step.others, seen=step.seen, at=at
         )
         try:
             async with asyncio.timeout(limit):
@@ -258,10 +259,10 @@ class PrepareDownscale:
                     parts.pods, ask.set_uid, step.plan.pods.endpoints
                 )
         except TimeoutError:
-            log.warn("Pods are not told yet that they stay", zone=step.claim.name)
+            log.warn("Pods are not told yet that they stay", zone=step.reservation.name)
             return False
         for error in failed.values():
-            log.warn("Pod is not told yet that it stays", zone=step.claim.name, err=error)
+            log.warn("Pod is not told yet that it stays", zone=step.reservation.name, err=error)
         return not failed
 
     def _allow(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
@@ -271,14 +272,14 @@ class PrepareDownscale:
             is_allowed=True,
             reason=Reason(code=Code.PODS_PREPARED, text=text),
             warnings=(f"not prepared: {skipped}",) if skipped else (),
-            annotations=self._stamp(step.claim) if ask.takes_patch else {},
+            annotations=self._stamp(step.reservation) if ask.takes_patch else {},
         )
 
-    def _stamp(self, claim: Claim) -> Mapping[str, str]:
+    def _stamp(self, reservation: DownscaleReservation) -> Mapping[str, str]:
         """Return the record that an answer carries, where sets themselves do."""
         if self._parts.records.source is TimesSource.TRACKER:
             return {}
-        return {LAST_DOWNSCALE: format_downscale_time(claim.begun)}
+        return {LAST_DOWNSCALE: format_downscale_time(reservation.begun)}
 
     def _left(self, until: timedelta) -> float:
         return max((until - self._parts.clock.elapsed()).total_seconds(), 0)

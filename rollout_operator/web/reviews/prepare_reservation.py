@@ -17,7 +17,7 @@ from rollout_operator.guards.downscales.backlog import CancelCalls
 from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import (
     PERSIST_LIMIT,
-    Claim,
+    DownscaleReservation,
     Downscales,
     ReservationState,
 )
@@ -121,7 +121,7 @@ class DecreaseRequest:
 class ReservedDownscale:
     """A downscale that is reserved, and who is still to be called for it."""
 
-    claim: Claim
+    reservation: DownscaleReservation
     plan: ReservationPlan
     granted_at: timedelta | None
     """On the clock's `elapsed`: when the same was allowed before, if that may persist still."""
@@ -209,7 +209,7 @@ class DownscaleReservations:
         pods = [(endpoint.uid, endpoint.pod) for endpoint in plan.pods.endpoints]
         if same is not None and plan.is_repeated:
             downscales.renew(same, pods)
-            claim = same
+            reservation = same
         else:
             if is_same and earlier is not None and earlier.is_late:
                 log.warn(
@@ -219,11 +219,11 @@ class DownscaleReservations:
                 )  # fmt: skip
             # The server's clock may be a second ahead of what we know of it.
             begun = self._parts.server_time() + CLOCK_ERROR
-            claim = downscales.begin(zone.sts, snapshot.key, begun, pods)
-        claim.stage = ReservationState.PREPARING
-        claim.answer = asyncio.get_running_loop().create_future()
+            reservation = downscales.begin(zone.sts, snapshot.key, begun, pods)
+        reservation.stage = ReservationState.PREPARING
+        reservation.answer = asyncio.get_running_loop().create_future()
         return ReservedDownscale(
-            claim=claim,
+            reservation=reservation,
             plan=plan,
             granted_at=granted_at,
             sts=zone.sts,
@@ -232,16 +232,16 @@ class DownscaleReservations:
         )
 
     def _find_earlier(self, set_uid: Uid) -> EarlierDownscale | None:
-        claim = self._parts.downscales.get(set_uid)
-        if claim is None:
+        reservation = self._parts.downscales.get(set_uid)
+        if reservation is None:
             return None
         return EarlierDownscale(
-            key=claim.key,
-            is_preparing=claim.stage is ReservationState.PREPARING,
-            is_persisted=claim.stage is ReservationState.PERSISTED,
-            is_adopted=claim.is_adopted,
-            is_late=self._parts.server_time() - claim.begun >= PERSIST_LIMIT,
-            prepared=claim.prepared,
+            key=reservation.key,
+            is_preparing=reservation.stage is ReservationState.PREPARING,
+            is_persisted=reservation.stage is ReservationState.PERSISTED,
+            is_adopted=reservation.is_adopted,
+            is_late=self._parts.server_time() - reservation.begun >= PERSIST_LIMIT,
+            prepared=reservation.prepared,
         )
 
     async def _read_times(

@@ -23,7 +23,7 @@ def _roll(world: World, name: str) -> None:
 
 
 async def _roll_out(world: World) -> Report:
-    """Carry out what the caches call for, planned before any downscale was claimed."""
+    """Carry out what the caches call for, planned before any downscale was reserved."""
     group: Group = replace(world.memory.observer.observe(GROUP), downscale=None)
     (action,) = plan_group(group).actions
     assert isinstance(action, ReplacePods)

@@ -25,9 +25,9 @@ def bench() -> Bench:
 
 
 def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
-    claim = bench.begin(pods="12")
+    reservation = bench.begin(pods="12")
     bench.clock.jump(SECOND)
-    bench.downscales.close(claim, owed=uids("12"), after=5 * SECOND)
+    bench.downscales.close(reservation, owed=uids("12"), after=5 * SECOND)
 
     assert bench.downscales.get(A) is None
     assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
@@ -84,9 +84,9 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     """A cache that shows an older one would take pods that are going for ones that stay."""
     ledger = bench.downscales
     seen = sts("a", resource_version="17")
-    claim = ledger.begin(seen, key("a"), EPOCH, named("12"))
+    reservation = ledger.begin(seen, key("a"), EPOCH, named("12"))
     assert ledger.backlog.find_version(A) == ""
-    ledger.close(claim, owed=uids("12"))
+    ledger.close(reservation, owed=uids("12"))
 
     assert ledger.backlog.find_version(A) == "17"
     assert ledger.backlog.find_version(B) == ""
@@ -109,8 +109,8 @@ def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: st
     if again == "adopt":
         bench.downscales.adopt(sts("a"), key("a", 3, 2), EPOCH, named("2"))
     else:
-        claim = bench.begin(start=3, end=2, pods="2" if again == "begin" else "")
-        bench.downscales.renew(claim, named("2"))
+        reservation = bench.begin(start=3, end=2, pods="2" if again == "begin" else "")
+        bench.downscales.renew(reservation, named("2"))
 
     assert bench.owed() == {"pod-1": NONE}
 
@@ -126,18 +126,18 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
     ledger = bench.downscales
     for step, letter in steps:
         uid = sts_uid(letter)
-        claim = ledger.get(uid)
-        if claim is None or step == "begin":
-            if claim is None or claim.stage is ReservationState.PERSISTED:
+        reservation = ledger.get(uid)
+        if reservation is None or step == "begin":
+            if reservation is None or reservation.stage is ReservationState.PERSISTED:
                 bench.begin(letter)
         elif step == "renew":
-            ledger.renew(claim, named("3"))
+            ledger.renew(reservation, named("3"))
         elif step == "allow":
-            ledger.allow(claim)
+            ledger.allow(reservation)
         elif step == "persist":
-            ledger.note_persisted(claim, bench.clock.now())
+            ledger.note_persisted(reservation, bench.clock.now())
         elif step == "fail":
-            ledger.close(claim, owed=claim.pods, again=SECOND)
+            ledger.close(reservation, owed=reservation.pods, again=SECOND)
         ledger.backlog.note_told(uid, list(ledger.backlog.list_owed(uid))[:1])
         bench.clock.jump(SECOND)
         assert_is_sound(ledger)
@@ -145,11 +145,11 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
 
 def assert_is_sound(ledger: Downscales) -> None:
     for uid in ledger.list_sets():
-        claim = ledger.get(uid)
+        reservation = ledger.get(uid)
         # SI-12: whoever is on the way out is never owed a call back.
         owed = {one.uid for one in ledger.backlog.list_owed(uid)}
-        assert claim is None or not owed.intersection(claim.pods)
-        assert claim or ledger.backlog.list_owed(uid) or ledger.find_unrecorded(uid)
+        assert reservation is None or not owed.intersection(reservation.pods)
+        assert reservation or ledger.backlog.list_owed(uid) or ledger.find_unrecorded(uid)
     found = ledger.find_underway(INGESTER)
     held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)
     assert (found is not None) == (held > 0)
@@ -172,9 +172,9 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
     run(bench, steps)
     for letter in "abc":
         uid = sts_uid(letter)
-        claim = bench.downscales.get(uid)
-        if claim is not None:
-            bench.downscales.close(claim, owed=claim.pods)
+        reservation = bench.downscales.get(uid)
+        if reservation is not None:
+            bench.downscales.close(reservation, owed=reservation.pods)
         bench.downscales.backlog.settle(uid, bench.downscales.backlog.list_owed(uid))
         begun = bench.downscales.find_unrecorded(uid)
         if begun is not None:

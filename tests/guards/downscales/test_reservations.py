@@ -1,7 +1,7 @@
 """The ledger of downscales: D-22 to D-25, W-15, W-36, SEED-111, SI-11, SI-12, SI-16, LI-05.
 
-What a claim means to others is asked through the ledger's own questions only; at the end nothing
-may be left of what has been settled.
+What a reservation means to others is asked through the ledger's own questions only; at the end
+nothing may be left of what has been settled.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Claim, ReservationState
+from rollout_operator.guards.downscales.reservations import (
+    PERSIST_LIMIT,
+    DownscaleReservation,
+    ReservationState,
+)
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from tests.builders import sts
@@ -23,12 +27,12 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_a_claim_is_remembered_as_it_was_made(bench: Bench) -> None:
+def test_a_reservation_is_remembered_as_it_was_made(bench: Bench) -> None:
     bench.clock.jump(5 * SECOND)
-    claim = bench.begin()
+    reservation = bench.begin()
 
-    assert bench.downscales.get(A) is claim
-    assert claim == Claim(
+    assert bench.downscales.get(A) is reservation
+    assert reservation == DownscaleReservation(
         key=key("a"),
         namespace="test",
         name="zone-a",
@@ -47,23 +51,23 @@ def test_a_claim_is_remembered_as_it_was_made(bench: Bench) -> None:
     assert bench.told == [(A, INGESTER)]
 
 
-def test_d25_w15_a_claim_holds_its_group_back_until_it_has_happened(bench: Bench) -> None:
+def test_d25_w15_a_reservation_holds_its_group_back_until_it_has_happened(bench: Bench) -> None:
     """SEED-111: whoever looks between the first call and the write finds it."""
     ledger, expected = bench.downscales, Underway(zone="zone-a", replicas_from=3, replicas_to=1)
     assert ledger.find_underway(INGESTER) is None
-    claim = bench.begin()
+    reservation = bench.begin()
     assert ledger.find_underway(INGESTER) == expected
     assert [ledger.count(stage) for stage in ReservationState] == [1, 0, 0]
-    ledger.allow(claim)
+    ledger.allow(reservation)
     assert ledger.find_underway(INGESTER) == expected
     assert [ledger.count(stage) for stage in ReservationState] == [0, 1, 0]
-    ledger.note_persisted(claim, EPOCH)
+    ledger.note_persisted(reservation, EPOCH)
     assert ledger.find_underway(INGESTER) is None
     assert [ledger.count(stage) for stage in ReservationState] == [0, 0, 1]
 
 
-def test_d25_a_claim_holds_back_neither_its_own_set_nor_other_groups(bench: Bench) -> None:
-    """Of two claims the other one is found: a restarted process may find the notes of both."""
+def test_d25_a_reservation_holds_back_neither_its_own_set_nor_other_groups(bench: Bench) -> None:
+    """Of two reservations the other one is found: a restarted process may find both notes."""
     bench.open("a")
     assert (bench.underway(but=A), bench.underway(but=B)) == ("", "zone-a")
     assert bench.underway(group=GroupName("other")) == ""
@@ -80,38 +84,38 @@ def test_d25_a_claim_holds_back_neither_its_own_set_nor_other_groups(bench: Benc
         ({}, None),
     ],
 )
-def test_the_group_of_a_claim_is_that_of_its_set(
+def test_the_group_of_a_reservation_is_that_of_its_set(
     bench: Bench, labels: dict[str, str], group: GroupName | None
 ) -> None:
-    claim = bench.downscales.begin(sts("a", labels=labels), key("a"), EPOCH, [])
+    reservation = bench.downscales.begin(sts("a", labels=labels), key("a"), EPOCH, [])
 
-    assert claim.group == group
+    assert reservation.group == group
     assert bench.underway(group=group) == ("" if group is None else "zone-a")
 
 
 def test_si12_it_may_persist_for_36_seconds_after_the_newest_review(bench: Bench) -> None:
-    claim = bench.begin()
+    reservation = bench.begin()
     bench.clock.jump(30 * SECOND)
-    assert bench.downscales.time_left(claim) == 6 * SECOND
+    assert bench.downscales.time_left(reservation) == 6 * SECOND
 
-    bench.downscales.renew(claim, ())
-    assert bench.downscales.time_left(claim) == PERSIST_LIMIT == 36 * SECOND
-    bench.downscales.allow(claim)
+    bench.downscales.renew(reservation, ())
+    assert bench.downscales.time_left(reservation) == PERSIST_LIMIT == 36 * SECOND
+    bench.downscales.allow(reservation)
     bench.clock.jump(36 * SECOND)
-    assert bench.downscales.time_left(claim) == NONE
+    assert bench.downscales.time_left(reservation) == NONE
     bench.clock.jump(SECOND)
-    assert bench.downscales.time_left(claim) == -SECOND
+    assert bench.downscales.time_left(reservation) == -SECOND
 
 
-def test_si16_asked_again_a_claim_takes_more_pods_and_loses_none(bench: Bench) -> None:
+def test_si16_asked_again_a_reservation_takes_more_pods_and_loses_none(bench: Bench) -> None:
     """D-24: a pod that was replaced meanwhile is called, the others are not called again."""
-    claim = bench.open(pods="12")
-    claim.prepared |= set(uids("12"))
-    bench.downscales.renew(claim, named("23"))
+    reservation = bench.open(pods="12")
+    reservation.prepared |= set(uids("12"))
+    bench.downscales.renew(reservation, named("23"))
 
-    assert claim.pods == told("123")
-    assert claim.prepared == set(uids("12"))
-    assert bench.downscales.get(A) is claim
+    assert reservation.pods == told("123")
+    assert reservation.prepared == set(uids("12"))
+    assert bench.downscales.get(A) is reservation
 
 
 @pytest.mark.parametrize(
@@ -124,9 +128,9 @@ def test_si16_asked_again_a_claim_takes_more_pods_and_loses_none(bench: Bench) -
 def test_si11_the_time_of_a_downscale_is_the_later_one(
     bench: Bench, begun: datetime, now: datetime, expected: datetime
 ) -> None:
-    claim = bench.downscales.begin(sts("a"), key("a"), begun, [])
+    reservation = bench.downscales.begin(sts("a"), key("a"), begun, [])
     assert bench.downscales.last.times == {}
-    bench.downscales.note_persisted(claim, now)
+    bench.downscales.note_persisted(reservation, now)
 
     assert bench.downscales.last.times == {A: expected}
 
@@ -135,10 +139,10 @@ def test_si11_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
     """D-24: seen again an hour later it is not younger. The time never moves back: a second one is
     seen by a clock that was set back, and the other zones wait as long.
     """
-    claim, late = bench.open(start=5, end=3), EPOCH + timedelta(seconds=30)
-    bench.downscales.note_persisted(claim, late)
+    reservation, late = bench.open(start=5, end=3), EPOCH + timedelta(seconds=30)
+    bench.downscales.note_persisted(reservation, late)
     told = len(bench.told)
-    bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
+    bench.downscales.note_persisted(reservation, EPOCH + timedelta(hours=1))
     assert bench.downscales.last.times == {A: late}
     assert len(bench.told) == told
     bench.downscales.note_persisted(bench.open(start=3, end=1), EPOCH)
@@ -147,9 +151,9 @@ def test_si11_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
 
 def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
     """A watch that was deaf for an hour: nothing can be written 36 s after it was asked for."""
-    claim = bench.open()
+    reservation = bench.open()
     bench.clock.jump(timedelta(hours=1))
-    bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
+    bench.downscales.note_persisted(reservation, EPOCH + timedelta(hours=1))
     assert bench.downscales.last.times == {A: EPOCH + PERSIST_LIMIT}
 
 
@@ -164,25 +168,26 @@ def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
 def test_a_downscale_begins_with_its_first_answer(
     bench: Bench, at: datetime | None, expected: datetime
 ) -> None:
-    claim = bench.begin()
-    bench.downscales.allow(claim, at)
+    reservation = bench.begin()
+    bench.downscales.allow(reservation, at)
 
-    assert (claim.stage, claim.begun) == (ReservationState.OPEN, expected)
-    bench.downscales.allow(claim)
-    assert claim.begun == expected
-    bench.downscales.note_persisted(claim, EPOCH - SECOND)
+    assert (reservation.stage, reservation.begun) == (ReservationState.OPEN, expected)
+    bench.downscales.allow(reservation)
+    assert reservation.begun == expected
+    bench.downscales.note_persisted(reservation, EPOCH - SECOND)
     assert bench.downscales.find_unrecorded(A) == expected
     assert bench.downscales.last.times == {A: expected}
 
 
 def test_d23_a_downscale_that_is_not_recorded_is_remembered_until_it_is(bench: Bench) -> None:
-    """SEED-093: its pods are gone and its claim closed, and the patch of the set fails still. Its
-    time stays when all that has gone (SI-11).
+    """SEED-093: its pods are gone and its reservation closed, and the patch of the set fails still.
+
+    Its time stays when all that has gone (SI-11).
     """
-    claim, ledger = bench.open(), bench.downscales
+    reservation, ledger = bench.open(), bench.downscales
     assert ledger.find_unrecorded(A) is None
-    ledger.note_persisted(claim, EPOCH + 9 * SECOND)
-    ledger.close(claim, owed=())
+    ledger.note_persisted(reservation, EPOCH + 9 * SECOND)
+    ledger.close(reservation, owed=())
     assert (ledger.find_unrecorded(A), ledger.find_unrecorded(B)) == (EPOCH, None)
     assert ledger.remembers(A)
     assert ledger.list_sets() == [A]
@@ -201,14 +206,14 @@ def test_d23_the_record_of_an_older_downscale_is_not_taken_for_that_of_a_newer(
     bench: Bench,
 ) -> None:
     for begun in (EPOCH, EPOCH + SECOND):
-        claim = bench.downscales.begin(sts("a"), key("a"), begun, [])
-        bench.downscales.note_persisted(claim, begun)
+        reservation = bench.downscales.begin(sts("a"), key("a"), begun, [])
+        bench.downscales.note_persisted(reservation, begun)
     bench.downscales.note_recorded(A, EPOCH)
 
     assert bench.downscales.find_unrecorded(A) == EPOCH + SECOND
 
 
-def test_w36_the_pods_of_a_claim_that_is_replaced_are_not_forgotten(bench: Bench) -> None:
+def test_w36_the_pods_of_a_reservation_that_is_replaced_are_not_forgotten(bench: Bench) -> None:
     """5 to 3 happened; before its pods are gone, 3 to 2 begins and everything is taken back."""
     first = bench.open(start=5, end=3, pods="34")
     bench.downscales.note_persisted(first, EPOCH)
@@ -231,7 +236,7 @@ def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench:
     assert {one.uid for one in ledger.backlog.list_owed(zone.uid)} == {stays[0]}
 
 
-def test_a_claim_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:
+def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:
     """A review that was cancelled ends after the next one has begun."""
     first = bench.open(pods="12")
     bench.downscales.note_persisted(first, EPOCH)
@@ -251,10 +256,14 @@ def test_a_claim_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> Non
 def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
     """D-23, LI-05: open, since nobody knows whether it was answered, and by nobody prepared."""
     bench.clock.jump(SECOND)
-    claim = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
+    reservation = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
 
-    assert (claim.stage, claim.prepared, claim.pods) == (ReservationState.OPEN, set(), told("12"))
-    assert bench.downscales.time_left(claim) == PERSIST_LIMIT
+    assert (reservation.stage, reservation.prepared, reservation.pods) == (
+        ReservationState.OPEN,
+        set(),
+        told("12"),
+    )
+    assert bench.downscales.time_left(reservation) == PERSIST_LIMIT
     assert bench.underway() == "zone-a"
     assert set(bench.told) == {(A, INGESTER)}
 
@@ -281,12 +290,12 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
     also: list[Uid] = []
     ledger = bench.downscales
     ledger.on_change(lambda uid, _: also.append(uid))
-    claim = bench.begin()
+    reservation = bench.begin()
     steps: list[Callable[[], None]] = [
-        lambda: ledger.renew(claim, ()),
-        lambda: ledger.allow(claim),
-        lambda: ledger.note_persisted(claim, EPOCH),
-        lambda: ledger.close(claim, owed=()),
+        lambda: ledger.renew(reservation, ()),
+        lambda: ledger.allow(reservation),
+        lambda: ledger.note_persisted(reservation, EPOCH),
+        lambda: ledger.close(reservation, owed=()),
     ]
     for number, step in enumerate(steps, 1):
         assert (bench.told, also) == ([(A, INGESTER)] * number, [A] * number)

@@ -12,33 +12,33 @@ A: Final = member("a")
 NOW: Final = format_entry("2026-01-02T03:04:05Z")
 
 
-def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_claim() -> None:
+def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_reservation() -> None:
     """LI-05: asked again before the former entry is back."""
     bench, entry_of_old = TrackerBench({}), TrackerEntry(NOW, entry())
-    claim = bench.claim(A)
-    claim.entry = entry_of_old
-    bench.downscales.close(claim, owed=())
+    reservation = bench.reservation(A)
+    reservation.entry = entry_of_old
+    bench.downscales.close(reservation, owed=())
     assert bench.downscales.find_entry(A.uid) == entry_of_old
     assert bench.downscales.list_sets() == [A.uid]
 
-    again = bench.claim(A)
+    again = bench.reservation(A)
 
     assert again.entry == entry_of_old
     assert bench.downscales.find_entry(A.uid) is None
 
 
-@pytest.mark.parametrize("how", ["claimed again", "closed", "given back"])
+@pytest.mark.parametrize("how", ["reserved again", "closed", "given back"])
 def test_si11_nothing_is_owed_for_what_has_happened_or_was_given_back(how: str) -> None:
     """SI-11: the next one has to record its own."""
     ledger = (bench := TrackerBench({})).downscales
-    claim = bench.claim(A)
-    claim.entry = TrackerEntry(NOW, None)
+    reservation = bench.reservation(A)
+    reservation.entry = TrackerEntry(NOW, None)
     if how != "given back":
-        ledger.note_persisted(claim, EPOCH)
-    if how == "claimed again":
-        assert bench.claim(A).entry is None
+        ledger.note_persisted(reservation, EPOCH)
+    if how == "reserved again":
+        assert bench.reservation(A).entry is None
         return
-    ledger.close(claim, owed=())
+    ledger.close(reservation, owed=())
     if how == "given back":
         ledger.note_given_back(A.uid)
         assert not ledger.remembers(A.uid)

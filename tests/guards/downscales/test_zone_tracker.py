@@ -159,9 +159,9 @@ async def test_w16_the_own_entry_is_written_and_nothing_else() -> None:
 
     assert bench.data == {"zone-a": NOW, "zone-b": entry(), "other": "garbage"}
     assert bench.others == before
-    claim = bench.downscales.get(A.uid)
-    assert claim is not None
-    assert claim.entry == TrackerEntry(NOW, None)
+    reservation = bench.downscales.get(A.uid)
+    assert reservation is not None
+    assert reservation.entry == TrackerEntry(NOW, None)
 
 
 async def test_t08_a_zone_that_is_set_again_is_refreshed() -> None:
@@ -302,9 +302,9 @@ async def test_after_an_error_it_is_known_what_may_be_there(
     with pytest.raises(type(error), match=re.escape(str(error))):
         await bench.grant(A, B)
     assert bench.client.calls.count(PATCH) == patches
-    claim = bench.downscales.get(A.uid)
-    assert claim is not None
-    assert claim.entry == TrackerEntry(NOW, entry())
+    reservation = bench.downscales.get(A.uid)
+    assert reservation is not None
+    assert reservation.entry == TrackerEntry(NOW, entry())
 
 
 # What becomes of a record: kept where it happened, else given back
@@ -373,11 +373,11 @@ async def test_a_downscale_that_is_granted_again_gives_back_what_was_there_at_fi
     bench = TrackerBench({"zone-a": entry()})
     assert await bench.grant(A, B) is None
     bench.clock.jump(30 * SECOND)
-    bench.claim(A)
+    bench.reservation(A)
     assert await bench.grant(A, B) is None
-    claim = bench.downscales.get(A.uid)
-    assert claim is not None
-    assert claim.entry == TrackerEntry(LATER, entry())
+    reservation = bench.downscales.get(A.uid)
+    assert reservation is not None
+    assert reservation.entry == TrackerEntry(LATER, entry())
 
 
 async def test_not_found_while_it_is_written_is_looked_up_again() -> None:

@@ -132,7 +132,7 @@ async def test_t07_5_a_role_that_may_not_annotate_pods_does_not_block() -> None:
 @BOTH_MODES
 @in_virtual_time
 async def test_t07_6_a_dry_run_leaves_no_trace(tracker: str) -> None:
-    """T-07 #6, PREP-01, SI-15, SEED-094: no read, no call, no claim, same verdicts afterwards."""
+    """T-07 #6, PREP-01, SI-15, SEED-094: no read, no call, no reservation, same verdicts after."""
     world = three_zones(tracker=tracker)
     for whole in (True, False):
         assert (await world.ask("zone-a", 3, whole=whole, dry_run=True)).is_allowed

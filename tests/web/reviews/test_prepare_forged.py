@@ -87,7 +87,7 @@ def _lie(world: World, lie: Lie, subresource: str = "") -> bytes:
 async def test_sec09_a_set_without_the_label_is_none_to_be_prepared(
     lie: Lie, subresource: str
 ) -> None:
-    """D-68: no call, no note, no claim; nobody of the group has to wait."""
+    """D-68: no call, no note, no reservation; nobody of the group has to wait."""
     world = prepared_alone(zone("zone-a", labels={}, annotations={}))
     assert await _ask(world, _lie(world, lie, subresource)) is Code.NOT_GUARDED
     assert world.calls.calls == []

@@ -153,9 +153,9 @@ async def test_what_is_found_during_the_look_counts() -> None:
     world.client.pause = adopt
     verdict = await world.ask("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.OTHER_DOWNSCALE_UNDERWAY, 429)
-    claim = world.memory.downscales.get(a.uid)
-    assert claim is not None
-    assert claim.key == found
+    reservation = world.memory.downscales.get(a.uid)
+    assert reservation is not None
+    assert reservation.key == found
     assert world.calls.calls == []
 
 
@@ -274,7 +274,7 @@ async def test_w13_pods_that_take_no_call_at_all() -> None:
 
 @in_virtual_time
 async def test_an_api_server_that_hangs() -> None:
-    """SI-13, LI-06: refused in time, by its cause, and nothing is claimed."""
+    """SI-13, LI-06: refused in time, by its cause, and nothing is reserved."""
     world = three_zones()
 
     async def never(call: str) -> None:

@@ -59,9 +59,9 @@ async def test_only_a_new_pod_is_called_when_asked_again() -> None:
     assert (await world.ask("zone-a", 3)).is_allowed
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3", "zone-a-4"]
     assert world.calls.calls[-1].uid == "uid-new"
-    claim = world.memory.downscales.get(A)
-    assert claim is not None
-    assert claim.prepared == {"uid-zone-a-4-old", "uid-zone-a-3-old", "uid-new"}
+    reservation = world.memory.downscales.get(A)
+    assert reservation is not None
+    assert reservation.prepared == {"uid-zone-a-4-old", "uid-zone-a-3-old", "uid-new"}
 
 
 @in_virtual_time
