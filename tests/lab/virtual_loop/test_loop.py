@@ -1,6 +1,7 @@
 """The loop of virtual time: free time, seeded order, and loud ends.
 
-What the parts of asyncio promise on it is in `test_loop_promises`, what fails in `test_loop_errors`.
+What the parts of asyncio promise on it is in `test_loop_promises`, and what fails in
+`test_loop_errors`.
 """
 
 import asyncio
