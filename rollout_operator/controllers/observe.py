@@ -18,7 +18,7 @@ from rollout_operator.kube.api import STATEFULSETS, LiveReader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group, Newcomers
+from rollout_operator.model.group import Group, Newcomers, OtherRollout
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
@@ -47,6 +47,9 @@ class Observer:
         lambda name, sets: None
     )
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
+    find_other_rollout: Callable[[GroupName, Sequence[StatefulSet]], OtherRollout | None] = (
+        lambda name, sets: None
+    )
     _reads: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +106,7 @@ class Observer:
             for member in members
             if isinstance(member, StatefulSet)
         )
+        sets = [zone.sts for zone in zones]
         pods = (pod for zone in zones for pod in zone.pods)
         return Group(
             name=name,
@@ -111,5 +115,6 @@ class Observer:
             now=now,
             deletions=self.pending.list_going({member.uid for member in members}, pods, now),
             view_age=age,
-            downscale=self.find_downscale(name, [zone.sts for zone in zones]),
+            downscale=self.find_downscale(name, sets),
+            other_rollout=self.find_other_rollout(name, sets),
         )

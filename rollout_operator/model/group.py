@@ -96,6 +96,16 @@ def _order_by_proof(pod: Pod | Unreadable) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRollout:
+    """Outdated ready pods of a group go one after the other, and not by this process (D-73)."""
+
+    pods: tuple[str, ...]
+    """The last two of them."""
+    left: timedelta
+    """How long the group is left alone still, unless another one goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Everything that `plan_group` reads.
 
@@ -111,6 +121,8 @@ class Group:
     view_age: timedelta = timedelta(0)
     downscale: Underway | None = None
     """Of one of the zones; it may still persist, or be refused by somebody else."""
+    other_rollout: OtherRollout | None = None
+    """By another operator, which is left to it."""
 
     @property
     def owners(self) -> frozenset[Uid]:

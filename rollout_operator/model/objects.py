@@ -93,6 +93,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     revision: Revision | None = None
     phase: str = ""
     is_terminating: bool = False
+    is_disrupted: bool = False
+    """Condition DisruptionTarget: it is evicted, preempted, or its node goes."""
     is_ready: bool = False
     """Phase Running, not terminating, condition Ready, every container ready and running."""
     ready_since: datetime | None = None

@@ -36,6 +36,7 @@ class Code(StrEnum):
     ANOTHER_ZONE_FIRST = "another_zone_first"
     STATUS_BEHIND = "status_behind"
     SET_TERMINATING = "set_terminating"
+    OTHER_OPERATOR = "other_operator"
     VIEW_STALE = "view_stale"
     VIEW_CHANGED = "view_changed"
     LIVE_READ_EXPIRED = "live_read_expired"

@@ -1,5 +1,6 @@
 """Composition of rollouts: what wakes a group, the controller, and what carries its plans out."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -10,6 +11,7 @@ from rollout_operator.controllers.live_reads import choose_most_looks
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.other_operators import OtherOperators
 from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.client.rate_limit import Priority
@@ -35,7 +37,15 @@ class Rollouts:
             )
         )
         self._waker = Waker(context.sets, self._queue.add)
+        self._others = OtherOperators(
+            context.sets,
+            context.deletes,
+            context.clock,
+            lambda group: context.metrics.pods_deleted_by_others.labels(group).inc(),
+        )
         context.set_informer.on_change(self._on_set)
+        # Before the group is woken by the same change.
+        context.pod_informer.on_change(self._others.on_pod)
         context.pod_informer.on_change(self._waker.on_pod)
         context.downscales.on_change(self._wake_group)
         context.pending.on_change(self._wake_owner)
@@ -59,6 +69,7 @@ class Rollouts:
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to reconcile groups."""
+        self._others.begin()
         tasks.start("workers", self._workers.run())
 
     def close(self) -> None:
@@ -77,7 +88,10 @@ class Rollouts:
 
     def _build_controller(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
         context = self._context
-        observer = context.make_observer(context.open("looking", Priority.LOOK))
+        observer = replace(
+            context.make_observer(context.open("looking", Priority.LOOK)),
+            find_other_rollout=self._others.find,
+        )
         return RolloutController(
             RolloutContext(
                 observer=observer,

@@ -91,6 +91,7 @@ class Metrics:
             self.group_waiting.labels(name, code)
         for outcome in DELETE_OUTCOMES:
             self.pods_deleted.labels(name, outcome)
+        self.pods_deleted_by_others.labels(name)
 
     def forget_group(self, name: str) -> None:
         """Remove all series of a group that no longer exists; an unknown name is fine."""
@@ -178,6 +179,12 @@ class Metrics:
             "rollout_group",
             "outcome",
         )
+        self.pods_deleted_by_others = self._counter(
+            "pods_deleted_by_others_total",
+            "Outdated ready pods that were deleted, but not by this process; evictions and "
+            "downscales do not count.",
+            *group,
+        )
         self.scalings = self._counter(
             "scalings_total",
             "Changes of spec.replicas that the operator sent, by direction (up, down) and by what "
@@ -209,6 +216,7 @@ class Metrics:
             self.group_last_success,
             self.group_waiting,
             self.pods_deleted,
+            self.pods_deleted_by_others,
         )
 
     def _define_http(self) -> None:

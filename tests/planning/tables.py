@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Deletion, Group, Zone
+from rollout_operator.model.group import Deletion, Group, OtherRollout, Zone
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.units import format_rfc3339
 from tests.builders import NOW, group, prev, unreadable, zone
@@ -95,7 +95,8 @@ def read_group(text: str) -> Group:
 
     `lately` is a zone that was scaled down an hour ago and waits for twelve. `pod` changes pods,
     all of a zone where it ends in `*`; `ready_for` are seconds. `twin` adds a second pod of a
-    name, `lost` one that cannot be read, `stale` is the age of the view; other words are kinds of
+    name, `lost` one that cannot be read, `stale` is the age of the view, `other` another
+    operator's last pods and for how many seconds it is left alone; other words are kinds of
     deletions.
     """
     zones: list[Zone] = []
@@ -117,6 +118,11 @@ def read_group(text: str) -> Group:
                 pass
             case "stale":
                 changes["view_age"] = timedelta(seconds=int(plain[0]))
+            case "other":
+                *pods, left = plain
+                changes["other_rollout"] = OtherRollout(
+                    pods=tuple(pods), left=timedelta(seconds=int(left))
+                )
             case "unreadable":
                 changes["unreadable"] = tuple(unreadable("StatefulSet", name) for name in plain)
             case "downscale":

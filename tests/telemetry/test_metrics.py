@@ -72,6 +72,9 @@ def buckets_of(metrics: Metrics, name: str) -> list[float]:
         pytest.param("group_waiting", "gauge", "rollout_group reason", id="W-31 why blocked"),
         pytest.param("webhook_denials_total", "counter", "hook user", id="ours denials"),
         pytest.param("pods_deleted_total", "counter", "rollout_group outcome", id="ours deletes"),
+        pytest.param(
+            "pods_deleted_by_others_total", "counter", "rollout_group", id="D-73 deletes of others"
+        ),
         pytest.param("reviews_total", "counter", "hook verdict reason", id="ours reviews"),
         pytest.param("downscales", "gauge", "state", id="ours downscales"),
         pytest.param(
@@ -157,6 +160,7 @@ AT_ZERO = [
     "group_reconciles_failed_total",
     "last_successful_group_reconcile_timestamp_seconds",
     *(f"pods_deleted_total outcome={outcome}" for outcome in DELETE_OUTCOMES),
+    "pods_deleted_by_others_total",
     *(f"group_waiting reason={code}" for code in WAIT_CODES),
 ]
 AT_ZERO_WHERE_SCALED = [

@@ -9,6 +9,7 @@ gone, too.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.cache.store import PodStore
@@ -18,7 +19,10 @@ from rollout_operator.model.objects import Pod
 
 # An API server ends every request after 60 s (`--request-timeout`); a write that it holds cannot be
 # committed later than that. The rest is room for a connection that was slow to deliver it.
-COMMIT_LIMIT = timedelta(seconds=90)
+COMMIT_LIMIT: Final = timedelta(seconds=90)
+# A list is told in steps, between which groups are looked at: pods that it shows on their way out
+# are forgotten before all are told.
+TOLD_WITHIN: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class OwnDeletes:
         self._pods = pods
         self._clock = clock
         self._by_uid: dict[Uid, OwnDelete] = {}
+        self._seen: dict[Uid, timedelta] = {}
+        """When the cache showed what is forgotten here, for `TOLD_WITHIN`: the oldest first."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -77,10 +83,18 @@ class OwnDeletes:
 
     def list_of(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
         """Return what the cache does not show yet, and forget what it shows."""
+        now = self._clock.elapsed()
         for uid, own in list(self._by_uid.items()):
             if has_left(self._pods, own.pod):
                 del self._by_uid[uid]
+                self._seen[uid] = now
+        while self._seen and now - next(iter(self._seen.values())) >= TOLD_WITHIN:
+            del self._seen[next(iter(self._seen))]
         return {own.pod.uid: own.state for own in self._of(owners)}
+
+    def is_ours(self, pod: Uid) -> bool:
+        """Tell whether a pod goes, may go, or went a moment ago because this process deleted it."""
+        return pod in self._by_uid or pod in self._seen
 
     def list_unknown(self, owners: Collection[Uid]) -> tuple[OwnDelete, ...]:
         """Return the deletes whose outcome must be read back."""

@@ -88,6 +88,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
         revision=Revision(revision) if revision is not None else None,
         phase=sys.intern(bound_text(status.phase)),
         is_terminating=terminating,
+        is_disrupted=_is_disrupted(status),
         is_ready=not trouble,
         ready_since=None if trouble else _ready_since(wire, annotations),
         was_ready=been_ready is True,
@@ -215,6 +216,11 @@ def _read_instant(text: str | None) -> datetime | None:
         return msgspec.convert(text, _Instant)
     except msgspec.ValidationError:
         return None
+
+
+def _is_disrupted(status: PodStatus) -> bool:
+    conditions = status.conditions or ()
+    return any(one.type == "DisruptionTarget" and one.status == "True" for one in conditions)
 
 
 def _been_ready(status: PodStatus) -> bool | None:

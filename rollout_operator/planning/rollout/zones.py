@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.group import Group, OtherRollout, Zone
 from rollout_operator.model.names import (
     GROUP_LABEL,
     GROUP_LABEL_LONG,
@@ -32,6 +32,10 @@ STALE_VIEW: Final = (
 )
 # That a frozen view has come alive again is announced by no event of the group.
 STALE_RECHECK: Final = timedelta(seconds=5)
+
+# Two pods that another operator deletes within this time are a rollout, which ends as long after
+# the last one (D-73). Where its pods take longer than this one by one, it is not told from people.
+LEFT_ALONE: Final = timedelta(minutes=1)
 
 # The smallest limit that still moves.
 _DEFAULT_LIMIT: Final = 1
@@ -109,7 +113,23 @@ def find_group_blocker(group: Group) -> GroupBlocker | None:
         return GroupBlocker(reasons=unsettled)
     if empty := tuple(_list_empty_revisions(sets)):
         return GroupBlocker(reasons=empty, is_failure=True)
+    if group.other_rollout is not None:
+        # Last: what a person has to mend holds that operator as well, and is worth more to know.
+        return GroupBlocker(
+            reasons=(_explain_other(group.other_rollout),), look_again=group.other_rollout.left
+        )
     return None
+
+
+def _explain_other(other: OtherRollout) -> Reason:
+    """Return why a group is left alone; it is logged once, whichever pods go."""
+    gist = "another operator rolls this group out"
+    text = (
+        f"{gist}: {join_names(other.pods)} were outdated and ready, and were deleted within "
+        f"{LEFT_ALONE.total_seconds():.0f}s without this process, which goes on "
+        f"{LEFT_ALONE.total_seconds():.0f}s after the last such delete"
+    )
+    return Reason(Code.OTHER_OPERATOR, text, Severity.WARN, gist=gist)
 
 
 def list_warnings(zones: Sequence[Zone]) -> tuple[Reason, ...]:

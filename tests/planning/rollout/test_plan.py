@@ -30,6 +30,21 @@ FP-03 D-12 status of another zone behind: nothing
   | status_behind: the status of zone-b is of generation 2, its spec of generation 3
 FP-28 a set that is being deleted: nothing
   prev a; zone b is_terminating=true | set_terminating: zone-b is being deleted
+D-73 another operator rolls the group out: nothing
+  prev a; other zone-a-0 zone-a-1 40
+  | other_operator: another operator rolls this group out: zone-a-0 and zone-a-1 were outdated and
+    ready, and were deleted within 60s without this process, which goes on 60s after the last such
+    delete
+D-73 and no revision is recorded either
+  zone a current=prev; other zone-a-0 zone-a-1 40
+  | other_operator: another operator rolls this group out: zone-a-0 and zone-a-1 were outdated and
+    ready, and were deleted within 60s without this process, which goes on 60s after the last such
+    delete
+D-73 what a person has to mend is told first
+  prev a; zone b strategy=RollingUpdate; other zone-a-0 zone-a-1 40
+  | wrong_strategy: StatefulSet zone-b has RollingUpdate update strategy while OnDelete is expected,
+    skipping reconcile
+  | failed
 ROLL-31 current revision empty: nothing, failed
   prev a; zone b current=
   | revision_empty: StatefulSet zone-b: status.currentRevision is empty | failed
@@ -170,6 +185,17 @@ def test_a_stale_view_is_looked_at_again_soon() -> None:
     plan = plan_group(replace(group(prev("a")), view_age=timedelta(minutes=5)))
     assert plan.look_again == timedelta(seconds=5)
     assert not plan.failed
+
+
+def test_d73_another_operator_is_told_once_and_the_group_taken_up_in_time() -> None:
+    """D-73: one warning in the log, whichever pods it deletes; no failed reconcile."""
+    plans = [plan_group(read_group(f"prev a; other zone-a-{n} zone-b-{n} 40")) for n in (0, 1)]
+    (first,), (second,) = (plan.waits for plan in plans)
+    assert first.text != second.text
+    assert first.gist == second.gist == "another operator rolls this group out"
+    assert first.severity is Severity.WARN
+    assert plans[0].look_again == timedelta(seconds=40)
+    assert not plans[0].failed
 
 
 @pytest.mark.parametrize("value", ["True", "TRUE", "1", "yes", ""])

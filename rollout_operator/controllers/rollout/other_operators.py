@@ -1,0 +1,121 @@
+"""Notice that another operator rolls out a group: its outdated pods go without our doing (D-73).
+
+Two operators that act on one group, two of ours without a Lease or one of grafana's, break nothing
+together that each keeps alone, but they delete beside one another and each waits for what the other
+one does. So a group is left alone while the signs last, and taken up again where they end.
+
+A sign is a pod that was ready and at an outdated revision and turns terminating, other than
+
+- by a delete of this process;
+- by an eviction, a preemption or the end of its node: the pod says so itself, whoever asked for it;
+- because it is not wanted any more: its ordinal was scaled down, or its StatefulSet goes.
+
+What is left are deletes by other operators, and by people. Two within a minute may well be a
+person's; that delays the group by a minute and does no harm. A pod that is found gone is no sign:
+after a gap in the watch it is not known how it went. That may miss one, and the next one follows.
+
+While another process acts its deletes are no sign either, nor are those that an earlier one has
+sent and the API server carries out late: so nothing counts until `COMMIT_LIMIT` after this process
+has begun to act. The decision itself is taken in `planning.rollout.zones`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.budgets.own_deletes import COMMIT_LIMIT, OwnDeletes
+from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.model.group import OtherRollout
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.planning.rollout.zones import LEFT_ALONE
+
+# Of a group. Two decide; the others are there for those that turn out to be a downscale's, of which
+# the watch of StatefulSets told later than that of pods.
+MOST_SIGNS: Final = 64
+
+
+class _Sign(NamedTuple):
+    """One pod that another operator seems to have deleted."""
+
+    owner: Uid
+    ordinal: int
+    pod: str
+    at: timedelta
+    """On the clock's `elapsed`."""
+
+
+class OtherOperators:
+    """What groups other operators roll out, as far as this process sees it."""
+
+    def __init__(
+        self,
+        sets: StatefulSetStore,
+        deletes: OwnDeletes,
+        clock: Clock,
+        count: Callable[[GroupName], None],
+    ) -> None:
+        """Take `sets` for what is outdated and wanted; `count` is called with each sign."""
+        self._sets = sets
+        self._deletes = deletes
+        self._clock = clock
+        self._count = count
+        self._signs: dict[GroupName, deque[_Sign]] = {}
+        self._counts_from: timedelta | None = None
+
+    def __len__(self) -> int:
+        return len(self._signs)
+
+    def begin(self) -> None:
+        """Note that this process acts from now on, and no earlier one does."""
+        self._counts_from = self._clock.elapsed() + COMMIT_LIMIT
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Take over a pod that changed."""
+        if not (isinstance(old, Pod) and isinstance(new, Pod)):
+            return
+        if not old.is_ready or not new.is_terminating or new.is_disrupted:
+            return
+        now = self._clock.elapsed()
+        if self._counts_from is None or now < self._counts_from or self._deletes.is_ours(old.uid):
+            return
+        sts = None if old.owner_uid is None else self._sets.get_by_uid(old.owner_uid)
+        if not isinstance(sts, StatefulSet) or old.revision == sts.update_revision:
+            return
+        group, ordinal = sts.group, sts.ordinal_of(old.name)
+        if group is None or ordinal is None or not _is_wanted(sts, ordinal):
+            return
+        signs = self._signs.setdefault(group, deque(maxlen=MOST_SIGNS))
+        signs.append(_Sign(sts.uid, ordinal, old.name, now))
+        self._count(group)
+
+    def find(self, group: GroupName, sets: Sequence[StatefulSet]) -> OtherRollout | None:
+        """Return the rollout of a group by another operator; `sets` are its members as they are.
+
+        What is no sign any more is forgotten, all of a group without members.
+        """
+        now, signs = self._clock.elapsed(), self._signs.get(group)
+        if signs is None:
+            return None
+        if not sets or now - signs[-1].at >= LEFT_ALONE:
+            del self._signs[group]
+            return None
+        by_uid = {sts.uid: sts for sts in sets}
+        valid = [
+            sign
+            for sign in signs
+            if (sts := by_uid.get(sign.owner)) is not None and _is_wanted(sts, sign.ordinal)
+        ]
+        if len(valid) < 2:
+            return None
+        before, last = valid[-2:]
+        left = last.at + LEFT_ALONE - now
+        if last.at - before.at > LEFT_ALONE or left <= timedelta(0):
+            return None
+        return OtherRollout(pods=(before.pod, last.pod), left=left)
+
+
+def _is_wanted(sts: StatefulSet, ordinal: int) -> bool:
+    return not sts.is_terminating and ordinal in sts.ordinals

@@ -1,0 +1,140 @@
+"""Beside another operator, on a simulated cluster: it is left to do what it does (D-73)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+from rollout_operator.guards.budgets.own_deletes import COMMIT_LIMIT
+from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.rollout.zones import LEFT_ALONE
+from tests.virtual_time import in_virtual_time
+
+PODS_EACH = 3
+ZONES = ("zone-a", "zone-b")
+OTHER = "somebody-else"
+
+
+@in_virtual_time
+async def test_d73_a_group_that_another_operator_rolls_out_is_left_alone() -> None:
+    """D-73: nothing is deleted until a minute after its last delete; then the rollout goes on."""
+    async with running("operator-1") as (sandbox, (process,)):
+        await change(sandbox)
+        await asyncio.sleep(2)  # until there is a revision that pods may be behind
+        for name in ("zone-b-0", "zone-b-1"):
+            await delete(sandbox, name)
+            left_at = sandbox.elapsed()
+            await asyncio.sleep(5)
+        assert [reason.code for reason in process.entries()[0].plan.waits] == [Code.OTHER_OPERATOR]
+        counted = "rollout_operator_pods_deleted_by_others_total"
+        metrics = process.telemetry.metrics.registry
+        assert metrics.get_sample_value(counted, {"rollout_group": "ingester"}) == 2
+        await asyncio.sleep(180)
+        first = min(at for at, actor, _ in list_deletes(sandbox) if at > left_at)
+        assert LEFT_ALONE <= first - left_at < LEFT_ALONE + timedelta(seconds=2)
+        assert is_rolled_out(sandbox)
+        assert [reason.code for reason in process.entries()[0].plan.waits] == [Code.UP_TO_DATE]
+
+
+@in_virtual_time
+async def test_d73_two_that_both_act_take_turns_and_come_to_an_end() -> None:
+    """D-73, LI-01: without a Lease; the one that deletes first goes on, the other waits for it."""
+    async with running("operator-1", "operator-2") as (sandbox, processes):
+        await change(sandbox)
+        async with asyncio.timeout(600):
+            while not is_rolled_out(sandbox):  # noqa: ASYNC110 (a state, no event)
+                await asyncio.sleep(1)
+        done = [pod for _, _, pod in list_deletes(sandbox)]
+        assert sorted(done) == sorted(list_pods()), "each pod once"
+        await asyncio.sleep(LEFT_ALONE.total_seconds() + 5)
+        for process in processes:
+            waits = [reason.code for reason in process.entries()[0].plan.waits]
+            assert waits == [Code.UP_TO_DATE]
+
+
+@in_virtual_time
+async def test_d73_what_the_one_before_deleted_is_not_taken_for_another_operator() -> None:
+    """D-73, LI-08: the next one goes on with the rollout at once."""
+    async with running("operator-1", "operator-2", elects=True) as (sandbox, processes):
+        leader, other = sorted(processes, key=lambda one: one.acts, reverse=True)
+        await change(sandbox)
+        while len(list_deletes(sandbox)) < 3:  # noqa: ASYNC110 (a state, no event)
+            await asyncio.sleep(0.1)
+        leader.crash()
+        while not is_rolled_out(sandbox):
+            await asyncio.sleep(0.5)
+            waits = [reason.code for one in other.entries() for reason in one.plan.waits]
+            assert Code.OTHER_OPERATOR not in waits
+
+
+@asynccontextmanager
+async def running(
+    *names: str, elects: bool = False
+) -> AsyncIterator[tuple[Sandbox, Sequence[SimulatedProcess]]]:
+    """Run a group of two zones, and processes that have acted for long enough."""
+    async with Sandbox() as sandbox:
+        for zone in ZONES:
+            body = statefulset(ZoneSpec(name=zone, replicas=PODS_EACH), sandbox.namespace)
+            await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
+        processes = [sandbox.process(name, elects=elects) for name in names]
+        for process in processes:
+            process.start()
+        await asyncio.sleep(COMMIT_LIMIT.total_seconds() + 30)
+        yield sandbox, processes
+
+
+async def change(sandbox: Sandbox) -> None:
+    """Change the templates of both zones."""
+    template = {"spec": {"containers": [{"name": "app", "image": "v2"}]}}
+    for name in ZONES:
+        await call(
+            sandbox,
+            ApiRequest(
+                verb="patch",
+                resource=STATEFULSETS,
+                name=name,
+                body={"spec": {"template": template}},
+                content_type=STRATEGIC_PATCH,
+            ),
+        )
+
+
+async def delete(sandbox: Sandbox, name: str) -> None:
+    """Delete a pod as another operator does."""
+    await call(sandbox, ApiRequest(verb="delete", resource=PODS, name=name, user=OTHER))
+
+
+async def call(sandbox: Sandbox, request: ApiRequest) -> None:
+    """Send a request to the namespace."""
+    answer = await sandbox.call(replace(request, namespace=sandbox.namespace))
+    assert answer.is_ok, answer
+
+
+def list_deletes(sandbox: Sandbox) -> Sequence[tuple[timedelta, str, str]]:
+    """Return when which process deleted which pod."""
+    return [
+        (called.at, called.actor, called.request.name)
+        for called in sandbox.history.list_all(Called)
+        if called.actor.startswith("operator-")
+        and (called.request.verb, called.request.resource) == ("delete", PODS)
+        and called.status < 400
+    ]
+
+
+def list_pods() -> Sequence[str]:
+    """Return the names of all pods."""
+    return [f"{zone}-{ordinal}" for zone in ZONES for ordinal in range(PODS_EACH)]
+
+
+def is_rolled_out(sandbox: Sandbox) -> bool:
+    """Tell whether all pods run the newest template."""
+    pods = sandbox.api.list(PODS, sandbox.namespace)
+    images = [pod["spec"]["containers"][0]["image"] for pod in pods]  # type: ignore[index]
+    return images == ["v2"] * PODS_EACH * len(ZONES)
