@@ -74,4 +74,4 @@ def is_outdated(pod: Json, sts: Json) -> bool:
     """Tell whether a pod is the set's and not at its update revision."""
     meta = pod["metadata"]
     is_own = meta["name"].startswith(f"{sts['metadata']['name']}-")
-    return is_own and meta["labels"][REVISION_LABEL] != sts["status"]["updateRevision"]
+    return is_own and bool(meta["labels"][REVISION_LABEL] != sts["status"]["updateRevision"])
