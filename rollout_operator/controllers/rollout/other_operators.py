@@ -1,8 +1,9 @@
 """Notice that another operator rolls out a group: its outdated pods go without our doing (D-73).
 
-Two operators that act on one group, two of ours without a Lease or one of grafana's, break nothing
-together that each keeps alone, but they delete beside one another and each waits for what the other
-one does. So a group is left alone while the signs last, and taken up again where they end.
+Two operators that act on one group, two of ours without a Lease or one of grafana's, delete beside
+one another, and no live read of ours binds the other one. So a group is left alone while the signs
+last, and taken up again where they end. Counts of replicas are written as ever: another operator
+comes to the same ones, and a downscale waits for pods that are down whoever deleted them.
 
 A sign is a pod that was ready and at an outdated revision and turns terminating, other than
 
