@@ -45,8 +45,14 @@ def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Tell whether an object with these labels is selected; an empty selector selects all.
 
     One whose labels are left out may be, unless a label that is kept speaks against it: nothing
-    gets past a budget by having too many.
+    gets past a budget by having too many. Where that it is selected permits anything, ask
+    `is_certain` as well.
     """
     if LEFT_OUT not in labels:
         return selector.items() <= labels.items()
     return all(labels.get(key) == value for key, value in selector.items() if key in NAMED_LABELS)
+
+
+def is_certain(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Tell whether `selects` knows all labels that a selector asks for."""
+    return LEFT_OUT not in labels or NAMED_LABELS.issuperset(selector)

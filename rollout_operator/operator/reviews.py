@@ -33,10 +33,11 @@ from rollout_operator.model.objects import (
     list_failure_policies,
 )
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.review import Review
+from rollout_operator.model.review import Review, Scalable
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.pki.bundle import is_ours
+from rollout_operator.planning.budgets.reviews import is_running
 from rollout_operator.planning.downscales.request import assess_unprepared
 from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
@@ -97,9 +98,11 @@ class Reviews:
             PREPARE_PATH: replace(
                 self._for_leader(PREPARE_PATH, PrepareDownscale(self._join_prepare())),
                 assess=assess_unprepared,
+                confirms=self._shows_set,
             ),
-            EVICTION_PATH: self._for_leader(
-                EVICTION_PATH, PodEviction(self._join_eviction(budgets))
+            EVICTION_PATH: replace(
+                self._for_leader(EVICTION_PATH, PodEviction(self._join_eviction(budgets))),
+                confirms=self._shows_pod,
             ),
         }
         self.reviewer = self._build_reviewer(budgets)
@@ -216,6 +219,16 @@ class Reviews:
             may_patch=self._may_patch,
             on_verdict=self._count_verdict,
         )
+
+    def _shows_set(self, review: Review) -> bool:
+        """Tell whether the cache shows the set that a review is about: UIDs are not guessed."""
+        sts = self._context.sets.get(review.namespace, review.name)
+        return sts is not None and isinstance(review.old, Scalable) and sts.uid == review.old.uid
+
+    def _shows_pod(self, review: Review) -> bool:
+        """Tell whether the cache shows that a pod runs: the replica that leads reads no other."""
+        pod = self._context.pods.get(review.namespace, review.name)
+        return isinstance(pod, Pod) and is_running(pod)
 
     def _build_peer_reviewer(self) -> Reviewer:
         hooks = {path: replace(led, forwarder=None) for path, led in self._led.items()}

@@ -14,7 +14,7 @@ from rollout_operator.model.decode.objects import (
     decode_statefulset,
 )
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import LEFT_OUT, MOST_LABELS, bound_labels, selects
+from rollout_operator.model.labels import LEFT_OUT, MOST_LABELS, bound_labels, is_certain, selects
 from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_INTENT, DOWNSCALE_NOTE
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
@@ -100,6 +100,13 @@ def test_d68_nothing_gets_past_a_selector_by_many_labels(
 ) -> None:
     labels = {"rollout-group": "g", "zone": "a", **fill(1, more)}
     assert selects(selector, bound_labels(labels)) is expected
+
+
+def test_d68_only_what_is_known_is_certain() -> None:
+    cut = bound_labels({"rollout-group": "g", **fill(1)})
+    assert is_certain({"rollout-group": "g"}, cut)
+    assert not is_certain({"rollout-group": "g", "name": "a"}, cut)
+    assert is_certain({"name": "a"}, {"name": "b"})
 
 
 def test_labels_as_people_have_them_are_all_kept() -> None:

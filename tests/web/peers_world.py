@@ -108,6 +108,8 @@ class Follower:
             version="1", holder="leader_1", address=f"127.0.0.1:{port}"
         )
         self.is_leading = False
+        self.unknown: set[str] = set()
+        """Names that its cache does not show."""
         self.hook = ScriptedHook()
         self.forwarder = Forwarder(
             Peers(
@@ -124,6 +126,7 @@ class Follower:
             hook=self.hook,
             is_leading=lambda: self.is_leading,
             describe=lambda: "another",
+            confirms=lambda review: review.name not in self.unknown,
             forwarder=self.forwarder,
         )
 

@@ -26,7 +26,6 @@ _BURST: Final = 10
 _MOST_UNDERWAY: Final = 4
 # How soon a mark in the line asks again; it costs no request.
 _SHORTEST_WAIT: Final = timedelta(seconds=5)
-_LONGEST_WAIT: Final = timedelta(minutes=1)
 
 
 class Removals:
@@ -68,11 +67,13 @@ class Removals:
         now = self._clock.elapsed()
         self._line.setdefault(sts.uid, now)
         self._drop_late(now)
-        wait = min(max(len(self._line) * self._interval, _SHORTEST_WAIT), _LONGEST_WAIT)
         has_share = self._paid_until - now <= (_BURST - 1) * self._interval
         room = _MOST_UNDERWAY - self._underway if has_share else 0
-        if sts.uid in islice(self._line, room):
-            wait = timedelta(0)
+        place = list(self._line).index(sts.uid)
+        # By its place, however long that is: did all ask again at once, only the first few would
+        # have their turn, and the share of the time until then would be lost.
+        is_due = place < room
+        wait = timedelta(0) if is_due else max(place * self._interval, _SHORTEST_WAIT)
         self._line[sts.uid] = now + wait
         return wait
 

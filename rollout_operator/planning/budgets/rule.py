@@ -15,7 +15,7 @@ from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Deletion, Zone
-from rollout_operator.model.labels import LEFT_OUT, MOST_LABELS
+from rollout_operator.model.labels import MOST_LABELS, is_certain
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
@@ -102,7 +102,8 @@ def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal 
     if not entries:
         return None
     names = join_names(sorted(one.name for one in entries), shown=len(entries))
-    if LEFT_OUT in pod.labels:
+    selectors = ({} if one.budget is None else one.budget.selector for one in entries)
+    if not all(is_certain(selector, pod.labels) for selector in selectors):
         text = (
             f"pod {pod.name} has more than {MOST_LABELS} labels, too many to keep: it may be under"
             f" each of these budgets: {names}; remove labels from it"
@@ -233,7 +234,7 @@ def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
         return refuse_stale_view()
     if maximum == 0:
         return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(snapshot)}")
-    budget, sets = snapshot.budget, len(snapshot.zones)
+    budget, sets = snapshot.budget, len(_list_certain(snapshot))
     for one in sorted(snapshot.unreadable, key=lambda one: (one.name, one.uid)):
         text = (
             "unable to determine pod status in related StatefulSet "
@@ -250,12 +251,18 @@ def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
     return None
 
 
+def _list_certain(snapshot: BudgetSnapshot) -> list[Zone]:
+    """Return the zones that the budget selects for certain: others may hold pods back only."""
+    selector = snapshot.budget.selector
+    return [zone for zone in snapshot.zones if is_certain(selector, zone.sts.labels)]
+
+
 def _find_mismatch(snapshot: BudgetSnapshot, partition: str | None) -> Refusal | None:
     """Return what only a person can put right: budget and pod do not fit together."""
-    budget, pod, sets = snapshot.budget, snapshot.pod.name, len(snapshot.zones)
-    if not budget.by_partition and all(zone.sts.uid != snapshot.owner for zone in snapshot.zones):
+    budget, pod, certain = snapshot.budget, snapshot.pod.name, _list_certain(snapshot)
+    if not budget.by_partition and all(zone.sts.uid != snapshot.owner for zone in certain):
         text = (
-            f"pod {pod} belongs to none of the {sets} StatefulSets with the labels "
+            f"pod {pod} belongs to none of the {len(certain)} StatefulSets with the labels "
             f"{_selector(budget)}{_budget(snapshot)}"
         )
         return _refuse(Code.OWNER_NOT_STATEFULSET, _MISCONFIGURED, text, Severity.ERROR)

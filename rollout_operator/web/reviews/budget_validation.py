@@ -17,7 +17,7 @@ from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.labels import selects
+from rollout_operator.model.labels import LEFT_OUT, selects
 from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Verdict
@@ -83,8 +83,11 @@ class ZpdbValidation:
         return assess_budget(draft)
 
     def _list_selected(self, budget: Budget) -> Iterable[Pod]:
+        """Yield the pods that it selects: one that it only may select keeps no budget away."""
         for pod in self._pods.list_all():
-            if isinstance(pod, Pod) and selects(budget.selector, pod.labels):
+            if not isinstance(pod, Pod) or LEFT_OUT in pod.labels:
+                continue
+            if selects(budget.selector, pod.labels):
                 yield pod
 
     async def _find_overlap(self, name: str, pods: Iterable[Pod]) -> Overlap | None:

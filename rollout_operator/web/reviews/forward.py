@@ -8,6 +8,7 @@ before the other side has shown a certificate of our CA for the name of our Serv
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,9 +33,12 @@ from rollout_operator.pods.sender import NoResolver
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.reviews.dispatch import SHARE
 
-# More would take more connections and, with 128 KiB of each review, more memory; a drain of a
-# thousand pods asks one after another.
+# On each path. More would take more connections and, with 128 KiB of each review, more memory; a
+# drain of a thousand pods asks one after another.
 MOST: Final = 32
+# Of these, about objects that the cache does not confirm: anybody can make them up, and the replica
+# that leads lets them wait for a read.
+MOST_UNCONFIRMED: Final = 4
 # A message of 4 KiB, ten warnings and a patch, each character escaped.
 MOST_ANSWER: Final = 64 << 10
 # A pod that is gone answers nothing at all, and a handshake takes milliseconds.
@@ -99,7 +103,8 @@ class Forwarder:
         self._peers = peers
         self._clock = clock
         self._count = count
-        self._in_flight = 0
+        self._in_flight: Counter[tuple[str, bool]] = Counter()
+        """By path, and whether the cache confirms what is asked about."""
         self._failing = ""
         """Holder of the lease that could not be asked last, until one answers."""
         self._session: aiohttp.ClientSession | None = None
@@ -112,12 +117,21 @@ class Forwarder:
         return lease if is_known else None
 
     async def ask(
-        self, leader: Lease, path: str, review: Review, until: timedelta
+        self,
+        leader: Lease,
+        path: str,
+        review: Review,
+        until: timedelta,
+        *,
+        is_confirmed: bool = True,
     ) -> Verdict | bytes:
-        """Return the body of that replica's answer, or a refusal, before `until`."""
+        """Return the body of that replica's answer, or a refusal, before `until`.
+
+        `is_confirmed` tells whether the cache shows what the review is about.
+        """
         log.debug("Passing review on", hook=path, uid=review.uid, leader=leader.holder)
         try:
-            with self._count_in_flight():
+            with self._count_in_flight(path, is_confirmed=is_confirmed):
                 answer = await self._send(leader, path, review, until)
         except _NotPassedOnError as error:
             self._count(path, error.outcome)
@@ -182,15 +196,17 @@ class Forwarder:
             return response.status, bytes(body)
 
     @contextmanager
-    def _count_in_flight(self) -> Iterator[None]:
-        if self._in_flight >= MOST:
-            why = f"is asked {MOST} reviews already"
+    def _count_in_flight(self, path: str, *, is_confirmed: bool) -> Iterator[None]:
+        kind, most = (path, is_confirmed), MOST if is_confirmed else MOST_UNCONFIRMED
+        if self._in_flight[kind] >= most:
+            about = "" if is_confirmed else " about objects that are not known here"
+            why = f"is asked {most} reviews{about} already"
             raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why, was_asked=False)
-        self._in_flight += 1
+        self._in_flight[kind] += 1
         try:
             yield
         finally:
-            self._in_flight -= 1
+            self._in_flight[kind] -= 1
 
     def _note_answer(self, leader: Lease) -> None:
         if self._failing:
@@ -218,7 +234,7 @@ def _open_session(namespace: str) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(
         resolver=NoResolver(),
         use_dns_cache=False,
-        limit=MOST,
+        limit=0,  # by `MOST`
         keepalive_timeout=KEEP_WARM.total_seconds(),
     )
     return aiohttp.ClientSession(

@@ -21,6 +21,8 @@ class LeaderOnly:
     """Says which process leads."""
     assess: Callable[[Review], Verdict | None] = lambda review: None
     """Returns the verdict where the review alone decides, which any process can tell."""
+    confirms: Callable[[Review], bool] = lambda review: True
+    """Tells whether the cache shows what a review is about."""
     forwarder: Forwarder | None = None
     """The way to the process that leads, None where reviews are not passed on."""
 
@@ -41,6 +43,9 @@ class LeaderOnly:
             return verdict
         leader = None if self.forwarder is None else self.forwarder.find_leader()
         if self.forwarder is not None and leader is not None and review.sent:
-            return await self.forwarder.ask(leader, self.path, review, until)
+            is_confirmed = self.confirms(review)
+            return await self.forwarder.ask(
+                leader, self.path, review, until, is_confirmed=is_confirmed
+            )
         text = f"this replica does not decide that; try again (who does: {self.describe()})"
         return refuse_unelected(text)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.labels import bound_labels
@@ -204,3 +205,17 @@ def test_d68_a_pod_with_too_many_labels_names_each_budget_that_it_may_be_under()
         " of these budgets: store; remove labels from it"
     )
     assert choose_budget([], lengthy) is None
+    named = structs.replace(budget(), selector={"rollout-group": "g"})
+    assert choose_budget([state("group", named)], lengthy) == named
+
+
+def test_d68_a_zone_that_may_be_selected_is_none_of_the_two_that_are_needed() -> None:
+    """A foreign set of many labels once let pods go of a budget that had a single zone."""
+    many = bound_labels({f"l{n}": "" for n in range(200)})
+    foreign = ingesters("b")
+    foreign = replace(foreign, sts=structs.replace(foreign.sts, labels=many))
+    two = snapshot("a-0")
+    alone = replace(two, zones=(two.zones[0], foreign))
+
+    assert answer(two) == "allow"
+    assert answer(alone).startswith("400 minimum number of StatefulSets not found: 1")

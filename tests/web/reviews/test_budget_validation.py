@@ -10,6 +10,7 @@ from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.review import decode_review
+from rollout_operator.model.labels import bound_labels
 from rollout_operator.model.names import ABSENT_PEERS, Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Verdict
@@ -163,6 +164,12 @@ class TestOverlap:
         flawed = budget_tree("mimir", selector=self.other["spec"]["selector"], maxUnavailable=-1)
         bench = Bench(flawed, pods=(labelled("a", 0, BOTH),))
         assert (await bench.ask(budget_tree())).reason.code is Code.BUDGETS_OVERLAP
+
+    async def test_d68_a_pod_of_too_many_labels_keeps_no_budget_away(self) -> None:
+        """Who may create a pod would else stop every change of a budget; it cannot be evicted."""
+        many = bound_labels({f"l{number}": "" for number in range(200)})
+        bench = Bench(self.other, pods=(labelled("a", 0, dict(many)),))
+        assert (await bench.ask(budget_tree())).is_allowed
 
     async def test_a_pod_that_cannot_be_read_is_not_certain(self) -> None:
         lost = Unreadable(

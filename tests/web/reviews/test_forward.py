@@ -14,7 +14,7 @@ from rollout_operator.model.review import Review
 from rollout_operator.pki.authority import carry_out
 from rollout_operator.pki.key_pair import Material
 from rollout_operator.planning.certificate import CertificateStep, Decision
-from rollout_operator.web.reviews.forward import MOST, MOST_ANSWER
+from rollout_operator.web.reviews.forward import MOST, MOST_ANSWER, MOST_UNCONFIRMED
 from tests.pki.certificates import WANTED, Legacy
 from tests.web.peers_world import (
     PATH,
@@ -297,6 +297,23 @@ async def test_dep92_only_so_many_are_on_their_way() -> None:
         assert await asyncio.gather(*asking) == [ALLOWED] * MOST
         assert await follower.ask() == ALLOWED
         assert follower.count() == {"answered": MOST + 1, "too_many": 1}
+
+
+async def test_dep92_made_up_objects_keep_no_place_from_true_ones() -> None:
+    """DEP-92, D-68: a stranger names pods that are none; the replica that leads lets each wait."""
+    async with both() as (leader, follower):
+        follower.unknown = {"made-up"}
+        gate = leader.hook.act = Gate()
+        asking = [asyncio.create_task(follower.ask(name="made-up")) for _ in range(MOST)]
+        for _ in range(MOST_UNCONFIRMED):
+            await gate.begun.acquire()
+        why = f"is asked {MOST_UNCONFIRMED} reviews about objects that are not known here already"
+        assert_refused(await follower.ask(name="made-up"), why)
+        true = asyncio.create_task(follower.ask())
+        await gate.begun.acquire()
+        gate.opened.set()
+        assert await true == ALLOWED
+        await asyncio.gather(*asking)
 
 
 async def test_dep92_who_hangs_up_takes_the_question_back() -> None:
