@@ -80,13 +80,15 @@ def _judge_look(scaling: Scaling) -> Iterator[Violation]:
 def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Violation]:
     """DELAY-08: each pod that goes had been prepared for long enough, by its own word.
 
-    What a person forces is kept up by none that did not run when the operator looked.
+    What a person forces, also a step on the way to it, is kept up by none that did not run when the
+    operator looked.
     """
     delay = scaling.desired.delay
     if not delay or not scaling.desired.template:
         return
     excused = words.find_unused(scaling)
-    if scaling.now.replicas in list_forced(book, scaling.before.uid, scaling.decided):
+    forced = list_forced(book, scaling.before.uid, scaling.decided)
+    if any(one is not None and one <= scaling.now.replicas for one in forced):
         excused |= words.find_idle(scaling)
     for pod in words.list_removed(scaling):
         if pod.name in excused:

@@ -126,8 +126,10 @@ def restarted(t: HistoryBuilder, at: float) -> HistoryBuilder:
     return t.pod(at + 0.5, "a-2")
 
 
-def forced_down(pod_at: float, phase: str) -> Events:
-    return lambda t: down(t.force(10, "a", 2).pod(pod_at, "a-2", ready=False, phase=phase))
+def forced_down(pod_at: float, phase: str, to: int = 2) -> Events:
+    return lambda t: down(
+        t.template(9, 2).force(10, "a", to).pod(pod_at, "a-2", ready=False, phase=phase)
+    )
 
 
 DELAYS = cases(
@@ -154,6 +156,9 @@ DELAYS = cases(
         ),
         "a person forces it, and it does not run": forced_down(40, "Pending"),
         "a person forces it, and it runs -> DELAY-08": forced_down(49.5, "Running"),
+        "a person forces fewer still, and it does not run": forced_down(40, "Pending", to=1),
+        "a person forces fewer still, and it runs -> DELAY-08": forced_down(49.5, "Running", to=1),
+        "a person forces more, and it does not run -> DELAY-08": forced_down(40, "Pending", to=5),
         "it does not run, unforced -> DELAY-08": lambda t: down(
             t.template(10, 2).pod(40, "a-2", ready=False, phase="Pending")
         ),
