@@ -102,7 +102,8 @@ def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal 
     if not entries:
         return None
     names = join_names(sorted(one.name for one in entries), shown=len(entries))
-    selectors = ({} if one.budget is None else one.budget.selector for one in entries)
+    # One that is not valid refuses the pod below, whether it selects it for certain or not.
+    selectors = [one.budget.selector for one in entries if one.budget is not None]
     if not all(is_certain(selector, pod.labels) for selector in selectors):
         text = (
             f"pod {pod.name} has more than {MOST_LABELS} labels, too many to keep: it may be under"
