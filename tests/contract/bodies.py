@@ -65,9 +65,9 @@ def zone_budget(name: str, **spec: object) -> JsonObject:
     }
 
 
-def pod(name: str, *, node: str = "", **metadata: object) -> JsonObject:
+def pod(name: str, *, node: str = "", image: str = "v1", **metadata: object) -> JsonObject:
     """Return a pod, bound to a node where one is given: only those end gracefully."""
-    spec: JsonObject = {"containers": [{"name": "app", "image": "v1"}]}
+    spec: JsonObject = {"containers": [{"name": "app", "image": image}]}
     if node:
         spec["nodeName"] = node
     return {

@@ -10,6 +10,7 @@ from tests.contract.bodies import (
     secret,
     tree,
 )
+from tests.contract.controllers_pods import HELD
 from tests.contract.plays import Needs, sequence
 from tests.contract.sides import CONFIG_MAPS
 from tests.contract.world import World
@@ -73,13 +74,16 @@ async def an_owner_that_never_was(world: World) -> None:
 @sequence(needs=Needs.CONTROLLERS)
 async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
     made = await world.make(CONFIG_MAPS, config_map("owner"))
-    body = pod("a", node="n", ownerReferences=[owner(made)], finalizers=["x.org/a"])
+    # Held: a kubelet that ends it in the meantime would make its grace period zero.
+    held = {"ownerReferences": [owner(made)], "finalizers": ["x.org/a"]}
+    body = pod("a", node="n", image=HELD, **held)
     await world.make(PODS, body)
     await world.delete(CONFIG_MAPS, "owner")
     await world.until(PODS, "a", lambda answer: "deletionTimestamp" in tree(answer)["metadata"])
     with world.quietly():
         ending = tree(await world.get(PODS, "a"))["metadata"]
         await world.patch(PODS, "a", {"metadata": {"finalizers": None}})
+        await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
     world.note("the pod", grace=ending["deletionGracePeriodSeconds"])
     await world.until_gone(PODS, "a")
 
