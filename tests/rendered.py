@@ -82,9 +82,9 @@ def hook_of(objects: Rendered, kind: str, name: str) -> Object:
     return hook
 
 
-def container_of(objects: Rendered) -> Object:
-    """Return the only container of the operator."""
-    (only,) = objects["Deployment", "rollout-operator"]["spec"]["template"]["spec"]["containers"]
+def container_of(objects: Rendered, deployment: str = "rollout-operator") -> Object:
+    """Return the only container of an operator."""
+    (only,) = objects["Deployment", deployment]["spec"]["template"]["spec"]["containers"]
     assert isinstance(only, dict)
     return only
 

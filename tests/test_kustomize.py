@@ -14,6 +14,7 @@ from tests.rendered import LEAST, NETWORK_PARAMETERS, WEBHOOKS, install
 
 FOLDERS = [
     ROOT / "manifests" / "base",
+    ROOT / "manifests" / "shadow",
     *sorted(path.parent for path in ROOT.glob("manifests/overlays/*/kustomization.yaml")),
 ]
 # Where there is one of the two, it is asked too.

@@ -60,6 +60,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "scaling": ("",),
         "downscales": ("",),
         "budgets": ("",),
+        "shadow": ("",),
     },
     "web": {"": ("http", "reviews"), "http": (), "reviews": ()},
     "lab": {
@@ -107,7 +108,9 @@ CLUSTER_SEES = {
     "kube.client.responses",
 }
 # These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
-INNER = {f"operator.{name}" for name in ("context", "rollout", "scaling", "budgets", "engine")}
+INNER = {
+    f"operator.{name}" for name in ("context", "rollout", "scaling", "budgets", "shadow", "engine")
+}
 NOT_INNER = {"web", "pki", "config"}
 ONLY_IN = {
     "kubernetes_asyncio": {"kube"},

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.config.flags import Config, read_words
+from rollout_operator.config.flags import ACTIVE, SHADOW, Config, read_words
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.pattern import compile_search
 from rollout_operator.model.units import format_duration, format_prometheus_duration, quote
 
+MODES: Final = (ACTIVE, SHADOW)
 LOG_FORMATS: Final = ("logfmt", "json")
 _HIGHEST_PORT: Final = 65535
 _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -45,6 +46,8 @@ def _find_problems(config: Config) -> Iterator[str]:
     yield from _check_spans(config)
     yield from _check_validation(config)
     yield from _check_port("server.port", config.server_port)
+    if config.mode not in MODES:
+        yield _unknown("mode", config.mode, "mode", MODES)
     if config.log_format not in LOG_FORMATS:
         yield _unknown("log format", config.log_format, "log.format", LOG_FORMATS)
     if config.log_level not in tuple(Severity):

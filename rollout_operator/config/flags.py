@@ -25,6 +25,8 @@ from rollout_operator.config.grammar import (
 
 T = TypeVar("T")
 
+ACTIVE: Final = "active"
+SHADOW: Final = "shadow"
 UNLIMITED: Final = timedelta.max
 """What `-kubernetes.client-timeout=0` stands for."""
 TIMEOUT: Final = replace(DURATION, parse=lambda text: DURATION.parse(text) or UNLIMITED)
@@ -89,6 +91,12 @@ class Config:
         "Longest time until a group is looked at again after an error. Must be positive."
         " Without errors changes are acted upon as they happen, and nothing waits for this"
         " interval.",
+    )
+    mode: str = flag(
+        "mode", TEXT, ACTIVE, _ROLLOUTS,
+        "active, or shadow: decide and tell in log, metrics and status page what would be done,"
+        " and count where another operator does otherwise. Nothing is written, no pod is called,"
+        " no webhook is answered; rights to read are enough.",
     )
     log_format: str = flag(
         "log.format", TEXT, "logfmt", _LOGGING,
@@ -248,7 +256,17 @@ class Config:
     @property
     def lease(self) -> str:
         """Return the name of the Lease that is held to act; empty: none is needed."""
-        return self.lease_name if self.election_enabled else ""
+        return self.lease_name if self.election_enabled and not self.is_shadow else ""
+
+    @property
+    def is_shadow(self) -> bool:
+        """Tell whether nothing is written, and no webhook answered."""
+        return self.mode == SHADOW
+
+    @property
+    def answers_reviews(self) -> bool:
+        """Tell whether webhooks are served."""
+        return self.webhooks_enabled and not self.is_shadow
 
     @property
     def forwarding_port(self) -> int:
@@ -256,7 +274,7 @@ class Config:
 
         Certificates from files are not ours: nothing tells their CA, nor whether it signs others.
         """
-        is_possible = self.webhooks_enabled and self.self_signed and self.election_enabled
+        is_possible = self.answers_reviews and self.self_signed and self.election_enabled
         return self.peer_port if is_possible else 0
 
     @property

@@ -42,6 +42,7 @@ RELEASE_LIMIT: Final = timedelta(seconds=2)
 LOG_EVERY: Final = timedelta(minutes=1)
 
 _ALONE: Final = "this process, alone: no other takes part in an election"
+_SHADOW: Final = "another operator, if any: this process is in shadow mode"
 
 
 class LeaseApi(Patcher, Protocol):
@@ -60,6 +61,8 @@ class ElectionState(Enum):
     """It has taken the Lease; whether it may act now is said by `may_act`."""
     ALONE = auto()
     """There is no election."""
+    SHADOW = auto()
+    """It only looks on, whichever process acts."""
     SUPERSEDED = auto()
     """It had taken the Lease, and another process has it now."""
     RELEASED = auto()
@@ -78,8 +81,12 @@ class Election:
         me: Identity,
         clock: Clock,
         metrics: Metrics,
+        is_shadow: bool = False,
     ) -> None:
-        """Take part by the Lease of that name; with an empty one there is no election."""
+        """Take part by the Lease of that name; with an empty one there is no election.
+
+        In shadow mode this process never acts.
+        """
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -103,7 +110,9 @@ class Election:
         self._error: Exception | None = None
         self._state = ElectionState.FOLLOWING
         self._gauge.set(0)
-        if not name:
+        if is_shadow:
+            self._turn(ElectionState.SHADOW)
+        elif not name:
             self._turn(ElectionState.ALONE)
 
     @property
@@ -123,6 +132,8 @@ class Election:
         """Say which process acts, as far as is known."""
         if self._state is ElectionState.ALONE:
             return _ALONE
+        if self._state is ElectionState.SHADOW:
+            return _SHADOW
         if self._held is not None:
             return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
         return (self._seen.holder if self._seen is not None else "") or "no process"

@@ -187,7 +187,7 @@ class _Life:
             identity=Identity(name=process.name, life=f"{process.lives}"),
         )
         self.engine = Engine(config, clients, self.telemetry)
-        if config.webhooks_enabled:
+        if config.answers_reviews:
             self.engine.add_reviews(self._build_reviews)
 
     @property

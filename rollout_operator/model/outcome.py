@@ -37,6 +37,7 @@ class Code(StrEnum):
     STATUS_BEHIND = "status_behind"
     SET_TERMINATING = "set_terminating"
     OTHER_OPERATOR = "other_operator"
+    SHADOW_MODE = "shadow_mode"
     VIEW_STALE = "view_stale"
     VIEW_CHANGED = "view_changed"
     LIVE_READ_EXPIRED = "live_read_expired"

@@ -74,6 +74,9 @@ class EngineSettings(Protocol):
     @property
     def lease(self) -> str: ...
 
+    @property
+    def is_shadow(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
@@ -137,8 +140,9 @@ class Context:
             me=clients.identity,
             clock=self.clock,
             metrics=self.metrics,
+            is_shadow=settings.is_shadow,
         )
-        if settings.lease:
+        if settings.lease or settings.is_shadow:
             self.health.part("election", describe=lambda: f"acts: {self.election.text}")
         self.sets = StatefulSetStore()
         self.pods = PodStore()

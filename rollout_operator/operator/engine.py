@@ -20,6 +20,7 @@ from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Clients, Context, EngineSettings, Telemetry
 from rollout_operator.operator.rollout import Rollouts
 from rollout_operator.operator.scaling import Scaling
+from rollout_operator.operator.shadow import Shadow
 from rollout_operator.telemetry.logs import log
 
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
@@ -59,14 +60,36 @@ class ReviewServer(Protocol):
         ...
 
 
+class Feature(Protocol):
+    """A part of the operator that works once this process acts."""
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to work."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until nothing is worked on."""
+        ...
+
+
 class Engine:
     """All features of one running operator but its servers."""
 
     def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
         self._context = context = Context(settings, clients, telemetry)
         self._budgets = Budgets(context)
-        self._rollouts = Rollouts(context, self._budgets.arbiter)
-        self._scaling = Scaling(context, self._budgets.process)
+        is_shadow = settings.is_shadow
+        self._rollouts = (Shadow if is_shadow else Rollouts)(context, self._budgets.arbiter)
+        self._features: tuple[Feature, ...] = (self._rollouts,)
+        if is_shadow:
+            self._budgets.close()  # what was granted is not its own to release
+        else:
+            scaling = Scaling(context, self._budgets.process)
+            self._features = (self._rollouts, self._budgets, scaling)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: ReviewServer | None = None
         self.ready = asyncio.Event()
@@ -120,14 +143,14 @@ class Engine:
     async def _take_part(self, stop: asyncio.Event, tasks: TaskStack) -> str:
         """Follow until this process is elected, then act; return what put an end to that."""
         election, died = self._context.election, tasks.watch
-        if election.state is not ElectionState.ALONE:
+        if election.state is ElectionState.FOLLOWING:
             tasks.start("election", election.run())
             first = await race(stop=stop.wait(), died=died(), elected=election.wait_elected())
             if first != "elected":
                 return first
         if self._reviews is not None:
             self._reviews.lead(tasks)
-        for feature in (self._rollouts, self._budgets, self._scaling):
+        for feature in self._features:
             feature.start(tasks)
         self._context.has_begun = True
         return await race(stop=stop.wait(), died=died(), superseded=election.wait_superseded())
@@ -152,12 +175,11 @@ class Engine:
     async def _finish_work(self) -> None:
         """Begin nothing new, and wait a bounded time for what is under way."""
         self._context.stopping_since = self._context.clock.elapsed()
-        features = (self._rollouts, self._scaling, self._budgets)
-        for feature in features:
+        for feature in self._features:
             feature.close()
         try:
             async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
-                for feature in features:
+                for feature in self._features:
                     await feature.finish()
                 left = REVIEW_LIMIT
                 if self._reviews is not None:

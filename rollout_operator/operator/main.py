@@ -112,7 +112,9 @@ def _build_engine(
         identity=find_identity(os.environ, config.forwarding_port),
     )
     engine = Engine(config, clients, telemetry)
-    if config.webhooks_enabled:
+    if config.is_shadow:
+        log.info("Shadow mode: nothing is written, and no webhook is answered")
+    if config.answers_reviews:
         # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.
         from rollout_operator.operator.webhooks import Webhooks
 

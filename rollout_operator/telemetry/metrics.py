@@ -45,6 +45,7 @@ _NEVER_HOLD: Final = frozenset(
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD | REVIEW_CODES)
 FAILURE_POLICIES: Final = ("Fail", "Ignore")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
+SHADOW_DIFFERENCES: Final = ("deleted", "not_deleted")
 SCALING_DIRECTIONS: Final = ("up", "down")
 SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
 # What keeps a count from being decided or written.
@@ -92,6 +93,11 @@ class Metrics:
         for outcome in DELETE_OUTCOMES:
             self.pods_deleted.labels(name, outcome)
         self.pods_deleted_by_others.labels(name)
+
+    def begin_shadow(self, name: str) -> None:
+        """Make the differences of a group exist, which only shadow mode counts. Counts nothing."""
+        for difference in SHADOW_DIFFERENCES:
+            self.shadow_differences.labels(name, difference)
 
     def forget_group(self, name: str) -> None:
         """Remove all series of a group that no longer exists; an unknown name is fine."""
@@ -185,6 +191,14 @@ class Metrics:
             "downscales do not count.",
             *group,
         )
+        self.shadow_differences = self._counter(
+            "shadow_differences_total",
+            "In shadow mode: pods that another operator deleted and this one would have kept "
+            "(deleted), or that this one would have deleted and that stayed for a minute "
+            "(not_deleted).",
+            "rollout_group",
+            "difference",
+        )
         self.scalings = self._counter(
             "scalings_total",
             "Changes of spec.replicas that the operator sent, by direction (up, down) and by what "
@@ -217,6 +231,7 @@ class Metrics:
             self.group_waiting,
             self.pods_deleted,
             self.pods_deleted_by_others,
+            self.shadow_differences,
         )
 
     def _define_http(self) -> None:

@@ -28,6 +28,7 @@ _FAULT: Final = "Group is held by a fault"
 _MESSAGES: Final = {
     Code.UP_TO_DATE: "Group is up to date",
     Code.BACKING_OFF: "Group waits after an error",
+    Code.SHADOW_MODE: "Group would move",
     Code.WRONG_STRATEGY: _FAULT,
     Code.REVISION_EMPTY: _FAULT,
     Code.OBJECT_UNREADABLE: _FAULT,

@@ -179,6 +179,11 @@ NEEDED: Final = " is needed where -server-tls.self-signed-cert.enabled is false"
             id="FLAG-10 upper case",
         ),
         pytest.param(
+            ["-mode=passive"],
+            "unknown mode: passive: -mode must be one of active, shadow",
+            id="SI-25",
+        ),
+        pytest.param(
             ["-log.level=trace"],
             "unknown log level: trace: -log.level must be one of debug, info, warn, error",
             id="FLAG-11 DEP-06",

@@ -68,6 +68,7 @@ GIVEN: Final[dict[str, tuple[str, object]]] = {
     "kubernetes.client-burst=7": ("client_burst", 7),
     "reconcile.interval=30s": ("reconcile_interval", timedelta(seconds=30)),
     "log.format=json": ("log_format", "json"),
+    "mode=shadow": ("mode", "shadow"),
     "log.level=warn": ("log_level", "warn"),
     "server.port=9000": ("server_port", 9000),
     "server.cluster-validation.http.enabled": ("cluster_validation_enabled", True),

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.election import Election
-from rollout_operator.model.errors import NotFound
+from rollout_operator.model.errors import NotElected, NotFound
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import ADDRESS
 from rollout_operator.telemetry.metrics import Metrics
@@ -178,3 +180,22 @@ async def test_dep94_one_that_has_released_the_lease_learns_who_leads_next() -> 
     assert rig.find_leader() is None
     assert rig.lease.body == {}
     assert not rig.election.may_act
+
+
+@in_virtual_time
+async def test_si25_no_write_passes_in_shadow_mode() -> None:
+    """SI-25: whatever asks for one, and whatever the Role grants."""
+    election = Election(
+        StoredLease(),
+        namespace="prod",
+        name="lease",
+        me=Identity(name="here", life="1", address=HERE),
+        clock=VirtualClock(),
+        metrics=Metrics(),
+        is_shadow=True,
+    )
+    with pytest.raises(NotElected, match=r"cannot delete pod a-0: .* in shadow mode"):
+        election.check("delete pod a-0")
+    await election.release()
+    with pytest.raises(NotElected):
+        election.check("delete pod a-0")

@@ -33,6 +33,7 @@ from tests.world.api import (
 
 BASE: Final = Path(__file__).parents[2] / "manifests" / "base"
 COMPONENTS: Final = BASE.parent / "components"
+SHADOW: Final = BASE.parent / "shadow"
 # Stands for a namespace in what is rendered once for all of them.
 ANY_NAMESPACE: Final = "any-namespace"
 ACCOUNT: Final = "rollout-operator"

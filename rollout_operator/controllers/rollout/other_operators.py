@@ -31,6 +31,7 @@ from rollout_operator.kube.cache.store import StatefulSetStore
 from rollout_operator.model.group import OtherRollout
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.planning.rollout.comparison import is_replaced, is_wanted
 from rollout_operator.planning.rollout.zones import LEFT_ALONE
 
 # Of a group. Two decide; the others are there for those that turn out to be a downscale's, of which
@@ -75,18 +76,16 @@ class OtherOperators:
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         """Take over a pod that changed."""
-        if not (isinstance(old, Pod) and isinstance(new, Pod)):
-            return
-        if not old.is_ready or not new.is_terminating or new.is_disrupted:
+        if not (isinstance(old, Pod) and isinstance(new, Pod) and old.is_ready):
             return
         now = self._clock.elapsed()
         if self._counts_from is None or now < self._counts_from or self._deletes.is_ours(old.uid):
             return
         sts = None if old.owner_uid is None else self._sets.get_by_uid(old.owner_uid)
-        if not isinstance(sts, StatefulSet) or old.revision == sts.update_revision:
+        if not isinstance(sts, StatefulSet) or not is_replaced(sts, old, new):
             return
         group, ordinal = sts.group, sts.ordinal_of(old.name)
-        if group is None or ordinal is None or not _is_wanted(sts, ordinal):
+        if group is None or ordinal is None:
             return
         signs = self._signs.setdefault(group, deque(maxlen=MOST_SIGNS))
         signs.append(_Sign(sts.uid, ordinal, old.name, now))
@@ -107,7 +106,7 @@ class OtherOperators:
         valid = [
             sign
             for sign in signs
-            if (sts := by_uid.get(sign.owner)) is not None and _is_wanted(sts, sign.ordinal)
+            if (sts := by_uid.get(sign.owner)) is not None and is_wanted(sts, sign.ordinal)
         ]
         if len(valid) < 2:
             return None
@@ -116,7 +115,3 @@ class OtherOperators:
         if last.at - before.at > LEFT_ALONE or left <= timedelta(0):
             return None
         return OtherRollout(pods=(before.pod, last.pod), left=left)
-
-
-def _is_wanted(sts: StatefulSet, ordinal: int) -> bool:
-    return not sts.is_terminating and ordinal in sts.ordinals

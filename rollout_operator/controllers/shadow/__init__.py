@@ -1,0 +1,1 @@
+"""Decide and tell without acting, beside another operator: `-mode=shadow`."""

@@ -1,0 +1,135 @@
+"""Where the operator that acts and this one, which only looks on, differ.
+
+Two ways to differ over a pod: this one would have deleted it, and it has stayed for a minute in
+which that was decided again and again; or it was deleted, and this one would have kept it. The
+caches of StatefulSets and of pods are not of one moment, so that a delete is looked at anew for a
+short while before it counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Replacement
+from rollout_operator.planning.rollout.comparison import is_replaced, would_replace
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# Grafana's operator looks every five seconds, and waits for caches and its own limits.
+STAYS_FOR: Final = timedelta(minutes=1)
+# So long one watch may be behind the other, and a decision behind what it was taken on.
+SETTLES_IN: Final = timedelta(seconds=2)
+
+
+class Difference(StrEnum):
+    """How two operators differ over a pod: the values of `metrics.SHADOW_DIFFERENCES`."""
+
+    NOT_DELETED = "not_deleted"
+    DELETED = "deleted"
+
+
+class _Went(NamedTuple):
+    """A pod that another operator deleted."""
+
+    pod: Pod
+    at: timedelta
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of one group."""
+
+    wanted: dict[Uid, timedelta] = field(default_factory=dict)
+    """Pods that this operator would delete, and since when, on the clock's `elapsed`."""
+    dropped: dict[Uid, timedelta] = field(default_factory=dict)
+    """Pods that it would have deleted until then."""
+    went: list[_Went] = field(default_factory=list)
+    told: set[Uid] = field(default_factory=set)
+    """Pods of `wanted` that have been counted."""
+
+
+class Differences:
+    """Compares what this operator decides with what becomes of pods."""
+
+    def __init__(self, sets: StatefulSetStore, clock: Clock, metrics: Metrics) -> None:
+        self._sets = sets
+        self._clock = clock
+        self._counter = metrics.shadow_differences
+        self._groups: dict[GroupName, _Watched] = {}
+        self.total = 0
+        """How many there were since the start."""
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Take over a pod that changed."""
+        if not (isinstance(old, Pod) and isinstance(new, Pod)) or old.owner_uid is None:
+            return
+        sts = self._sets.get_by_uid(old.owner_uid)
+        if not isinstance(sts, StatefulSet) or not is_replaced(sts, old, new):
+            return
+        watched = None if sts.group is None else self._groups.get(sts.group)
+        if watched is not None and old.uid not in {*watched.wanted, *watched.dropped}:
+            watched.went.append(_Went(old, self._clock.elapsed()))
+
+    def compare(self, group: Group, wanted: Mapping[Uid, Replacement]) -> timedelta | None:
+        """Take over what this operator would delete of a group now, and count what differs.
+
+        Returns after how long to compare again where no event comes first.
+        """
+        watched, now = self._groups.setdefault(group.name, _Watched()), self._clock.elapsed()
+        self._drop(watched, wanted, now)
+        left = [self._compare_wanted(group.name, watched, one, now) for one in wanted.values()]
+        watched.went = [one for one in watched.went if not would_replace(group, one.pod)]
+        left += [self._compare_went(group.name, one, now) for one in watched.went]
+        watched.went = [one for one in watched.went if now - one.at < SETTLES_IN]
+        return min((wait for wait in left if wait is not None), default=None)
+
+    def forget(self, group: GroupName) -> None:
+        """Forget a group that is gone; an unknown name is fine."""
+        self._groups.pop(group, None)
+
+    def _compare_wanted(
+        self, group: GroupName, watched: _Watched, one: Replacement, now: timedelta
+    ) -> timedelta | None:
+        """Count a pod that has stayed for too long, once; return how long it may stay still."""
+        uid = one.pod.uid
+        if uid in watched.told:
+            return None
+        left = watched.wanted.setdefault(uid, now) + STAYS_FOR - now
+        if left > timedelta(0):
+            return left
+        watched.told.add(uid)
+        self._count(group, one.pod, Difference.NOT_DELETED, one.reason.text)
+        return None
+
+    def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:
+        """Count a pod that should have stayed, once nothing can tell otherwise any more."""
+        left = went.at + SETTLES_IN - now
+        if left > timedelta(0):
+            return left
+        self._count(group, went.pod, Difference.DELETED, "it was not this pod's turn")
+        return None
+
+    def _drop(self, watched: _Watched, wanted: Mapping[Uid, Replacement], now: timedelta) -> None:
+        for uid in watched.wanted.keys() - wanted.keys():
+            del watched.wanted[uid]
+            watched.told.discard(uid)
+            watched.dropped[uid] = now
+        for uid, at in list(watched.dropped.items()):
+            if now - at >= SETTLES_IN:
+                del watched.dropped[uid]
+
+    def _count(self, group: GroupName, pod: Pod, kind: Difference, why: str) -> None:
+        self.total += 1
+        self._counter.labels(group, kind).inc()
+        messages = {
+            Difference.NOT_DELETED: "This operator would have deleted a pod that stays",
+            Difference.DELETED: "A pod was deleted that this operator would have kept",
+        }
+        log.warn(messages[kind], group=group, pod=pod.name, uid=pod.uid, why=why)

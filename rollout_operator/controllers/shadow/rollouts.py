@@ -1,0 +1,130 @@
+"""Look at rollout groups as the operator that acts does, and tell what would be done.
+
+The same decisions on the same snapshots, but of the caches only: what a live read would confirm is
+not read. Budgets are asked what they would permit, which writes no record.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.shadow.differences import Differences
+from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.request import DisruptionRequest
+from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code, Plan, Reason, Replacement, ReplacePods
+from rollout_operator.planning.budgets.rule import Refusal
+from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import GroupStates
+
+RESYNC: Final = timedelta(minutes=4)
+# Budgets may look at pods of other groups, whose events do not wake this one.
+HELD_RECHECK: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowContext:
+    """What a ShadowController works with."""
+
+    observer: Observer
+    arbiter: Arbiter
+    differences: Differences
+    group_states: GroupStates
+    metrics: Metrics
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What would be deleted of one zone, and what holds the rest of it."""
+
+    going: Sequence[Replacement]
+    held: Sequence[Reason]
+
+
+class ShadowController:
+    """Looks at rollout groups by name, and writes nothing."""
+
+    def __init__(self, context: ShadowContext) -> None:
+        self._context = context
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Decide for a group, tell what would be done, and say when to look again."""
+        context = self._context
+        group = context.observer.observe(name)
+        if not group.zones and not group.unreadable:
+            self._forget(name)
+            return Result()
+        context.metrics.begin_group(name)
+        context.metrics.begin_shadow(name)
+        context.metrics.group_reconciles.labels(name).inc()
+        with context.metrics.group_reconcile_duration.labels(name).time():
+            plan, going = await self._decide(group)
+        left = context.differences.compare(group, {one.pod.uid: one for one in going})
+        owed = context.group_states.post(plan)
+        if plan.failed:
+            context.metrics.group_reconciles_failed.labels(name).inc()
+        else:
+            context.metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
+        times = (RESYNC, plan.look_again, owed, left)
+        return Result(again=min(time for time in times if time is not None))
+
+    async def _decide(self, group: Group) -> tuple[Plan, list[Replacement]]:
+        """Return the plan with what it would do as reasons, and the pods that it would delete."""
+        plan, reasons, going = plan_group(group), list[Reason](), list[Replacement]()
+        again = plan.look_again
+        for action in plan.actions:
+            if not isinstance(action, ReplacePods):
+                what = f"record revision {action.revision}"
+                reasons.append(would(what, action.reason.text, action.zone.name))
+                continue
+            choice = await self._choose(action)
+            going.extend(choice.going)
+            reasons.extend(
+                would(f"delete {one.pod.name}", one.reason.text, action.zone.name)
+                for one in choice.going
+            )
+            reasons.extend(choice.held)
+            if choice.held:
+                again = min(again or HELD_RECHECK, HELD_RECHECK)
+        return replace(plan, waits=(*reasons, *plan.waits), look_again=again), going
+
+    async def _choose(self, action: ReplacePods) -> _Choice:
+        """Return what budgets leave of an action."""
+        going: list[Replacement] = []
+        held: list[Refusal] = []
+        for share in action.shares:
+            asks = [_ask_for(one, action) for one in share.pods]
+            refusals = await self._context.arbiter.assess_all(asks)
+            pairs = list(zip(share.pods, refusals, strict=True))
+            going.extend([one for one, refusal in pairs if refusal is None][: share.room])
+            held.extend(refusal for _, refusal in pairs if refusal is not None)
+        zone = action.zone.name
+        reasons = dict.fromkeys(replace(one.reason, zone=zone) for one in held)
+        return _Choice(going, tuple(reasons))
+
+    def _forget(self, name: GroupName) -> None:
+        self._context.differences.forget(name)
+        self._context.group_states.forget(name)
+        self._context.metrics.forget_group(name)
+
+
+def would(what: str, why: str, zone: str) -> Reason:
+    """Return that something is due, which shadow mode does not do."""
+    return Reason(
+        Code.SHADOW_MODE, f"would {what}, but shadow mode writes nothing: {why}", zone=zone
+    )
+
+
+def _ask_for(one: Replacement, action: ReplacePods) -> DisruptionRequest:
+    return DisruptionRequest(
+        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(action.zone)[0]
+    )

@@ -1,0 +1,110 @@
+"""Look at the counts of rollout groups, and tell what would be scaled.
+
+As `controllers.scaling`, on the caches and on what is read of references and of the zone tracker.
+No pod is called: a delayed downscale waits for the pods' own word, which only the operator that
+acts has, and is told as far as to that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.shadow.rollouts import would
+from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.downscales.times import Times
+from rollout_operator.kube.scales.references import References
+from rollout_operator.model.errors import ApiError, InvalidInput
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Plan, Reason
+from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
+from rollout_operator.planning.scaling.plan import list_references, plan_scaling
+from rollout_operator.planning.wording import count
+from rollout_operator.telemetry.registry import GroupStates, Subject
+
+RESYNC: Final = timedelta(minutes=4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowScalingContext:
+    """What a ShadowScalingController works with."""
+
+    observer: Observer
+    times: Times
+    references: References
+    group_states: GroupStates
+    cluster_domain: str
+
+
+class ShadowScalingController:
+    """Looks at the counts of rollout groups by name, and writes nothing."""
+
+    def __init__(self, context: ShadowScalingContext) -> None:
+        self._context = context
+        self._known: set[GroupName] = set()
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Decide for a group, tell what would be done, and say when to look again."""
+        context = self._context
+        group = context.observer.observe(name)
+        sets = [zone.sts for zone in group.zones]
+        if not any(SCALING_ANNOTATIONS & sts.annotations.keys() for sts in sets):
+            self._forget(group)
+            return Result()
+        self._known.add(name)
+        context.references.want(name, list_references(sets))
+        times, problem = await self._read_times(sets)
+        scaling = ScalingSnapshot(
+            group=group,
+            times=times,
+            source=context.times.source,
+            times_problem=problem,
+            scales=context.references.readings,
+            cluster_domain=context.cluster_domain,
+        )
+        plan = plan_scaling(scaling)
+        owed = context.group_states.post(_tell(plan), Subject.SCALING)
+        times_due = (RESYNC, plan.look_again, owed)
+        return Result(again=min(time for time in times_due if time is not None))
+
+    async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
+        """Return when sets were scaled down last, and why that is not known."""
+        times = self._context.times
+        try:
+            await times.refresh()
+        except (ApiError, InvalidInput) as error:
+            return {}, f"{error}"
+        return times.recall(sets), ""
+
+    def _forget(self, group: Group) -> None:
+        if group.name not in self._known:
+            return
+        self._known.discard(group.name)
+        self._context.references.want(group.name, ())
+        self._context.group_states.post(Plan(group=group.name), Subject.SCALING)
+        if not group.zones and not group.unreadable:
+            self._context.group_states.forget(group.name)
+
+
+def _tell(plan: ScalingPlan) -> Plan:
+    """Return a plan with what it would do as reasons."""
+    due = [
+        would(
+            f"scale {one.zone.name} from {one.zone.replicas} to {one.replicas}",
+            one.reason.text,
+            one.zone.name,
+        )
+        for one in plan.scale
+    ]
+    asks = [_would_ask(talk.zone.name, len(talk.ask)) for talk in plan.talks if talk.ask]
+    failing = [one for one in plan.problems if one.zone in plan.failed]
+    odd = tuple(one for one in plan.problems if one not in failing)
+    return Plan(group=plan.group, waits=(*due, *asks, *plan.waits, *failing), problems=odd)
+
+
+def _would_ask(zone: str, pods: int) -> Reason:
+    why = f"{count(pods, 'pod')} of {zone} may only go when prepared"
+    return would("ask pods to prepare", why, zone)

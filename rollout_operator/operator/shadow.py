@@ -1,0 +1,112 @@
+"""Composition of shadow mode: what wakes a group, and what decides for it without acting.
+
+In place of the composition of rollouts and of scaling; caches and budgets are the same.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.shadow.differences import Differences
+from rollout_operator.controllers.shadow.rollouts import ShadowContext, ShadowController
+from rollout_operator.controllers.shadow.scaling import (
+    ShadowScalingContext,
+    ShadowScalingController,
+)
+from rollout_operator.controllers.worker import Result, Waker, Workers
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.scales.references import References
+from rollout_operator.model.names import GroupName
+from rollout_operator.operator.context import Context
+
+# Groups that are looked at at a time; it costs no request but those for the zone tracker.
+WORKERS: Final = 8
+
+
+class Shadow:
+    """The controllers that only look on, with what wakes them."""
+
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        self._context = context
+        client = context.open("looking", Priority.LOOK)
+        self._references = References(
+            context.open("mirroring", Priority.LIST),
+            context.namespace,
+            looks=client,
+            reconcile_interval=context.settings.reconcile_interval,
+            clock=context.clock,
+            rng=context.rng,
+        )
+        self._differences = Differences(context.sets, context.clock, context.metrics)
+        observer = context.make_observer(client)
+        rollouts = ShadowController(
+            ShadowContext(
+                observer=observer,
+                arbiter=arbiter,
+                differences=self._differences,
+                group_states=context.group_states,
+                metrics=context.metrics,
+                clock=context.clock,
+            )
+        )
+        scaling = ShadowScalingController(
+            ShadowScalingContext(
+                observer=observer,
+                times=context.make_records(client),
+                references=self._references,
+                group_states=context.group_states,
+                cluster_domain=context.settings.cluster_domain,
+            )
+        )
+        self._queues: list[WorkQueue[GroupName]] = []
+        self._workers = [self._employ(rollouts.reconcile), self._employ(scaling.reconcile)]
+        waker = Waker(context.sets, self._wake)
+        context.set_informer.on_change(waker.on_set)
+        # Before the group is woken by the same change.
+        context.pod_informer.on_change(self._differences.on_pod)
+        context.pod_informer.on_change(waker.on_pod)
+        context.on_stale(self.wake_all)
+        self._references.on_change(self._wake)
+        context.health.part("shadow mode", describe=self._describe)
+
+    @property
+    def busy(self) -> int:
+        """Return how many groups are looked at now."""
+        return sum(workers.busy for workers in self._workers)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to look at groups."""
+        tasks.start("references", self._references.run())
+        for name, workers in zip(("workers", "scaling workers"), self._workers, strict=True):
+            tasks.start(name, workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        for queue in self._queues:
+            queue.close()
+
+    async def finish(self) -> None:
+        """Wait until no group is looked at."""
+        for workers in self._workers:
+            await workers.wait_idle()
+
+    def wake_all(self) -> None:
+        """Look at all groups again."""
+        for group in dict.fromkeys(sts.group for sts in self._context.sets.list_all()):
+            if group is not None:
+                self._wake(group)
+
+    def _employ(self, reconcile: Callable[[GroupName], Awaitable[Result]]) -> Workers[GroupName]:
+        queue: WorkQueue[GroupName] = WorkQueue()
+        self._queues.append(queue)
+        return Workers(queue, reconcile, count=WORKERS, rng=self._context.rng)
+
+    def _wake(self, group: GroupName) -> None:
+        for queue in self._queues:
+            queue.add(group)
+
+    def _describe(self) -> str:
+        total = self._differences.total
+        return f"nothing is written; {total} differences from the operator that acts"

@@ -1,0 +1,156 @@
+"""Shadow mode beside an operator that acts, on a simulated cluster."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from rollout_operator.controllers.shadow.differences import STAYS_FOR
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.names import LEADING_ZONE
+from rollout_operator.model.outcome import Code
+from tests.operator.test_other_operators import call, change, delete, is_rolled_out
+from tests.virtual_time import in_virtual_time
+
+ACTIVE: Final = "operator-1"
+SHADOW: Final = "operator-2"
+READS: Final = frozenset({"get", "list", "watch"})
+
+
+@in_virtual_time
+async def test_si25_beside_one_that_acts_nothing_is_written_and_nothing_differs() -> None:
+    """SI-25: zero writes and zero differences in a rollout by another operator."""
+    async with running(ACTIVE, SHADOW) as (sandbox, shadow):
+        await change(sandbox)
+        while not is_rolled_out(sandbox):  # noqa: ASYNC110 (a state, no event)
+            await asyncio.sleep(1)
+        await asyncio.sleep(STAYS_FOR.total_seconds() * 2)
+        assert list_writes(sandbox) == []
+        assert differences(shadow) == {"deleted": 0, "not_deleted": 0}
+        assert list_codes(shadow) == [Code.UP_TO_DATE]
+
+
+@in_virtual_time
+async def test_si25_what_is_not_done_is_told_and_counted_after_a_minute() -> None:
+    """SI-25: no operator acts; the one pod that would be deleted counts once."""
+    async with running(SHADOW) as (sandbox, shadow):
+        await change(sandbox)
+        await asyncio.sleep(STAYS_FOR.total_seconds() / 2)
+        reason = shadow.entries()[0].plan.waits[0]
+        assert reason.code is Code.SHADOW_MODE
+        assert reason.text.startswith("would delete zone-a-0, but shadow mode writes nothing: ")
+        assert differences(shadow) == {"deleted": 0, "not_deleted": 0}
+        await asyncio.sleep(STAYS_FOR.total_seconds() * 3)
+        assert differences(shadow) == {"deleted": 0, "not_deleted": 1}
+        assert list_writes(sandbox) == []
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("pod", "counted"),
+    [
+        pytest.param("zone-a-0", 0, id="the one whose turn it is"),
+        pytest.param("zone-a-2", 0, id="another one of its zone"),
+        pytest.param("zone-b-1", 1, id="one of the next zone"),
+    ],
+)
+async def test_si25_a_delete_counts_where_it_was_not_the_pods_turn(pod: str, counted: int) -> None:
+    """SI-25: the order of equal pods within a zone is no promise."""
+    async with running(SHADOW) as (sandbox, shadow):
+        await change(sandbox)
+        await asyncio.sleep(5)
+        await delete(sandbox, pod)
+        await asyncio.sleep(10)
+        assert differences(shadow)["deleted"] == counted
+
+
+@in_virtual_time
+async def test_si25_a_second_pod_of_a_zone_counts() -> None:
+    """SI-25: the first one takes all that may be unavailable."""
+    async with running(SHADOW) as (sandbox, shadow):
+        await change(sandbox)
+        await asyncio.sleep(5)
+        await delete(sandbox, "zone-a-2")
+        await asyncio.sleep(0.2)
+        await delete(sandbox, "zone-a-1")
+        await asyncio.sleep(10)
+        assert differences(shadow)["deleted"] == 1
+
+
+@in_virtual_time
+async def test_si25_counts_that_are_due_are_told() -> None:
+    """SI-25: the zone that follows another one would be scaled, and is not."""
+    async with running(SHADOW) as (sandbox, shadow):
+        await annotate(sandbox, "zone-b", LEADING_ZONE, "zone-a")
+        await patch(sandbox, "zone-a", {"spec": {"replicas": 4}})
+        await asyncio.sleep(30)
+        texts = [one.text for one in shadow.entries()[0].plan.waits]
+        assert any(
+            text.startswith("would scale zone-b from 3 to 4, but shadow mode writes nothing")
+            for text in texts
+        ), texts
+        assert list_writes(sandbox) == []
+
+
+@asynccontextmanager
+async def running(*names: str) -> AsyncIterator[tuple[Sandbox, SimulatedProcess]]:
+    """Run a group of two zones of three pods, with an operator in shadow mode as the last one."""
+    async with Sandbox() as sandbox:
+        for zone in ("zone-a", "zone-b"):
+            body = statefulset(ZoneSpec(name=zone, replicas=3), sandbox.namespace)
+            await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
+        processes = [
+            sandbox.process(name, args=("-mode=shadow",) if name == SHADOW else ())
+            for name in names
+        ]
+        for process in processes:
+            process.start()
+        await asyncio.sleep(timedelta(minutes=2).total_seconds())
+        yield sandbox, processes[-1]
+
+
+async def annotate(sandbox: Sandbox, name: str, key: str, value: str) -> None:
+    """Annotate a StatefulSet as a person does."""
+    await patch(sandbox, name, {"metadata": {"annotations": {key: value}}})
+
+
+async def patch(sandbox: Sandbox, name: str, body: dict[str, object]) -> None:
+    """Change a StatefulSet as a person does."""
+    await call(
+        sandbox,
+        ApiRequest(
+            verb="patch", resource=STATEFULSETS, name=name, body=body, content_type=MERGE_PATCH
+        ),
+    )
+
+
+def differences(shadow: SimulatedProcess) -> dict[str, float | None]:
+    """Return what was counted of the group."""
+    registry = shadow.telemetry.metrics.registry
+    name = "rollout_operator_shadow_differences_total"
+    return {
+        kind: registry.get_sample_value(name, {"rollout_group": "ingester", "difference": kind})
+        for kind in ("deleted", "not_deleted")
+    }
+
+
+def list_codes(shadow: SimulatedProcess) -> list[Code]:
+    """Return the codes of what the shadow says of the group."""
+    return [one.code for one in shadow.entries()[0].plan.waits]
+
+
+def list_writes(sandbox: Sandbox) -> list[ApiRequest]:
+    """Return the writes that the shadow has sent, whatever became of them."""
+    return [
+        called.request
+        for called in sandbox.history.list_all(Called)
+        if called.actor == SHADOW and called.request.verb not in READS
+    ]
