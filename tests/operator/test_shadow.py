@@ -44,7 +44,9 @@ async def test_si25_what_is_not_done_is_told_and_counted_after_a_minute() -> Non
     async with running(SHADOW) as (sandbox, shadow):
         await change(sandbox)
         await asyncio.sleep(STAYS_FOR.total_seconds() / 2)
-        reason = shadow.entries()[0].plan.waits[0]
+        plan = shadow.entries()[0].plan
+        assert plan.actions == ()
+        reason = plan.waits[0]
         assert reason.code is Code.SHADOW_MODE
         assert reason.text.startswith("would delete zone-a-0, but shadow mode writes nothing: ")
         assert differences(shadow) == {"deleted": 0, "not_deleted": 0}

@@ -95,7 +95,8 @@ class ShadowController:
             reasons.extend(choice.held)
             if choice.held:
                 again = min(again or HELD_RECHECK, HELD_RECHECK)
-        return replace(plan, waits=(*reasons, *plan.waits), look_again=again), going
+        # Without the actions, which pages would tell as done.
+        return replace(plan, actions=(), waits=(*reasons, *plan.waits), look_again=again), going
 
     async def _choose(self, action: ReplacePods) -> _Choice:
         """Return what budgets leave of an action."""
