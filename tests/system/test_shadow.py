@@ -50,6 +50,9 @@ async def test_si25_an_artificial_difference_is_counted(world: World) -> None:
         await world.set_image(names, "v2")
         text = "would delete ingester-zone-a-0, but shadow mode writes nothing"
         await wait_reason(shadow, "ingester", text)
+        # It knows by then that the pods of these are outdated, too.
+        behind = "ingester-zone-b and ingester-zone-c wait for ingester-zone-a"
+        await wait_reason(shadow, "ingester", behind)
 
         await world.delete(PODS, "ingester-zone-b-0")
 
