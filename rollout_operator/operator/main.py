@@ -100,6 +100,7 @@ def _build_engine(
     """Return the engine on the clients of a real cluster."""
     timeouts = Timeouts().at_most(config.client_timeout)
     limits = RateLimits(config.client_qps, config.client_burst)
+    telemetry.health.part("API client", describe=limits.describe_line)
 
     def open_client(name: str, reads: Priority, fence: Fence) -> Client:
         return Client(transport, limits, telemetry.metrics, timeouts, reads, fence)

@@ -13,8 +13,12 @@ _SENTENCES_PER_ACTION: Final = 10
 
 def explain(plan: Plan) -> tuple[str, ...]:
     """Return what is done, then why the rest waits, then what is odd; one sentence each."""
-    done = [sentence for action in plan.actions for sentence in _explain_action(action)]
-    return (*done, *(reason.text for reason in (*plan.waits, *plan.problems)))
+    return (*explain_actions(plan), *(reason.text for reason in (*plan.waits, *plan.problems)))
+
+
+def explain_actions(plan: Plan) -> tuple[str, ...]:
+    """Return what is done, one sentence each."""
+    return tuple(text for action in plan.actions for text in _explain_action(action))
 
 
 def join_names(names: Sequence[str], *, shown: int = NAMES_SHOWN) -> str:

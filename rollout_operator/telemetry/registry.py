@@ -5,7 +5,8 @@ become more severe, so that a group which waits for an hour says so once, and th
 zone is always what holds it now.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -64,6 +65,14 @@ class GroupState:
     """When the plan was made."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanUnderway:
+    """A plan that is being carried out, which may take long."""
+
+    plan: Plan
+    since: datetime
+
+
 @dataclass(slots=True)
 class _Logged:
     """What the log says about one group: the reasons that stand, and when each was written."""
@@ -95,6 +104,7 @@ class GroupStates:
         self._clock = clock
         self._entries: dict[GroupName, GroupState] = {}
         self._plans: dict[GroupName, dict[Subject, Plan]] = {}
+        self._underway: dict[GroupName, PlanUnderway] = {}
         self._logged: dict[GroupName, _Logged] = {}
 
     def post(self, plan: Plan, subject: Subject = Subject.ROLLOUT) -> timedelta | None:
@@ -114,6 +124,20 @@ class GroupStates:
         self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
         return self._log_news(plan)
 
+    @contextmanager
+    def carrying_out(self, plan: Plan) -> Iterator[None]:
+        """Show on pages inside the block that `plan` is being carried out.
+
+        A live read waits for its turn and for the API server, and what was posted last may be over
+        by then. Metrics and log wait for what comes of it.
+        """
+        if plan.actions:
+            self._underway[plan.group] = PlanUnderway(plan=plan, since=self._clock.now())
+        try:
+            yield
+        finally:
+            self._underway.pop(plan.group, None)
+
     def forget(self, group: GroupName) -> None:
         """Drop what is known of a group that no longer exists; an unknown name is fine."""
         self._entries.pop(group, None)
@@ -123,6 +147,10 @@ class GroupStates:
     def entries(self) -> tuple[GroupState, ...]:
         """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))
+
+    def list_underway(self) -> Mapping[GroupName, PlanUnderway]:
+        """Return the plans that are being carried out, also of groups without an entry so far."""
+        return self._underway
 
     def _log_news(self, plan: Plan) -> timedelta | None:
         """Write what is new; return when to try again with what was held back."""

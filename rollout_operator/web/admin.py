@@ -15,11 +15,12 @@ from aiohttp import hdrs, web
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.planning.wording import explain
+from rollout_operator.model.names import GroupName
+from rollout_operator.planning.wording import explain, explain_actions
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupState, GroupStates
+from rollout_operator.telemetry.registry import GroupState, GroupStates, PlanUnderway
 from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
 from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, end_silence
 from rollout_operator.web.http.listener import bind
@@ -198,17 +199,28 @@ def _list_lines(health: Health, group_states: GroupStates) -> Iterator[str]:
     missing = health.list_missing()
     yield "ready" if not missing else "not ready"
     yield from (f"  {line}" for line in (*missing, *health.list_descriptions()))
-    entries = group_states.entries()
-    yield f"{len(entries)} rollout group{'' if len(entries) == 1 else 's'}"
-    for entry in entries:
+    entries = {entry.plan.group: entry for entry in group_states.entries()}
+    underway = group_states.list_underway()
+    groups = sorted({*entries, *underway})
+    yield f"{len(groups)} rollout group{'' if len(groups) == 1 else 's'}"
+    for group in groups:
         yield ""
-        yield from _list_group(entry)
+        yield from _list_group(group, entries.get(group), underway.get(group))
 
 
-def _list_group(entry: GroupState) -> Iterator[str]:
-    yield f'group "{entry.plan.group}"{" (failed)" if entry.plan.failed else ""}'
-    yield f"  looked at {_second(entry.looked)}, in this state since {_second(entry.since)}"
-    yield from (f"  {sentence}" for sentence in explain(entry.plan))
+def _list_group(
+    group: GroupName, entry: GroupState | None, underway: PlanUnderway | None
+) -> Iterator[str]:
+    yield f'group "{group}"{" (failed)" if entry is not None and entry.plan.failed else ""}'
+    before = ""
+    if underway is not None:
+        yield f"  underway since {_second(underway.since)}, not done yet:"
+        yield from (f"  {sentence}" for sentence in explain_actions(underway.plan))
+        before = "before that "
+    if entry is not None:
+        looked, since = _second(entry.looked), _second(entry.since)
+        yield f"  {before}looked at {looked}, in this state since {since}"
+        yield from (f"  {sentence}" for sentence in explain(entry.plan))
 
 
 def _second(time: datetime) -> str:

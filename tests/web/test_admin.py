@@ -3,15 +3,18 @@
 import asyncio
 import socket
 from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from rollout_operator.model.errors import ConfigError
-from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.model.names import GroupName, Revision
+from rollout_operator.model.outcome import Code, Plan, Reason, RecordRevision
 from rollout_operator.telemetry.families import PIECE
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
+from tests.builders import sts
 from tests.web.admin_world import World, serving
 
 
@@ -151,6 +154,34 @@ async def test_status_tells_what_holds_each_group(admin: World, path: str) -> No
         "  looked at 2026-01-02T03:04:05Z, in this state since 2026-01-02T03:04:05Z",
         "  zone-a is paused",
     ]
+
+
+async def test_status_tells_what_is_underway_before_what_was_posted_last(admin: World) -> None:
+    """D-40: a live read may wait for long; also of a group of which nothing was posted so far."""
+    show(admin, "zone-b has 2 of 3 pods ready")
+    admin.clock.jump(timedelta(seconds=9))
+    done = Reason(code=Code.ROLLED_OUT, text="zone-b is rolled out")
+    action = RecordRevision(zone=sts("b"), revision=Revision("new"), reason=done)
+    plan = Plan(group=GroupName("ingester"), actions=(action,))
+    other = replace(plan, group=GroupName("store"))
+    with admin.group_states.carrying_out(plan), admin.group_states.carrying_out(other):
+        _, text = await admin.get("/status")
+    _, after = await admin.get("/status")
+
+    assert text.splitlines()[3:] == [
+        "2 rollout groups",
+        "",
+        'group "ingester"',
+        "  underway since 2026-01-02T03:04:14Z, not done yet:",
+        "  zone-b is rolled out",
+        "  before that looked at 2026-01-02T03:04:05Z, in this state since 2026-01-02T03:04:05Z",
+        "  zone-b has 2 of 3 pods ready",
+        "",
+        'group "store"',
+        "  underway since 2026-01-02T03:04:14Z, not done yet:",
+        "  zone-b is rolled out",
+    ]
+    assert "underway" not in after
 
 
 @pytest.mark.parametrize(

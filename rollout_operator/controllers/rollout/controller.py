@@ -109,7 +109,8 @@ class RolloutController:
         if context.deletes.longest_unseen(group.owners) > LAG_LIMIT:
             context.refresh("own delete not seen")
         plan = plan_group(group)
-        steps = [await self._try(group, action) for action in plan.actions]
+        with context.group_states.carrying_out(plan):
+            steps = [await self._try(group, action) for action in plan.actions]
         again = min((step.again for step in steps), default=RESYNC)
         if context.deletes.list_unknown(group.owners):
             again = min(again, UNKNOWN_WAIT)

@@ -123,6 +123,19 @@ class RateLimiter:
                 f" {within.total_seconds():.3f}s"
             ) from error
 
+    def describe_line(self) -> str | None:
+        """Say how many requests wait for tokens, where any does, and for how long the first did."""
+        waits = {name: one.list_waits() for name, one in self._buckets.items()}
+        numbers = {name: len(spans) for name, spans in waits.items() if spans}
+        if not numbers:
+            return None
+        longest = max(span for spans in waits.values() for span in spans)
+        groups = ", ".join(f"{number} of {name}" for name, number in sorted(numbers.items()))
+        return (
+            f"requests that wait for -kubernetes.client-qps={self._qps:g}: {groups};"
+            f" the longest for {longest.total_seconds():.0f} s"
+        )
+
     def _find_bucket(self, group: str) -> "_Bucket":
         bucket = self._buckets.get(group)
         if bucket is None:
@@ -144,6 +157,8 @@ def _describe(group: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Caller:
     rank: tuple[float, int]
+    came: float
+    """On the time of the running loop."""
     turn: asyncio.Future[None]
 
 
@@ -165,6 +180,11 @@ class _Bucket:
         self._fill()
         return not self._line and self._tokens >= self._burst
 
+    def list_waits(self) -> list[timedelta]:
+        """Return for how long each caller in the line has waited."""
+        now = self._loop.time()
+        return [timedelta(seconds=now - caller.came) for caller in self._line]
+
     def next_due(self, priority: Priority) -> timedelta:
         """Return how long a caller that comes now will wait, if the line stays as it is."""
         self._fill()
@@ -173,7 +193,7 @@ class _Bucket:
 
     async def take(self, priority: Priority) -> None:
         rank = self._rank(priority)
-        caller = _Caller(rank, self._loop.create_future())
+        caller = _Caller(rank, self._loop.time(), self._loop.create_future())
         self._line.insert(self._find_place(rank), caller)
         self._serve()
         try:

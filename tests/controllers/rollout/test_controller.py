@@ -9,6 +9,8 @@ from rollout_operator.controllers.rollout.controller import LAG_LIMIT, RECHECK_W
 from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, UnknownOutcome
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Severity
+from rollout_operator.planning.wording import explain_actions
+from rollout_operator.telemetry.registry import PlanUnderway
 from tests.controllers.bench import GROUP, bench, meta_of, rollable
 from tests.controllers.fake_client import pod_json, set_json
 
@@ -39,6 +41,23 @@ async def test_t01_1_a_wrong_strategy_is_a_failed_look_and_no_call() -> None:
     assert made.value("last_successful_group_reconcile_timestamp_seconds") == 0
     assert made.value("group_waiting", reason="wrong_strategy") == 1
     assert made.client.calls == []
+
+
+async def test_what_is_underway_is_shown_while_it_waits_for_its_turn() -> None:
+    """D-40: a live read may wait for long, and what was posted last may be over by then."""
+    made = rollable()
+    shown: list[PlanUnderway] = []
+
+    async def note(kind: str) -> None:
+        shown.extend(made.group_states.list_underway().values())
+
+    made.client.turn = note
+    await made.controller.reconcile(GROUP)
+    assert made.client.deleted == ["b-0"]
+    assert {explain_actions(one.plan) for one in shown} == {
+        ("b-0 is at revision old, b wants new",)
+    }
+    assert made.group_states.list_underway() == {}
 
 
 async def test_an_idle_group_costs_no_call_and_is_looked_at_every_four_minutes() -> None:

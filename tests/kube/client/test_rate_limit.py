@@ -68,6 +68,21 @@ async def test_rate_02_a_burst_passes_then_tokens_flow_at_the_rate_in_order() ->
 
 
 @in_virtual_time
+async def test_the_line_is_told_while_there_is_one() -> None:
+    """D-40, RATE-02: how many requests wait for tokens of which group, and how long the first."""
+    limits = RateLimiter(0.5, 1)
+    line = Line(limits)
+    assert limits.describe_line() is None
+    await line.join("a", "b", "c")
+    await asyncio.sleep(1)
+    assert limits.describe_line() == (
+        "requests that wait for -kubernetes.client-qps=0.5: 2 of apps; the longest for 1 s"
+    )
+    await line.end()
+    assert limits.describe_line() is None
+
+
+@in_virtual_time
 async def test_rate_02_an_idle_bucket_holds_no_more_than_its_burst() -> None:
     line = Line(RateLimiter(5, 2))
     await line.join("first")
