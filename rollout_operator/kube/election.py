@@ -108,6 +108,7 @@ class Election:
         """How long it was known when it was read last."""
         self._logged_at: timedelta | None = None
         self._error: Exception | None = None
+        self._loss = ""
         self._state = ElectionState.FOLLOWING
         self._gauge.set(0)
         if is_shadow:
@@ -137,6 +138,11 @@ class Election:
         if self._held is not None:
             return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
         return (self._seen.holder if self._seen is not None else "") or "no process"
+
+    @property
+    def loss(self) -> str:
+        """Say how this process lost the Lease, also after `release`; empty where it did not."""
+        return self._loss
 
     @property
     def leader(self) -> Lease | None:
@@ -236,14 +242,24 @@ class Election:
             lease = await self._read()
         if lease is None:  # deleted while we have it: the others wait before they make a new one
             self._hold(await self._write(None, is_taken=True), sent)
+            log.warn("Lease was deleted; this process made it again", lease=self._name)
             return RENEW_EVERY
         if lease.holder == self._me.holder:  # edited, or written by a call that had no answer
             self._held = lease
             return AGAIN
-        log.warn("Another process leads; this one ends", lease=self._name, holder=lease.holder)
+        self._lose(lease)
+        return AGAIN
+
+    def _lose(self, lease: Lease) -> None:
+        """End here: another writer has put its own name, or none, into the Lease."""
+        if lease.holder:
+            log.warn("Another process leads; this one ends", lease=self._name, holder=lease.holder)
+            self._loss = f"another process acts: {lease.holder}"
+        else:
+            log.warn("Lease names no holder any more; this process ends", lease=self._name)
+            self._loss = f"lease {self._name} names no holder any more: another writer removed it"
         self._held, self._seen = None, lease
         self._turn(ElectionState.SUPERSEDED)
-        return AGAIN
 
     def _hold(self, written: Lease, sent: timedelta) -> None:
         if self._logged_at is not None:

@@ -138,7 +138,7 @@ class Engine:
             health.stopping()
             await self._finish_work()
         if first == "superseded":
-            raise Superseded(f"another process acts: {self._context.election.text}")
+            raise Superseded(self._context.election.loss)
 
     async def _take_part(self, stop: asyncio.Event, tasks: TaskStack) -> str:
         """Follow until this process is elected, then act; return what put an end to that."""

@@ -10,9 +10,10 @@ import pytest
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.election import Election
-from rollout_operator.model.errors import NotElected, NotFound
+from rollout_operator.model.errors import Conflict, NotElected, NotFound
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import ADDRESS
+from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -56,6 +57,12 @@ class StoredLease:
         has_turn: bool = False,
     ) -> bytes:
         assert isinstance(patch, dict)
+        if not self.body:
+            raise NotFound("no lease")
+        metadata = patch["metadata"]
+        assert isinstance(metadata, dict)
+        if metadata["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
+            raise Conflict("changed meanwhile")
         return self._store(patch)
 
     def _store(self, patch: Mapping[str, object]) -> bytes:
@@ -115,6 +122,44 @@ async def test_dep92_who_takes_the_lease_writes_where_it_answers() -> None:
     await rig.run_for(5 * SECOND)
     assert rig.lease.address == HERE
     assert rig.find_leader() is None
+
+
+@pytest.mark.parametrize(
+    ("holder", "loss"),
+    [
+        pytest.param("other_1", "another process acts: other_1", id="taken"),
+        pytest.param(
+            "", "lease lease names no holder any more: another writer removed it", id="emptied"
+        ),
+    ],
+)
+@in_virtual_time
+async def test_si22_one_that_lost_the_lease_says_to_whom(holder: str, loss: str) -> None:
+    """SI-22, D-40: also after its last write, which has nothing to release."""
+    rig = Rig()
+    await rig.run_for(SECOND)
+    assert rig.election.loss == ""
+    rig.lease.put(holder)
+    await rig.run_for(5 * SECOND)
+    await rig.election.wait_superseded()
+    await rig.election.release()
+    assert rig.election.loss == loss
+    assert rig.lease.body["spec"]["holderIdentity"] == holder
+
+
+@in_virtual_time
+async def test_li08_a_lease_that_was_deleted_is_made_again_with_a_word() -> None:
+    """LI-08, D-40: the log says so; this process acts on."""
+    lines: list[str] = []
+    logs.configure(write=lambda line: lines.append(line.decode()))
+    rig = Rig()
+    await rig.run_for(SECOND)
+    rig.lease.body.clear()
+    await rig.run_for(5 * SECOND)
+    logs.configure()
+    assert rig.lease.body["spec"]["holderIdentity"] == "me_1"
+    assert rig.election.may_act
+    assert sum("Lease was deleted; this process made it again" in line for line in lines) == 1
 
 
 @in_virtual_time
