@@ -143,7 +143,7 @@ class Context:
             is_shadow=settings.is_shadow,
         )
         if settings.lease or settings.is_shadow:
-            self.health.part("election", describe=lambda: f"acts: {self.election.text}")
+            self.health.part("election", describe=self._describe_election)
         self.sets = StatefulSetStore()
         self.pods = PodStore()
         self.locks = Locks()
@@ -240,6 +240,11 @@ class Context:
     def make_name(self) -> str:
         """Return a name for who writes records: no two processes of a namespace have the same."""
         return f"{self.rng():.16f}"[2:]
+
+    def _describe_election(self) -> str:
+        """Say which process acts, and that the groups are to be seen on its page alone."""
+        where = "" if self.election.leader is None else "; rollout groups are on its own page"
+        return f"acts: {self.election.text}{where}"
 
     def _follow(
         self,
