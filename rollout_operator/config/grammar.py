@@ -156,6 +156,14 @@ def _brief(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parse_briefly
 
 
+def _parse_duration(text: str) -> timedelta:
+    """Begin as Go does, and go on with what is wrong: mostly a unit is missing."""
+    try:
+        return parse_duration(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{_PARSE_ERROR}: {error}") from error
+
+
 def _parse_int(text: str) -> int:
     if not _INTEGER.fullmatch(text):
         raise InvalidInput(_PARSE_ERROR)
@@ -188,7 +196,7 @@ FLOAT: Final[FlagKind[float]] = FlagKind("float", _parse_float, "{:g}".format)
 BOOL: Final[FlagKind[bool]] = FlagKind(
     "bool", _brief(parse_go_bool), lambda value: str(value).lower(), stands_alone=True
 )
-DURATION: Final[FlagKind[timedelta]] = FlagKind("duration", _brief(parse_duration), format_duration)
+DURATION: Final[FlagKind[timedelta]] = FlagKind("duration", _parse_duration, format_duration)
 # Go prints the word of a type that it does not know as this one.
 LONG_SPAN: Final[FlagKind[timedelta]] = FlagKind(
     "value", parse_prometheus_duration, format_prometheus_duration

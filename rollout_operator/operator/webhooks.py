@@ -61,7 +61,12 @@ class Webhooks:
         self._peer_server: WebhookServer | None = None
         self._has_others = False
         """Whether another process may answer reviews once this one ends."""
-        context.health.part("webhooks", is_ready=self._find_lack, is_alive=self._find_fault)
+        context.health.part(
+            "webhooks",
+            is_ready=self._find_lack,
+            is_alive=self._find_fault,
+            describe=self._describe_certificate,
+        )
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
         """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
@@ -163,6 +168,12 @@ class Webhooks:
             return None
         error = None if self._keeper is None else self._keeper.last_error
         return f"no certificate yet: {error}" if error else "not served yet"
+
+    def _describe_certificate(self) -> str | None:
+        """Say what is wrong with the certificate that is served: a restart may find none."""
+        if self._server is None or self._keeper is None or self._keeper.last_error is None:
+            return None
+        return f"served, but not as they should be: {self._keeper.last_error}"
 
     def _find_fault(self) -> str | None:
         is_ending = self._context.is_stopping

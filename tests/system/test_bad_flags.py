@@ -23,7 +23,8 @@ OURS: Final = "-kubernetes.namespace=somewhere"
         ),
         pytest.param(
             [OURS, "-reconcile.interval=1d"],
-            'invalid value "1d" for flag -reconcile.interval: parse error',
+            'invalid value "1d" for flag -reconcile.interval: parse error: time: unknown unit'
+            ' "d" in duration "1d"',
             id="DEP-05 bad duration",
         ),
     ],

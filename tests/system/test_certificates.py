@@ -234,6 +234,22 @@ async def test_li13_what_a_person_does_about_it(world: World) -> None:
     assert len(await _list_updates(world)) == before
 
 
+async def test_li13_a_secret_that_was_deleted_is_told_before_a_restart_needs_it(
+    world: World,
+) -> None:
+    """LI-13, D-40: the shipped rights let only a person make it again; all is served until then."""
+    world.may_be_forbidden = True
+    await world.grant_webhooks()
+    operator = await world.operator(*TLS_FLAGS)
+    await world.delete(SECRETS, SECRET)
+    way_out = f"kubectl create secret generic {SECRET} --namespace {world.namespace}"
+    await wait_page(operator, "/status", 200, way_out)
+    assert await operator.is_ready()
+    await world.post(SECRETS, secret_body({}))
+    await wait_page(operator, "/status", 200, "ready", lacking=way_out)
+    assert await _is_healthy(world, operator.tls_port)
+
+
 async def _list_updates(world: World) -> list[Request]:
     calls = await world.judge.calls()
     return [call for call in calls if (call.verb, call.resource) == ("update", "secrets")]

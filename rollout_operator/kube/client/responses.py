@@ -40,6 +40,11 @@ _BY_WEBHOOK: Final = re.compile(r'admission webhook ".*" denied the request', re
 _WEBHOOK_FAILED: Final = "failed calling webhook"
 # A proxy may echo our request; neither a credential nor the userinfo of a URL may be shown.
 _SECRETS: Final = re.compile(r"(?i)((?:bearer|basic)\s+)[^\s\"',}]+|(//)[^\s/@]+(?=@)")
+# A 401 names neither: the token of a pod is bound to the very ServiceAccount that it was made for.
+_UNAUTHORIZED: Final = (
+    "the API server does not accept these credentials; restart the pod where its ServiceAccount"
+    " was deleted and created again"
+)
 _TOO_OLD: Final = frozenset({"Expired", "Gone"})
 _VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 
@@ -122,6 +127,8 @@ def error_of(call: Call, code: int, status: Status, retry_after: str = "") -> Ap
         wait = parse_retry_after(retry_after, status)
         return TooManyRequests(text, call=call.text, reason=reason, retry_after=wait)
     kind = _class_of(call, code, status)
+    if code == 401:
+        text = f"{text}; {_UNAUTHORIZED}"
     if kind is Denied and code == 403:
         role = "Role" if call.resource.is_namespaced else "ClusterRole"
         verb = "get" if call.verb == DISCOVER else call.verb

@@ -97,6 +97,15 @@ def test_class_of_a_failure(
     assert call.text in str(error)
 
 
+def test_refused_credentials_come_with_what_to_do() -> None:
+    """PROC-02, D-40: `Unauthorized` alone says it of nothing and to nobody."""
+    error = error_of(GET, 401, status(401, "Unauthorized", "Unauthorized"))
+    assert str(error) == (
+        f"cannot {GET.text}: 401 Unauthorized: Unauthorized; the API server does not accept these"
+        " credentials; restart the pod where its ServiceAccount was deleted and created again"
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "code", "kind"),
     [

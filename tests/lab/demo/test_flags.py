@@ -65,7 +65,11 @@ def test_flags_become_settings(words: list[str], settings: DemoSettings) -> None
         (["-pods=x"], 'invalid value "x" for flag -pods: parse error'),
         (["-ready-after=0s"], "-ready-after must be positive and at most 1m0s: 0s"),
         (["-ready-after=2m"], "-ready-after must be positive and at most 1m0s: 2m0s"),
-        (["-ready-after=1"], 'invalid value "1" for flag -ready-after: parse error'),
+        (
+            ["-ready-after=1"],
+            'invalid value "1" for flag -ready-after: parse error:'
+            ' time: missing unit in duration "1"',
+        ),
         (["-speed=0"], "-speed must be from 0.1 to 10: 0"),
         (["-speed=nan"], "-speed must be from 0.1 to 10: nan"),
         (["-server.port=80000", "-serve"], "-server.port must be from 0 to 65535: 80000"),
