@@ -64,7 +64,7 @@ BUDGET_SENTENCES: Final = {
     r"^(budget_used|pods_starting): zone-(\w): 1 outdated pod waits: ": r"\1 \2: 1 wait, ",
     r"^(budget_used|pods_starting): zone-(\w): (\d+) outdated pods wait: ": r"\1 \2: \3 wait, ",
     r"(\d+) unavailable of (\d+) allowed": r"\1 of \2 down",
-    r" down, (\d+) going now$": r" down, \1 going",
+    r" down, (\d+) to go first$": r" down, \1 going",
 }
 """Why the pods of a zone wait, as the tables of rollouts have it."""
 

@@ -208,7 +208,7 @@ def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reas
     )
     zone = look.sts.name
     if going:
-        return Reason(Code.BUDGET_USED, f"{text}, {going} going now", Severity.DEBUG, zone)
+        return Reason(Code.BUDGET_USED, f"{text}, {going} to go first", Severity.DEBUG, zone)
     text = f"{text}{render_trouble(look)}"
     if not look.unreadable and all(
         one.why is not DownCause.UNREADY or one.pod.is_starting for one in look.down
