@@ -144,6 +144,8 @@ class Underway:
     replicas_to: int
     is_marked: bool = False
     """Whether this process knows it by a mark on the StatefulSet only."""
+    unreadable: str = ""
+    """What a mark says that cannot be read, quoted: it counts as a downscale that takes all."""
     left: timedelta | None = None
     """After what time it can persist no more, where that is known: its mark may not be removed."""
 
@@ -158,5 +160,8 @@ class Underway:
     @property
     def text(self) -> str:
         """Return `zone-a is being scaled down from 3 to 2 replicas`."""
+        if self.unreadable:
+            field = f"StatefulSet {self.zone}: annotation {DOWNSCALE_INTENT}"
+            return f"{field}: {self.unreadable} is no mark of a downscale, and counts as one of all"
         counts = f"from {self.replicas_from} to {self.replicas_to} replicas"
         return f"{self.zone} is being scaled down {counts}"

@@ -15,6 +15,7 @@ from rollout_operator.model.decode.wire import Int32
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import DOWNSCALE_INTENT, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.units import quote
 from rollout_operator.planning.downscales.request import is_labelled
 
 
@@ -46,7 +47,13 @@ def find_intent(sts: StatefulSet) -> Underway | None:
     text = sts.annotations.get(DOWNSCALE_INTENT)
     if text is None:
         return None
-    unreadable = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=0, is_marked=True)
+    unreadable = Underway(
+        zone=sts.name,
+        replicas_from=sts.replicas,
+        replicas_to=0,
+        is_marked=True,
+        unreadable=quote(text),
+    )
     try:
         intent = _INTENT.decode(text)
     except (msgspec.MsgspecError, RecursionError):

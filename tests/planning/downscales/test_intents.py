@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import DOWNSCALE_INTENT, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.planning.downscales.intents import (
@@ -42,10 +41,28 @@ def test_a_mark_has_no_character_that_go_writes_in_another_way() -> None:
 )
 def test_what_a_mark_announces(text: str | None, counts: tuple[int, int] | None) -> None:
     found = find_intent(marked(text))
-    wanted = counts and Underway(
-        zone="zone-a", replicas_from=counts[0], replicas_to=counts[1], is_marked=True
-    )
-    assert found == wanted
+    assert counts == (found and (found.replicas_from, found.replicas_to))
+    assert found is None or (found.zone, found.is_marked) == ("zone-a", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param(MARKED, "zone-a is being scaled down from 3 to 1 replicas", id="of ours"),
+        pytest.param(
+            "{gone",
+            f'StatefulSet zone-a: annotation {DOWNSCALE_INTENT}: "{{gone" is no mark of a'
+            " downscale, and counts as one of all",
+            id="D-40 nobody scales it down to 0",
+        ),
+    ],
+)
+def test_a_mark_that_cannot_be_read_is_told_with_object_field_and_value(
+    text: str, shown: str
+) -> None:
+    found = find_intent(marked(text))
+    assert found is not None
+    assert found.text == shown
 
 
 @pytest.mark.parametrize(
