@@ -331,6 +331,7 @@ class Reviews:
         )
         states.labels("undoing").set_function(downscales.backlog.count)
         states.labels("unreached").set_function(downscales.backlog.count_unreached)
+        self._context.health.part("pods", describe=downscales.backlog.describe_unreached)
 
     def _follow_configurations(self, tasks: TaskStack, on_change: OnConfiguration) -> None:
         """Follow webhook configurations of both kinds: all of the cluster, or those named.

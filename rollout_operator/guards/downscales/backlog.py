@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import Uid
+from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
 
 class PreparedPod(NamedTuple):
@@ -82,6 +83,17 @@ class Backlog:
             len({one.uid for one, entry in backlog.items() if entry.failures})
             for backlog in self._owed.values()
         )
+
+    def describe_unreached(self) -> str | None:
+        """Say which pods could not be told and why, the first few; None where there are none."""
+        failed = [
+            entry for backlog in self._owed.values() for entry in backlog.values() if entry.failures
+        ]
+        causes = {entry.pod: min(entry.causes, default="") for entry in failed}
+        if not causes:
+            return None
+        shown = [f"{pod} ({why})" for pod, why in sorted(causes.items())[:NAMES_SHOWN]]
+        return f"to be told that they stay: {join_some(shown, total=len(causes))}"
 
     def list_owed(self, set_uid: Uid) -> dict[Owed, BacklogEntry]:
         """Return the pods of a set that are to be told that they stay, and where."""

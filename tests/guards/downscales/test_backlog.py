@@ -67,6 +67,19 @@ def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     bench.assert_is_empty()
 
 
+def test_d40_who_could_not_be_told_is_named_with_the_cause(bench: Bench) -> None:
+    """D-40, LI-05: on the page, until it has been told; a log line says it only once."""
+    backlog = bench.downscales.backlog
+    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
+    assert backlog.describe_unreached() is None
+    backlog.postpone(A, waiting("2")[0], SECOND, "DELETE pod-2: no connection")
+    assert backlog.describe_unreached() == (
+        "to be told that they stay: pod-2 (DELETE pod-2: no connection)"
+    )
+    backlog.note_told(A, waiting("2"))
+    assert backlog.describe_unreached() is None
+
+
 def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
     bench.clock.jump(SECOND)
