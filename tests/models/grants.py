@@ -17,6 +17,8 @@ What is assumed: what was answered under a record takes effect before the record
 never; one answer deletes one pod, by name; nobody else deletes pods or takes their records away. A
 delete by a rollout names the version that has the record, at any later time: so a rollout may
 answer late, too.
+
+No Lease is assumed, all processes act at any time: `elected` has one, which adds no step.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,0 +1,255 @@
+"""The model of `grants` under a Lease, and what would have to hold to grant without a list.
+
+A Lease takes steps away and adds none: a process that was frozen is one that makes no step, what it
+had sent is a late call, and whoever has seen another process elected begins anew, as if killed. So
+what is proven of processes that all act at any time is proven of those that are elected.
+
+That ends where the Lease stands in for the list. Two such short cuts are tried, and neither is
+built: one decides by the cache of the process that leads, one by the cache of any process once it
+shows the process's own record, and with it all that was written before. See docs/budgets.md.
+
+What is modelled beside `grants`, and how:
+- A Lease lapses at any moment. Another process takes it only after that: spans on two clocks are
+  taken to be right. A process that has lapsed may renew as long as no other has taken the Lease.
+- The cache of the process that leads is as old as it likes. It shows all pods as of one moment, or
+  where events are lost, some pods older than others.
+- A pod may fail by itself. It is known to a grant whose record was written after that.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from tests.models.grant_words import (
+    NAMES,
+    PODS,
+    Phase,
+    Pod,
+    Setup,
+    State,
+    put,
+    put_ask,
+)
+from tests.models.grants import Grants
+from tests.models.search import Model, Step, Steps, replaced
+
+# Steps that send something anew: a process that does not lead makes none of them.
+_SENT: Final = frozenset({"reserve", "take back"})
+
+
+class Lead(Enum):
+    """What a process is, by the Lease."""
+
+    FOLLOWS = auto()
+    LEADS = auto()
+    LAPSED = auto()
+    """It led, its time is over, and no other process has taken the Lease."""
+    SUPERSEDED = auto()
+    """Another process has taken it; this one does not know yet."""
+    OUTSIDE = auto()
+    """It takes no part, and acts as if there were no other process."""
+
+
+class ShortCut(Enum):
+    """What stands in for the list."""
+
+    LEASE = auto()
+    """The process leads: what its cache shows counts."""
+    OWN_RECORD = auto()
+    """Its cache shows its own record."""
+
+
+class Gap(Enum):
+    """What a short cut rests on, left out."""
+
+    KEEPS_OLD_VIEW = auto()
+    """It does not list after it was elected."""
+    ANSWERS_UNELECTED = auto()
+    """The Lease is not looked at again before the answer."""
+    FORGETS_EARLY = auto()
+    """Own grants are forgotten before the cache shows what came of them."""
+    HAS_OUTSIDER = auto()
+    """The other process takes no part in the election."""
+    LOSES_EVENTS = auto()
+    """A watch may skip an event."""
+
+
+class ElectedState(NamedTuple):
+    """All there is."""
+
+    base: State
+    leads: tuple[Lead, ...]
+    shows: tuple[bool, ...]
+    """By pod: whether the cache of who leads shows it as going."""
+    shown: tuple[bool, ...]
+    """By pod: whether that cache shows the record that was written last."""
+    before: tuple[frozenset[int], ...]
+    """By pod: which others were down when its record was written, and have not been up since."""
+    is_broken: bool = False
+    """Whether a pod was allowed to go although it was known that another one is down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elections:
+    """Who is asked for what, under a Lease."""
+
+    setup: Setup
+    short_cut: ShortCut | None = None
+    has_accidents: bool = False
+    """Pods fail by themselves: then only what is known of them counts as broken."""
+    gaps: frozenset[Gap] = field(default_factory=frozenset)
+
+
+class ElectedGrants:
+    """The steps of grants by processes that elect one of them."""
+
+    def __init__(self, elections: Elections) -> None:
+        self._elections = elections
+        self._gaps = elections.gaps
+        self._grants = Grants(elections.setup)
+
+    @property
+    def model(self) -> Model[ElectedState]:
+        """Return what is to be walked through."""
+        base = self._grants.model.start
+        none = (False,) * len(base.pods)
+        last = Lead.OUTSIDE if Gap.HAS_OUTSIDER in self._gaps else Lead.FOLLOWS
+        leads = (*(Lead.FOLLOWS for _ in base.processes[1:]), last)
+        before = (frozenset[int](),) * len(base.pods)
+        start = ElectedState(base, leads, none, none, before)
+        return Model(start=start, steps=self.steps, find_fault=self.find_fault)
+
+    def find_fault(self, state: ElectedState) -> str:
+        """Return what is wrong: SI-01, SI-03 to SI-05, and SI-02 where pods fail."""
+        if self._elections.has_accidents:
+            return "a pod may go beside one that was known to be down" if state.is_broken else ""
+        return self._grants.find_fault(state.base)
+
+    def steps(self, state: ElectedState) -> Steps[ElectedState]:
+        """Yield all that may happen next."""
+        for step, base in self._grants.steps(state.base):
+            if self._may(state, step):
+                yield step, self._follow(state, step, base)
+        for who, lead in enumerate(state.leads):
+            yield from self._elect(state, who, lead)
+            if lead is Lead.LEADS and self._elections.short_cut is not None:
+                yield from self._watch(state, who)
+                yield from self._cut_short(state, who)
+        if self._elections.has_accidents:
+            for place, pod in enumerate(state.base.pods):
+                if pod.is_up:
+                    base = put(state.base, place, Pod(is_up=False))
+                    yield Step("cluster", "fail", PODS[place]), state._replace(base=base)
+
+    def _may(self, state: ElectedState, step: Step) -> bool:
+        """Tell whether the Lease, and what is remembered for a short cut, lets a step happen."""
+        if step.actor not in NAMES:
+            return True
+        lead = state.leads[NAMES.index(step.actor)]
+        if step.verb == "forget":
+            place = PODS.index(step.what)
+            is_shown = state.base.pods[place].is_up or state.shows[place]
+            return is_shown or lead is Lead.OUTSIDE or not self._remembers
+        if lead in (Lead.LEADS, Lead.OUTSIDE):
+            return True
+        may_answer = Gap.ANSWERS_UNELECTED in self._gaps or self._elections.short_cut is None
+        return step.verb not in _SENT and (step.verb != "allow" or may_answer)
+
+    @property
+    def _remembers(self) -> bool:
+        """Tell whether a grant is remembered until the cache shows what came of it."""
+        is_short = self._elections.short_cut is not None
+        return is_short and Gap.FORGETS_EARLY not in self._gaps
+
+    def _follow(self, state: ElectedState, step: Step, base: State) -> ElectedState:
+        after = state._replace(base=base)
+        if step.actor in NAMES and step.verb.startswith("be killed"):
+            who = NAMES.index(step.actor)
+            if state.leads[who] is not Lead.OUTSIDE:
+                return self._forget_view(_turn(after, who, Lead.FOLLOWS))
+        if self._elections.short_cut is not None and step.verb == "record":
+            place = PODS.index(step.what)
+            after = after._replace(shown=replaced(state.shown, place, False))
+        if self._elections.has_accidents:
+            return self._judge(after, step)
+        return after
+
+    def _forget_view(self, state: ElectedState) -> ElectedState:
+        """Count states as one that differ in a cache by which no process decides."""
+        if {Lead.LEADS, Lead.LAPSED} & {*state.leads}:
+            return state
+        none = (False,) * len(state.shows)
+        return state._replace(shows=none, shown=none)
+
+    def _judge(self, state: ElectedState, step: Step) -> ElectedState:
+        """Note what is known of failed pods when a record is written, and judge the answer."""
+        pods = state.base.pods
+        place = PODS.index(step.what) if step.what in PODS else -1
+        match step.verb:
+            case "record":
+                down = frozenset(one for one, pod in enumerate(pods) if not pod.is_up)
+                return state._replace(before=replaced(state.before, place, down - {place}))
+            case "replace":
+                return state._replace(before=tuple(known - {place} for known in state.before))
+            case "allow":
+                gone = {place, *state.before[place]} if pods[place].is_up else set[int]()
+                return state._replace(is_broken=self._grants.exceeds(frozenset(gone)))
+        return state
+
+    def _elect(self, state: ElectedState, who: int, lead: Lead) -> Steps[ElectedState]:
+        name = NAMES[who]
+        if lead is Lead.LEADS:
+            yield Step("time", "end the lease of", name), _turn(state, who, Lead.LAPSED)
+        if Lead.LEADS in state.leads:
+            return
+        if lead is Lead.LAPSED:
+            yield Step(name, "renew"), _turn(state, who, Lead.LEADS)
+        if lead is Lead.FOLLOWS:
+            leads = tuple(Lead.SUPERSEDED if one is Lead.LAPSED else one for one in state.leads)
+            elected = _turn(state._replace(leads=leads), who, Lead.LEADS)
+            if self._elections.short_cut is not None:
+                is_old = Gap.KEEPS_OLD_VIEW in self._gaps
+                none = (False,) * len(state.shows)
+                shows = none if is_old else _look(state.base)
+                elected = elected._replace(shows=shows, shown=none)
+            yield Step(name, "be elected"), elected
+
+    def _watch(self, state: ElectedState, who: int) -> Steps[ElectedState]:
+        """Let the cache of who leads catch up: with all, or where events get lost, with one."""
+        now = _look(state.base)
+        # Of no use to who decides by the Lease alone.
+        is_told = self._elections.short_cut is ShortCut.OWN_RECORD
+        every = (is_told,) * len(now)
+        step = Step(NAMES[who], "be shown")
+        yield step, state._replace(shows=now, shown=every)
+        if Gap.LOSES_EVENTS in self._gaps:
+            for place, name in enumerate(PODS[: len(now)]):
+                shows = replaced(state.shows, place, now[place])
+                shown = replaced(state.shown, place, is_told)
+                yield Step(NAMES[who], "be shown", name), state._replace(shows=shows, shown=shown)
+
+    def _cut_short(self, state: ElectedState, who: int) -> Steps[ElectedState]:
+        """Decide again by the cache and by memory, without a list."""
+        process = state.base.processes[who]
+        for slot, ask in enumerate(process.asks):
+            if ask is None or ask.phase is not Phase.WRITTEN or ask.is_late:
+                continue
+            if self._elections.short_cut is ShortCut.OWN_RECORD and not state.shown[ask.pod]:
+                continue
+            going = {one for one, is_going in enumerate(state.shows) if is_going}
+            going |= {one for one, is_held in enumerate(process.held) if is_held}
+            if not self._grants.exceeds(frozenset({*going, ask.pod})):
+                base = put_ask(state.base, who, slot, ask._replace(phase=Phase.CLEARED))
+                yield (
+                    Step(NAMES[who], "go without a list", PODS[ask.pod]),
+                    state._replace(base=base),
+                )
+
+
+def _turn(state: ElectedState, who: int, lead: Lead) -> ElectedState:
+    return state._replace(leads=replaced(state.leads, who, lead))
+
+
+def _look(base: State) -> tuple[bool, ...]:
+    """Return which pods a complete view shows as going: a permission that has no record, never."""
+    return tuple(not pod.is_up or pod.record is not None for pod in base.pods)

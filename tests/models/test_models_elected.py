@@ -1,0 +1,113 @@
+"""Grants under a Lease, walked through: SI-01 to SI-05, SI-17, SI-22, LI-08, FP-07, FP-18, FP-20.
+
+A Lease adds no step to what is proven of processes that all act. And what it would take to grant
+without the list of all pods: each short cut is unsafe by something that this operator has to stand.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.models.elected import (
+    ElectedGrants,
+    ElectedState,
+    Elections,
+    Gap,
+    Lead,
+    ShortCut,
+)
+from tests.models.grant_words import Setup
+from tests.models.grants import Grants
+from tests.models.search import Walk, explore, find_stuck
+from tests.models.test_models_grants import is_granted, is_quiet
+
+ONE_EACH = Setup(wants=((0,), (1,)))
+BOTH_PODS = Setup(slots=(1,), wants=((0, 1),))
+TWICE = "p and q may be gone at once"
+KNOWN = "a pod may go beside one that was known to be down"
+
+BY_LEASE = Elections(setup=ONE_EACH, short_cut=ShortCut.LEASE)
+BY_RECORD = Elections(setup=ONE_EACH, short_cut=ShortCut.OWN_RECORD)
+
+UNSAFE = [
+    pytest.param(BY_LEASE, Gap.KEEPS_OLD_VIEW, TWICE, id="an old cache after the election"),
+    pytest.param(BY_LEASE, Gap.ANSWERS_UNELECTED, TWICE, id="FP-18 an answer after the lease"),
+    pytest.param(BY_LEASE, Gap.HAS_OUTSIDER, TWICE, id="another process without an election"),
+    pytest.param(
+        replace(BY_LEASE, setup=BOTH_PODS), Gap.FORGETS_EARLY, TWICE, id="own grants are forgotten"
+    ),
+    pytest.param(
+        replace(BY_LEASE, has_accidents=True), None, KNOWN, id="SI-02 the cache lags, nothing else"
+    ),
+    pytest.param(
+        replace(BY_RECORD, has_accidents=True),
+        Gap.LOSES_EVENTS,
+        KNOWN,
+        id="FP-07 the cache shows the record, and has lost an event",
+    ),
+]
+
+SAFE = [
+    pytest.param(BY_LEASE, id="by the Lease, where no pod fails"),
+    pytest.param(
+        replace(BY_RECORD, gaps=frozenset({Gap.HAS_OUTSIDER})),
+        id="by the own record, where no pod fails: the Lease adds nothing",
+    ),
+]
+
+
+def walk_through(elections: Elections, *gaps: Gap) -> Walk[ElectedState]:
+    gaps = (*elections.gaps, *gaps)
+    return explore(ElectedGrants(replace(elections, gaps=frozenset(gaps))).model)
+
+
+def test_a_lease_adds_nothing_to_what_processes_do_that_all_act() -> None:
+    """SI-22, FP-18: so all that is proven without a Lease holds when one is lost at any step."""
+    walk = walk_through(Elections(setup=ONE_EACH))
+
+    assert walk.fault is None, f"\n{walk.fault}"
+    everything = explore(Grants(ONE_EACH).model)
+    assert {state.base for state in walk.states} <= {*everything.states}
+    # Late writes of a process that does not know that another one leads are among it.
+    assert any(
+        Lead.SUPERSEDED in state.leads and any(one.call for one in state.base.processes)
+        for state in walk.states
+    )
+    # LI-07, LI-08: whatever was lost, everything can come to rest, and be granted again.
+    assert (stuck := find_stuck(walk, lambda state: is_quiet(state.base))) is None, f"\n{stuck}"
+    assert (stuck := find_stuck(walk, lambda state: is_granted(state.base))) is None, f"\n{stuck}"
+
+
+@pytest.mark.parametrize(("elections", "gap", "text"), UNSAFE)
+def test_no_short_cut_is_safe_with_what_may_happen(
+    elections: Elections, gap: Gap | None, text: str
+) -> None:
+    fault = walk_through(elections, *([] if gap is None else [gap])).fault
+
+    assert fault is not None
+    assert fault.text == text
+    verbs = [step.verb for step in fault.trace]
+    assert "go without a list" in verbs
+    assert verbs[-1] == "allow"
+
+
+def test_every_gap_is_tried() -> None:
+    assert {param.values[1] for param in UNSAFE} == {*Gap, None}
+
+
+def test_the_list_knows_what_failed_before_the_record() -> None:
+    """SI-02: the same accidents, without a short cut; the model is not unsafe in any case."""
+    one = Setup(slots=(1,), wants=((0,),))
+
+    assert walk_through(Elections(setup=one, has_accidents=True)).fault is None
+    # In order and complete, a cache that shows the record is as good as the list.
+    assert walk_through(replace(BY_RECORD, setup=one, has_accidents=True)).fault is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("elections", SAFE)
+def test_without_its_gap_a_short_cut_would_be_safe(elections: Elections) -> None:
+    walk = walk_through(elections)
+
+    assert walk.fault is None, f"\n{walk.fault}"
+    assert "go without a list" in walk.verbs
