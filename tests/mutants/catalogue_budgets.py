@@ -22,6 +22,21 @@ BUDGETS: Final = (
         units="tests/guards",
     ),
     Mutant(
+        name="cache-instead-of-the-list",
+        old="            live, pods = {}, await self._context.reader.fetch_pods(sets)\n",
+        new=(
+            "            owned = self._context.pods.list_by_owner\n"
+            "            live, pods = {}, [one for each in sets for one in owned(each.uid)]\n"
+            "            written = reserved.grant.record\n"
+            "            if all(getattr(one, 'disruption', '') != written for one in pods):\n"
+            "                pods = await self._context.reader.fetch_pods(sets)\n"
+        ),
+        breaks="SI-02: a cache that shows the record may have lost what came before it (FP-07)",
+        scenarios=EVICTING,
+        units="tests/guards/budgets",
+        unseen="the one event that counts is lost too rarely",
+    ),
+    Mutant(
         name="record-without-version",
         old=(
             '            "resourceVersion": pod.resource_version,\n'

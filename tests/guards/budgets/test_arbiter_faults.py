@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -139,13 +140,29 @@ async def test_si18_a_read_that_fails_takes_the_record_back_at_once(also: bool) 
         assert_nothing_left(here, x)
 
 
+@pytest.mark.parametrize("is_shown", [False, True], ids=["an old cache", "FP-07 a lost event"])
 @in_virtual_time
-async def test_si02_what_broke_since_the_cache_is_seen_before_the_answer() -> None:
-    """SI-02: the record is withdrawn; the refusal names what is down."""
+async def test_si02_what_broke_since_the_cache_is_seen_before_the_answer(
+    is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SI-02: the record is withdrawn; the refusal names what is down.
+
+    A cache that shows the record may have missed what came before it: it stands in for no list.
+    """
     here, x = start()
+    patch = here.client.patch
+
+    async def show(*args: Any, **words: Any) -> bytes:
+        body = await patch(*args, **words)
+        if is_shown:
+            x.pods.upsert(here.live("a-0"))
+        return body
+
+    monkeypatch.setattr(here.client, "patch", show)
     here.break_pod("c-2")
     refused = await x.evict("a-0")
     assert refused == "429 disruption_budget_used: 1 pod not ready in ingester-zone-c"
+    assert here.client.verbs() == ["patch", "list", "patch"]
     assert_nothing_left(here, x)
 
 
