@@ -69,7 +69,7 @@ async def _serve(settings: DemoSettings, stage: DemoRun) -> AsyncIterator[None]:
     if settings.port is None:
         yield
         return
-    admin = make_admin(settings.port, NAMESPACE, stage.process.telemetry)
+    admin = make_admin(settings.port, NAMESPACE, stage.replicas[-1].telemetry)
     await admin.start(HOST)
     try:
         stage.address = f"http://{HOST}:{admin.port}/"

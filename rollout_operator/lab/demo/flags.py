@@ -40,6 +40,7 @@ STORIES: Final = (
     "prepared-downscale",
     "following-zones",
     "drained-node",
+    "failover",
 )
 
 STORY: Final = Flag(

@@ -4,18 +4,22 @@ Pure: records in, notes out. What stands in the grid anyway, as pods that come a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.demo.objects import OPERATOR, PERSON
 from rollout_operator.lab.demo.picture import DemoNote, DemoReason
+from rollout_operator.lab.model.fields import text as read_text
 from rollout_operator.lab.model.history import Called, Fault, PodCalled, Record, Reviewed, Said
+from rollout_operator.model.lease import LEASE_DURATION
 from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.registry import GroupState
 
 API_SERVER: Final = "API server"
 TERMINATING: Final = "Terminating pod"
 RECORDING: Final = "Recording revision"
+ELECTED: Final = "Elected: this process acts"
 
 
 def read_record(record: Record, begin: timedelta) -> DemoNote | None:
@@ -53,16 +57,20 @@ def is_retried(record: Record) -> bool:
     return False
 
 
-def read_log(keys: Mapping[str, object], at: float) -> DemoNote | None:
+def read_log(keys: Mapping[str, object], at: float, who: str = "operator") -> DemoNote | None:
     """Return what a record of the operator's log is worth: what it does, and its reasons."""
     message, code = keys.get("msg"), keys.get("reason")
     if message == TERMINATING:
-        return DemoNote(at=at, who="operator", text=f"deletes {keys.get('pod')}: {code}")
+        return DemoNote(at=at, who=who, text=f"deletes {keys.get('pod')}: {code}")
     if message == RECORDING:
-        return DemoNote(at=at, who="operator", text=f"{keys.get('zone')} is done: {code}")
+        return DemoNote(at=at, who=who, text=f"{keys.get('zone')} is done: {code}")
+    if message == ELECTED:
+        before = _name_holder(str(keys.get("before")))
+        text = f"takes the lease {keys.get('lease')} after {before}, and acts from now on"
+        return DemoNote(at=at, who=who, text=text)
     if code is None or code == Code.STATUS_BEHIND or "why" not in keys:
         return None  # a status that is behind catches up at once
-    return DemoNote(at=at, who="operator", text=f"{code}: {keys['why']}", is_why=True)
+    return DemoNote(at=at, who=who, text=f"{code}: {keys['why']}", is_why=True)
 
 
 def read_move(keys: Mapping[str, object]) -> DemoReason | None:
@@ -81,6 +89,27 @@ def read_waits(entries: Iterable[GroupState]) -> Sequence[DemoReason]:
         for entry in entries
         for reason in entry.plan.waits
     ]
+
+
+def measure_lease(lease: JsonObject, now: datetime) -> timedelta:
+    """Return how long ago a Lease was renewed."""
+    return now - datetime.fromisoformat(read_text(lease, "spec", "renewTime"))
+
+
+def read_lease(lease: JsonObject, now: datetime) -> DemoReason:
+    """Return why no replica acts while its holder does not renew a Lease."""
+    holder = _name_holder(read_text(lease, "spec", "holderIdentity"))
+    seconds = measure_lease(lease, now).total_seconds()
+    text = (
+        f"lease {read_text(lease, 'metadata', 'name')} was renewed {seconds:.0f} s ago by {holder};"
+        f" another replica takes it after {LEASE_DURATION.total_seconds():g} s without a renewal"
+    )
+    return DemoReason(zone="", code=Code.NOT_ELECTED, text=text)
+
+
+def _name_holder(identity: str) -> str:
+    """Return which replica a Lease names: its identity ends with that of its life."""
+    return identity.rpartition("_")[0]
 
 
 def _name(actor: str) -> str:

@@ -43,6 +43,7 @@ NAMESPACE: Final = "demo"
 # Who the people of the stories are, for the API server and for the reader.
 PERSON: Final = "you"
 OPERATOR: Final = "operator-1"
+REPLICAS: Final = (OPERATOR, "operator-2")
 FIRST: Final = "v1"
 
 # By these a budget knows pods and StatefulSets.

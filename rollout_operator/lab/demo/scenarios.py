@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.kube.election import RENEW_EVERY
 from rollout_operator.lab.demo.objects import (
     APART,
     FOLLOWING,
@@ -23,6 +24,8 @@ from rollout_operator.lab.demo.stage import SPARE, DemoRun, Story
 
 # For reading what the operator says, before the story goes on.
 READ: Final = timedelta(seconds=3)
+# Two renewals are missing by then.
+MISSED: Final = 2 * RENEW_EVERY + timedelta(seconds=1)
 GOOD: Final = "v2"
 BAD: Final = "v2"
 MENDED: Final = "v3"
@@ -112,6 +115,19 @@ async def drain_node(stage: DemoRun) -> None:
     await stage.drain(name_node(first, 1))
     await until_done(stage)
     await stage.rest(READ / 2)
+
+
+async def fail_over(stage: DemoRun) -> None:
+    """Play the death of the replica that acts, in mid-rollout."""
+    zone = stage.settings.names[stage.settings.zones // 2]
+    await change_all(stage, GOOD)
+    await stage.until("a zone that moves", lambda now: is_moving(now, zone))
+    stage.lose_operator()
+    await stage.until("a lease that is not renewed", lambda now: stage.lease_age() > MISSED)
+    missed = f"not renewed for {MISSED.total_seconds():g} s: no replica acts until another takes it"
+    stage.sandbox.say("the Lease", missed)
+    await stage.until("another replica that acts", lambda now: stage.acting is not None)
+    await until_done(stage)
 
 
 async def change_all(stage: DemoRun, version: str) -> None:
@@ -241,6 +257,15 @@ _ALL: Final = (
         play=drain_node,
         has_nodes=True,
         why_lines=2,
+    ),
+    Story(
+        name="failover",
+        title="A failover",
+        about="Of two replicas of the operator one acts. It dies in mid-rollout: the other one"
+        " takes the Lease 15 s later and goes on where the first one stood.",
+        play=fail_over,
+        replicas=2,
+        why_lines=4,
     ),
 )
 TALES: Final[Mapping[str, Story]] = {story.name: story for story in _ALL}

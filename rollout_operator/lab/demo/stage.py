@@ -14,14 +14,22 @@ from typing import Final
 import msgspec
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.flags import DemoSettings
-from rollout_operator.lab.demo.log import is_retried, read_log, read_move, read_record, read_waits
+from rollout_operator.lab.demo.log import (
+    is_retried,
+    measure_lease,
+    read_lease,
+    read_log,
+    read_move,
+    read_record,
+    read_waits,
+)
 from rollout_operator.lab.demo.objects import (
     FIRST,
     NAMESPACE,
-    OPERATOR,
     PERSON,
+    REPLICAS,
     cordon,
     create_webhook,
     create_zone,
@@ -43,7 +51,7 @@ from rollout_operator.lab.model.history import Record
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
 from rollout_operator.lab.nodes.nodes import node_of
-from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.process import ACTOR, SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.planning.wording import count
@@ -88,6 +96,8 @@ class Story:
     """The review that the API server asks for."""
     has_nodes: bool = False
     """Whether the zones have nodes that can be drained, and a budget says how fast."""
+    replicas: int = 1
+    """Of the operator; of several one is elected to act."""
     why_lines: int = 5
     """The room that the operator's reasons usually need."""
 
@@ -103,16 +113,23 @@ async def open_stage(
         namespace=NAMESPACE,
         epoch=LoopClock().now(),
     )
-    process = sandbox.process(OPERATOR, args=_ARGS, webhooks=bool(story.webhook) or story.has_nodes)
-    stage = DemoRun(story=story, settings=settings, screen=screen, sandbox=sandbox, process=process)
+    is_asked = bool(story.webhook) or story.has_nodes
+    replicas = tuple(
+        sandbox.process(name, args=_ARGS, webhooks=is_asked, elects=story.replicas > 1)
+        for name in REPLICAS[: story.replicas]
+    )
+    stage = DemoRun(
+        story=story, settings=settings, screen=screen, sandbox=sandbox, replicas=replicas
+    )
     logs.configure(format="json", write=stage.hear)
     try:
         async with sandbox:
             await stage.set_up()
             yield stage
-            await process.stop()
-            # What it asked last may be on its way still.
-            await process.link.ground()
+            for process in replicas:
+                await process.stop()
+                # What it asked last may be on its way still.
+                await process.link.ground()
     finally:
         logs.configure()
 
@@ -146,7 +163,7 @@ class DemoRun:
     settings: DemoSettings
     screen: Screen
     sandbox: Sandbox
-    process: SimulatedProcess
+    replicas: tuple[SimulatedProcess, ...]
     address: str = ""
     """Where the operator's pages are served; empty for nowhere."""
     _clock: LoopClock = field(default_factory=LoopClock)
@@ -176,11 +193,19 @@ class DemoRun:
         if self.story.webhook:
             await self.sandbox.call(create_webhook(self.story.webhook))
         await self.until("all pods ready", _is_whole)
-        self.process.start()
-        await self.process.wait_ready()
+        for process in self.replicas:
+            process.start()
+            await process.wait_ready()
+            while len(self.replicas) > 1 and self.acting is None:
+                await self._tick()
         self._begun = self.sandbox.elapsed()
         self.sandbox.history.listeners.append(self._note)
         self._is_shown = True
+
+    @property
+    def acting(self) -> SimulatedProcess | None:
+        """Return the replica that acts."""
+        return next((process for process in self.replicas if process.acts), None)
 
     def forget(self) -> None:
         """Drop what has happened: a demo that serves goes on for days."""
@@ -225,6 +250,17 @@ class DemoRun:
         """Let a pod that was made to die come back."""
         self.sandbox.say("a fault", f"{name} can run again")
         self.sandbox.cluster.mend_pod(name)
+
+    def lose_operator(self) -> None:
+        """Let the replica that acts die, for good."""
+        process = self.acting
+        assert process is not None, "wait until one acts"
+        self.sandbox.say("a fault", f"{process.name} dies with its node")
+        process.crash()
+
+    def lease_age(self) -> timedelta:
+        """Return how long ago the Lease of the replicas was renewed."""
+        return measure_lease(self._find_lease(), self.sandbox.clock().now())
 
     # What is waited for
 
@@ -287,7 +323,8 @@ class DemoRun:
         keys = msgspec.json.decode(line, type=dict[str, object])
         self._tail.append(line.decode("utf-8", "replace").rstrip())
         self._move = read_move(keys) or self._move
-        self._add(read_log(keys, self._since()))
+        who = ACTOR.get() if len(self.replicas) > 1 else "operator"
+        self._add(read_log(keys, self._since(), who))
 
     def _note(self, record: Record) -> None:
         note = read_record(record, self._begun)
@@ -314,6 +351,9 @@ class DemoRun:
         pages = f" Pages: {self.address} {self.address}metrics {self.address}ready"
         return f"{self.story.about}{pages if self.address else ''}"
 
+    def _find_lease(self) -> JsonObject:
+        return next(iter(self.sandbox.api.list(LEASES, NAMESPACE)))
+
     def _read_rows(self) -> Iterator[ZoneRow]:
         pods: dict[str, dict[str, JsonObject]] = {}
         for pod in self.sandbox.api.list(PODS, NAMESPACE):
@@ -326,8 +366,11 @@ class DemoRun:
         short = [row.name for row in rows if any(cell.state in _DOWN for cell in row.cells)]
         if self._move is not None and self._move.zone in short:
             yield self._move
-        if self.process.is_running:
-            yield from read_waits(self.process.entries())
+        acting = self.acting
+        if acting is not None:
+            yield from read_waits(acting.entries())
+        elif len(self.replicas) > 1 and self._is_shown:
+            yield read_lease(self._find_lease(), self.sandbox.clock().now())
 
 
 def _is_whole(now: Picture) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.drawing import COLUMNS, Line, Style
-from rollout_operator.lab.demo.objects import OPERATOR, PERSON
+from rollout_operator.lab.demo.objects import PERSON, REPLICAS
 from rollout_operator.lab.demo.picture import is_ready, list_places
 from rollout_operator.lab.model.fields import controller_of, is_terminating, text
 from rollout_operator.lab.model.history import Called, Commit, PodCalled, Record
@@ -125,7 +125,7 @@ class _TotalsState:
     def _move_pod(self, record: Commit) -> None:
         at = (record.at - self.begin).total_seconds()
         before, after = record.before, record.after
-        if record.actor == OPERATOR and before is not None and _is_going(after):
+        if record.actor in REPLICAS and before is not None and _is_going(after):
             self._note_delete(before)
             self._taken.setdefault(record.name, (text(controller_of(before), "name"), at))
         if after is None or not is_ready(after):

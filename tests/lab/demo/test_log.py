@@ -5,8 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rollout_operator.kube.api import PODS
-from rollout_operator.lab.demo.log import read_log, read_move, read_record, read_waits
+from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.lab.demo.log import (
+    read_lease,
+    read_log,
+    read_move,
+    read_record,
+    read_waits,
+)
 from rollout_operator.lab.demo.objects import PERSON, scale
 from rollout_operator.lab.demo.picture import DemoNote, DemoReason
 from rollout_operator.lab.model.history import (
@@ -110,6 +116,33 @@ def test_some_lines_of_the_log_become_notes(
     keys: Mapping[str, object], note: DemoNote | None
 ) -> None:
     assert read_log(keys, 1.5) == note
+
+
+def test_of_several_replicas_each_has_its_name() -> None:
+    elected = {
+        "msg": "Elected: this process acts",
+        "lease": "rollout-operator",
+        "holder": "operator-2_1",
+        "before": "operator-1_1",
+    }
+    text = "takes the lease rollout-operator after operator-1, and acts from now on"
+    assert read_log(elected, 1.5, "operator-2") == DemoNote(at=1.5, who="operator-2", text=text)
+
+
+def test_a_lease_that_is_not_renewed_is_a_reason() -> None:
+    now = datetime(2026, 1, 2, 3, 4, 12, 600_000, tzinfo=UTC)
+    spec: JsonObject = {
+        "holderIdentity": "operator-1_1",
+        "renewTime": "2026-01-02T03:04:05.500000Z",
+    }
+    lease: JsonObject = {"metadata": {"name": "rollout-operator"}, "spec": spec}
+
+    assert read_lease(lease, now) == DemoReason(
+        zone="",
+        code="not_elected",
+        text="lease rollout-operator was renewed 7 s ago by operator-1; another replica takes it"
+        " after 15 s without a renewal",
+    )
 
 
 def test_why_a_zone_moves_is_the_reason_of_the_delete() -> None:

@@ -18,6 +18,7 @@ from tests.virtual_time import in_virtual_time
 SMALL: Final = DemoSettings(zones=3, pods=2)
 # Nothing is rolled out in these.
 TIME: Final = re.compile(r" *([0-9.]+) s  ")
+LEASE: Final = re.compile(r"lease rollout-operator was renewed ([0-9]+) s ago by operator-1; ")
 
 
 async def tell(story: str, settings: DemoSettings = SMALL) -> str:
@@ -211,6 +212,32 @@ async def test_a_drained_node_waits_for_its_turn() -> None:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("zones", [1, 3])
+async def test_a_failover_goes_on_where_the_first_operator_stood(zones: int) -> None:
+    """LI-08, SI-01, SI-22: no pod goes while no replica acts, and no pod twice."""
+    text = await tell("failover", replace(SMALL, zones=zones))
+
+    assert_order(
+        text,
+        "operator-1 deletes zone-a-0: pod_outdated",
+        "a fault    operator-1 dies with its node",
+        "the Lease  not renewed for 5 s: no replica acts until another takes it",
+        "operator-2 takes the lease rollout-operator after operator-1, and acts from now on",
+        f"operator-2 zone-{'abc'[zones - 1]} is done: rolled_out",
+        f"{2 * zones} pods replaced in",
+        "at most 1 pod of a zone down at a time (1 allowed)",
+        "the operator never took pods of two zones at a time",
+    )
+    before, _, after = text.partition("dies with its node")
+    between, _, after = after.partition("takes the lease")
+    assert "deletes" not in between
+    assert "operator-2" not in before
+    assert "operator-1 deletes" not in after
+    taken = re.findall(r"deletes (\S+):", text)
+    assert len(taken) == len({*taken}) == 2 * zones
+
+
+@in_virtual_time
 async def test_all_stories_are_told_one_after_the_other() -> None:
     stream = io.StringIO()
     settings = replace(SMALL, stories=("forbidden-downscale", "prepared-downscale"))
@@ -261,6 +288,22 @@ async def test_a_demo_that_goes_on_forgets_what_was() -> None:
     assert stage.picture().goal == "v3"
     assert screen.pictures[-1].elapsed < 20
     assert not any("v2" in note.text for note in screen.pictures[-1].notes)
+
+
+@in_virtual_time
+async def test_while_no_replica_acts_the_lease_is_the_reason() -> None:
+    """D-40: in the words that reasons have everywhere."""
+    screen = Watch()
+    async with open_stage(TALES["failover"], SMALL, screen) as stage:
+        await TALES["failover"].play(stage)
+
+    texts = [why.text for now in screen.pictures for why in now.whys or () if not why.zone]
+    found = [LEASE.match(text) for text in texts if text.startswith("lease ")]
+    ages = [int(one[1]) for one in found if one is not None]
+    assert len(ages) == len(found)
+    assert ages == sorted(ages)
+    assert ages[0] < 3
+    assert ages[-1] >= 14
 
 
 # What is written down
