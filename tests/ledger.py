@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales.backlog import Owed, PreparedPod
+from rollout_operator.guards.downscales.backlog import OwedCancel, PreparedPod
 from rollout_operator.guards.downscales.reservations import (
     DownscaleReservation,
     Downscales,
@@ -48,7 +48,9 @@ class Bench:
         return found.zone if found else ""
 
     def owed(self, uid: Uid = A) -> dict[str, timedelta]:
-        return {entry.pod: entry.due for entry in self.downscales.backlog.list_owed(uid).values()}
+        return {
+            entry.pod: entry.due for entry in self.downscales.backlog.list_due_cancels(uid).values()
+        }
 
     def assert_is_empty(self) -> None:
         assert self.downscales.list_sets() == []
@@ -74,5 +76,5 @@ def told(ordinals: str, target: Target | None = TARGET) -> dict[Uid, PreparedPod
     return {uid: PreparedPod(pod, target) for uid, pod in named(ordinals)}
 
 
-def waiting(ordinals: str, target: Target | None = TARGET) -> list[Owed]:
-    return [Owed(uid, target) for uid in uids(ordinals)]
+def waiting(ordinals: str, target: Target | None = TARGET) -> list[OwedCancel]:
+    return [OwedCancel(uid, target) for uid in uids(ordinals)]

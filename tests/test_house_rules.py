@@ -25,7 +25,7 @@ EMPTY_WORDS = re.compile(r"^_*(handle|process|do|manage)_|Manager|Helper")
 # Named by the library whose method it overrides.
 OVERRIDES = {"handle_error"}
 # Words for which the field has others: client, random source, states of groups, context, outcome.
-HOME_MADE = re.compile(r"^_*(doors?|chance|board|Doors?|Board|Parts|Fate)$")
+HOME_MADE = re.compile(r"^_*(doors?|chance|board|Doors?|Board|Parts|fates?|Fate|talks?|Talks?)$")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.

@@ -50,7 +50,7 @@ Reading = Scale | NoScale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class PodAnswer:
     """What a pod answered when it was asked to prepare for a delayed downscale."""
 
     asked_at: datetime
@@ -66,10 +66,10 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
+class PodCalls:
     """The newest calls to one pod about delayed downscales, and its answers."""
 
-    word: Word | None = None
+    answer: PodAnswer | None = None
     """Of its last POST, None where there was none since the last DELETE that it confirmed.
 
     One that may have arrived after that DELETE stays until the pod has confirmed another.
@@ -109,7 +109,7 @@ class ScalingSnapshot:
     """Why the times of downscales are not known; then no zone may be scaled down."""
     scales: Mapping[Reference, Reading] = field(default_factory=dict)
     """Of all references that were read; one that is not here has not been read yet."""
-    talks: Mapping[Uid, Talk] = field(default_factory=dict)
+    pod_calls: Mapping[Uid, PodCalls] = field(default_factory=dict)
     """By UID of the pod."""
     written: Mapping[Uid, Written] = field(default_factory=dict)
     """By UID of the set."""
@@ -150,10 +150,10 @@ class PublishReplicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TalkToPods:
+class CallPods:
     """The calls to the pods of one zone: DELETE to those that stay, POST to others.
 
-    Only calls that are due are here. DELETEs come first; the answers of POSTs become a `Word` each.
+    Only calls that are due are here. DELETEs come first; each POST brings a `PodAnswer`.
     """
 
     zone: StatefulSet
@@ -173,7 +173,7 @@ class ScalingPlan:
     group: GroupName
     scale: tuple[ScaleZone, ...] = ()
     publish: tuple[PublishReplicas, ...] = ()
-    talks: tuple[TalkToPods, ...] = ()
+    pod_calls: tuple[CallPods, ...] = ()
     waits: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
     failed: frozenset[str] = frozenset()

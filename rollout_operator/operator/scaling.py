@@ -20,7 +20,7 @@ from rollout_operator.controllers.scaling.controller import (
     is_scaled,
 )
 from rollout_operator.controllers.scaling.intents import IntentWriter
-from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.scaling.writes import ScalingWrites
@@ -34,8 +34,8 @@ from rollout_operator.planning.scaling.following import keeps_time
 
 # Groups whose counts are looked at at a time; each mostly waits for the API server.
 WORKERS: Final = 32
-# Sets whose pods are talked to at a time: one that is slow to answer holds one of these.
-TALKERS: Final = 64
+# Sets whose pods are called at a time: one that is slow to answer holds one of these.
+CALLERS: Final = 64
 
 
 class Scaling:
@@ -48,10 +48,10 @@ class Scaling:
         self._client = client = context.open("scaling", Priority.LOOK)
         # A client of its own: pods that hang never delay the pods of a review.
         self._calls = context.make_pod_client()
-        self._talks = Talks(
+        self._pod_calls = PodCaller(
             self._calls,
             now=partial(context.tell_time, client),
-            on_heard=self._wake_set,
+            on_answers=self._wake_set,
             late_calls=context.late_calls,
         )
         self._references = References(
@@ -96,10 +96,10 @@ class Scaling:
             count=min(WORKERS, choose_most_looks(context.settings.client_qps)),
             rng=context.rng,
         )
-        self._talkers: Workers[Uid] = Workers(
-            self._talks.queue,
-            self._talks.reconcile,
-            count=TALKERS,
+        self._callers: Workers[Uid] = Workers(
+            self._pod_calls.queue,
+            self._pod_calls.reconcile,
+            count=CALLERS,
             rng=context.rng,
         )
         context.downscales.on_change(lambda uid, group: self._wake_set(uid))
@@ -111,12 +111,12 @@ class Scaling:
         """Begin to reconcile groups."""
         tasks.start("references", self._references.run())
         tasks.start("scaling workers", self._workers.run())
-        tasks.start("pod talkers", self._talkers.run())
+        tasks.start("pod callers", self._callers.run())
 
     def close(self) -> None:
         """Begin nothing new from now on."""
         self._queue.close()
-        self._talks.queue.close()
+        self._pod_calls.queue.close()
 
     async def finish(self) -> None:
         """Wait until no group is reconciled; calls to pods are not waited for."""
@@ -127,7 +127,7 @@ class Scaling:
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
         if old is not None and new is None:
-            self._talks.forget(old.uid)
+            self._pod_calls.forget(old.uid)
             self._counts.forget(old.uid)
             self._contests.forget(old.uid)
         if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
@@ -168,7 +168,7 @@ class Scaling:
             ScalingContext(
                 observer=observer,
                 counts=self._counts,
-                talks=self._talks,
+                pod_calls=self._pod_calls,
                 references=self._references,
                 attempts=attempts,
                 writes=ScalingWrites(attempts),

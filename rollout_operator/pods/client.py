@@ -19,11 +19,11 @@ import aiohttp
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import run_all
-from rollout_operator.model.decode.pod_answer import decode_word
+from rollout_operator.model.decode.pod_answer import decode_pod_answer
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import NotElected, OperatorError
 from rollout_operator.model.names import Uid
-from rollout_operator.model.scaling import Word
+from rollout_operator.model.scaling import PodAnswer
 from rollout_operator.model.units import format_duration
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -150,19 +150,19 @@ class PodClient:
         await _call_each("cancel", endpoints, cancel)
         return failures
 
-    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, Word]:
+    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]:
         """POST to all, once each, whatever becomes of the others; return what each has answered.
 
         Each has a word, one without a time where no good answer came within the time (W-20). The
         times at which they were asked are this machine's.
         """
-        words: dict[Uid, Word] = {}
+        answers: dict[Uid, PodAnswer] = {}
 
         async def ask(endpoint: Endpoint) -> None:
-            words[endpoint.uid] = await self._ask(endpoint)
+            answers[endpoint.uid] = await self._ask(endpoint)
 
         await _call_each("ask", endpoints, ask)
-        return words
+        return answers
 
     async def close(self) -> None:
         """Close all connections: calls under way fail, and none may follow."""
@@ -177,17 +177,17 @@ class PodClient:
             may_arrive = call.status in _NOT_OF_THE_POD
             raise call.failed(f"HTTP status {call.status}", may_arrive=may_arrive)
 
-    async def _ask(self, endpoint: Endpoint) -> Word:
+    async def _ask(self, endpoint: Endpoint) -> PodAnswer:
         call = _CallUnderway("POST", endpoint, reads_body=True)
         async with self._turns:
             asked_at = self._clock.now()
             try:
                 await self._attempt(call)
             except PodError as error:
-                return Word(
+                return PodAnswer(
                     asked_at=asked_at, since=None, problem=str(error), is_lost=error.may_arrive
                 )
-        return decode_word(endpoint.pod, call.status, call.body, asked_at)
+        return decode_pod_answer(endpoint.pod, call.status, call.body, asked_at)
 
     async def _attempt(self, call: _CallUnderway) -> None:
         """Send once. Raises PodError where no answer comes, or none that can be read.

@@ -22,7 +22,7 @@ from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.scaling.contests import Contests
 from rollout_operator.controllers.scaling.controller import ScalingContext, ScalingController
 from rollout_operator.controllers.scaling.intents import IntentWriter
-from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.scaling.writes import ScalingWrites
@@ -71,7 +71,7 @@ class Memory:
     group_states: GroupStates
     counts: Counts
     contests: Contests
-    talks: Talks
+    pod_calls: PodCaller
     scaling: ScalingController
     rollout: RolloutController
 
@@ -121,11 +121,11 @@ class Bench:
             removals=removals, is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
-        talks = Talks(calls, now=self.now, on_heard=self._wake, late_calls=10 * SECOND)
+        pod_calls = PodCaller(calls, now=self.now, on_answers=self._wake, late_calls=10 * SECOND)
         group_states, contests = GroupStates(metrics, self.clock), Contests(self.client, self.clock)
         attempts = Attempts(self.clock, longest=LONGEST)
         parts = ScalingContext(
-            observer=observer, counts=counts, talks=talks, references=self.references,
+            observer=observer, counts=counts, pod_calls=pod_calls, references=self.references,
             attempts=attempts, writes=ScalingWrites(attempts),
             contests=contests, removals=removals, group_states=group_states, metrics=metrics,
             clock=self.clock, cluster_domain="cluster.local.", late_calls=10 * SECOND,
@@ -146,7 +146,7 @@ class Bench:
         )  # fmt: skip
         return Memory(
             locks=locks, downscales=downscales, metrics=metrics, group_states=group_states,
-            counts=counts, contests=contests, talks=talks, scaling=ScalingController(parts),
+            counts=counts, contests=contests, pod_calls=pod_calls, scaling=ScalingController(parts),
             rollout=RolloutController(rolling),
         )  # fmt: skip
 
@@ -205,7 +205,7 @@ class Bench:
         self.show_store()
         after = {one.uid: one.group for one in self.sets.list_all()}
         for uid in before.keys() - after.keys():
-            self.memory.talks.forget(uid)
+            self.memory.pod_calls.forget(uid)
             self.memory.counts.forget(uid)
             self.memory.contests.forget(uid)
         groups = {*before.values(), *after.values()}
@@ -215,7 +215,11 @@ class Bench:
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
         """Run workers; the caches follow each write after a moment."""
-        talks, loop, former = self.memory.talks, asyncio.get_running_loop(), self.client.after
+        pod_calls, loop, former = (
+            self.memory.pod_calls,
+            asyncio.get_running_loop(),
+            self.client.after,
+        )
 
         def follow_soon(call: str) -> None:
             loop.call_later(LAG, self.follow)
@@ -226,14 +230,14 @@ class Bench:
         counting = Workers(
             self.queue, self.memory.scaling.reconcile, count=4, backoff=BACKOFF, rng=_all
         )
-        talking = Workers(talks.queue, talks.reconcile, count=4, backoff=BACKOFF, rng=_all)
+        talking = Workers(pod_calls.queue, pod_calls.reconcile, count=4, backoff=BACKOFF, rng=_all)
         self.follow()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(counting.run())
             tasks.create_task(talking.run())
             yield
             self.queue.close()
-            talks.queue.close()
+            pod_calls.queue.close()
 
     def _wake(self, uid: Uid) -> None:
         found = self.sets.get_by_uid(uid)

@@ -24,7 +24,7 @@ from rollout_operator.lab.apiserver.streams import Stream
 from rollout_operator.lab.model.history import Called, History
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
 from rollout_operator.lab.network.client import SimulatedClient
-from rollout_operator.lab.network.faults import FATE, Failure, FaultDecision, NoFaults, SentCall
+from rollout_operator.lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.schemas.refusals import NoPage
@@ -59,7 +59,7 @@ class Trouble(NoFaults):
         call = ask.text.partition(": ")[2].rstrip()
         self.asked.append((elapsed(), call))
         failure = self.fails.get(call) or self.fails.get(ask.verb)
-        return FaultDecision(fails=failure) if failure is not None else FATE
+        return FaultDecision(fails=failure) if failure is not None else OUTCOME
 
 
 class Server(SimulatedApi):

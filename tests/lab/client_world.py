@@ -30,7 +30,7 @@ NAMESPACE: Final = "default"
 
 def fails(how: Failure, number: int = 1) -> CallPlan:
     """Return the plan that the n-th call fails so."""
-    return CallPlan(actor=ACTOR, number=number, fate=FaultDecision(fails=how))
+    return CallPlan(actor=ACTOR, number=number, outcome=FaultDecision(fails=how))
 
 
 def loop_time() -> float:

@@ -60,8 +60,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="upscale-owes-nothing",
-        old="        parts.downscales.close(reservation, owed=reservation.pods)\n",
-        new="        parts.downscales.close(reservation, owed=())\n",
+        old="        context.downscales.close(reservation, owed=reservation.pods)\n",
+        new="        context.downscales.close(reservation, owed=())\n",
         breaks="LI-05: pods of a downscale that did not happen stay prepared",
         scenarios=DOWNSCALES,
     ),
@@ -113,7 +113,7 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="happened-is-not-noted",
-        old="                downscales.note_persisted(reservation, self._parts.server_time())\n",
+        old="                downscales.note_persisted(reservation, self._context.server_time())\n",
         new="                downscales.close(reservation, owed=())\n",
         breaks="SI-11: what has happened is forgotten before it is recorded",
         scenarios=DOWNSCALES,

@@ -136,8 +136,8 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="other-downscale-underway-ignored",
-        old="group, now=parts.server_time(), downscale=underway)",
-        new="group, now=parts.server_time(), downscale=None)",
+        old="group, now=context.server_time(), downscale=underway)",
+        new="group, now=context.server_time(), downscale=None)",
         breaks="SI-11: two zones are granted at once",
         scenarios=DOWNSCALES,
     ),

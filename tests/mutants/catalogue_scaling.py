@@ -28,7 +28,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="contest-never-noticed",
-        old="            self._parts.contests.note(action)\n",
+        old="            self._context.contests.note(action)\n",
         new="            pass\n",
         breaks="LI-11: a count that something else puts back is written as fast as that allows",
         scenarios=CONTESTED,
@@ -64,15 +64,15 @@ SCALING: Final = (
     ),
     Mutant(
         name="pods-go-before-their-time",
-        old="    left = delay.span - (now - word.since)\n",
-        new="    left = delay.span / 2 - (now - word.since)\n",
+        old="    left = delay.span - (now - answer.since)\n",
+        new="    left = delay.span / 2 - (now - answer.since)\n",
         breaks="DELAY-08: pods go that were prepared for half of the delay",
         scenarios=MIRRORING,
     ),
     Mutant(
         name="pods-without-a-word-go",
         old=(
-            '        findings.problems.append(word.problem or f"{name} gave no time")\n'
+            '        findings.problems.append(answer.problem or f"{name} gave no time")\n'
             "        return\n"
         ),
         new="        return\n",
@@ -94,7 +94,7 @@ SCALING: Final = (
     Mutant(
         name="lost-cancellation-counts",
         old="            if error is None:\n",
-        new="            if error is None or talk.ask is not None:\n",
+        new="            if error is None or due.ask is not None:\n",
         breaks="LI-05: a pod that did not hear that it stays is told ten minutes later",
         scenarios=MIRRORING,
         profile="lost pods",

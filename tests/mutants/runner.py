@@ -20,7 +20,7 @@ import msgspec
 
 from tests.code_rules import ROOT
 from tests.mutants.entry import Mutant
-from tests.mutants.trial import Line, Question, Word
+from tests.mutants.trial import Line, PodAnswer, Question
 from tests.simulation.campaign import Job
 
 SCHEDULES: Final = 160
@@ -111,8 +111,8 @@ class Runner:
         with self._lock:
             if question not in self._is_clean:
                 line, _ = _run_trial(self.base, question)
-                self._is_clean[question] = line.word is Word.CLEAN
-                if line.word is not Word.CLEAN:
+                self._is_clean[question] = line.word is PodAnswer.CLEAN
+                if line.word is not PodAnswer.CLEAN:
                     sys.stderr.write(f"not clean without a mutant: {_name(job)}: {line.text}\n")
             return self._is_clean[question]
 
@@ -145,13 +145,15 @@ def _run_trial(folder: Path, question: Question) -> tuple[Line, int]:
     words = [sys.executable, "-m", "tests.mutants.trial", msgspec.json.encode(question).decode()]
     ended = _run(words, folder)
     lines = [msgspec.json.decode(line, type=Line) for line in ended.stdout.splitlines()]
-    begun = sum(line.word is Word.BEGIN for line in lines)
+    begun = sum(line.word is PodAnswer.BEGIN for line in lines)
     if not lines:
-        return Line(Word.FOUND, Job(scenario="none"), f"no start: {_tail(ended.stderr)}"), begun
+        return Line(
+            PodAnswer.FOUND, Job(scenario="none"), f"no start: {_tail(ended.stderr)}"
+        ), begun
     last = lines[-1]
-    if last.word is Word.BEGIN:
+    if last.word is PodAnswer.BEGIN:
         what = _tail(ended.stderr) or "no end: it spins without any time going by"
-        last = Line(Word.FOUND, last.job, f"breaks the run: {what}")
+        last = Line(PodAnswer.FOUND, last.job, f"breaks the run: {what}")
     return last, begun
 
 

@@ -32,7 +32,7 @@ PLAN_STEP: Final = 5
 SEEDS_WITHOUT: Final = 100
 
 
-class Word(StrEnum):
+class PodAnswer(StrEnum):
     """What a line of a trial says."""
 
     BEGIN = "begin"
@@ -43,7 +43,7 @@ class Word(StrEnum):
 class Line(msgspec.Struct, frozen=True):
     """One line that a trial prints."""
 
-    word: Word
+    word: PodAnswer
     job: Job | None = None
     text: str = ""
 
@@ -109,12 +109,12 @@ def main(words: Sequence[str]) -> int:
             continue
         # Ends the process where a job uses up so much of a core.
         signal.setitimer(signal.ITIMER_PROF, JOB_SECONDS)
-        _tell(Line(Word.BEGIN, job))
+        _tell(Line(PodAnswer.BEGIN, job))
         found = question.judge(job)
         if found:
-            _tell(Line(Word.FOUND, job, "; ".join(found)))
+            _tell(Line(PodAnswer.FOUND, job, "; ".join(found)))
             return 0
-    _tell(Line(Word.CLEAN))
+    _tell(Line(PodAnswer.CLEAN))
     return 0
 
 

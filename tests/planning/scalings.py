@@ -33,15 +33,15 @@ from rollout_operator.model.names import (
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Reason
 from rollout_operator.model.scaling import (
+    CallPods,
     NoScale,
+    PodAnswer,
+    PodCalls,
     Reading,
     Reference,
     Scale,
     ScalingPlan,
     ScalingSnapshot,
-    Talk,
-    TalkToPods,
-    Word,
     Written,
 )
 from rollout_operator.model.units import parse_prometheus_duration
@@ -132,8 +132,8 @@ def guarded(base: Zone) -> Zone:
 def view(
     *zones: Zone,
     scale: str | NoScale | None = None,
-    words: Mapping[str, Word] | None = None,
-    stay: Mapping[str, Talk] | None = None,
+    answers: Mapping[str, PodAnswer] | None = None,
+    stay: Mapping[str, PodCalls] | None = None,
     written: Mapping[str, int] | None = None,
     seen: Mapping[str, timedelta] | None = None,
     deletions: Mapping[str, Deletion] | None = None,
@@ -153,8 +153,10 @@ def view(
     elif scale is not None:
         spec, _, status = scale.partition("/")
         readings[DEMO] = Scale(replicas=int(spec), status_replicas=int(status))
-    talks = {Uid(f"uid-{pod}"): Talk(word=word) for pod, word in (words or {}).items()}
-    talks |= {Uid(f"uid-{pod}"): talk for pod, talk in (stay or {}).items()}
+    pod_calls = {
+        Uid(f"uid-{pod}"): PodCalls(answer=answer) for pod, answer in (answers or {}).items()
+    }
+    pod_calls |= {Uid(f"uid-{pod}"): calls for pod, calls in (stay or {}).items()}
     return ScalingSnapshot(
         group=dataclasses.replace(
             group(*zones, deletions=deletions),
@@ -165,7 +167,7 @@ def view(
         ),
         times={sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()},
         scales=readings,
-        talks=talks,
+        pod_calls=pod_calls,
         written={
             sts_uid(letter): Written(replicas=count, generation=2)
             for letter, count in (written or {}).items()
@@ -183,7 +185,7 @@ def read_view(text: str) -> ScalingSnapshot:
     `lost b-4`, `word b-4 70m asked=20s`, `failed b-4 why it gave no time`, and `told b-0 b-1`.
     """
     zones: list[Zone] = []
-    more: dict[str, Any] = {key: {} for key in ("words", "stay", "written", "seen", "deletions")}
+    more: dict[str, Any] = {key: {} for key in ("answers", "stay", "written", "seen", "deletions")}
     for statement in filter(None, text.split("; ")):
         plain = [one for one in statement.split() if "=" not in one]
         notes = dict(one.split("=", 1) for one in statement.split() if "=" in one)
@@ -208,9 +210,11 @@ def read_view(text: str) -> ScalingSnapshot:
                 more["unreadable"] = (unreadable("StatefulSet", name),)
             case ["word", pod, since]:
                 asked = _read_span(notes.get("asked", "1s"))
-                more["words"][pod] = word(None if since == "-" else _read_span(since), asked=asked)
+                more["answers"][pod] = answer(
+                    None if since == "-" else _read_span(since), asked=asked
+                )
             case ["failed", pod, *why]:
-                more["words"][pod] = word(None, problem=" ".join(why))
+                more["answers"][pod] = answer(None, problem=" ".join(why))
             case ["told", *pods]:
                 more["stay"] |= told(*pods)
             case ["pod", *pods]:
@@ -257,17 +261,17 @@ def _read_span(text: str) -> timedelta:
     return -span if text.startswith("-") else span
 
 
-def word(since: timedelta | None, *, asked: timedelta = SECOND, problem: str = "") -> Word:
-    """Return a word of a pod that is prepared for so long, said so long ago."""
+def answer(since: timedelta | None, *, asked: timedelta = SECOND, problem: str = "") -> PodAnswer:
+    """Return the answer of a pod that is prepared for so long, given so long ago."""
     begun = None if since is None else NOW - since
-    return Word(asked_at=NOW - asked, since=begun, problem=problem)
+    return PodAnswer(asked_at=NOW - asked, since=begun, problem=problem)
 
 
 def outline(plan: ScalingPlan) -> list[str]:
     """Return the whole plan as short lines, but for the times of the next looks."""
     lines = [f"{one.reason.code}: {one.reason.text}" for one in plan.scale]
     lines += [f"publish {one.replicas} to {one.reference}" for one in plan.publish]
-    lines += [_outline_talk(talk) for talk in plan.talks]
+    lines += [_outline_calls(calls) for calls in plan.pod_calls]
     lines += [_outline_reason("wait", reason) for reason in plan.waits]
     lines += [_outline_reason("problem", reason) for reason in plan.problems]
     return [*lines, *(f"failed {name}" for name in sorted(plan.failed))]
@@ -307,18 +311,18 @@ def _outline_reason(kind: str, reason: Reason) -> str:
     return f"{kind} {reason.code} {reason.zone}: {reason.text}"
 
 
-def _outline_talk(talk: TalkToPods) -> str:
+def _outline_calls(calls: CallPods) -> str:
     """Return a line such as `talk zone-b: stay 0 1 2, ask 4 3`."""
-    stay = sorted(talk.cancel, key=lambda endpoint: endpoint.pod)
+    stay = sorted(calls.cancel, key=lambda endpoint: endpoint.pod)
     parts = [f"stay {_outline_pods(stay)}"] if stay else []
-    parts += [f"ask {_outline_pods(talk.ask)}"] if talk.ask else []
-    return f"talk {talk.zone.name}: {', '.join(parts)}"
+    parts += [f"ask {_outline_pods(calls.ask)}"] if calls.ask else []
+    return f"talk {calls.zone.name}: {', '.join(parts)}"
 
 
 def _outline_pods(endpoints: Iterable[Endpoint]) -> str:
     return " ".join(endpoint.pod.rpartition("-")[2] for endpoint in endpoints)
 
 
-def told(*pods: str) -> dict[str, Talk]:
+def told(*pods: str) -> dict[str, PodCalls]:
     """Return that these pods, such as `b-0`, were told a minute ago that they stay."""
-    return dict.fromkeys(pods, Talk(cancelled_at=NOW - MINUTE))
+    return dict.fromkeys(pods, PodCalls(cancelled_at=NOW - MINUTE))

@@ -14,7 +14,7 @@ import pytest
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
-from rollout_operator.model.scaling import Word
+from rollout_operator.model.scaling import PodAnswer
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW, Method, PodClient
 from rollout_operator.telemetry.metrics import Metrics
 from tests.pods.one_call import count_calls
@@ -26,7 +26,7 @@ SINCE = datetime.fromtimestamp(1700000000, UTC)
 EMPTY = "POST zone-a-4: the answer is empty"
 
 
-async def ask(client: PodClient, endpoint: Endpoint) -> Word:
+async def ask(client: PodClient, endpoint: Endpoint) -> PodAnswer:
     words = await client.ask_all([endpoint])
     assert set(words) == {endpoint.uid}
     return words[endpoint.uid]

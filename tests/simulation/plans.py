@@ -15,9 +15,9 @@ from rollout_operator.lab.model.history import Commit, Fault
 from rollout_operator.lab.network.faults import (
     NO_TIME,
     CrashPoint,
-    EventFate,
+    EventOutcome,
     FaultDecision,
-    PodFate,
+    PodCallOutcome,
     SentCall,
 )
 from rollout_operator.lab.network.planned_faults import (
@@ -120,12 +120,12 @@ class PlannedFaults(ScriptedFaults):
         self.calls += 1
         return super().on_call(ask)
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         if type != "BOOKMARK":
             self.events[plural] = self.events.get(plural, 0) + 1
         return super().on_event(actor, plural, type, name, number)
 
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
         self.pod_calls += 1
         return super().on_pod_call(actor, method, pod)
 
@@ -190,24 +190,24 @@ class PlannedCourse:
         return True
 
 
-_EVENT_FATES: Final[Mapping[Trouble, EventFate]] = {
-    Trouble.SKIP: EventFate(drop=True),
-    Trouble.DELAY: EventFate(delay=LATE),
-    Trouble.FREEZE: EventFate(freeze=FROZEN),
-    Trouble.SPOIL: EventFate(spoil=True),
+_EVENT_OUTCOMES: Final[Mapping[Trouble, EventOutcome]] = {
+    Trouble.SKIP: EventOutcome(drop=True),
+    Trouble.DELAY: EventOutcome(delay=LATE),
+    Trouble.FREEZE: EventOutcome(freeze=FROZEN),
+    Trouble.SPOIL: EventOutcome(spoil=True),
 }
 
 
 def _planned(plan: Plan) -> Planned:
     match plan.step:
         case Step.CALL:
-            return CallPlan(actor=NAME, number=plan.number, fate=FaultDecision(crash=plan.crash))
+            return CallPlan(actor=NAME, number=plan.number, outcome=FaultDecision(crash=plan.crash))
         case Step.POD_CALL:
-            return PodPlan(actor=NAME, number=plan.number, fate=PodFate(crash=plan.crash))
+            return PodPlan(actor=NAME, number=plan.number, outcome=PodCallOutcome(crash=plan.crash))
         case Step.EVENT:
             assert plan.trouble is not None, "an event has a trouble"
-            fate = _EVENT_FATES[plan.trouble]
-            return EventPlan(actor=NAME, plural=plan.plural, number=plan.number, fate=fate)
+            outcome = _EVENT_OUTCOMES[plan.trouble]
+            return EventPlan(actor=NAME, plural=plan.plural, number=plan.number, outcome=outcome)
 
 
 SEED: Final = 1

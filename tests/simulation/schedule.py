@@ -14,12 +14,12 @@ from typing import Final
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (
-    FATE,
-    EventFate,
+    OUTCOME,
+    EventOutcome,
     FaultDecision,
     Faults,
-    PodFate,
-    ReviewFate,
+    PodCallOutcome,
+    ReviewOutcome,
     SentCall,
     Way,
 )
@@ -140,23 +140,23 @@ class SlowPatches:
 
     def __init__(self, faults: Faults, takes: timedelta) -> None:
         self._faults = faults
-        self._fate = FaultDecision(before=takes)
+        self._outcome = FaultDecision(before=takes)
 
     def on_call(self, ask: SentCall) -> FaultDecision:
-        fate = self._faults.on_call(ask)
+        outcome = self._faults.on_call(ask)
         is_patch = (ask.verb, ask.plural) == ("patch", "statefulsets")
-        return self._fate if is_patch and fate == FATE else fate
+        return self._outcome if is_patch and outcome == OUTCOME else outcome
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         return self._faults.on_event(actor, plural, type, name, number)
 
     def on_list(self, ask: SentCall) -> timedelta:
         return self._faults.on_list(ask)
 
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
         return self._faults.on_pod_call(actor, method, pod)
 
-    def on_review(self, actor: str, way: Way) -> ReviewFate:
+    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
         return self._faults.on_review(actor, way)
 
 

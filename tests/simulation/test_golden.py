@@ -147,8 +147,8 @@ def make_scenario(mishap: Mishap | None = None, image: str = "v2") -> GoldenScen
 
 def test_a_mishap_that_never_comes_is_an_error() -> None:
     """Else a trace of a crash could turn into one of a plain rollout, unnoticed by who updates."""
-    fate = FaultDecision(fails=Failure.TIMEOUT)
-    mishap = Mishap(verb="delete", pod="zone-c-0", fate=fate, kind="timeout", text="-")
+    outcome = FaultDecision(fails=Failure.TIMEOUT)
+    mishap = Mishap(verb="delete", pod="zone-c-0", outcome=outcome, kind="timeout", text="-")
 
     with pytest.raises(AssertionError, match=r"zone-c-0.* never came"):
         play_scenario(make_scenario(mishap))

@@ -16,7 +16,7 @@ from typing import Final
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.lab.model.history import Called, Fault, History
-from rollout_operator.lab.network.faults import FATE, FaultDecision, NoFaults, SentCall
+from rollout_operator.lab.network.faults import OUTCOME, FaultDecision, NoFaults, SentCall
 from rollout_operator.lab.nodes.behaviour import Behaviour, Response, StartKind, image_of
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.trace.trace import WIDTH, render_story
@@ -57,7 +57,7 @@ class Mishap:
 
     verb: str
     pod: str
-    fate: FaultDecision
+    outcome: FaultDecision
     kind: str
     text: str
 
@@ -259,13 +259,13 @@ class _OneMishap(NoFaults):
     def on_call(self, ask: SentCall) -> FaultDecision:
         mishap = self._mishap
         if mishap is None or (ask.verb, ask.plural) != (mishap.verb, PODS.plural):
-            return FATE
+            return OUTCOME
         if ask.name != mishap.pod:
-            return FATE
+            return OUTCOME
         self._mishap = None
         fault = Fault(at=now(), number=1, kind=mishap.kind, actor=ask.actor, text=mishap.text)
         self.note(fault)
-        return mishap.fate
+        return mishap.outcome
 
 
 class _Even(random.Random):

@@ -133,7 +133,7 @@ TRACES: Final = (
         mishap=Mishap(
             verb="patch",
             pod=POD,
-            fate=FaultDecision(crash=CrashPoint.AFTER_COMMIT),
+            outcome=FaultDecision(crash=CrashPoint.AFTER_COMMIT),
             kind="crash",
             text=f"the process dies when it has been written on {POD} that it may go",
         ),

@@ -130,7 +130,7 @@ FAULT_TRACES: Final = (
         mishap=Mishap(
             verb="delete",
             pod=POD,
-            fate=FaultDecision(crash=CrashPoint.AFTER_COMMIT),
+            outcome=FaultDecision(crash=CrashPoint.AFTER_COMMIT),
             kind="crash",
             text=f"the process dies when the delete of {POD} has been carried out",
         ),
@@ -146,7 +146,7 @@ FAULT_TRACES: Final = (
         mishap=Mishap(
             verb="delete",
             pod=POD,
-            fate=FaultDecision(fails=Failure.TIMEOUT),
+            outcome=FaultDecision(fails=Failure.TIMEOUT),
             kind="timeout",
             text=f"the delete of {POD} is carried out, and its answer lost",
         ),

@@ -59,19 +59,19 @@ class DisruptionContext:
 class DisruptionController:
     """Reconciles pods that may go, by namespace and name."""
 
-    def __init__(self, parts: DisruptionContext) -> None:
-        self._parts = parts
+    def __init__(self, context: DisruptionContext) -> None:
+        self._context = context
         # Since when we have known which record, on the clock's `elapsed`.
         self._seen: dict[PodKey, tuple[Uid, str, timedelta]] = {}
 
     async def reconcile(self, key: PodKey) -> Result:
         """Look whether a pod that may go has gone; take the grant back where it has not."""
-        parts = self._parts
-        cached = parts.pods.get(*key)
+        context = self._context
+        cached = context.pods.get(*key)
         if not isinstance(cached, Pod) or cached.is_terminating:
-            parts.pending.forget_seen()
+            context.pending.forget_seen()
             return self._forget(key)
-        if parts.pending.get(cached.uid) is None and not cached.disruption:
+        if context.pending.get(cached.uid) is None and not cached.disruption:
             return self._forget(key)
         left = self._time_left(cached)
         if left <= DONE:
@@ -90,11 +90,13 @@ class DisruptionController:
         Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
         limits may make it wait for longer.
         """
-        parts = self._parts
-        await parts.client.wait_turn(PODS, cached.namespace)
+        context = self._context
+        await context.client.wait_turn(PODS, cached.namespace)
         try:
             async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
-                body = await parts.client.fetch(PODS, cached.namespace, cached.name, has_turn=True)
+                body = await context.client.fetch(
+                    PODS, cached.namespace, cached.name, has_turn=True
+                )
             pod = decode_pod(body)
         except NotFound:
             return DONE
@@ -108,10 +110,10 @@ class DisruptionController:
             return left
         again = DONE
         if pod.disruption:
-            await parts.recorder.wait_turn(pod)
+            await context.recorder.wait_turn(pod)
             try:
                 async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
-                    await parts.recorder.take_back(pod)
+                    await context.recorder.take_back(pod)
             except (Conflict, NotFound):
                 return LOOK_AGAIN
             except Denied as error:  # then it ends by itself: see `RECORD_COUNTS`
@@ -127,18 +129,18 @@ class DisruptionController:
             reason=Code.GRANT_TAKEN_BACK,
             after=UNTOUCHED_FOR,
         )
-        grant = self._parts.pending.get(pod.uid)
-        if grant is not None and self._parts.pending.take_back(grant):
-            self._parts.metrics.unused.inc()
+        grant = self._context.pending.get(pod.uid)
+        if grant is not None and self._context.pending.take_back(grant):
+            self._context.metrics.unused.inc()
 
     def _time_left(self, pod: Pod) -> timedelta:
         """Return for how long a grant of a pod may be used, by this process or another one."""
-        grant = self._parts.pending.get(pod.uid)
+        grant = self._context.pending.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
         if grant.stage is GrantState.ASKED:
             return UNTOUCHED_FOR  # whoever asked settles it, and that wakes us
-        own = grant.begun + _choose_span(grant.lasts) - self._parts.clock.elapsed()
+        own = grant.begun + _choose_span(grant.lasts) - self._context.clock.elapsed()
         if pod.disruption in ("", grant.record):
             return own
         return max(own, self._time_left_of_record(pod))  # somebody granted it anew
@@ -149,7 +151,7 @@ class DisruptionController:
         It counts from when we have first seen it, by a clock that nobody sets: the time that it
         names may be wrong.
         """
-        elapsed = self._parts.clock.elapsed()
+        elapsed = self._context.clock.elapsed()
         key, what = (pod.namespace, pod.name), (pod.uid, pod.disruption)
         known = self._seen.get(key)
         if known is None or known[:2] != what:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import BacklogEntry, CancelCalls, Owed
+from rollout_operator.guards.downscales.backlog import BacklogEntry, CancelCalls, OwedCancel
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.cache.store import is_older
@@ -53,7 +53,7 @@ class Cancellations:
     async def tell(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Tell pods of a set that they stay; return when to look again."""
         downscales = self.downscales
-        if not downscales.backlog.list_owed(sts.uid):
+        if not downscales.backlog.list_due_cancels(sts.uid):
             return RESYNC
         if is_older(sts.resource_version, than=downscales.backlog.find_version(sts.uid)):
             return LAGGING  # of a downscale before this one, it may not show that it happened
@@ -78,12 +78,15 @@ class Cancellations:
                 waits.append(entry.over + GONE_AFTER)
         return max(min(waits) - now, CATCH_UP)
 
-    def _list_free(self, sts: StatefulSet) -> dict[Owed, BacklogEntry]:
+    def _list_free(self, sts: StatefulSet) -> dict[OwedCancel, BacklogEntry]:
         """Return what is owed to pods that no downscale may still take away (SI-12).
 
         Those that one may take away wait for what becomes of it, wherever they were called.
         """
-        owed, reservation = self.downscales.backlog.list_owed(sts.uid), self.downscales.get(sts.uid)
+        owed, reservation = (
+            self.downscales.backlog.list_due_cancels(sts.uid),
+            self.downscales.get(sts.uid),
+        )
         if reservation is None:
             return owed
         return {
@@ -91,7 +94,7 @@ class Cancellations:
         }
 
     def _forget_gone(
-        self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[Owed, BacklogEntry]
+        self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[OwedCancel, BacklogEntry]
     ) -> None:
         """Forget what is owed to pods that have gone and do not come back."""
         backlog, now = self.downscales.backlog, self.clock.elapsed()
@@ -106,14 +109,14 @@ class Cancellations:
                 backlog.settle(sts.uid, [one])
 
     async def _call_all(
-        self, sts: StatefulSet, due: Sequence[Owed], staying: Mapping[Uid, Pod]
+        self, sts: StatefulSet, due: Sequence[OwedCancel], staying: Mapping[Uid, Pod]
     ) -> None:
         for target in dict.fromkeys(one.target for one in due):
             here = {one: staying[one.uid] for one in due if one.target == target}
             await self._call(sts, target, here)
 
     async def _call(
-        self, sts: StatefulSet, target: Target | None, here: Mapping[Owed, Pod]
+        self, sts: StatefulSet, target: Target | None, here: Mapping[OwedCancel, Pod]
     ) -> None:
         """Tell these pods at one place, and remember which could not be told."""
         pods = list({pod.uid: pod for pod in here.values()}.values())
@@ -130,9 +133,9 @@ class Cancellations:
             if pod.uid in failed:
                 self._postpone(sts, one, failed[pod.uid])
 
-    def _postpone(self, sts: StatefulSet, one: Owed, why: str) -> None:
+    def _postpone(self, sts: StatefulSet, one: OwedCancel, why: str) -> None:
         """Try later. Pods change all the time, and each change has us look: it waits for all."""
-        entry = self.downscales.backlog.list_owed(sts.uid).get(one)
+        entry = self.downscales.backlog.list_due_cancels(sts.uid).get(one)
         if entry is None:
             return
         wait = BACKOFF.bound(entry.failures + 1)

@@ -71,14 +71,14 @@ class DownscaleContext:
 class DownscaleController:
     """Reconciles what is remembered of one StatefulSet's downscales."""
 
-    def __init__(self, parts: DownscaleContext) -> None:
-        self._parts = parts
+    def __init__(self, context: DownscaleContext) -> None:
+        self._context = context
         self._cancellations = Cancellations(
-            downscales=parts.downscales,
-            locks=parts.locks,
-            calls=parts.calls,
-            clock=parts.clock,
-            cluster_domain=parts.cluster_domain,
+            downscales=context.downscales,
+            locks=context.locks,
+            calls=context.calls,
+            clock=context.clock,
+            cluster_domain=context.cluster_domain,
         )
         self._failures: dict[Uid, int] = {}
         # Notes whose story is known, so that it is not taken up anew when it has ended, and notes
@@ -92,7 +92,7 @@ class DownscaleController:
         Return the sets where that failed by a bug: nobody else waits for them.
         """
         failed = list[Uid]()
-        for sts in self._parts.sets.list_all():
+        for sts in self._context.sets.list_all():
             if not isinstance(sts, StatefulSet):
                 continue
             with GuardedStep() as adoption:
@@ -106,13 +106,13 @@ class DownscaleController:
 
     async def reconcile(self, set_uid: Uid) -> Result:
         """Look at one set, do what is due, and say when to look again."""
-        parts = self._parts
-        sts = parts.sets.get_by_uid(set_uid)
+        context = self._context
+        sts = context.sets.get_by_uid(set_uid)
         if sts is None:
-            reservation = parts.downscales.get(set_uid)
-            if reservation is not None and parts.downscales.time_left(reservation) > timedelta(0):
+            reservation = context.downscales.get(set_uid)
+            if reservation is not None and context.downscales.time_left(reservation) > timedelta(0):
                 return Result(again=RESYNC)  # so new that the cache does not show it yet
-            parts.downscales.forget_set(set_uid)
+            context.downscales.forget_set(set_uid)
             self._failures.pop(set_uid, None)
             self._known.keep(set_uid, ())
             self._removed.keep(set_uid, ())
@@ -144,14 +144,14 @@ class DownscaleController:
         if failure is not None:
             return Result(again=min(again, self._back_off(set_uid, failure)))
         # A look before the next try is due is no success.
-        if parts.downscales.remembers(set_uid):
+        if context.downscales.remembers(set_uid):
             return Result(again=again)
         self._failures.pop(set_uid, None)
         return Result()
 
     def _adopt(self, sts: StatefulSet, pods: Sequence[Pod]) -> None:
-        parts = self._parts
-        if parts.downscales.remembers(sts.uid):
+        context = self._context
+        if context.downscales.remembers(sts.uid):
             self._known.add(sts.uid, pods)
             return
         notes = self._read_notes(sts, pods)
@@ -168,7 +168,7 @@ class DownscaleController:
         )
         # The time in a note may be forged: it only picks among times that the API server tells.
         recorded = self._find_record(sts, key, newest.at)
-        now = parts.server_time() + CLOCK_ERROR
+        now = context.server_time() + CLOCK_ERROR
         lowest = sts.first_ordinal + key.replicas_to
         told = [
             (pod.uid, pod.name)
@@ -181,7 +181,7 @@ class DownscaleController:
             pods=[name for _, name in told], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
         # Not from `begun` on: the same may have been allowed again until the other process ended.
-        parts.downscales.adopt(
+        context.downscales.adopt(
             sts, key, recorded or now, told, earlier=_list_earlier(notes, key.target),
             latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
             replaced_at=find_replaced(key, sts, pods, newest.at, now),
@@ -191,15 +191,15 @@ class DownscaleController:
         """Return the time on record of a downscale that happened, None where there is none."""
         if sts.replicas > key.replicas_to:
             return None
-        recorded = self._parts.records.recall([sts]).get(sts.uid)
-        if self._parts.records.source is TimesSource.ANNOTATIONS and is_annotated(sts, at):
+        recorded = self._context.records.recall([sts]).get(sts.uid)
+        if self._context.records.source is TimesSource.ANNOTATIONS and is_annotated(sts, at):
             recorded = parse_rfc3339(sts.annotations[LAST_DOWNSCALE])
         return recorded if recorded is not None and recorded >= at else None
 
     def _read_notes(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
         """Return the notes to believe; what is not believed is marked as known, and reported."""
         set_uid, notes = sts.uid, list[DownscaleRecord]()
-        now = self._parts.server_time()
+        now = self._context.server_time()
         doubts: dict[str, list[str]] = {}
         for pod in self._known.list_others(set_uid, pods):
             try:
@@ -210,7 +210,7 @@ class DownscaleController:
                 continue
             if note is None:
                 continue
-            if self._parts.notes.is_own(note):
+            if self._context.notes.is_own(note):
                 # Settled before the cache showed it, 4 minutes late where its event was lost.
                 self._known.add(set_uid, [pod])
             elif problem := assess_note(note, pod, sts):
@@ -227,7 +227,7 @@ class DownscaleController:
 
     async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Find out what became of the reservation; return when to look again."""
-        downscales = self._parts.downscales
+        downscales = self._context.downscales
         reservation = downscales.get(sts.uid)
         if reservation is None or reservation.stage is ReservationState.PREPARING:
             return RESYNC
@@ -240,7 +240,7 @@ class DownscaleController:
             case DownscaleOutcome.HAPPENED:
                 if reservation.stage is not ReservationState.PERSISTED:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
-                downscales.note_persisted(reservation, self._parts.server_time())
+                downscales.note_persisted(reservation, self._context.server_time())
                 if is_over(pods, reservation.pods):
                     # Not forgotten before they have gone: they may be wanted again meanwhile.
                     later = max(left, timedelta(0))
@@ -253,44 +253,44 @@ class DownscaleController:
 
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Write the time of a downscale where no answer has, or too early. Raises ApiError."""
-        parts = self._parts
-        begun = parts.downscales.find_unrecorded(sts.uid)
+        context = self._context
+        begun = context.downscales.find_unrecorded(sts.uid)
         if begun is None:
             return RESYNC
         # The later one, of when it was allowed and of when it was seen to have happened: of what
         # was asked again, the object carries the time of the first answer (SI-11).
-        at = max(begun, parts.downscales.last.times.get(sts.uid, begun))
+        at = max(begun, context.downscales.last.times.get(sts.uid, begun))
         try:
-            version = await parts.records.keep(sts, at)
+            version = await context.records.keep(sts, at)
         except Conflict:
             return LAGGING  # what is there then decides
-        parts.downscales.last.note_shown(sts.uid, at, version)
-        parts.downscales.note_recorded(sts.uid, begun)
+        context.downscales.last.note_shown(sts.uid, at, version)
+        context.downscales.note_recorded(sts.uid, begun)
         return RESYNC
 
     async def _give_back(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Take back what was recorded of a downscale that did not happen. Raises ApiError."""
-        parts = self._parts
-        if parts.downscales.find_entry(sts.uid) is None:
+        context = self._context
+        if context.downscales.find_entry(sts.uid) is None:
             return RESYNC
         # Reviews record under the same lock: what a new one writes is not taken for the old.
-        async with parts.locks.hold(calls_lock(sts.uid)):
-            entry = parts.downscales.find_entry(sts.uid)
+        async with context.locks.hold(calls_lock(sts.uid)):
+            entry = context.downscales.find_entry(sts.uid)
             if entry is not None:
                 try:
-                    await parts.records.give_back(sts, entry)
+                    await context.records.give_back(sts, entry)
                 except Conflict:
                     return LAGGING
-                parts.downscales.note_given_back(sts.uid)
+                context.downscales.note_given_back(sts.uid)
         return RESYNC
 
     async def _give_up(
         self, reservation: DownscaleReservation, sts: StatefulSet, pods: Sequence[Pod]
     ) -> timedelta:
         """The time is over. Ask the store itself before pods are told that they stay (SI-12)."""
-        parts = self._parts
+        context = self._context
         try:
-            body = await parts.client.fetch(STATEFULSETS, sts.namespace, sts.name)
+            body = await context.client.fetch(STATEFULSETS, sts.namespace, sts.name)
         except NotFound:
             return LAGGING
         live = decode_statefulset(body)
@@ -298,15 +298,15 @@ class DownscaleController:
             return LAGGING
         # Asked again while we were looking: it may still happen.
         if (
-            parts.downscales.get(sts.uid) is not reservation
+            context.downscales.get(sts.uid) is not reservation
             or reservation.stage is ReservationState.PREPARING
         ):
             return CATCH_UP
-        if parts.downscales.time_left(reservation) > timedelta(0):
+        if context.downscales.time_left(reservation) > timedelta(0):
             return CATCH_UP
         if reservation.replaced_at is not None:
             # It happened before we came, and was taken back: other zones wait all the same (SI-11).
-            parts.downscales.note_taken_back(reservation, reservation.replaced_at)
+            context.downscales.note_taken_back(reservation, reservation.replaced_at)
         told = {uid: told.pod for uid, told in reservation.pods.items()}
         staying = choose_staying(live, pods, told)
         log.warn(
@@ -315,26 +315,26 @@ class DownscaleController:
             replicas_to=reservation.key.replicas_to, replicas=live.replicas,
             pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
         )  # fmt: skip
-        parts.downscales.close(reservation, owed=reservation.pods)
+        context.downscales.close(reservation, owed=reservation.pods)
         return RESYNC
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove notes that nobody needs any more. Raises ApiError."""
         noted = self._removed.list_others(sts.uid, pods)
-        if not noted or self._parts.downscales.remembers(sts.uid):
+        if not noted or self._context.downscales.remembers(sts.uid):
             return RESYNC
         # Reviews write their notes under the same lock: none of a new one is removed.
-        async with self._parts.locks.hold(calls_lock(sts.uid)):
-            if self._parts.downscales.remembers(sts.uid):
+        async with self._context.locks.hold(calls_lock(sts.uid)):
+            if self._context.downscales.remembers(sts.uid):
                 return RESYNC
-            error = await self._parts.notes.remove(noted)
+            error = await self._context.notes.remove(noted)
         if error is not None:
             raise error
         self._removed.add(sts.uid, noted)
         return RESYNC
 
     def _list_pods(self, set_uid: Uid) -> list[Pod]:
-        return [pod for pod in self._parts.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
+        return [pod for pod in self._context.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
 
     def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
         count = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1

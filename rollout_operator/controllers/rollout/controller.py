@@ -93,10 +93,10 @@ class RolloutController:
         finally:
             if has_failed:
                 context.metrics.group_reconciles_failed.labels(name).inc()
-        owed = context.group_states.post(plan)
+        log_again = context.group_states.post(plan)
         if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
             context.metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
-        return Result(again=min(again, plan.look_again or RESYNC, owed or RESYNC))
+        return Result(again=min(again, plan.look_again or RESYNC, log_again or RESYNC))
 
     async def _look(self, group: Group) -> tuple[Plan, timedelta]:
         """Return the plan with all that came of it, and when to look again."""

@@ -2,8 +2,8 @@
 
 Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
 read delay no rollout. What is due is decided in `planning.scaling.plan`; counts are written by
-`replicas`, those that do not stay are told by `contests`, pods are talked to by `pod_calls`,
-references are read by whoever follows them.
+`replicas`, those that do not stay are told by `contests`, pods are called by `pod_calls`,
+references are read by `kube.scales`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempt, Attempts
 from rollout_operator.controllers.scaling.contests import Contests, describe_mark
-from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.scaling.writes import (
@@ -73,7 +73,7 @@ class ScalingContext:
 
     observer: Observer
     counts: Counts
-    talks: Talks
+    pod_calls: PodCaller
     references: MirroredReferences
     attempts: Attempts
     writes: ScalingWrites
@@ -98,8 +98,8 @@ def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
 class ScalingController:
     """Reconciles the counts of rollout groups by name."""
 
-    def __init__(self, parts: ScalingContext) -> None:
-        self._parts = parts
+    def __init__(self, context: ScalingContext) -> None:
+        self._context = context
         self._known: set[GroupName] = set()
         self._mirrored: dict[GroupName, Collection[Reference]] = {}
 
@@ -109,41 +109,41 @@ class ScalingController:
 
     async def reconcile(self, name: GroupName) -> Result:
         """Look at the group once, do what is due, and say when to look again."""
-        counts, group = self._parts.counts, self._parts.observer.observe(name)
+        counts, group = self._context.counts, self._context.observer.observe(name)
         if not is_scaled(zone.sts for zone in group.zones):
             self._forget(name, group)
             return Result(again=_catch_up(counts.settle([zone.sts for zone in group.zones])))
         if name not in self._known:
             self._known.add(name)
-            self._parts.metrics.begin_scaling(name)
+            self._context.metrics.begin_scaling(name)
         look = ReconcileOutcome()
         plan = await self._work(group, look)
-        owed = self._report(plan, look)
-        times = (look.again, plan.look_again, owed, _catch_up(counts.settle(())))
+        log_again = self._report(plan, look)
+        times = (look.again, plan.look_again, log_again, _catch_up(counts.settle(())))
         return Result(again=min(time for time in times if time is not None))
 
     async def _work(self, group: Group, look: ReconcileOutcome) -> ScalingPlan:
         """Do what is due until nothing more is; return the last plan."""
-        parts = self._parts
+        context = self._context
         for _ in range(ROUNDS):
             look.clear()
-            marked = parts.counts.list_marked(zone.sts for zone in group.zones)
+            marked = context.counts.list_marked(zone.sts for zone in group.zones)
             group = await self._revoke(group, marked, look)
             scaling, plan = await self._plan(self._view(group), look)
             if await self._has_new_times(plan, look):
                 continue
-            unused = parts.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
+            unused = context.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
             await self._revoke(group, unused, look)
-            for talk in plan.talks:
-                parts.talks.begin(talk)
+            for calls in plan.pod_calls:
+                context.pod_calls.begin(calls)
             done = [await self._scale(scaling, action, look) for action in plan.scale]
             if not any(done):
                 break
-            group = parts.observer.observe(group.name)
+            group = context.observer.observe(group.name)
         for publication in plan.publish:
             await self._publish(publication, look)
         for zone in group.zones:
-            if parts.counts.has_unrecorded(zone.sts):
+            if context.counts.has_unrecorded(zone.sts):
                 await self._record(zone.sts, look)
         return plan
 
@@ -151,13 +151,13 @@ class ScalingController:
         self, group: Group, marked: Iterable[StatefulSet], look: ReconcileOutcome
     ) -> Group:
         """Revoke what sets are marked with, and return the group as it is then (SI-02)."""
-        counts, done = self._parts.counts, False
+        counts, done = self._context.counts, False
         for sts in marked:
-            wait = self._parts.removals.wait_before(sts)
+            wait = self._context.removals.wait_before(sts)
             if wait:
                 look.fail(describe_mark(sts), wait)
                 continue
-            wait = self._parts.removals.wait_in_line(sts)
+            wait = self._context.removals.wait_in_line(sts)
             if wait:
                 look.again = min(look.again, wait + CATCH_UP)
                 continue
@@ -169,19 +169,19 @@ class ScalingController:
                 send=send,
                 waited_for=partial(counts.time_left, sts),
             )
-            done |= await self._parts.writes.send(one, look)
-        return self._parts.observer.observe(group.name) if done else group
+            done |= await self._context.writes.send(one, look)
+        return self._context.observer.observe(group.name) if done else group
 
     async def _has_new_times(self, plan: ScalingPlan, look: ReconcileOutcome) -> bool:
         """Read the times again that a zone waits for; tell whether they are others now.
 
         A person may have set one back so that the next zone goes at once (D-66).
         """
-        lasts = self._parts.counts.times_last
+        lasts = self._context.counts.times_last
         if plan.next_downscale is None or lasts is None:
             return False
         look.again = min(look.again, lasts + CATCH_UP)
-        return await self._parts.counts.refresh_times()
+        return await self._context.counts.refresh_times()
 
     async def _plan(
         self, scaling: ScalingSnapshot, look: ReconcileOutcome
@@ -197,35 +197,35 @@ class ScalingController:
 
     async def _is_held(self, action: ScaleZone, look: ReconcileOutcome) -> bool:
         """Tell whether a downscale must wait after a failure, or did not stay; note why if so."""
-        wait, failure = self._parts.attempts.wait_before(_name(action))
+        wait, failure = self._context.attempts.wait_before(_name(action))
         if wait:
             look.fail(word_failure(_word_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, look)
 
     async def _is_contested(self, action: ScaleZone, look: ReconcileOutcome) -> bool:
         """Tell whether a count must wait because something else puts it back; note it if so."""
-        wait = self._parts.contests.wait_before(action)
+        wait = self._context.contests.wait_before(action)
         if wait:
-            look.fail(await self._parts.contests.describe(action, wait), wait)
+            look.fail(await self._context.contests.describe(action, wait), wait)
         return bool(wait)
 
     def _view(self, group: Group) -> ScalingSnapshot:
-        parts = self._parts
+        context = self._context
         sets = [zone.sts for zone in group.zones]
         for zone in group.zones:
-            parts.talks.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
+            context.pod_calls.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
         self._want(group.name, list_references(sets))
         return replace(
-            parts.counts.view(group),
-            scales=parts.references.readings,
-            talks=parts.talks.known(group.owners),
+            context.counts.view(group),
+            scales=context.references.readings,
+            pod_calls=context.pod_calls.known(group.owners),
             elsewhere=tuple(self._list_elsewhere(group.name)),
-            cluster_domain=parts.cluster_domain,
-            late_calls=parts.late_calls,
+            cluster_domain=context.cluster_domain,
+            late_calls=context.late_calls,
         )
 
     def _want(self, name: GroupName, references: Collection[Reference]) -> None:
-        self._parts.references.want(name, references)
+        self._context.references.want(name, references)
         self._mirrored.pop(name, None)
         if references:
             self._mirrored[name] = references
@@ -235,13 +235,13 @@ class ScalingController:
         mine = self._mirrored.get(name, ())
         for other in sorted(self._mirrored) if mine else ():
             if other != name and any(one in mine for one in self._mirrored[other]):
-                yield from (zone.sts for zone in self._parts.observer.observe(other).zones)
+                yield from (zone.sts for zone in self._context.observer.observe(other).zones)
 
     async def _scale(
         self, scaling: ScalingSnapshot, action: ScaleZone, look: ReconcileOutcome
     ) -> bool:
         """Write one count; tell whether it was written."""
-        counts, zone = self._parts.counts, action.zone
+        counts, zone = self._context.counts, action.zone
         if await self._is_contested(action, look):
             return False
 
@@ -258,9 +258,9 @@ class ScalingController:
             send=write,
             holds_group=lambda: counts.holds_group(zone),
         )
-        is_written = await self._parts.writes.send(one, look)
+        is_written = await self._context.writes.send(one, look)
         if is_written:
-            self._parts.contests.note(action)
+            self._context.contests.note(action)
         return is_written
 
     async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
@@ -268,7 +268,7 @@ class ScalingController:
 
         Not under the lock of the group, which nobody may hold for as long as that can hang.
         """
-        references = self._parts.references
+        references = self._context.references
         readings = {one: await references.refresh(one) for one in list_references([zone])}
         return replace(scaling, scales={**scaling.scales, **readings})
 
@@ -276,23 +276,26 @@ class ScalingController:
         reference, replicas = publication.reference, publication.replicas
 
         async def write() -> None:
-            await self._parts.references.publish(reference, replicas)
+            await self._context.references.publish(reference, replicas)
             log.info("Published replicas", reference=f"{reference}", replicas=replicas)
 
         what = f"status of {reference}"
-        await self._parts.writes.send(
+        await self._context.writes.send(
             Write(attempt=("publish", f"{reference}"), what=what, send=write), look
         )
 
     async def _record(self, sts: StatefulSet, look: ReconcileOutcome) -> None:
         """Record a downscale that no review has recorded."""
-        what, send = f"time of the downscale of {sts.name}", partial(self._parts.counts.record, sts)
+        what, send = (
+            f"time of the downscale of {sts.name}",
+            partial(self._context.counts.record, sts),
+        )
         one = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
-        await self._parts.writes.send(one, look)
+        await self._context.writes.send(one, look)
 
     def _report(self, plan: ScalingPlan, look: ReconcileOutcome) -> timedelta | None:
-        """Show what came of a look; return when to show it again where something is owed."""
-        metrics = self._parts.metrics
+        """Show what came of a look; return when to show it again for the log."""
+        metrics = self._context.metrics
         failing = [one for one in plan.problems if one.zone in plan.failed]
         for reason in (*look.reasons, *failing):
             if reason.severity is not Severity.DEBUG:
@@ -301,35 +304,35 @@ class ScalingController:
         waits = (*look.reasons, *plan.waits, *failing)
         odd = tuple(one for one in plan.problems if one not in failing)
         told = Plan(group=plan.group, waits=waits, problems=odd)
-        return self._parts.group_states.post(told, Subject.SCALING)
+        return self._context.group_states.post(told, Subject.SCALING)
 
     def _note_next(self, plan: ScalingPlan) -> None:
         """Show when a zone may be scaled down next: 0 where nothing waits for that."""
-        name, clock = plan.group, self._parts.clock
+        name, clock = plan.group, self._context.clock
         left = plan.next_downscale or timedelta(0)
         due = clock.elapsed() + left
 
         def read() -> float:
             return max((due - clock.elapsed()).total_seconds(), 0.0)
 
-        self._parts.metrics.next_downscale.labels(name).set_function(read)
+        self._context.metrics.next_downscale.labels(name).set_function(read)
 
     def _forget(self, name: GroupName, group: Group) -> None:
         """Nothing of a group is scaled by us any more, or it is gone."""
         if name not in self._known:
             return
         self._known.discard(name)
-        parts = self._parts
+        context = self._context
         self._want(name, ())
         for zone in group.zones:
-            parts.talks.forget(zone.sts.uid)
-        parts.metrics.forget_scaling(name)
+            context.pod_calls.forget(zone.sts.uid)
+        context.metrics.forget_scaling(name)
         if group.zones or group.unreadable:
-            parts.group_states.post(Plan(group=name), Subject.SCALING)
+            context.group_states.post(Plan(group=name), Subject.SCALING)
             return
         # Again: the look before this one may have told of it when it was forgotten already.
-        parts.group_states.forget(name)
-        parts.metrics.forget_group(name)
+        context.group_states.forget(name)
+        context.metrics.forget_group(name)
 
 
 def _name(action: ScaleZone) -> Attempt:

@@ -69,12 +69,12 @@ class ShadowController:
         with context.metrics.group_reconcile_duration.labels(name).time():
             plan, going = await self._decide(group)
         left = context.differences.compare(group, {one.pod.uid: one for one in going})
-        owed = context.group_states.post(plan)
+        log_again = context.group_states.post(plan)
         if plan.failed:
             context.metrics.group_reconciles_failed.labels(name).inc()
         else:
             context.metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
-        times = (RESYNC, plan.look_again, owed, left)
+        times = (RESYNC, plan.look_again, log_again, left)
         return Result(again=min(time for time in times if time is not None))
 
     async def _decide(self, group: Group) -> tuple[Plan, list[Replacement]]:

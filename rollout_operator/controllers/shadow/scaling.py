@@ -1,7 +1,7 @@
 """Look at the counts of rollout groups, and tell what would be scaled.
 
 As `controllers.scaling`, on the caches and on what is read of references and of the zone tracker.
-No pod is called: a delayed downscale waits for the pods' own word, which only the operator that
+No pod is called: a delayed downscale waits for the pods' own answers, which only the operator that
 acts has, and is told as far as to that.
 """
 
@@ -66,8 +66,8 @@ class ShadowScalingController:
             cluster_domain=context.cluster_domain,
         )
         plan = plan_scaling(scaling)
-        owed = context.group_states.post(_tell(plan), Subject.SCALING)
-        times_due = (RESYNC, plan.look_again, owed)
+        log_again = context.group_states.post(_tell(plan), Subject.SCALING)
+        times_due = (RESYNC, plan.look_again, log_again)
         return Result(again=min(time for time in times_due if time is not None))
 
     async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
@@ -99,7 +99,7 @@ def _tell(plan: ScalingPlan) -> Plan:
         )
         for one in plan.scale
     ]
-    asks = [_would_ask(talk.zone.name, len(talk.ask)) for talk in plan.talks if talk.ask]
+    asks = [_would_ask(calls.zone.name, len(calls.ask)) for calls in plan.pod_calls if calls.ask]
     failing = [one for one in plan.problems if one.zone in plan.failed]
     odd = tuple(one for one in plan.problems if one not in failing)
     return Plan(group=plan.group, waits=(*due, *asks, *plan.waits, *failing), problems=odd)

@@ -23,7 +23,7 @@ class PreparedPod(NamedTuple):
     """None where an earlier release called it, and did not note where."""
 
 
-class Owed(NamedTuple):
+class OwedCancel(NamedTuple):
     """Which pod is to be told that it stays, and where: one may wait at several places."""
 
     uid: Uid
@@ -62,7 +62,7 @@ class Backlog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._owed: dict[Uid, dict[Owed, BacklogEntry]] = {}
+        self._owed: dict[Uid, dict[OwedCancel, BacklogEntry]] = {}
         self._versions: dict[Uid, str] = {}
 
     @property
@@ -95,7 +95,7 @@ class Backlog:
         shown = [f"{pod} ({why})" for pod, why in sorted(causes.items())[:NAMES_SHOWN]]
         return f"to be told that they stay: {join_some(shown, total=len(causes))}"
 
-    def list_owed(self, set_uid: Uid) -> dict[Owed, BacklogEntry]:
+    def list_due_cancels(self, set_uid: Uid) -> dict[OwedCancel, BacklogEntry]:
         """Return the pods of a set that are to be told that they stay, and where."""
         return dict(self._owed.get(set_uid, {}))
 
@@ -123,17 +123,17 @@ class Backlog:
         """
         due = self._clock.elapsed() + after
         backlog = {
-            Owed(uid, at): BacklogEntry(pod, due, again, is_dormant=are_going)
+            OwedCancel(uid, at): BacklogEntry(pod, due, again, is_dormant=are_going)
             for uid, (pod, at) in told.items()
         }
         if backlog:
             self._owed.setdefault(set_uid, {}).update(backlog)
             self._versions[set_uid] = version
 
-    def note_told(self, set_uid: Uid, told: Iterable[Owed]) -> None:
+    def note_told(self, set_uid: Uid, told: Iterable[OwedCancel]) -> None:
         """These pods have been told that they stay; some are told once more."""
         backlog = self._owed.get(set_uid, {})
-        settled: list[Owed] = []
+        settled: list[OwedCancel] = []
         for one in told:
             entry = backlog.get(one)
             if entry is None or entry.again is None:
@@ -142,19 +142,19 @@ class Backlog:
                 backlog[one] = BacklogEntry(entry.pod, self._clock.elapsed() + entry.again)
         self.settle(set_uid, settled)
 
-    def see(self, set_uid: Uid, one: Owed, *, is_wanted: bool) -> None:
+    def see(self, set_uid: Uid, one: OwedCancel, *, is_wanted: bool) -> None:
         """The pod is there, or another one of its name is wanted: it may have to be told still."""
         backlog = self._owed.get(set_uid, {})
         if one in backlog:
             backlog[one] = replace(backlog[one], gone=None, is_dormant=not is_wanted)
 
-    def miss(self, set_uid: Uid, one: Owed) -> None:
+    def miss(self, set_uid: Uid, one: OwedCancel) -> None:
         """The pod is gone, and no other one of its name is wanted: it may be so for good."""
         backlog = self._owed.get(set_uid, {})
         if one in backlog and backlog[one].gone is None:
             backlog[one] = replace(backlog[one], gone=self._clock.elapsed())
 
-    def postpone(self, set_uid: Uid, one: Owed, by: timedelta, cause: str) -> None:
+    def postpone(self, set_uid: Uid, one: OwedCancel, by: timedelta, cause: str) -> None:
         """A pod could not be told: not before this time again, whatever else happens."""
         backlog = self._owed.get(set_uid, {})
         if one in backlog:
@@ -165,9 +165,9 @@ class Backlog:
 
     def take_over(self, set_uid: Uid, told: Mapping[Uid, PreparedPod]) -> None:
         """Forget what is owed to pods where they are called now: the reservation stands for it."""
-        self.settle(set_uid, [Owed(uid, at) for uid, (_, at) in told.items()])
+        self.settle(set_uid, [OwedCancel(uid, at) for uid, (_, at) in told.items()])
 
-    def settle(self, set_uid: Uid, owed: Iterable[Owed]) -> None:
+    def settle(self, set_uid: Uid, owed: Iterable[OwedCancel]) -> None:
         """These pods have been told, or are gone."""
         backlog = self._owed.get(set_uid, {})
         for one in owed:

@@ -297,11 +297,11 @@ class SimulatedClient:
         if sent.call.is_write:
             self._fence(sent.call.text)
         ask = self._link.number_call(sent.call, self._name)
-        fate = self._link.faults.on_call(ask)
+        outcome = self._link.faults.on_call(ask)
         request = sent.render(self._link.actor)
         age = self._choose_age(ask, sent)
-        answer = await self._travel(sent, fate, lambda: self._carry_out(request, age))
-        return None if fate.fails is Failure.CUT_BODY else answer.body
+        answer = await self._travel(sent, outcome, lambda: self._carry_out(request, age))
+        return None if outcome.fails is Failure.CUT_BODY else answer.body
 
     async def _admit(self, sent: _Sent) -> None:
         """Wait for a token of the process, as `kube.client.exchange` does. Raises Throttled."""
@@ -312,16 +312,16 @@ class SimulatedClient:
 
     async def _open(self, sent: _Sent, opening: Opening) -> Stream:
         await self._admit(sent)
-        fate = self._link.faults.on_call(self._link.number_call(sent.call, self._name))
+        outcome = self._link.faults.on_call(self._link.number_call(sent.call, self._name))
         request = sent.render(self._link.actor)
-        await self._travel(sent, fate, lambda: opening.open(request))
-        if fate.fails is Failure.CUT_BODY or opening.stream is None:
+        await self._travel(sent, outcome, lambda: opening.open(request))
+        if outcome.fails is Failure.CUT_BODY or opening.stream is None:
             text = f"cannot {sent.call.text}: no watch event: the stream was cut"
             raise Unreachable(text, call=sent.call.text)
         return opening.stream
 
     async def _travel(
-        self, sent: _Sent, fate: FaultDecision, carry_out: Callable[[], Awaitable[ApiAnswer]]
+        self, sent: _Sent, outcome: FaultDecision, carry_out: Callable[[], Awaitable[ApiAnswer]]
     ) -> ApiAnswer:
         trip = Trip(
             call=sent.call,
@@ -330,7 +330,7 @@ class SimulatedClient:
             within=sent.within,
             sent_within=sent.sent_within,
         )
-        return await travel(trip, self._link, fate)
+        return await travel(trip, self._link, outcome)
 
     def _choose_age(self, ask: SentCall, sent: _Sent) -> timedelta:
         """Return how old the answer is to be: other reads than lists always show the newest."""

@@ -122,7 +122,7 @@ class FaultDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventFate:
+class EventOutcome:
     """What becomes of an event of a watch, and of the stream that carries it."""
 
     delay: timedelta = NO_TIME
@@ -143,7 +143,7 @@ class EventFate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodFate:
+class PodCallOutcome:
     """What becomes of a request to a pod. The delays come on top of the usual ones."""
 
     before: timedelta = NO_TIME
@@ -155,7 +155,7 @@ class PodFate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewFate:
+class ReviewOutcome:
     """What becomes of a question of admission on its way to a process, or of the answer."""
 
     delay: timedelta = NO_TIME
@@ -178,7 +178,7 @@ class Faults(Protocol):
         """Return what becomes of a call."""
         ...
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         """Return what becomes of an event that the API server sends for the first time.
 
         `number` is that among the events of this plural in this life of the process, from 1. A
@@ -190,35 +190,35 @@ class Faults(Protocol):
         """Return how old the list is that an informer gets; zero for the newest state."""
         ...
 
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
         """Return what becomes of a request to a pod."""
         ...
 
-    def on_review(self, actor: str, way: Way) -> ReviewFate:
+    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
         """Return what becomes of a question of admission to a process, or of its answer."""
         ...
 
 
-FATE: Final = FaultDecision()
-EVENT_FATE: Final = EventFate()
-POD_FATE: Final = PodFate()
-REVIEW_FATE: Final = ReviewFate()
+OUTCOME: Final = FaultDecision()
+EVENT_OUTCOME: Final = EventOutcome()
+POD_CALL_OUTCOME: Final = PodCallOutcome()
+REVIEW_OUTCOME: Final = ReviewOutcome()
 
 
 class NoFaults:
     """Nothing goes wrong."""
 
     def on_call(self, ask: SentCall) -> FaultDecision:
-        return FATE
+        return OUTCOME
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
-        return EVENT_FATE
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
+        return EVENT_OUTCOME
 
     def on_list(self, ask: SentCall) -> timedelta:
         return NO_TIME
 
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
-        return POD_FATE
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
+        return POD_CALL_OUTCOME
 
-    def on_review(self, actor: str, way: Way) -> ReviewFate:
-        return REVIEW_FATE
+    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
+        return REVIEW_OUTCOME

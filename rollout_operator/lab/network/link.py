@@ -186,15 +186,15 @@ class Link:
             del self._flights[task]
 
     async def _carry(self, way: Way) -> None:
-        fate = self.faults.on_review(self.actor, way)
-        await asyncio.sleep(self.latency() + fate.delay.total_seconds())
-        if fate.crash:
+        outcome = self.faults.on_review(self.actor, way)
+        await asyncio.sleep(self.latency() + outcome.delay.total_seconds())
+        if outcome.crash:
             self.crash()
         if self.is_dead:
             raise ConnectionRefusedError(f"{self.actor} has gone")
-        if fate.reset:
+        if outcome.reset:
             raise ConnectionResetError(f"the connection to {self.actor} broke")
-        if fate.lost or self._is_cut:
+        if outcome.lost or self._is_cut:
             await wait_for_ever()
 
     def _tell(self) -> None:

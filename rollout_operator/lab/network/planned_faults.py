@@ -12,15 +12,15 @@ from typing import TypeVar
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (
-    EVENT_FATE,
-    FATE,
+    EVENT_OUTCOME,
     NO_TIME,
-    POD_FATE,
-    REVIEW_FATE,
-    EventFate,
+    OUTCOME,
+    POD_CALL_OUTCOME,
+    REVIEW_OUTCOME,
+    EventOutcome,
     FaultDecision,
-    PodFate,
-    ReviewFate,
+    PodCallOutcome,
+    ReviewOutcome,
     SentCall,
     Way,
 )
@@ -32,7 +32,7 @@ class CallPlan:
 
     actor: str
     number: int
-    fate: FaultDecision
+    outcome: FaultDecision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class EventPlan:
     actor: str
     plural: str
     number: int
-    fate: EventFate
+    outcome: EventOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class PodPlan:
 
     actor: str
     number: int
-    fate: PodFate
+    outcome: PodCallOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class ReviewPlan:
     actor: str
     way: Way
     number: int
-    fate: ReviewFate
+    outcome: ReviewOutcome
 
 
 Planned = CallPlan | EventPlan | ListPlan | PodPlan | ReviewPlan
@@ -102,22 +102,22 @@ class ScriptedFaults:
     def on_call(self, ask: SentCall) -> FaultDecision:
         plan = self._find(CallPlan, lambda one: (one.actor, one.number) == (ask.actor, ask.number))
         if plan is None:
-            return FATE
-        crash, fails = plan.fate.crash, plan.fate.fails
+            return OUTCOME
+        crash, fails = plan.outcome.crash, plan.outcome.fails
         kind = "crash" if crash is not None else fails or "slow"
         self._tell(plan, kind, f"{ask.text}: {crash.name.lower() if crash else kind}")
-        return plan.fate
+        return plan.outcome
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         if type == "BOOKMARK":
-            return EVENT_FATE
+            return EVENT_OUTCOME
         wanted = (actor, plural, number)
         plan = self._find(EventPlan, lambda one: (one.actor, one.plural, one.number) == wanted)
         if plan is None:
-            return EVENT_FATE
-        kind = describe_event_fate(plan.fate)
+            return EVENT_OUTCOME
+        kind = describe_event_outcome(plan.outcome)
         self._tell(plan, kind, f"event {number} of {plural}: {type} {name}: {kind}")
-        return plan.fate
+        return plan.outcome
 
     def on_list(self, ask: SentCall) -> timedelta:
         self._lists[ask.actor, ask.plural] += 1
@@ -128,26 +128,34 @@ class ScriptedFaults:
         self._tell(plan, "stale_list", f"{ask.text}: as of {plan.age} ago")
         return plan.age
 
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
         self._pod_calls[actor] += 1
         wanted = (actor, self._pod_calls[actor])
         plan = self._find(PodPlan, lambda one: (one.actor, one.number) == wanted)
         if plan is None:
-            return POD_FATE
-        kind = "crash" if plan.fate.crash is not None else plan.fate.fails or "slow"
+            return POD_CALL_OUTCOME
+        kind = "crash" if plan.outcome.crash is not None else plan.outcome.fails or "slow"
         self._tell(plan, f"pod_{kind}", f"{method} {pod}: {kind}")
-        return plan.fate
+        return plan.outcome
 
-    def on_review(self, actor: str, way: Way) -> ReviewFate:
+    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
         self._reviews[actor, way] += 1
         wanted = (actor, way, self._reviews[actor, way])
         plan = self._find(ReviewPlan, lambda one: (one.actor, one.way, one.number) == wanted)
         if plan is None:
-            return REVIEW_FATE
-        fate = plan.fate
-        kind = "crash" if fate.crash else "reset" if fate.reset else "lost" if fate.lost else "slow"
+            return REVIEW_OUTCOME
+        outcome = plan.outcome
+        kind = (
+            "crash"
+            if outcome.crash
+            else "reset"
+            if outcome.reset
+            else "lost"
+            if outcome.lost
+            else "slow"
+        )
         self._tell(plan, f"review_{kind}", f"{way} of a review: {kind}")
-        return fate
+        return outcome
 
     def _find(self, kind: type[_P], fits: Callable[[_P], bool]) -> _P | None:
         """Return the first plan that fits, and forget it."""
@@ -169,16 +177,16 @@ class ScriptedFaults:
         )
 
 
-def describe_event_fate(fate: EventFate) -> str:
+def describe_event_outcome(outcome: EventOutcome) -> str:
     """Return the words for what becomes of an event, those of the rates where there is one."""
     told = {
-        "drop_event": fate.drop,
-        "duplicate_event": fate.duplicate,
-        "delay_event": fate.delay,
-        "spoil_event": fate.spoil,
-        "freeze": fate.freeze,
-        "cut_stream": fate.cut,
-        "gone_event": fate.gone,
-        "crash": fate.crash,
+        "drop_event": outcome.drop,
+        "duplicate_event": outcome.duplicate,
+        "delay_event": outcome.delay,
+        "spoil_event": outcome.spoil,
+        "freeze": outcome.freeze,
+        "cut_stream": outcome.cut,
+        "gone_event": outcome.gone,
+        "crash": outcome.crash,
     }
     return " and ".join(word for word, happens in told.items() if happens) or "as usual"

@@ -8,7 +8,7 @@ import asyncio
 from datetime import timedelta
 from typing import Final, Protocol
 
-from rollout_operator.lab.network.faults import CrashPoint, PodFailure, PodFate
+from rollout_operator.lab.network.faults import CrashPoint, PodCallOutcome, PodFailure
 from rollout_operator.lab.network.link import Link, wait_for_ever
 from rollout_operator.model.downscale import Endpoint
 
@@ -52,18 +52,18 @@ class SimulatedPodClient:
         if self._is_closed:
             raise ConnectionAbortedError("this client is closed")
         link = self._link
-        fate = link.faults.on_pod_call(link.actor, method, endpoint.pod)
-        if fate.crash is CrashPoint.BEFORE_SEND:
+        outcome = link.faults.on_pod_call(link.actor, method, endpoint.pod)
+        if outcome.crash is CrashPoint.BEFORE_SEND:
             link.crash()
         await link.stay_alive()
-        await asyncio.sleep(fate.before.total_seconds() + link.latency())
+        await asyncio.sleep(outcome.before.total_seconds() + link.latency())
         await self._cross()
-        answer = await self._ask(method, endpoint, fate)
-        if fate.crash is CrashPoint.AFTER_COMMIT:
+        answer = await self._ask(method, endpoint, outcome)
+        if outcome.crash is CrashPoint.AFTER_COMMIT:
             link.crash()
-        await asyncio.sleep(fate.after.total_seconds() + link.latency())
+        await asyncio.sleep(outcome.after.total_seconds() + link.latency())
         await self._cross()
-        if fate.crash is CrashPoint.AFTER_REPLY:
+        if outcome.crash is CrashPoint.AFTER_REPLY:
             asyncio.get_running_loop().call_soon(link.crash)
         return answer
 
@@ -72,8 +72,10 @@ class SimulatedPodClient:
         if self._link.cut_pods or self._link.is_dead:
             await wait_for_ever()
 
-    async def _ask(self, method: str, endpoint: Endpoint, fate: PodFate) -> tuple[int, bytes]:
-        fails = fate.fails
+    async def _ask(
+        self, method: str, endpoint: Endpoint, outcome: PodCallOutcome
+    ) -> tuple[int, bytes]:
+        fails = outcome.fails
         if fails is PodFailure.REFUSED:
             raise ConnectionRefusedError("Connect call failed")
         if fails is PodFailure.RESET_BEFORE:
@@ -82,7 +84,7 @@ class SimulatedPodClient:
             await wait_for_ever()
         if fails in _INSTEAD:
             return _INSTEAD[fails], b""
-        answer = await self._endpoints.serve(method, endpoint, self._link.actor, fate.takes)
+        answer = await self._endpoints.serve(method, endpoint, self._link.actor, outcome.takes)
         if fails is PodFailure.RESET_AFTER:
             raise ConnectionResetError("Connection reset by peer")
         if fails is PodFailure.SILENT:

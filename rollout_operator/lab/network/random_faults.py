@@ -14,18 +14,18 @@ from typing import Final, TypeVar
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (
-    EVENT_FATE,
-    FATE,
+    EVENT_OUTCOME,
     NO_TIME,
-    POD_FATE,
-    REVIEW_FATE,
+    OUTCOME,
+    POD_CALL_OUTCOME,
+    REVIEW_OUTCOME,
     CrashPoint,
-    EventFate,
+    EventOutcome,
     Failure,
     FaultDecision,
+    PodCallOutcome,
     PodFailure,
-    PodFate,
-    ReviewFate,
+    ReviewOutcome,
     SentCall,
     Way,
 )
@@ -137,11 +137,11 @@ class RandomFaults:
         which, size, choice = self._random(), self._random(), self._random()
         kind = _choose(which, self._list_call_rates(ask))
         if kind is None:
-            return FATE
-        fate = _fate_of(kind, size, choice)
-        return fate if self._fire(kind, ask.actor, f"{ask.text}: {_word(fate)}") else FATE
+            return OUTCOME
+        outcome = _outcome_of(kind, size, choice)
+        return outcome if self._fire(kind, ask.actor, f"{ask.text}: {_word(outcome)}") else OUTCOME
 
-    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         which, size = self._random(), self._random()
         rates = self._rates
         is_bookmark = type == "BOOKMARK"
@@ -159,9 +159,9 @@ class RandomFaults:
             ),
         )
         if kind is None:
-            return EVENT_FATE
+            return EVENT_OUTCOME
         text = f"event {number} of {plural}: {type} {name}".rstrip()
-        return _event_fate_of(kind, size) if self._fire(kind, actor, text) else EVENT_FATE
+        return _event_outcome_of(kind, size) if self._fire(kind, actor, text) else EVENT_OUTCOME
 
     def on_list(self, ask: SentCall) -> timedelta:
         which, size = self._random(), self._random()
@@ -171,7 +171,7 @@ class RandomFaults:
         text = f"{ask.text}: as of {age} ago"
         return age if self._fire("stale_list", ask.actor, text) else NO_TIME
 
-    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
         which, size, choice = self._random(), self._random(), self._random()
         rates = self._rates
         kind = _choose(
@@ -184,13 +184,13 @@ class RandomFaults:
             ),
         )
         if kind is None:
-            return POD_FATE
-        fate = _pod_fate_of(kind, size, choice)
-        span = fate.takes or fate.after
-        what = fate.crash.name.lower() if fate.crash else fate.fails or f"{span}"
-        return fate if self._fire(kind, actor, f"{method} {pod}: {what}") else POD_FATE
+            return POD_CALL_OUTCOME
+        outcome = _pod_call_outcome_of(kind, size, choice)
+        span = outcome.takes or outcome.after
+        what = outcome.crash.name.lower() if outcome.crash else outcome.fails or f"{span}"
+        return outcome if self._fire(kind, actor, f"{method} {pod}: {what}") else POD_CALL_OUTCOME
 
-    def on_review(self, actor: str, way: Way) -> ReviewFate:
+    def on_review(self, actor: str, way: Way) -> ReviewOutcome:
         which, size, choice = self._random(), self._random(), self._random()
         rates = self._rates
         kind = _choose(
@@ -202,14 +202,14 @@ class RandomFaults:
             ),
         )
         if kind is None:
-            return REVIEW_FATE
-        fate = ReviewFate(
+            return REVIEW_OUTCOME
+        outcome = ReviewOutcome(
             delay=_span(size, SLOWEST_REVIEW) if kind == "review_slow" else NO_TIME,
             reset=kind == "review_lost" and choice < 0.5,
             lost=kind == "review_lost" and choice >= 0.5,
             crash=kind == "crash",
         )
-        return fate if self._fire(kind, actor, f"{way} of a review") else REVIEW_FATE
+        return outcome if self._fire(kind, actor, f"{way} of a review") else REVIEW_OUTCOME
 
     def _list_call_rates(self, ask: SentCall) -> Sequence[tuple[str, float]]:
         """Return what may happen to a call; a kind that makes no sense for it has no rate."""
@@ -248,9 +248,9 @@ def _choose(which: float, rates: Sequence[tuple[str, float]]) -> str | None:
     return None
 
 
-def _fate_of(kind: str, size: float, choice: float) -> FaultDecision:
+def _outcome_of(kind: str, size: float, choice: float) -> FaultDecision:
     crashes = tuple(CrashPoint)
-    fates: Mapping[str, Callable[[], FaultDecision]] = {
+    outcomes: Mapping[str, Callable[[], FaultDecision]] = {
         "crash": lambda: FaultDecision(crash=_one_of(crashes, choice)),
         "slow": lambda: _slow(_span(size, LONGEST_SLOW), choice),
         "throttled": lambda: FaultDecision(fails=Failure.THROTTLED),
@@ -261,47 +261,47 @@ def _fate_of(kind: str, size: float, choice: float) -> FaultDecision:
         "too_many": lambda: FaultDecision(fails=_one_of(_TOO_MANY, choice)),
         "server_error": lambda: FaultDecision(fails=_one_of(_ERRORS, choice)),
     }
-    return fates[kind]()
+    return outcomes[kind]()
 
 
-def _word(fate: FaultDecision) -> str:
+def _word(outcome: FaultDecision) -> str:
     """Return what becomes of a call; of a late one with the span, by which it is found again."""
-    if fate.crash:
-        return fate.crash.name.lower()
-    if fate.fails is Failure.LATE:
-        return f"{fate.fails}: {fate.before}"
-    return fate.fails or f"{fate.before or fate.after}"
+    if outcome.crash:
+        return outcome.crash.name.lower()
+    if outcome.fails is Failure.LATE:
+        return f"{outcome.fails}: {outcome.before}"
+    return outcome.fails or f"{outcome.before or outcome.after}"
 
 
-def _event_fate_of(kind: str, size: float) -> EventFate:
+def _event_outcome_of(kind: str, size: float) -> EventOutcome:
     match kind:
         case "delay_event":
-            return EventFate(delay=_span(size, LONGEST_LAG))
+            return EventOutcome(delay=_span(size, LONGEST_LAG))
         case "drop_event" | "drop_bookmark":
-            return EventFate(drop=True)
+            return EventOutcome(drop=True)
         case "duplicate_event":
-            return EventFate(duplicate=True)
+            return EventOutcome(duplicate=True)
         case "freeze":
-            return EventFate(freeze=_span(size, LONGEST_FREEZE))
+            return EventOutcome(freeze=_span(size, LONGEST_FREEZE))
         case "cut_stream":
-            return EventFate(cut=True)
+            return EventOutcome(cut=True)
         case "spoil_event":
-            return EventFate(spoil=True)
+            return EventOutcome(spoil=True)
         case _:
-            return EventFate(gone=True)
+            return EventOutcome(gone=True)
 
 
-def _pod_fate_of(kind: str, size: float, choice: float) -> PodFate:
+def _pod_call_outcome_of(kind: str, size: float, choice: float) -> PodCallOutcome:
     match kind:
         case "pod_failure":
-            return PodFate(fails=_one_of(tuple(PodFailure), choice))
+            return PodCallOutcome(fails=_one_of(tuple(PodFailure), choice))
         case "pod_slow":
-            return PodFate(after=_span(size, SLOWEST_POD))
+            return PodCallOutcome(after=_span(size, SLOWEST_POD))
         case "pod_late":
             least, most = LATE_POD
-            return PodFate(takes=timedelta(seconds=round(least + (most - least) * size, 3)))
+            return PodCallOutcome(takes=timedelta(seconds=round(least + (most - least) * size, 3)))
         case _:
-            return PodFate(crash=_one_of(tuple(CrashPoint), choice))
+            return PodCallOutcome(crash=_one_of(tuple(CrashPoint), choice))
 
 
 def _slow(span: timedelta, choice: float) -> FaultDecision:

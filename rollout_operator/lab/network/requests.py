@@ -77,24 +77,24 @@ class _Reply:
     date: datetime
 
 
-async def travel(trip: Trip, link: Link, fate: FaultDecision) -> ApiAnswer:
+async def travel(trip: Trip, link: Link, outcome: FaultDecision) -> ApiAnswer:
     """Make a call and return its answer, a success; never, where the process dies meanwhile.
 
     Raises the errors of `model.errors` that the real client raises.
     """
-    if fate.crash is CrashPoint.BEFORE_SEND:
+    if outcome.crash is CrashPoint.BEFORE_SEND:
         link.crash()
     await link.stay_alive()
-    await _wait_for_turn(trip, link, fate)
-    if fate.fails is Failure.CONNECT:
+    await _wait_for_turn(trip, link, outcome)
+    if outcome.fails is Failure.CONNECT:
         text = f"cannot {trip.call.text}: no answer: Cannot connect to host"
         raise Unreachable(text, call=trip.call.text)
-    reply, told = await _send(trip, link, fate)
+    reply, told = await _send(trip, link, outcome)
     await link.stay_alive()
     if reply is None:
         _raise_lost(trip.call, told)
     link.clock.note(reply.date.replace(microsecond=0))  # as the header has it
-    if fate.crash is CrashPoint.AFTER_REPLY:
+    if outcome.crash is CrashPoint.AFTER_REPLY:
         asyncio.get_running_loop().call_soon(link.crash)
     answer = reply.answer
     if answer.is_ok:
@@ -118,28 +118,28 @@ def _raise_lost(call: Call, told: str) -> NoReturn:
     raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text)
 
 
-async def _wait_for_turn(trip: Trip, link: Link, fate: FaultDecision) -> None:
+async def _wait_for_turn(trip: Trip, link: Link, outcome: FaultDecision) -> None:
     """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
     within = min(trip.within, trip.sent_within or trip.within)
-    if fate.fails is Failure.THROTTLED or fate.waits > within:
-        due = max(fate.waits, within)
+    if outcome.fails is Failure.THROTTLED or outcome.waits > within:
+        due = max(outcome.waits, within)
         text = (
             f"client-side rate limiter: the next token is due in {due.total_seconds():.3f}s,"
             f" the deadline in {within.total_seconds():.3f}s"
         )
         raise Throttled(text, call=trip.call.text)
-    if fate.waits:
-        await asyncio.sleep(fate.waits.total_seconds())
+    if outcome.waits:
+        await asyncio.sleep(outcome.waits.total_seconds())
         await link.stay_alive()
 
 
-async def _send(trip: Trip, link: Link, fate: FaultDecision) -> tuple[_Reply | None, str]:
+async def _send(trip: Trip, link: Link, outcome: FaultDecision) -> tuple[_Reply | None, str]:
     """Return the answer, or None and what is known of its absence."""
     seconds = trip.within.total_seconds()
     try:
         async with asyncio.timeout(seconds):
-            reply = await link.launch(_fly(trip, link, fate))
-            if reply is None and not _breaks(fate):
+            reply = await link.launch(_fly(trip, link, outcome))
+            if reply is None and not _breaks(outcome):
                 await wait_for_ever()
     except TimeoutError:
         return None, f"timed out after {seconds:g}s"
@@ -151,30 +151,30 @@ async def _send(trip: Trip, link: Link, fate: FaultDecision) -> tuple[_Reply | N
     return reply, "Server disconnected"
 
 
-def _breaks(fate: FaultDecision) -> bool:
-    return fate.fails in (Failure.RESET_BEFORE, Failure.RESET_AFTER)
+def _breaks(outcome: FaultDecision) -> bool:
+    return outcome.fails in (Failure.RESET_BEFORE, Failure.RESET_AFTER)
 
 
-async def _fly(trip: Trip, link: Link, fate: FaultDecision) -> _Reply | None:
+async def _fly(trip: Trip, link: Link, outcome: FaultDecision) -> _Reply | None:
     """Carry a request there and its answer back; None where no answer comes."""
-    late = trip.within if fate.fails is Failure.LATE else timedelta(0)
-    await asyncio.sleep((late + fate.before).total_seconds() + link.latency())
-    if fate.fails is Failure.RESET_BEFORE or not link.may_arrive():
+    late = trip.within if outcome.fails is Failure.LATE else timedelta(0)
+    await asyncio.sleep((late + outcome.before).total_seconds() + link.latency())
+    if outcome.fails is Failure.RESET_BEFORE or not link.may_arrive():
         return None
-    answer = await _answer(trip, fate)
+    answer = await _answer(trip, outcome)
     reply = _Reply(answer, trip.now())
-    if fate.crash is CrashPoint.AFTER_COMMIT:
+    if outcome.crash is CrashPoint.AFTER_COMMIT:
         link.crash()
-    if fate.fails in _UNANSWERED or fate.fails is Failure.RESET_AFTER:
+    if outcome.fails in _UNANSWERED or outcome.fails is Failure.RESET_AFTER:
         return None
-    await asyncio.sleep(fate.after.total_seconds() + link.latency())
+    await asyncio.sleep(outcome.after.total_seconds() + link.latency())
     return None if link.is_cut else reply
 
 
-async def _answer(trip: Trip, fate: FaultDecision) -> ApiAnswer:
+async def _answer(trip: Trip, outcome: FaultDecision) -> ApiAnswer:
     """Return what the API server answers, or what a fault lets it answer instead."""
-    refusal = _REFUSALS.get(fate.fails) if fate.fails is not None else None
-    if refusal is not None and fate.fails not in _COMMITTED:
+    refusal = _REFUSALS.get(outcome.fails) if outcome.fails is not None else None
+    if refusal is not None and outcome.fails not in _COMMITTED:
         return refusal.answer()
     answer = await trip.carry_out()
     return refusal.answer() if refusal is not None else answer

@@ -18,7 +18,7 @@ import msgspec
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
 from rollout_operator.lab.model.fields import metadata_of, name_of
-from rollout_operator.lab.network.faults import EVENT_FATE, EventFate
+from rollout_operator.lab.network.faults import EVENT_OUTCOME, EventOutcome
 from rollout_operator.lab.network.link import Link, wait_for_ever
 
 SPOILED: Final = "spoiled"
@@ -38,7 +38,7 @@ class _Delivery:
 
     due: float
     event: StreamEvent
-    fate: EventFate = EVENT_FATE
+    outcome: EventOutcome = EVENT_OUTCOME
 
 
 class Silent(Exception):
@@ -78,18 +78,18 @@ class WatchView:
             return []
         if known is not None:
             return [_Delivery(max(known.due, now + self.link.latency()), event)]
-        fate = self._ask(event)
-        due = now + self.link.latency() + fate.delay.total_seconds()
-        if fate.freeze:
-            self.frozen_until = max(self.frozen_until, now + fate.freeze.total_seconds())
+        outcome = self._ask(event)
+        due = now + self.link.latency() + outcome.delay.total_seconds()
+        if outcome.freeze:
+            self.frozen_until = max(self.frozen_until, now + outcome.freeze.total_seconds())
         if event.type != "BOOKMARK":
-            self._sights[event.revision] = _Sight(due, fate.drop)
-        if fate.drop:
+            self._sights[event.revision] = _Sight(due, outcome.drop)
+        if outcome.drop:
             return []
-        lines = [_Delivery(due, event, fate)]
-        return [*lines, _Delivery(due, event)] if fate.duplicate else lines
+        lines = [_Delivery(due, event, outcome)]
+        return [*lines, _Delivery(due, event)] if outcome.duplicate else lines
 
-    def _ask(self, event: StreamEvent) -> EventFate:
+    def _ask(self, event: StreamEvent) -> EventOutcome:
         link = self.link
         number = link.number_event(self._plural, event.type)
         return link.faults.on_event(
@@ -138,7 +138,7 @@ class Delivery:
     def catch_up(self) -> None:
         """Let everything through that was held back."""
         now = asyncio.get_running_loop().time()
-        self._lines = deque(_Delivery(now, line.event, line.fate) for line in self._lines)
+        self._lines = deque(_Delivery(now, line.event, line.outcome) for line in self._lines)
         self._news.set()
 
     async def next_event(self, silence: float) -> StreamEvent | None:
@@ -172,14 +172,14 @@ class Delivery:
         if not self._lines or self._lines[0].due > now:
             return None  # what is not due at the end comes on a later stream
         line = self._lines.popleft()
-        if line.fate.crash:
+        if line.outcome.crash:
             self._view.link.crash()
             await wait_for_ever()
-        if line.fate.cut:
+        if line.outcome.cut:
             raise ConnectionResetError("Connection reset by peer")
-        if line.fate.gone:
+        if line.outcome.gone:
             raise Expired
-        return _spoil(line.event) if line.fate.spoil else line.event
+        return _spoil(line.event) if line.outcome.spoil else line.event
 
     async def _wait(self, until: float) -> None:
         self._news.clear()
@@ -197,7 +197,7 @@ class Delivery:
             for line in self._view.judge(event):
                 # In the order of the stream: what follows a late one is late as well.
                 due = max(line.due, self._lines[-1].due) if self._lines else line.due
-                self._lines.append(_Delivery(due, line.event, line.fate))
+                self._lines.append(_Delivery(due, line.event, line.outcome))
         if self._stream.is_closed and self._end is None:
             arrival = asyncio.get_running_loop().time() + self._view.link.latency()
             last = self._lines[-1] if self._lines else None

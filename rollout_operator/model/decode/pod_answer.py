@@ -1,4 +1,4 @@
-"""What a pod answers when it is asked to prepare for a delayed downscale → `Word`.
+"""What a pod answers when it is asked to prepare for a delayed downscale → `PodAnswer`.
 
 Decides which answers give a time (DELAY-07). A pod is a stranger: what it says is quoted in part
 only, on one printable line. When that time allows the pod to go is left to the planner.
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.scaling import Word
+from rollout_operator.model.scaling import PodAnswer
 from rollout_operator.model.units import format_duration
 
 LONGEST_BODY: Final = 64 * 1024
@@ -36,15 +36,15 @@ class _Body(msgspec.Struct):
 _BODY: Final = msgspec.json.Decoder(_Body)
 
 
-def decode_word(pod: str, status: int, body: bytes, asked_at: datetime) -> Word:
+def decode_pod_answer(pod: str, status: int, body: bytes, asked_at: datetime) -> PodAnswer:
     """Return since when a pod is prepared, or why that is not known.
 
     `body` may be cut after LONGEST_BODY + 1 bytes. `asked_at` also tells which times lie ahead.
     """
     found = _find_time(status, body, asked_at)
     if isinstance(found, datetime):
-        return Word(asked_at=asked_at, since=found)
-    return Word(asked_at=asked_at, since=None, problem=f"POST {pod}: {found}")
+        return PodAnswer(asked_at=asked_at, since=found)
+    return PodAnswer(asked_at=asked_at, since=None, problem=f"POST {pod}: {found}")
 
 
 def _find_time(status: int, body: bytes, asked_at: datetime) -> datetime | str:

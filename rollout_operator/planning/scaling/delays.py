@@ -14,7 +14,7 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.names import DOWNSCALE_DELAY, DOWNSCALE_DELAY_URL
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import ScalingSnapshot, Talk
+from rollout_operator.model.scaling import PodCalls, ScalingSnapshot
 from rollout_operator.model.units import parse_prometheus_duration
 from rollout_operator.planning.downscales.endpoint import plan_delay_target, plan_endpoint
 from rollout_operator.planning.scaling.desired import Delay, complain
@@ -51,7 +51,7 @@ class DelayedPod:
 
     ordinal: int
     pod: Pod
-    talk: Talk
+    calls: PodCalls
 
 
 def read_delay(sts: StatefulSet) -> Delay | Reason | None:
@@ -100,7 +100,7 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
     waits: list[timedelta] = []
     first = zone.sts.first_ordinal
     for delayed in list_delayed(zone, range(first, first + replicas), scaling):
-        wait = _next_cancel(delayed.talk, scaling.group.now)
+        wait = _next_cancel(delayed.calls, scaling.group.now)
         if find_absence(delayed.pod):
             continue
         if wait > timedelta(0):
@@ -108,7 +108,7 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
             continue
         endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if not isinstance(endpoint, str):
-            (routine if delayed.talk.word is None else owed).append(endpoint)
+            (routine if delayed.calls.answer is None else owed).append(endpoint)
     look_again = min(waits, default=None)
     return Stays(owed=tuple(owed), routine=tuple(routine), look_again=look_again)
 
@@ -116,20 +116,20 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
 def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
     """Return the pods of a zone in a range of ordinals, highest first."""
     return [
-        DelayedPod(ordinal=ordinal, pod=pod, talk=scaling.talks.get(pod.uid, Talk()))
+        DelayedPod(ordinal=ordinal, pod=pod, calls=scaling.pod_calls.get(pod.uid, PodCalls()))
         for ordinal, pod in reversed(zone.list_pods(ordinals))
     ]
 
 
-def find_late(talk: Talk, scaling: ScalingSnapshot) -> timedelta:
+def find_late(calls: PodCalls, scaling: ScalingSnapshot) -> timedelta:
     """Return for how long a pod may still act on a call that it stays; zero or less: no longer."""
-    if talk.unanswered_at is None:
+    if calls.unanswered_at is None:
         return timedelta(0)
-    return scaling.late_calls - abs(scaling.group.now - talk.unanswered_at)
+    return scaling.late_calls - abs(scaling.group.now - calls.unanswered_at)
 
 
 def find_absence(pod: Pod) -> str:
-    """Return why a pod cannot be talked to, empty where it can."""
+    """Return why a pod cannot be called, empty where it can."""
     if pod.is_terminating:
         return "is terminating"
     return "" if pod.phase == "Running" else f"does not run (phase {pod.phase or 'none'})"
@@ -140,13 +140,13 @@ def _read_both(sts: StatefulSet) -> tuple[str, str]:
     return annotations.get(DOWNSCALE_DELAY, ""), annotations.get(DOWNSCALE_DELAY_URL, "")
 
 
-def _next_cancel(talk: Talk, now: datetime) -> timedelta:
+def _next_cancel(calls: PodCalls, now: datetime) -> timedelta:
     """Return how long a pod need not be told that it stays; zero or less: now."""
-    times = [time for time in (talk.cancelled_at, talk.tried_at) if time is not None]
+    times = [time for time in (calls.cancelled_at, calls.tried_at) if time is not None]
     if not times:
         return timedelta(0)
     # A pod that this process never reached may have been asked by the one before it (LI-05). One
     # that does not know the call is not told every minute for ever (LI-11).
-    is_unheard = talk.cancelled_at is None and 0 < talk.tries <= SOON_TRIES
-    is_owed = talk.word is not None or is_unheard
+    is_unheard = calls.cancelled_at is None and 0 < calls.tries <= SOON_TRIES
+    is_owed = calls.answer is not None or is_unheard
     return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - max(times))

@@ -1,9 +1,9 @@
 """Decide the replica counts of a whole group: the one way into scaling, and the order of concerns.
 
 First what each zone should count (`following`, `mirroring`), then what holds it back. An upscale is
-held by nothing but the zone that it follows. A downscale needs the word of its pods (`pod_answers`)
-and of its group (`permission`), and there is one at a time. What goes wrong with one zone stays
-with it (W-42).
+held by nothing but the zone that it follows. A downscale needs the consent of its pods
+(`pod_answers`) and of its group (`permission`), and there is one at a time. What goes wrong with
+one zone stays with it (W-42).
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import (
+    CallPods,
     Reference,
     ScaleZone,
     ScalingPlan,
     ScalingSnapshot,
-    TalkToPods,
 )
 from rollout_operator.planning.rollout.newcomers import count_used, find_settling
 from rollout_operator.planning.rollout.zones import order_zones
@@ -91,7 +91,7 @@ def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
         group=scaling.group.name,
         scale=tuple(draft.scale),
         publish=choose_published([zone.sts for zone in zones], scaled, scaling),
-        talks=_choose_talks(draft),
+        pod_calls=_choose_calls(draft),
         waits=tuple(draft.waits),
         problems=tuple(draft.problems),
         failed=frozenset(draft.failed),
@@ -238,19 +238,19 @@ def _render_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
     return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, sts.name)
 
 
-def _choose_talks(draft: _Draft) -> tuple[TalkToPods, ...]:
-    """Return whom to talk to now.
+def _choose_calls(draft: _Draft) -> tuple[CallPods, ...]:
+    """Return which pods to call now.
 
     Where a zone moves, or is about to, nobody else is told that it stays as a matter of routine
     (T-05 row 14): that is for the next look.
     """
     scaled = {one.zone.uid for one in draft.scale}
     is_busy = bool(scaled) or any(message.has_new for message in draft.messages)
-    talks: list[TalkToPods] = []
+    pod_calls: list[CallPods] = []
     for message in draft.messages:
         is_part = bool(message.ask) or message.zone.uid in scaled
         routine = message.stays.routine if is_part or not is_busy else ()
         cancel = (*message.stays.owed, *routine)
         if cancel or message.ask:
-            talks.append(TalkToPods(zone=message.zone, cancel=cancel, ask=message.ask))
-    return tuple(talks)
+            pod_calls.append(CallPods(zone=message.zone, cancel=cancel, ask=message.ask))
+    return tuple(pod_calls)

@@ -13,7 +13,7 @@ from typing import Final
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.group import Zone
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import ScalingSnapshot, Word
+from rollout_operator.model.scaling import PodAnswer, ScalingSnapshot
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.downscales.endpoint import plan_endpoint
 from rollout_operator.planning.downscales.spacing import format_left, format_moment
@@ -124,7 +124,7 @@ def assess_answers(going: Going, delay: Delay, scaling: ScalingSnapshot) -> PodA
 def _assess_pod(
     delayed: DelayedPod, going: Going, delay: Delay, scaling: ScalingSnapshot, findings: _Findings
 ) -> None:
-    now, word, name = scaling.group.now, delayed.talk.word, delayed.pod.name
+    now, answer, name = scaling.group.now, delayed.calls.answer, delayed.pod.name
     absence = find_absence(delayed.pod)
     if absence and going.is_forced:
         return
@@ -132,44 +132,44 @@ def _assess_pod(
         findings.problems.append(f"{name} {absence}")
         return
     # SI-10: what it says now may be undone by a call that it has not answered.
-    late = find_late(delayed.talk, scaling)
+    late = find_late(delayed.calls, scaling)
     if late > timedelta(0):
         findings.times.append(late)
         findings.unanswered.append(name)
         return
-    if word is None or _must_ask(word, delay.span, now):
+    if answer is None or _must_ask(answer, delay.span, now):
         endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if isinstance(endpoint, str):
             findings.problems.append(endpoint)
             return
         findings.ask.append(endpoint)
     else:
-        findings.times.append(_next_ask(word) - abs(now - word.asked_at))
-    if word is None:
+        findings.times.append(_next_ask(answer) - abs(now - answer.asked_at))
+    if answer is None:
         findings.silent.append(name)
         return
-    if word.since is None:
-        findings.problems.append(word.problem or f"{name} gave no time")
+    if answer.since is None:
+        findings.problems.append(answer.problem or f"{name} gave no time")
         return
-    if abs(now - word.asked_at) > FRESH:
+    if abs(now - answer.asked_at) > FRESH:
         findings.stale.append(delayed)
-    left = delay.span - (now - word.since)
+    left = delay.span - (now - answer.since)
     if left > timedelta(0):
         findings.times.append(left)
         findings.early.append(
-            (delayed.ordinal, _render_early(delayed, word.since, left, going, delay))
+            (delayed.ordinal, _render_early(delayed, answer.since, left, going, delay))
         )
 
 
-def _must_ask(word: Word, span: timedelta, now: datetime) -> bool:
-    """Tell whether a word is too old for anything, or was said before its pod was due."""
-    if abs(now - word.asked_at) >= _next_ask(word):
+def _must_ask(answer: PodAnswer, span: timedelta, now: datetime) -> bool:
+    """Tell whether an answer is too old for anything, or was given before its pod was due."""
+    if abs(now - answer.asked_at) >= _next_ask(answer):
         return True
-    return word.since is not None and word.asked_at - word.since < span <= now - word.since
+    return answer.since is not None and answer.asked_at - answer.since < span <= now - answer.since
 
 
-def _next_ask(word: Word) -> timedelta:
-    return ASK_AGAIN if word.lasts is None else word.lasts
+def _next_ask(answer: PodAnswer) -> timedelta:
+    return ASK_AGAIN if answer.lasts is None else answer.lasts
 
 
 def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:

@@ -56,18 +56,18 @@ class EvictionContext:
 class PodEviction:
     """Answers reviews of evictions."""
 
-    def __init__(self, parts: EvictionContext) -> None:
-        self._parts = parts
+    def __init__(self, context: EvictionContext) -> None:
+        self._context = context
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
         """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
-        parts = self._parts
-        verdict = assess_request(review, parts.namespace)
+        context = self._context
+        verdict = assess_request(review, context.namespace)
         if verdict is None:
-            pod = parts.pods.get(review.namespace, review.name)
+            pod = context.pods.get(review.namespace, review.name)
             if isinstance(pod, Pod) and is_running(pod) and self._is_owned(pod):
                 return await self._ask(pod, review, until)
-            left = until - _TO_DECIDE - parts.clock.elapsed()
+            left = until - _TO_DECIDE - context.clock.elapsed()
             try:
                 async with asyncio.timeout(left.total_seconds()):
                     verdict = await self._look(pod, review, left)
@@ -76,16 +76,16 @@ class PodEviction:
                 verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
             except (ApiError, InvalidInput) as error:
                 verdict = _cannot_check(review, error)
-        parts.metrics.count(verdict.reason.code, 0 if verdict.is_allowed else verdict.code)
+        context.metrics.count(verdict.reason.code, 0 if verdict.is_allowed else verdict.code)
         return verdict
 
     async def _ask(self, pod: Pod, review: Review, until: timedelta) -> Verdict:
         # The API server takes an answer for a little longer than ours may take.
-        lasts = (until - self._parts.clock.elapsed()) / SHARE + _MARGIN
+        lasts = (until - self._context.clock.elapsed()) / SHARE + _MARGIN
         ask = DisruptionRequest(
             pod=pod, engine=DisruptionSource.EVICTION, lasts=lasts, dry_run=wants_dry_run(review)
         )
-        answer = await self._parts.arbiter.ask(ask, until - _TO_DECIDE)
+        answer = await self._context.arbiter.ask(ask, until - _TO_DECIDE)
         if isinstance(answer, Refusal):
             return _refuse(answer)
         if not answer.budget:
@@ -94,8 +94,8 @@ class PodEviction:
 
     def _is_owned(self, pod: Pod) -> bool:
         """Tell whether the arbiter knows the owner, or needs none as no budget selects the pod."""
-        owner = None if pod.owner_uid is None else self._parts.sets.get_by_uid(pod.owner_uid)
-        return owner is not None or not self._parts.arbiter.may_cover(pod)
+        owner = None if pod.owner_uid is None else self._context.sets.get_by_uid(pod.owner_uid)
+        return owner is not None or not self._context.arbiter.may_cover(pod)
 
     async def _look(
         self, cached: Pod | Unreadable | None, review: Review, left: timedelta
@@ -104,14 +104,14 @@ class PodEviction:
 
         Raises ApiError, and InvalidInput where the pod cannot be read.
         """
-        arbiter = self._parts.arbiter
+        arbiter = self._context.arbiter
         if isinstance(cached, Pod) and not arbiter.may_cover(cached):
             return allow_not_running()
         if isinstance(cached, Pod) and wants_dry_run(review) and not is_running(cached):
             return allow_not_running()  # it lets nothing go: what the cache shows will do
         try:
             standing = Standing.UNKNOWN if cached is None else Standing.SHOWN
-            body = await self._parts.unknown.fetch(review.name, standing, left)
+            body = await self._context.unknown.fetch(review.name, standing, left)
         except NotFound:
             return allow_not_found(review.name)
         pod = decode_pod(body)

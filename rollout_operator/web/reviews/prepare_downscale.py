@@ -53,9 +53,9 @@ _NOT_PREPARED: Final = "one or more pods failed to prepare for shutdown."
 class PrepareDownscale:
     """Answers reviews. Asked the same again, it gives the same answer and does nothing twice."""
 
-    def __init__(self, parts: PrepareContext) -> None:
-        self._parts = parts
-        self._reservations = DownscaleReservations(parts)
+    def __init__(self, context: PrepareContext) -> None:
+        self._context = context
+        self._reservations = DownscaleReservations(context)
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
         """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
@@ -96,14 +96,14 @@ class PrepareDownscale:
 
     @property
     def _parents(self) -> Parents:
-        return self._parts.parents
+        return self._context.parents
 
     def _assess_place(self, ask: DecreaseRequest) -> Verdict | None:
-        parts = self._parts
-        if ask.decrease.namespace != parts.namespace:
+        context = self._context
+        if ask.decrease.namespace != context.namespace:
             why = f"namespace {ask.decrease.namespace} is not looked after by this operator"
             return ask.refuse(Code.OTHER_NAMESPACE, why)
-        if parts.is_stopping():
+        if context.is_stopping():
             return ask.refuse(Code.STOPPING, "the operator is stopping", status=RETRY)
         return None
 
@@ -146,15 +146,15 @@ class PrepareDownscale:
         return await self._carry_out(ask, step)
 
     async def _carry_out(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
-        parts = self._parts
+        context = self._context
         # For others that ask the same, where this task is cancelled.
         why = "the same was asked already, and that review was given up"
         verdict = ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         is_un_prepared = False
         try:
-            async with parts.locks.hold(calls_lock(ask.set_uid)):
+            async with context.locks.hold(calls_lock(ask.set_uid)):
                 # Again: while we waited for the lock, pods may have been un-prepared.
-                refusal = find_unanswered(parts, ask, step.plan.missing)
+                refusal = find_unanswered(context, ask, step.plan.missing)
                 if refusal is None:
                     verdict = await self._ask_pods(ask, step)
                     may_undo = not verdict.is_allowed and step.granted_at is None
@@ -168,20 +168,20 @@ class PrepareDownscale:
 
     async def _ask_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         """Call the pods and record the time; return the verdict."""
-        parts = self._parts
+        context = self._context
         problem = await self._call_pods(ask, step)
         # The nearer to the write the better: others wait from then on (SI-11).
-        now = None if step.plan.is_repeated else parts.server_time() + CLOCK_ERROR
+        now = None if step.plan.is_repeated else context.server_time() + CLOCK_ERROR
         if problem is None and now is not None:
             problem = await self._record(ask, step, now)
         if problem is None:
-            parts.downscales.allow(step.reservation, now)
+            context.downscales.allow(step.reservation, now)
             return self._allow(ask, step)
         return problem
 
     def _end(self, step: ReservedDownscale, verdict: Verdict, *, is_un_prepared: bool) -> None:
         """Settle the reservation of a review that is over, however it ended."""
-        downscales, reservation = self._parts.downscales, step.reservation
+        downscales, reservation = self._context.downscales, step.reservation
         later = downscales.late_calls
         if reservation.stage is ReservationState.PREPARING and step.granted_at is not None:
             # What is refused is not written: it does not hold the group back for longer.
@@ -197,7 +197,7 @@ class PrepareDownscale:
 
     async def _call_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict | None:
         """Record the downscale on its pods and call them; refuse where not all confirmed."""
-        parts, reservation = self._parts, step.reservation
+        context, reservation = self._context, step.reservation
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
         called = {one.uid for one in step.plan.missing}
         if called:
@@ -213,10 +213,10 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.pods.going if pod.uid in called]
-                owed = parts.downscales.backlog.list_targets(reservation.key.set_uid)
+                owed = context.downscales.backlog.list_targets(reservation.key.set_uid)
                 note = DownscaleRecord.of(reservation.key, reservation.begun, owed=owed)
-                await parts.notes.write(note, carriers, step.plan.pods.witness)
-                failures = await parts.pods.prepare_all(step.plan.missing)
+                await context.notes.write(note, carriers, step.plan.pods.witness)
+                failures = await context.pods.prepare_all(step.plan.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"
             return ask.refuse(Code.NOT_RECORDED, why, status=RETRY)
@@ -239,7 +239,7 @@ class PrepareDownscale:
         )
         try:
             async with asyncio.timeout(limit):
-                refusal = await self._parts.records.record(grant)
+                refusal = await self._context.records.record(grant)
         except (ApiError, InvalidInput) as error:
             return ask.refuse(Code.NOT_RECORDED, f"{_NOT_RECORDED} {error}", status=RETRY)
         except TimeoutError:
@@ -252,11 +252,11 @@ class PrepareDownscale:
 
         They are called a second time later: a slow call may arrive after this one.
         """
-        parts, unanswered = self._parts, self._parts.downscales.unanswered
+        context, unanswered = self._context, self._context.downscales.unanswered
         try:
             async with asyncio.timeout(self._left(ask.until - ANSWER_TIME)):
                 failed = await unanswered.cancel_all(
-                    parts.pods, ask.set_uid, step.plan.pods.endpoints
+                    context.pods, ask.set_uid, step.plan.pods.endpoints
                 )
         except TimeoutError:
             log.warn("Pods are not told yet that they stay", zone=step.reservation.name)
@@ -277,12 +277,12 @@ class PrepareDownscale:
 
     def _stamp(self, reservation: DownscaleReservation) -> Mapping[str, str]:
         """Return the record that an answer carries, where sets themselves do."""
-        if self._parts.records.source is TimesSource.TRACKER:
+        if self._context.records.source is TimesSource.TRACKER:
             return {}
         return {LAST_DOWNSCALE: format_downscale_time(reservation.begun)}
 
     def _left(self, until: timedelta) -> float:
-        return max((until - self._parts.clock.elapsed()).total_seconds(), 0)
+        return max((until - self._context.clock.elapsed()).total_seconds(), 0)
 
 
 def _word_failures(failures: Sequence[PodError]) -> str:

@@ -135,8 +135,8 @@ class ReservedDownscale:
 class DownscaleReservations:
     """Decides and reserves, for one review at a time of each group."""
 
-    def __init__(self, parts: PrepareContext) -> None:
-        self._parts = parts
+    def __init__(self, context: PrepareContext) -> None:
+        self._context = context
 
     async def reserve(
         self, ask: DecreaseRequest
@@ -146,10 +146,10 @@ class DownscaleReservations:
         The lock is held across the read, so that what is seen is what is reserved. Returns the
         future of the answer where the same is being asked already. Raises ApiError.
         """
-        parts = self._parts
+        context = self._context
         # Not under the lock: others of the group go on meanwhile.
-        await parts.repeated.wait_turn(ask.set_uid, ask.until - parts.clock.elapsed())
-        async with parts.locks.hold(ask.lock):
+        await context.repeated.wait_turn(ask.set_uid, ask.until - context.clock.elapsed())
+        async with context.locks.hold(ask.lock):
             group = await self._observe(ask)
             zone = next((each for each in group.zones if each.sts.uid == ask.set_uid), None)
             if zone is None or not ask.describes(zone.sts):
@@ -164,42 +164,42 @@ class DownscaleReservations:
                 replicas_to=ask.decrease.replicas_to,
                 target=target,
             )
-            known = parts.downscales.get(ask.set_uid)
+            known = context.downscales.get(ask.set_uid)
             if known is not None and known.key == key and known.answer is not None:
                 # The API server may write it as late as this review allows.
-                parts.downscales.renew(known, ())
+                context.downscales.renew(known, ())
                 return known.answer
             seen = await self._read_times(ask, key, group)
             if isinstance(seen, Verdict):
                 return seen
             # Again: while we looked, it may have been settled, or found on the pods.
-            known = parts.downscales.get(ask.set_uid)
+            known = context.downscales.get(ask.set_uid)
             if known is not None and sts.replicas <= known.key.replicas_to:
-                parts.downscales.note_persisted(known, parts.server_time())
+                context.downscales.note_persisted(known, context.server_time())
             sets = [zone.sts for zone in group.zones]
-            underway = parts.downscales.find_underway(ask.group, sets, but=ask.set_uid)
+            underway = context.downscales.find_underway(ask.group, sets, but=ask.set_uid)
             snapshot = DownscaleSnapshot(
                 decrease=ask.decrease,
                 key=key,
                 target=target,
                 zone=zone,
-                group=replace(group, now=parts.server_time(), downscale=underway),
+                group=replace(group, now=context.server_time(), downscale=underway),
                 is_grouped=bool(ask.group),
                 times=None if seen is None else seen.times,
-                source=parts.records.source,
+                source=context.records.source,
                 earlier=self._find_earlier(ask.set_uid),
-                cluster_domain=parts.cluster_domain,
+                cluster_domain=context.cluster_domain,
             )
             return self._decide(ask, snapshot, seen)
 
     def _decide(
         self, ask: DecreaseRequest, snapshot: DownscaleSnapshot, seen: RecordedTimes | None
     ) -> Verdict | ReservedDownscale:
-        downscales, zone = self._parts.downscales, snapshot.zone
+        downscales, zone = self._context.downscales, snapshot.zone
         plan = plan_reservation(snapshot)
         if isinstance(plan, Verdict):
             return plan
-        refusal = find_unanswered(self._parts, ask, plan.missing)
+        refusal = find_unanswered(self._context, ask, plan.missing)
         if refusal is not None:
             return refusal
         known, earlier = downscales.get(ask.set_uid), snapshot.earlier
@@ -218,7 +218,7 @@ class DownscaleReservations:
                     replicas_to=snapshot.key.replicas_to,
                 )  # fmt: skip
             # The server's clock may be a second ahead of what we know of it.
-            begun = self._parts.server_time() + CLOCK_ERROR
+            begun = self._context.server_time() + CLOCK_ERROR
             reservation = downscales.begin(zone.sts, snapshot.key, begun, pods)
         reservation.stage = ReservationState.PREPARING
         reservation.answer = asyncio.get_running_loop().create_future()
@@ -232,7 +232,7 @@ class DownscaleReservations:
         )
 
     def _find_earlier(self, set_uid: Uid) -> EarlierDownscale | None:
-        reservation = self._parts.downscales.get(set_uid)
+        reservation = self._context.downscales.get(set_uid)
         if reservation is None:
             return None
         return EarlierDownscale(
@@ -240,7 +240,7 @@ class DownscaleReservations:
             is_preparing=reservation.stage is ReservationState.PREPARING,
             is_persisted=reservation.stage is ReservationState.PERSISTED,
             is_adopted=reservation.is_adopted,
-            is_late=self._parts.server_time() - reservation.begun >= PERSIST_LIMIT,
+            is_late=self._context.server_time() - reservation.begun >= PERSIST_LIMIT,
             prepared=reservation.prepared,
         )
 
@@ -254,7 +254,7 @@ class DownscaleReservations:
         members: list[Member] = [zone.sts for zone in group.zones]
         members += group.unreadable
         try:
-            return await self._parts.records.look(members, but=ask.set_uid)
+            return await self._context.records.look(members, but=ask.set_uid)
         except ApiError as error:
             why = f"loading zones failed. {error}"
             return ask.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
@@ -263,7 +263,7 @@ class DownscaleReservations:
 
     async def _observe(self, ask: DecreaseRequest) -> Group:
         """Return the live state. Raises ApiError, and Conflict where the cache is behind it."""
-        observer = self._parts.observer
+        observer = self._context.observer
         if not ask.group:
             return await observer.observe_alone(ask.decrease.name)
         cached = observer.observe(ask.group)
@@ -274,10 +274,10 @@ class DownscaleReservations:
 
 
 def find_unanswered(
-    parts: PrepareContext, ask: DecreaseRequest, endpoints: Sequence[Endpoint]
+    context: PrepareContext, ask: DecreaseRequest, endpoints: Sequence[Endpoint]
 ) -> Verdict | None:
     """Return the refusal where a call that a pod stays may yet arrive after one that it goes."""
-    waits = parts.downscales.unanswered.list_waits(ask.set_uid, endpoints)
+    waits = context.downscales.unanswered.list_waits(ask.set_uid, endpoints)
     return assess_unanswered(ask.decrease, endpoints, waits)
 
 

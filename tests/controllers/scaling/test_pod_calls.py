@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.aio.backoff import Backoff
-from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet
-from rollout_operator.model.scaling import Talk, TalkToPods, Word
+from rollout_operator.model.scaling import CallPods, PodAnswer, PodCalls
 from rollout_operator.pods.client import PodError
 from tests.controllers.scaling_objects import delayed
 from tests.virtual_time import EPOCH, VirtualClock, in_virtual_time
@@ -44,15 +44,17 @@ class FakeCalls:
             if one.uid in self.refusing | self.silent
         }
 
-    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, Word]:
+    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]:
         begun = VirtualClock().now()
         await self._take("POST", endpoints)
         return {
-            one.uid: Word(asked_at=begun, since=None, problem=f"POST {one.pod}: HTTP status 500")
+            one.uid: PodAnswer(
+                asked_at=begun, since=None, problem=f"POST {one.pod}: HTTP status 500"
+            )
             if one.uid in self.refusing
-            else Word(asked_at=begun, since=None, problem="no answer", is_lost=True)
+            else PodAnswer(asked_at=begun, since=None, problem="no answer", is_lost=True)
             if one.uid in self.silent
-            else Word(asked_at=begun, since=EPOCH)
+            else PodAnswer(asked_at=begun, since=EPOCH)
             for one in endpoints
         }
 
@@ -70,34 +72,36 @@ class Bench:
     def __init__(self) -> None:
         self.calls = FakeCalls()
         self.heard: list[Uid] = []
-        self.talks = Talks(
-            self.calls, now=VirtualClock().now, on_heard=self.heard.append, late_calls=10 * SECOND
+        self.pod_calls = PodCaller(
+            self.calls, now=VirtualClock().now, on_answers=self.heard.append, late_calls=10 * SECOND
         )
 
-    def talk(self, letter: str = "b", *, cancel: str = "", ask: str = "") -> None:
+    def begin(self, letter: str = "b", *, cancel: str = "", ask: str = "") -> None:
         """Begin a conversation with pods of a zone, by ordinals."""
-        self.talks.begin(
-            TalkToPods(
+        self.pod_calls.begin(
+            CallPods(
                 zone=_set(letter),
                 cancel=tuple(_endpoint(letter, one) for one in cancel),
                 ask=tuple(_endpoint(letter, one) for one in ask),
             )
         )
 
-    async def talk_on(self, letter: str = "b", **how: str) -> None:
+    async def call_again(self, letter: str = "b", **how: str) -> None:
         """Begin a conversation, and wait for its end."""
-        self.talk(letter, **how)
+        self.begin(letter, **how)
         await wait(2)
 
-    def known(self, letter: str = "b") -> Mapping[Uid, Talk]:
+    def known(self, letter: str = "b") -> Mapping[Uid, PodCalls]:
         """Return what is remembered of the pods of a zone."""
-        return self.talks.known([_set(letter).uid])
+        return self.pod_calls.known([_set(letter).uid])
 
     @asynccontextmanager
     async def talking(self, count: int = 2) -> AsyncIterator[None]:
         """Run workers."""
-        queue = self.talks.queue
-        workers = Workers(queue, self.talks.reconcile, count=count, backoff=BACKOFF, rng=lambda: 1)
+        queue = self.pod_calls.queue
+        workers = Workers(
+            queue, self.pod_calls.reconcile, count=count, backoff=BACKOFF, rng=lambda: 1
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workers.run())
             yield
@@ -129,7 +133,7 @@ async def test_deletes_come_before_posts() -> None:
     """DELAY-06: and what was said is remembered by the pod's UID, as old as its end."""
     bench = Bench()
     async with bench.talking():
-        bench.talk(cancel="01", ask="43")
+        bench.begin(cancel="01", ask="43")
         await wait(3)
     assert bench.calls.calls == [
         "DELETE zone-b-0",
@@ -138,8 +142,8 @@ async def test_deletes_come_before_posts() -> None:
         "POST zone-b-3",
     ]
     known = bench.known()
-    assert known[Uid("b0")] == Talk(cancelled_at=EPOCH + SECOND)
-    assert known[Uid("b4")] == Talk(word=Word(asked_at=EPOCH + 2 * SECOND, since=EPOCH))
+    assert known[Uid("b0")] == PodCalls(cancelled_at=EPOCH + SECOND)
+    assert known[Uid("b4")] == PodCalls(answer=PodAnswer(asked_at=EPOCH + 2 * SECOND, since=EPOCH))
     assert bench.heard == [_set("b").uid]
 
 
@@ -148,15 +152,15 @@ async def test_a_pod_that_does_not_confirm_is_remembered_as_tried() -> None:
     """SEED-079, W-13: what it said before stays known, so that it is told soon again."""
     bench = Bench()
     async with bench.talking():
-        await bench.talk_on(ask="4")
+        await bench.call_again(ask="4")
         bench.calls.refusing = {Uid("b4")}
-        await bench.talk_on(cancel="4")
-        talk = bench.known()[Uid("b4")]
-        assert talk.word is not None
-        assert (talk.cancelled_at, talk.tried_at) == (None, _at(3))
+        await bench.call_again(cancel="4")
+        calls = bench.known()[Uid("b4")]
+        assert calls.answer is not None
+        assert (calls.cancelled_at, calls.tried_at) == (None, _at(3))
         bench.calls.refusing = set()
-        await bench.talk_on(cancel="4")
-        assert bench.known()[Uid("b4")] == Talk(cancelled_at=EPOCH + 5 * SECOND)
+        await bench.call_again(cancel="4")
+        assert bench.known()[Uid("b4")] == PodCalls(cancelled_at=EPOCH + 5 * SECOND)
 
 
 @in_virtual_time
@@ -164,12 +168,12 @@ async def test_a_pod_without_a_word_has_a_problem() -> None:
     """DELAY-07: its former word does not count any more."""
     bench = Bench()
     async with bench.talking():
-        await bench.talk_on(ask="4")
+        await bench.call_again(ask="4")
         bench.calls.refusing = {Uid("b4")}
-        await bench.talk_on(ask="4")
-    word = bench.known()[Uid("b4")].word
-    assert word is not None
-    assert (word.since, word.problem) == (None, "POST zone-b-4: HTTP status 500")
+        await bench.call_again(ask="4")
+    answer = bench.known()[Uid("b4")].answer
+    assert answer is not None
+    assert (answer.since, answer.problem) == (None, "POST zone-b-4: HTTP status 500")
 
 
 @in_virtual_time
@@ -178,16 +182,16 @@ async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
     bench = Bench()
     bench.calls.takes = 30 * SECOND
     async with bench.talking():
-        bench.talk("b", ask="4")
+        bench.begin("b", ask="4")
         await wait(1)
-        bench.talk("b", ask="43")
-        bench.talk("c", ask="4")
+        bench.begin("b", ask="43")
+        bench.begin("c", ask="4")
         await wait(1)
         assert bench.calls.calls == ["POST zone-b-4", "POST zone-c-4"]
         assert bench.heard == []
         await wait(30)
         assert bench.heard == [_set("b").uid, _set("c").uid]
-        bench.talk("b", ask="3")
+        bench.begin("b", ask="3")
         await wait(1)
         assert bench.calls.calls[2:] == ["POST zone-b-3"]
         await wait(30)
@@ -197,8 +201,8 @@ async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
 async def test_a_conversation_that_has_not_begun_yet_stands() -> None:
     """It is planned with each look, and looks come often: nobody is pushed back by that."""
     bench = Bench()
-    bench.talk(ask="4")
-    bench.talk(cancel="0", ask="43")
+    bench.begin(ask="4")
+    bench.begin(cancel="0", ask="43")
     async with bench.talking():
         await wait(3)
     assert bench.calls.calls == ["POST zone-b-4"]
@@ -209,12 +213,12 @@ async def test_pods_that_are_gone_are_forgotten() -> None:
     """SEED-077: and sets with all their pods; what others said stays."""
     bench = Bench()
     async with bench.talking():
-        bench.talk("b", ask="43")
-        await bench.talk_on("c", ask="4")
-        bench.talks.keep(_set("b").uid, {Uid("b3"): True})
+        bench.begin("b", ask="43")
+        await bench.call_again("c", ask="4")
+        bench.pod_calls.keep(_set("b").uid, {Uid("b3"): True})
         assert bench.known("b").keys() == {"b3"}
-        bench.talks.forget(_set("b").uid)
-        bench.talks.forget(_set("x").uid)
+        bench.pod_calls.forget(_set("b").uid)
+        bench.pod_calls.forget(_set("x").uid)
         assert bench.known("b") == {}
         assert bench.known("c").keys() == {"c4"}
 
@@ -223,12 +227,12 @@ async def test_pods_that_are_gone_are_forgotten() -> None:
 async def test_a_word_that_comes_after_its_pod_has_gone_is_forgotten_with_the_next_look() -> None:
     bench = Bench()
     async with bench.talking():
-        bench.talk("b", ask="4")
+        bench.begin("b", ask="4")
         await wait(0.5)
-        bench.talks.keep(_set("b").uid, {})
+        bench.pod_calls.keep(_set("b").uid, {})
         await wait(1)
         assert bench.known().keys() == {"b4"}
-        bench.talks.keep(_set("b").uid, {})
+        bench.pod_calls.keep(_set("b").uid, {})
         assert bench.known() == {}
 
 
@@ -239,11 +243,11 @@ async def test_a_bug_ends_one_conversation_and_no_other(how: dict[str, str]) -> 
     bench = Bench()
     bench.calls.bugs = 1
     async with bench.talking(count=1):
-        bench.talk("b", **how)
+        bench.begin("b", **how)
         await wait(0.5)
-        await bench.talk_on("c", ask="4")
+        await bench.call_again("c", ask="4")
         assert bench.known("c").keys() == {"c4"}
-        await bench.talk_on("b", ask="3")
+        await bench.call_again("b", ask="3")
         assert bench.known("b").keys() == {"b3"}
 
 
@@ -252,15 +256,15 @@ async def test_nothing_is_said_after_the_queue_was_closed() -> None:
     """SI-22: a conversation that is planned while stopping never begins."""
     bench = Bench()
     async with bench.talking():
-        bench.talks.queue.close()
-        await bench.talk_on(ask="4")
+        bench.pod_calls.queue.close()
+        await bench.call_again(ask="4")
     assert bench.calls.calls == []
 
 
 def _lasts(bench: Bench) -> timedelta | None:
-    word = bench.known()[Uid("b4")].word
-    assert word is not None
-    return word.lasts
+    answer = bench.known()[Uid("b4")].answer
+    assert answer is not None
+    return answer.lasts
 
 
 @in_virtual_time
@@ -271,10 +275,10 @@ async def test_li11_a_pod_that_gives_no_time_is_asked_soon_and_then_ever_more_se
     waits = list[timedelta | None]()
     async with bench.talking():
         for _ in range(6):
-            await bench.talk_on(ask="4")
+            await bench.call_again(ask="4")
             waits.append(_lasts(bench))
         bench.calls.refusing = set()
-        await bench.talk_on(ask="4")
+        await bench.call_again(ask="4")
         assert _lasts(bench) is None
         assert bench.known()[Uid("b4")].failures == 0
     assert waits == [one * SECOND for one in (5, 10, 20, 40, 60, 60)]
@@ -286,14 +290,16 @@ async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
     bench.calls.refusing = {Uid("b4")}
     async with bench.talking():
         for _ in range(4):
-            await bench.talk_on(ask="43")
-        bench.talks.keep(uid, {Uid("b4"): False, Uid("b3"): False})
+            await bench.call_again(ask="43")
+        bench.pod_calls.keep(uid, {Uid("b4"): False, Uid("b3"): False})
         assert _lasts(bench) == 40 * SECOND
-        bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
+        bench.pod_calls.keep(uid, {Uid("b4"): True, Uid("b3"): True})
         assert _lasts(bench) == timedelta(0)
-        assert bench.known()[Uid("b3")] == Talk(word=Word(asked_at=EPOCH + 7 * SECOND, since=EPOCH))
-        await bench.talk_on(ask="4")
-        bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
+        assert bench.known()[Uid("b3")] == PodCalls(
+            answer=PodAnswer(asked_at=EPOCH + 7 * SECOND, since=EPOCH)
+        )
+        await bench.call_again(ask="4")
+        bench.pod_calls.keep(uid, {Uid("b4"): True, Uid("b3"): True})
         assert _lasts(bench) == 5 * SECOND, "once"
 
 
@@ -303,12 +309,12 @@ async def test_a_delete_without_an_answer_counts_until_it_can_arrive_no_more() -
     bench = Bench()
     async with bench.talking():
         bench.calls.silent = {Uid("b4")}
-        await bench.talk_on(cancel="43")
+        await bench.call_again(cancel="43")
         bench.calls.silent = set()
-        await bench.talk_on(cancel="4")
-        await bench.talk_on(ask="43")
+        await bench.call_again(cancel="4")
+        await bench.call_again(ask="43")
     known = bench.known()
-    assert known[Uid("b4")].word is not None
+    assert known[Uid("b4")].answer is not None
     assert known[Uid("b4")].unanswered_at == EPOCH + SECOND
     assert known[Uid("b3")].unanswered_at is None
 
@@ -322,10 +328,10 @@ async def test_a_pod_that_may_yet_hear_that_it_goes_is_told_once_more(
     bench = Bench()
     async with bench.talking():
         bench.calls.silent = {Uid("b4")}
-        bench.talk(ask="4")
+        bench.begin(ask="4")
         await wait(1 + after)
         bench.calls.silent = set()
-        await bench.talk_on(cancel="4")
-    talk = bench.known()[Uid("b4")]
-    assert talk.cancelled_at is not None
-    assert (talk.word is not None) is is_owed
+        await bench.call_again(cancel="4")
+    calls = bench.known()[Uid("b4")]
+    assert calls.cancelled_at is not None
+    assert (calls.answer is not None) is is_owed

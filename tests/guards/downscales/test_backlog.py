@@ -31,7 +31,7 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
 
     assert bench.downscales.get(A) is None
     assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
-    assert bench.downscales.backlog.list_owed(A)[waiting("1")[0]] == BacklogEntry(
+    assert bench.downscales.backlog.list_due_cancels(A)[waiting("1")[0]] == BacklogEntry(
         "pod-1", 6 * SECOND
     )
     assert bench.downscales.list_sets() == [A]
@@ -61,7 +61,7 @@ def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     backlog.note_told(A, waiting("1"))
     backlog.note_told(B, waiting("1"))
     backlog.settle(A, waiting("2"))
-    backlog.list_owed(A).clear()  # a copy
+    backlog.list_due_cancels(A).clear()  # a copy
     assert bench.owed() == {"pod-3": NONE}
     backlog.settle(A, waiting("139"))
     bench.assert_is_empty()
@@ -88,7 +88,7 @@ def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
     bench.downscales.backlog.postpone(B, waiting("1")[0], 3 * SECOND, "away")
 
     assert bench.owed() == {"pod-1": NONE, "pod-2": 4 * SECOND}
-    assert bench.downscales.backlog.list_owed(A)[waiting("2")[0]].again == 9 * SECOND
+    assert bench.downscales.backlog.list_due_cancels(A)[waiting("2")[0]].again == 9 * SECOND
     assert bench.owed(B) == {}
     assert bench.downscales.list_sets() == [A]
 
@@ -151,7 +151,7 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
             ledger.note_persisted(reservation, bench.clock.now())
         elif step == "fail":
             ledger.close(reservation, owed=reservation.pods, again=SECOND)
-        ledger.backlog.note_told(uid, list(ledger.backlog.list_owed(uid))[:1])
+        ledger.backlog.note_told(uid, list(ledger.backlog.list_due_cancels(uid))[:1])
         bench.clock.jump(SECOND)
         assert_is_sound(ledger)
 
@@ -160,9 +160,9 @@ def assert_is_sound(ledger: Downscales) -> None:
     for uid in ledger.list_sets():
         reservation = ledger.get(uid)
         # SI-12: whoever is on the way out is never owed a call back.
-        owed = {one.uid for one in ledger.backlog.list_owed(uid)}
+        owed = {one.uid for one in ledger.backlog.list_due_cancels(uid)}
         assert reservation is None or not owed.intersection(reservation.pods)
-        assert reservation or ledger.backlog.list_owed(uid) or ledger.find_unrecorded(uid)
+        assert reservation or ledger.backlog.list_due_cancels(uid) or ledger.find_unrecorded(uid)
     found = ledger.find_underway(INGESTER)
     held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)
     assert (found is not None) == (held > 0)
@@ -188,7 +188,7 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
         reservation = bench.downscales.get(uid)
         if reservation is not None:
             bench.downscales.close(reservation, owed=reservation.pods)
-        bench.downscales.backlog.settle(uid, bench.downscales.backlog.list_owed(uid))
+        bench.downscales.backlog.settle(uid, bench.downscales.backlog.list_due_cancels(uid))
         begun = bench.downscales.find_unrecorded(uid)
         if begun is not None:
             bench.downscales.note_recorded(uid, begun)

@@ -233,7 +233,7 @@ def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench:
     second = ledger.begin(zone, key("a", 3, 2), EPOCH, [went])
 
     assert set(second.pods) == {went[0]}
-    assert {one.uid for one in ledger.backlog.list_owed(zone.uid)} == {stays[0]}
+    assert {one.uid for one in ledger.backlog.list_due_cancels(zone.uid)} == {stays[0]}
 
 
 def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:

@@ -118,8 +118,8 @@ async def test_a_write_fails(
 
 @in_virtual_time
 async def test_a_late_write_is_carried_out_when_its_caller_has_given_up() -> None:
-    fate = FaultDecision(fails=Failure.LATE, before=timedelta(seconds=20))
-    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
+    outcome = FaultDecision(fails=Failure.LATE, before=timedelta(seconds=20))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, outcome=outcome))
     with pytest.raises(UnknownOutcome):
         await create(world)
     assert loop_time() == 30
@@ -157,8 +157,8 @@ async def test_the_server_asks_to_wait() -> None:
 @in_virtual_time
 async def test_a_delete_is_sent_in_time_or_not_at_all(waits: int) -> None:
     """What it rests on may be too old by then: nothing is sent, and nobody waits for that."""
-    fate = FaultDecision(waits=timedelta(seconds=waits))
-    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
+    outcome = FaultDecision(waits=timedelta(seconds=waits))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, outcome=outcome))
     world.put("old")
     work = world.client.delete(
         SECRETS,
@@ -179,8 +179,8 @@ async def test_a_delete_is_sent_in_time_or_not_at_all(waits: int) -> None:
 
 @in_virtual_time
 async def test_a_slow_call_takes_longer_there_and_back() -> None:
-    fate = FaultDecision(before=timedelta(seconds=3), after=timedelta(seconds=5))
-    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
+    outcome = FaultDecision(before=timedelta(seconds=3), after=timedelta(seconds=5))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, outcome=outcome))
     await create(world)
 
     assert loop_time() == pytest.approx(8, abs=0.02)
@@ -198,7 +198,7 @@ async def test_a_slow_call_takes_longer_there_and_back() -> None:
 @in_virtual_time
 async def test_a_crash_within_a_write(point: CrashPoint, happens: bool) -> None:
     """Section 3.2: before the call, after the commit, after the reply."""
-    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=FaultDecision(crash=point)))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, outcome=FaultDecision(crash=point)))
     crashed: list[bool] = []
     world.link.on_crash = lambda: crashed.append(world.link.is_dead)
     # After the reply, it gets as far as its next wait.

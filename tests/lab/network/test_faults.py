@@ -14,12 +14,12 @@ import pytest
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (
     CrashPoint,
-    EventFate,
+    EventOutcome,
     Failure,
     FaultDecision,
     Faults,
     NoFaults,
-    PodFate,
+    PodCallOutcome,
     SentCall,
 )
 from rollout_operator.lab.network.planned_faults import (
@@ -54,9 +54,9 @@ def ask(verb: str = "get", number: int = 1) -> SentCall:
 
 def ask_all(faults: Faults, times: int = MANY) -> list[object]:
     """Ask for everything so many times, and return all that is to go wrong."""
-    fates: list[object] = []
+    outcomes: list[object] = []
     for number in range(times):
-        fates += (
+        outcomes += (
             faults.on_call(ask(VERBS[number % len(VERBS)], number)),
             faults.on_event(ACTOR, "pods", "MODIFIED", "a", number),
             faults.on_event(ACTOR, "pods", "BOOKMARK", "", number),
@@ -65,7 +65,7 @@ def ask_all(faults: Faults, times: int = MANY) -> list[object]:
             faults.on_review(ACTOR, "question"),
             faults.on_review(ACTOR, "answer"),
         )
-    return fates
+    return outcomes
 
 
 def usual() -> list[object]:
@@ -127,14 +127,16 @@ async def test_faults_that_are_left_out_change_no_others() -> None:
     told: list[Fault] = []
     only = frozenset({2, 17, 30})
     few = RandomFaults(random.Random(5), FaultRates(), told.append, only)
-    fates = ask_all(few)
+    outcomes = ask_all(few)
 
-    kept = [fate for fate, none in zip(fates, usual() * MANY, strict=True) if fate != none]
+    kept = [
+        outcome for outcome, none in zip(outcomes, usual() * MANY, strict=True) if outcome != none
+    ]
     assert [fault.number for fault in told] == sorted(only)
     assert len(kept) == len(only)
     assert all(
-        fate in (full, none)
-        for fate, full, none in zip(fates, all_of_them, usual() * MANY, strict=True)
+        outcome in (full, none)
+        for outcome, full, none in zip(outcomes, all_of_them, usual() * MANY, strict=True)
     )
 
 
@@ -174,13 +176,13 @@ async def test_all_crash_points_are_hit() -> None:
 @in_virtual_time
 async def test_delays_have_a_long_tail() -> None:
     faults = dice(rates=replace(NO_FAULTS, slow=1.0))
-    fates = [faults.on_call(ask()) for _ in range(MANY)]
-    spans = sorted((fate.before + fate.after).total_seconds() for fate in fates)
+    outcomes = [faults.on_call(ask()) for _ in range(MANY)]
+    spans = sorted((outcome.before + outcome.after).total_seconds() for outcome in outcomes)
 
     assert 0.05 <= spans[0] < 0.06
     assert spans[MANY // 2] < 3
     assert 30 < spans[-1] <= 40
-    assert {bool(fate.before) for fate in fates} == {True, False}
+    assert {bool(outcome.before) for outcome in outcomes} == {True, False}
 
 
 def play(plan: Sequence[Planned]) -> tuple[ScriptedFaults, list[Fault]]:
@@ -192,7 +194,7 @@ def play(plan: Sequence[Planned]) -> tuple[ScriptedFaults, list[Fault]]:
 async def test_a_plan_comes_true_once() -> None:
     """A process that comes back after the crash at its second call lives to make that one."""
     crash = FaultDecision(crash=CrashPoint.AFTER_COMMIT)
-    faults, told = play([CallPlan(actor=ACTOR, number=2, fate=crash)])
+    faults, told = play([CallPlan(actor=ACTOR, number=2, outcome=crash)])
     lives = [[faults.on_call(ask(number=number)) for number in (1, 2)] for _ in range(2)]
 
     assert lives == [[FaultDecision(), crash], [FaultDecision(), FaultDecision()]]
@@ -204,28 +206,28 @@ async def test_a_plan_comes_true_once() -> None:
 
 @in_virtual_time
 async def test_a_plan_is_for_one_process_and_one_plural() -> None:
-    drop = EventFate(drop=True)
-    faults, _ = play([EventPlan(actor=ACTOR, plural="pods", number=1, fate=drop)])
-    assert faults.on_event("operator-2", "pods", "ADDED", "a", 1) == EventFate()
-    assert faults.on_event(ACTOR, "statefulsets", "ADDED", "a", 1) == EventFate()
-    assert faults.on_event(ACTOR, "pods", "BOOKMARK", "", 1) == EventFate()
+    drop = EventOutcome(drop=True)
+    faults, _ = play([EventPlan(actor=ACTOR, plural="pods", number=1, outcome=drop)])
+    assert faults.on_event("operator-2", "pods", "ADDED", "a", 1) == EventOutcome()
+    assert faults.on_event(ACTOR, "statefulsets", "ADDED", "a", 1) == EventOutcome()
+    assert faults.on_event(ACTOR, "pods", "BOOKMARK", "", 1) == EventOutcome()
     assert faults.on_event(ACTOR, "pods", "ADDED", "a", 1) == drop
 
 
 @in_virtual_time
 async def test_lists_and_pod_calls_count_over_all_lives() -> None:
-    age, slow = timedelta(seconds=30), PodFate(after=timedelta(seconds=3))
+    age, slow = timedelta(seconds=30), PodCallOutcome(after=timedelta(seconds=3))
     faults, told = play(
         [
             ListPlan(actor=ACTOR, plural="pods", number=2, age=age),
-            PodPlan(actor=ACTOR, number=2, fate=slow),
+            PodPlan(actor=ACTOR, number=2, outcome=slow),
         ]
     )
     assert [faults.on_list(ask("list")) for _ in range(3)] == [timedelta(0), age, timedelta(0)]
     assert [faults.on_pod_call(ACTOR, "POST", "a-0") for _ in range(3)] == [
-        PodFate(),
+        PodCallOutcome(),
         slow,
-        PodFate(),
+        PodCallOutcome(),
     ]
     assert [fault.kind for fault in told] == ["stale_list", "pod_slow"]
     assert [fault.number for fault in told] == [1, 2]
@@ -234,7 +236,7 @@ async def test_lists_and_pod_calls_count_over_all_lives() -> None:
 @in_virtual_time
 async def test_what_is_healed_does_not_come_true() -> None:
     faults, told = play(
-        [CallPlan(actor=ACTOR, number=1, fate=FaultDecision(fails=Failure.INTERNAL))]
+        [CallPlan(actor=ACTOR, number=1, outcome=FaultDecision(fails=Failure.INTERNAL))]
     )
     faults.heal()
     assert faults.on_call(ask()) == FaultDecision()
@@ -242,15 +244,15 @@ async def test_what_is_healed_does_not_come_true() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fate", "kind"),
+    ("outcome", "kind"),
     [
-        (EventFate(drop=True), "drop_event"),
-        (EventFate(freeze=timedelta(seconds=1), crash=True), "freeze and crash"),
-        (EventFate(), "as usual"),
+        (EventOutcome(drop=True), "drop_event"),
+        (EventOutcome(freeze=timedelta(seconds=1), crash=True), "freeze and crash"),
+        (EventOutcome(), "as usual"),
     ],
 )
 @in_virtual_time
-async def test_what_comes_true_is_told_in_words(fate: EventFate, kind: str) -> None:
-    faults, told = play([EventPlan(actor=ACTOR, plural="pods", number=3, fate=fate)])
+async def test_what_comes_true_is_told_in_words(outcome: EventOutcome, kind: str) -> None:
+    faults, told = play([EventPlan(actor=ACTOR, plural="pods", number=3, outcome=outcome)])
     faults.on_event(ACTOR, "pods", "DELETED", "a-0", 3)
     assert [fault.text for fault in told] == [f"event 3 of pods: DELETED a-0: {kind}"]

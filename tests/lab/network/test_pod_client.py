@@ -9,7 +9,12 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.lab.network.faults import CrashPoint, PodFailure, PodFate, ReviewFate
+from rollout_operator.lab.network.faults import (
+    CrashPoint,
+    PodCallOutcome,
+    PodFailure,
+    ReviewOutcome,
+)
 from rollout_operator.lab.network.planned_faults import PodPlan, ReviewPlan
 from rollout_operator.lab.network.pod_client import SimulatedPodClient
 from rollout_operator.model.downscale import Endpoint
@@ -36,9 +41,9 @@ class Pods:
         return 200, b"said"
 
 
-def opened(fate: PodFate | None = None) -> tuple[ClientWorld, Pods, SimulatedPodClient]:
+def opened(outcome: PodCallOutcome | None = None) -> tuple[ClientWorld, Pods, SimulatedPodClient]:
     """Return a process that meets with this at its first request to a pod."""
-    plans = [] if fate is None else [PodPlan(actor=ACTOR, number=1, fate=fate)]
+    plans = [] if outcome is None else [PodPlan(actor=ACTOR, number=1, outcome=outcome)]
     world, pods = ClientWorld(*plans), Pods()
     return world, pods, SimulatedPodClient(world.link, pods)
 
@@ -53,36 +58,36 @@ async def test_a_pod_acts_and_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fate", "outcome", "acts"),
+    ("outcome", "comes_to", "acts"),
     [
-        (PodFate(fails=PodFailure.REFUSED), ConnectionRefusedError, False),
-        (PodFate(fails=PodFailure.RESET_BEFORE), ConnectionResetError, False),
-        (PodFate(fails=PodFailure.RESET_AFTER), ConnectionResetError, True),
-        (PodFate(fails=PodFailure.REDIRECT), 307, False),
-        (PodFate(fails=PodFailure.ERROR), 500, False),
-        (PodFate(fails=PodFailure.ERROR_AFTER), 500, True),
-        (PodFate(fails=PodFailure.SILENT), TimeoutError, True),
-        (PodFate(fails=PodFailure.LOST), TimeoutError, False),
-        (PodFate(after=timedelta(seconds=6)), TimeoutError, True),
-        (PodFate(takes=timedelta(seconds=6)), TimeoutError, True),
-        (PodFate(before=timedelta(seconds=2), after=timedelta(seconds=2)), 200, True),
+        (PodCallOutcome(fails=PodFailure.REFUSED), ConnectionRefusedError, False),
+        (PodCallOutcome(fails=PodFailure.RESET_BEFORE), ConnectionResetError, False),
+        (PodCallOutcome(fails=PodFailure.RESET_AFTER), ConnectionResetError, True),
+        (PodCallOutcome(fails=PodFailure.REDIRECT), 307, False),
+        (PodCallOutcome(fails=PodFailure.ERROR), 500, False),
+        (PodCallOutcome(fails=PodFailure.ERROR_AFTER), 500, True),
+        (PodCallOutcome(fails=PodFailure.SILENT), TimeoutError, True),
+        (PodCallOutcome(fails=PodFailure.LOST), TimeoutError, False),
+        (PodCallOutcome(after=timedelta(seconds=6)), TimeoutError, True),
+        (PodCallOutcome(takes=timedelta(seconds=6)), TimeoutError, True),
+        (PodCallOutcome(before=timedelta(seconds=2), after=timedelta(seconds=2)), 200, True),
     ],
     ids=lambda value: str(getattr(value, "fails", None) or value),
 )
 @in_virtual_time
 async def test_what_may_become_of_a_request(
-    fate: PodFate, outcome: type[OSError] | int, acts: bool
+    outcome: PodCallOutcome, comes_to: type[OSError] | int, acts: bool
 ) -> None:
     """DELAY-07: and the pod may count all the same; the next request meets with nothing."""
-    world, pods, client = opened(fate)
-    if isinstance(outcome, int):
-        assert await client.send("DELETE", ENDPOINT) == outcome
+    world, pods, client = opened(outcome)
+    if isinstance(comes_to, int):
+        assert await client.send("DELETE", ENDPOINT) == comes_to
     else:
-        with pytest.raises(outcome):
+        with pytest.raises(comes_to):
             async with asyncio.timeout(5):
                 await client.send("DELETE", ENDPOINT)
     assert len(pods.acted) == acts
-    assert (loop_time() == 5) is (outcome is TimeoutError)
+    assert (loop_time() == 5) is (comes_to is TimeoutError)
     assert world.told[0].kind.startswith("pod_")
     assert await client.send("POST", ENDPOINT) == 200
 
@@ -105,7 +110,7 @@ async def test_pods_out_of_reach(cut: str) -> None:
 @in_virtual_time
 async def test_a_crash_within_a_request(point: CrashPoint) -> None:
     """SEED-078: only the pod knows then."""
-    world, pods, client = opened(PodFate(crash=point))
+    world, pods, client = opened(PodCallOutcome(crash=point))
     answers: list[int] = []
 
     async def work() -> None:
@@ -129,11 +134,11 @@ async def test_a_closed_client_sends_nothing() -> None:
     assert pods.acted == []
 
 
-def review(way: str, fate: ReviewFate) -> ClientWorld:
+def review(way: str, outcome: ReviewOutcome) -> ClientWorld:
     """Return a world in which the first review fares so on its way in or out."""
     is_in = way == "question"
     return ClientWorld(
-        ReviewPlan(actor=ACTOR, way="question" if is_in else "answer", number=1, fate=fate)
+        ReviewPlan(actor=ACTOR, way="question" if is_in else "answer", number=1, outcome=outcome)
     )
 
 
@@ -157,12 +162,12 @@ async def test_a_review_goes_there_and_back_unless_the_link_is_cut() -> None:
 async def test_a_review_breaks_or_is_lost_or_its_process_dies(way: str) -> None:
     """FP-23: the API server sees a failed webhook, whatever the process has done by then."""
     with pytest.raises(ConnectionResetError):
-        await ask(review(way, ReviewFate(reset=True)))
-    assert await never_returns(ask(review(way, ReviewFate(lost=True))))
+        await ask(review(way, ReviewOutcome(reset=True)))
+    assert await never_returns(ask(review(way, ReviewOutcome(lost=True))))
     start = loop_time()
-    await ask(review(way, ReviewFate(delay=timedelta(seconds=12))))
+    await ask(review(way, ReviewOutcome(delay=timedelta(seconds=12))))
     assert 12 <= loop_time() - start <= 12.02
-    world = review(way, ReviewFate(crash=True))
+    world = review(way, ReviewOutcome(crash=True))
     with pytest.raises(ConnectionRefusedError):
         await ask(world)
     assert world.link.is_dead

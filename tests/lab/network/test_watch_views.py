@@ -12,7 +12,7 @@ import pytest
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import SECRETS
-from rollout_operator.lab.network.faults import EventFate, Failure
+from rollout_operator.lab.network.faults import EventOutcome, Failure
 from rollout_operator.lab.network.planned_faults import EventPlan
 from rollout_operator.model.errors import ApiError
 from tests.lab.client_world import ACTOR, NAMESPACE, ClientWorld, fails, loop_time
@@ -21,8 +21,8 @@ from tests.virtual_time import in_virtual_time
 LASTS = timedelta(seconds=40)
 
 
-def plan(number: int, fate: EventFate) -> EventPlan:
-    return EventPlan(actor=ACTOR, plural="secrets", number=number, fate=fate)
+def plan(number: int, outcome: EventOutcome) -> EventPlan:
+    return EventPlan(actor=ACTOR, plural="secrets", number=number, outcome=outcome)
 
 
 @dataclass
@@ -89,7 +89,7 @@ async def test_events_come_as_they_happen_until_the_end() -> None:
 @in_virtual_time
 async def test_a_late_event_holds_up_those_behind_it() -> None:
     """Never out of order within one stream."""
-    world = ClientWorld(plan(1, EventFate(delay=timedelta(seconds=10))))
+    world = ClientWorld(plan(1, EventOutcome(delay=timedelta(seconds=10))))
     follower = await follow_while(world, "a", "b")
     assert follower.seen == ["ADDED a at 11", "ADDED b at 11"]
 
@@ -97,7 +97,7 @@ async def test_a_late_event_holds_up_those_behind_it() -> None:
 @in_virtual_time
 async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() -> None:
     """A lagging API server ends the stream when it was asked to, and knows no more afterwards."""
-    world = ClientWorld(plan(1, EventFate(delay=timedelta(seconds=100))))
+    world = ClientWorld(plan(1, EventOutcome(delay=timedelta(seconds=100))))
     follower = await follow_while(world, "a", "b", streams=3)
 
     assert follower.ends[:2] == ["end at 40", "end at 80"]
@@ -107,7 +107,7 @@ async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() ->
 @in_virtual_time
 async def test_a_lost_event_stays_lost_until_a_list() -> None:
     """Also where it was the last one, so that the next stream begins before it."""
-    world = ClientWorld(plan(2, EventFate(drop=True)))
+    world = ClientWorld(plan(2, EventOutcome(drop=True)))
     follower = await follow_while(world, "a", "b", streams=2)
     assert follower.seen == ["ADDED a at 1"]
 
@@ -118,14 +118,14 @@ async def test_a_lost_event_stays_lost_until_a_list() -> None:
 
 @in_virtual_time
 async def test_an_event_may_come_twice() -> None:
-    world = ClientWorld(plan(1, EventFate(duplicate=True)))
+    world = ClientWorld(plan(1, EventOutcome(duplicate=True)))
     follower = await follow_while(world, "a", "b")
     assert follower.seen == ["ADDED a at 1", "ADDED a at 1", "ADDED b at 2"]
 
 
 @in_virtual_time
 async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
-    world = ClientWorld(plan(2, EventFate(freeze=timedelta(seconds=20))))
+    world = ClientWorld(plan(2, EventOutcome(freeze=timedelta(seconds=20))))
     follower = await follow_while(world, "a", "b", "c")
     assert follower.seen == ["ADDED a at 1", "ADDED b at 22", "ADDED c at 22"]
     assert follower.ends == ["end at 40"]
@@ -134,7 +134,7 @@ async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
 @in_virtual_time
 async def test_not_even_the_end_comes_from_a_frozen_view() -> None:
     """The client gives up after its silence; what is opened anew is as frozen."""
-    world = ClientWorld(plan(2, EventFate(freeze=timedelta(seconds=120))))
+    world = ClientWorld(plan(2, EventOutcome(freeze=timedelta(seconds=120))))
     follower = await follow_while(world, "a", "b", streams=3)
 
     assert follower.ends[0].startswith("Unreachable at 46: cannot watch secrets in namespace")
@@ -144,26 +144,32 @@ async def test_not_even_the_end_comes_from_a_frozen_view() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fate", "error"),
+    ("outcome", "error"),
     [
-        (EventFate(cut=True), "Unreachable at 2: cannot watch secrets in namespace default: no "),
-        (EventFate(gone=True), "Gone at 2: cannot watch secrets in namespace default: 410 Expired"),
+        (
+            EventOutcome(cut=True),
+            "Unreachable at 2: cannot watch secrets in namespace default: no ",
+        ),
+        (
+            EventOutcome(gone=True),
+            "Gone at 2: cannot watch secrets in namespace default: 410 Expired",
+        ),
     ],
 )
 @in_virtual_time
-async def test_a_stream_that_breaks_loses_nothing(fate: EventFate, error: str) -> None:
-    world = ClientWorld(plan(2, fate))
+async def test_a_stream_that_breaks_loses_nothing(outcome: EventOutcome, error: str) -> None:
+    world = ClientWorld(plan(2, outcome))
     follower = await follow_while(world, "a", "b", streams=2)
 
     assert follower.ends[0].startswith(error)
     assert follower.seen == ["ADDED a at 1", "ADDED b at 2"]
-    assert [fault.kind for fault in world.told] == ["cut_stream" if fate.cut else "gone_event"]
+    assert [fault.kind for fault in world.told] == ["cut_stream" if outcome.cut else "gone_event"]
 
 
 @in_virtual_time
 async def test_a_process_dies_before_an_event() -> None:
     """Section 3.2, Sieve plans: freeze and restart."""
-    world = ClientWorld(plan(2, EventFate(crash=True)))
+    world = ClientWorld(plan(2, EventOutcome(crash=True)))
     crashed: list[float] = []
     world.link.on_crash = lambda: crashed.append(loop_time())
     follower = follow(world)
@@ -191,8 +197,8 @@ async def test_no_word_comes_over_a_cut_link_and_all_of_them_when_it_heals() -> 
 @in_virtual_time
 async def test_healing_brings_what_was_held_back() -> None:
     world = ClientWorld(
-        plan(1, EventFate(delay=timedelta(seconds=30))),
-        plan(2, EventFate(freeze=timedelta(seconds=300))),
+        plan(1, EventOutcome(delay=timedelta(seconds=30))),
+        plan(2, EventOutcome(freeze=timedelta(seconds=300))),
     )
     asyncio.get_running_loop().call_later(10, world.link.heal)
     follower = await follow_while(world, "a", "b")
@@ -226,7 +232,7 @@ def count_open(world: ClientWorld) -> int:
 @pytest.mark.parametrize("number", [1, 2, 3])
 @in_virtual_time
 async def test_events_are_numbered_over_all_streams_of_a_life(number: int) -> None:
-    world = ClientWorld(plan(number, EventFate(duplicate=True)))
+    world = ClientWorld(plan(number, EventOutcome(duplicate=True)))
     await follow_while(world, "a", "b", "c", streams=4, lasts=timedelta(seconds=2))
     assert [fault.text for fault in world.told] == [
         f"event {number} of secrets: ADDED {'abc'[number - 1]}: duplicate_event"

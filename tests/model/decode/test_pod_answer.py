@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.decode.pod_answer import LONGEST_BODY, decode_word
-from rollout_operator.model.scaling import Word
+from rollout_operator.model.decode.pod_answer import LONGEST_BODY, decode_pod_answer
+from rollout_operator.model.scaling import PodAnswer
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 SECONDS = 1767323045
@@ -17,8 +17,8 @@ NO_NUMBER = "timestamp is no whole number of seconds above 0"
 AHEAD = "timestamp is more than 24h0m0s ahead, perhaps in milliseconds"
 
 
-def decode(body: bytes, status: int = 200) -> Word:
-    return decode_word("zone-a-4", status, body, NOW)
+def decode(body: bytes, status: int = 200) -> PodAnswer:
+    return decode_pod_answer("zone-a-4", status, body, NOW)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def decode(body: bytes, status: int = 200) -> Word:
 )
 def test_a_good_answer_gives_a_time(body: bytes, seconds: int) -> None:
     """SEED-075: Unix seconds; a clock that is ahead of ours by up to a day is believed."""
-    assert decode(body) == Word(asked_at=NOW, since=datetime.fromtimestamp(seconds, UTC))
+    assert decode(body) == PodAnswer(asked_at=NOW, since=datetime.fromtimestamp(seconds, UTC))
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 299])
@@ -47,7 +47,7 @@ def test_every_2xx_counts(status: int) -> None:
 @pytest.mark.parametrize("status", [0, 100, 199, 300, 307, 404, 409, 500])
 def test_no_other_status_counts(status: int) -> None:
     """DELAY-07, T-05 row 5: whatever the body says."""
-    assert decode(b'{"timestamp":7}', status) == Word(
+    assert decode(b'{"timestamp":7}', status) == PodAnswer(
         asked_at=NOW, since=None, problem=f"POST zone-a-4: HTTP status {status}"
     )
 
@@ -102,7 +102,7 @@ def test_no_other_answer_gives_a_time(body: bytes, problem: str) -> None:
     """DELAY-07, FP-25: the pod and the value are named, shortly and on one line (SI-23)."""
     word = decode(body)
 
-    assert word == Word(asked_at=NOW, since=None, problem=f"POST zone-a-4: {problem}")
+    assert word == PodAnswer(asked_at=NOW, since=None, problem=f"POST zone-a-4: {problem}")
 
 
 @given(st.binary(max_size=80) | st.text(st.sampled_from('{}[]":timestamp0123456789.-e ')))

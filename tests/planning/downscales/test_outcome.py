@@ -32,7 +32,7 @@ def names(pods: Sequence[Pod]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "may_persist", "fate"),
+    ("replicas", "may_persist", "outcome"),
     [
         pytest.param(5, True, DownscaleOutcome.OPEN, id="SI-12 it may still happen"),
         pytest.param(5, False, DownscaleOutcome.FAILED, id="W-36 refused by somebody else"),
@@ -49,9 +49,9 @@ def names(pods: Sequence[Pod]) -> list[str]:
     ],
 )
 def test_what_became_of_a_downscale(
-    replicas: int, may_persist: bool, fate: DownscaleOutcome
+    replicas: int, may_persist: bool, outcome: DownscaleOutcome
 ) -> None:
-    assert judge_downscale(KEY, sts("a", replicas), may_persist=may_persist) is fate
+    assert judge_downscale(KEY, sts("a", replicas), may_persist=may_persist) is outcome
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.booleans())
@@ -60,9 +60,9 @@ def test_si12_nobody_is_called_back_from_what_has_happened_or_may(
     replicas: int, target: int, may_persist: bool
 ) -> None:
     key = Key(set_uid=sts_uid("a"), replicas_from=10, replicas_to=target)
-    fate = judge_downscale(key, sts("a", replicas), may_persist=may_persist)
+    outcome = judge_downscale(key, sts("a", replicas), may_persist=may_persist)
 
-    assert (fate is DownscaleOutcome.FAILED) == (replicas > target and not may_persist)
+    assert (outcome is DownscaleOutcome.FAILED) == (replicas > target and not may_persist)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.scaling import ScalingSnapshot, Talk
+from rollout_operator.model.scaling import PodCalls, ScalingSnapshot
 from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN, SOON_TRIES
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, with_pods
@@ -18,6 +18,7 @@ from tests.planning.scalings import (
     MINUTE,
     SECOND,
     SHOWN,
+    answer,
     codes,
     counts,
     delayed,
@@ -26,7 +27,6 @@ from tests.planning.scalings import (
     read_view,
     told,
     view,
-    word,
 )
 from tests.planning.tables import read_table
 
@@ -141,10 +141,10 @@ def test_t05_a_delayed_downscale(case: ScalingSnapshot, expected: list[str]) -> 
 def test_delay04_seed074_only_the_host_is_replaced() -> None:
     """T-05, endpoint form; who may be called, and all hostile URLs, are in the tests of D-27."""
     zone = delayed("b", 5, url="https://example.com:8080/api/prepare?a=b&c")
-    (talk,) = plan_scaling(view(zone, scale="3/5")).talks
+    (calls,) = plan_scaling(view(zone, scale="3/5")).pod_calls
 
     assert [
-        (pod.scheme, pod.host, pod.port, pod.path, pod.query, pod.ip) for pod in talk.ask
+        (pod.scheme, pod.host, pod.port, pod.path, pod.query, pod.ip) for pod in calls.ask
     ] == [
         ("https", f"zone-b-{number}.pods.test.svc.cluster.local.", 8080, "api/prepare", "a=b&c",
          "10.0.0.1")
@@ -157,19 +157,19 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
     zone = delayed("b", 5)
     new = plan_scaling(view(zone, scale="3/5"))
     told_59 = plan_scaling(
-        view(zone, scale="3/5", words=dict.fromkeys(("b-4", "b-3"), word(59 * MINUTE)))
+        view(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(59 * MINUTE)))
     )
     told_60 = plan_scaling(
-        view(zone, scale="3/5", words=dict.fromkeys(("b-4", "b-3"), word(HOUR + SECOND)))
+        view(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(HOUR + SECOND)))
     )
 
-    assert (counts(new), new.talks[0].ask != ()) == ({}, True)
+    assert (counts(new), new.pod_calls[0].ask != ()) == ({}, True)
     assert (counts(told_59), told_59.look_again) == ({}, 59 * SECOND)
     assert counts(told_60) == {"zone-b": 3}
 
 
 @pytest.mark.parametrize(
-    ("words", "asked"),
+    ("answers", "asked"),
     [
         pytest.param({"b-4": (30, 59), "b-3": (30, 59)}, [], id="less than a minute ago"),
         pytest.param({"b-4": (30, 60), "b-3": (30, 59)}, [4], id="a minute ago"),
@@ -184,20 +184,24 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
     ],
 )
 def test_seed076_when_a_pod_is_asked_again(
-    words: Mapping[str, tuple[int, int]], asked: Sequence[int]
+    answers: Mapping[str, tuple[int, int]], asked: Sequence[int]
 ) -> None:
     """`words` are since how many minutes, and asked how many seconds ago."""
-    said = {name: word(since * MINUTE, asked=ago * SECOND) for name, (since, ago) in words.items()}
+    said = {
+        name: answer(since * MINUTE, asked=ago * SECOND) for name, (since, ago) in answers.items()
+    }
     plan = plan_scaling(
         view(
             delayed("b", 5),
             scale="3/5",
-            words=said,
+            answers=said,
             stay=told("b-0", "b-1", "b-2"),
         )
     )
 
-    assert [pod.pod for talk in plan.talks for pod in talk.ask] == [f"zone-b-{n}" for n in asked]
+    assert [pod.pod for calls in plan.pod_calls for pod in calls.ask] == [
+        f"zone-b-{n}" for n in asked
+    ]
     assert not (asked and plan.scale), "what has to be asked is asked first"
 
 
@@ -214,7 +218,7 @@ def test_nobody_is_asked_once_more_for_a_downscale_that_may_not_be() -> None:
     )
     plan = plan_scaling(read_view(case.replace(";", "; ").replace(";  ", "; ")))
 
-    assert (plan.talks, counts(plan)) == ((), {})
+    assert (plan.pod_calls, counts(plan)) == ((), {})
     assert "zone_downscaled_lately zone-a" in codes(plan)
     assert plan.look_again == 40 * SECOND, "they are asked at a low rate all the same"
 
@@ -224,74 +228,76 @@ def test_two_pods_of_one_name_are_both_asked() -> None:
     zone = delayed("b", 5)
     twin = replace(zone.pods[4], uid=Uid("uid-twin"))
     both = type(zone)(sts=zone.sts, pods=(*zone.pods, twin))
-    words = {"b-4": word(70 * MINUTE), "b-3": word(70 * MINUTE), "twin": word(MINUTE)}
+    answers = {"b-4": answer(70 * MINUTE), "b-3": answer(70 * MINUTE), "twin": answer(MINUTE)}
 
-    assert codes(plan_scaling(view(both, scale="3/5", words=words))) == ["delayed_by_pods zone-b"]
+    assert codes(plan_scaling(view(both, scale="3/5", answers=answers))) == [
+        "delayed_by_pods zone-b"
+    ]
 
 
 # Which pods are told that they stay, and when: DELAY-05, 06, 10, W-20
 
-FAILED: Final = word(None, problem="zone-b-3 answered 500")
-DUE: Final = word(70 * MINUTE)
-TOLD: Final = Talk(cancelled_at=NOW - MINUTE)
+FAILED: Final = answer(None, problem="zone-b-3 answered 500")
+DUE: Final = answer(70 * MINUTE)
+TOLD: Final = PodCalls(cancelled_at=NOW - MINUTE)
 
 
 def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
     """A zone that can never be scaled, as a quota refuses it, must not keep others prepared."""
     zones = [delayed("a", 2), delayed("b", 5)]
-    plan = plan_scaling(view(*zones, delayed("c", 7), scale="5/5", words={"b-4": DUE}))
+    plan = plan_scaling(view(*zones, delayed("c", 7), scale="5/5", answers={"b-4": DUE}))
 
     assert counts(plan) == {"zone-a": 5}
     assert "talk zone-b: stay 4" in outline(plan)
 
 
 @pytest.mark.parametrize(
-    ("talk", "is_told"),
+    ("calls", "is_told"),
     [
         pytest.param(None, True, id="never told by this process"),
-        pytest.param(Talk(word=DUE), True, id="DELAY-10 SEED-077 asked since"),
-        pytest.param(Talk(word=FAILED), True, id="asked since, without a good answer"),
+        pytest.param(PodCalls(answer=DUE), True, id="DELAY-10 SEED-077 asked since"),
+        pytest.param(PodCalls(answer=FAILED), True, id="asked since, without a good answer"),
         pytest.param(TOLD, False, id="W-20 told a minute ago"),
         pytest.param(
-            Talk(cancelled_at=NOW - CANCEL_AGAIN + SECOND), False, id="W-20 told lately"
+            PodCalls(cancelled_at=NOW - CANCEL_AGAIN + SECOND), False, id="W-20 told lately"
         ),
-        pytest.param(Talk(cancelled_at=NOW - CANCEL_AGAIN), True, id="SEED-079 told long ago"),
-        pytest.param(Talk(tried_at=NOW - MINUTE), False, id="LI-11 it does not know the word"),
-        pytest.param(Talk(tried_at=NOW - CANCEL_AGAIN), True, id="and is tried again rarely"),
+        pytest.param(PodCalls(cancelled_at=NOW - CANCEL_AGAIN), True, id="SEED-079 told long ago"),
+        pytest.param(PodCalls(tried_at=NOW - MINUTE), False, id="LI-11 it does not know the word"),
+        pytest.param(PodCalls(tried_at=NOW - CANCEL_AGAIN), True, id="and is tried again rarely"),
         pytest.param(
-            Talk(tried_at=NOW - MINUTE, tries=1), True,
+            PodCalls(tried_at=NOW - MINUTE, tries=1), True,
             id="LI-05 not reached since the start: another process may have asked it",
         ),
-        pytest.param(Talk(tried_at=NOW - MINUTE, tries=SOON_TRIES), True, id="LI-05 some times"),
+        pytest.param(PodCalls(tried_at=NOW - MINUTE, tries=SOON_TRIES), True, id="LI-05 at times"),
         pytest.param(
-            Talk(tried_at=NOW - MINUTE, tries=SOON_TRIES + 1), False, id="LI-11 and no more"
+            PodCalls(tried_at=NOW - MINUTE, tries=SOON_TRIES + 1), False, id="LI-11 and no more"
         ),
         pytest.param(
-            Talk(tried_at=NOW - ASK_AGAIN + SECOND, tries=1), False, id="not all the time"
+            PodCalls(tried_at=NOW - ASK_AGAIN + SECOND, tries=1), False, id="not all the time"
         ),
         pytest.param(
-            Talk(cancelled_at=NOW - CANCEL_AGAIN, tried_at=NOW - MINUTE, tries=1), False,
+            PodCalls(cancelled_at=NOW - CANCEL_AGAIN, tried_at=NOW - MINUTE, tries=1), False,
             id="it had confirmed before",
         ),
         pytest.param(
-            Talk(word=DUE, tried_at=NOW - ASK_AGAIN + SECOND), False, id="did not confirm"
+            PodCalls(answer=DUE, tried_at=NOW - ASK_AGAIN + SECOND), False, id="did not confirm"
         ),
         pytest.param(
-            Talk(word=DUE, tried_at=NOW - ASK_AGAIN), True,
+            PodCalls(answer=DUE, tried_at=NOW - ASK_AGAIN), True,
             id="LI-05 owed: tried again after a minute",
         ),
         pytest.param(
-            Talk(cancelled_at=NOW - CANCEL_AGAIN, tried_at=NOW - MINUTE), False,
+            PodCalls(cancelled_at=NOW - CANCEL_AGAIN, tried_at=NOW - MINUTE), False,
             id="the newest counts",
         ),
         pytest.param(
-            Talk(cancelled_at=NOW + CANCEL_AGAIN), True, id="FP-17 the server's clock went back"
+            PodCalls(cancelled_at=NOW + CANCEL_AGAIN), True, id="FP-17 the server's clock went back"
         ),
     ],
 )  # fmt: skip
-def test_seed079_when_a_pod_is_told_that_it_stays(talk: Talk | None, is_told: bool) -> None:
+def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_told: bool) -> None:
     for scale in ("5/5", "7/5"):
-        stay = {} if talk is None else {"b-1": talk}
+        stay = {} if calls is None else {"b-1": calls}
         others = dict.fromkeys(("b-0", "b-2", "b-3", "b-4"), TOLD)
         plan = plan_scaling(view(delayed("b", 5), scale=scale, stay={**others, **stay}))
 
@@ -301,7 +307,7 @@ def test_seed079_when_a_pod_is_told_that_it_stays(talk: Talk | None, is_told: bo
 
 
 def test_seed079_it_is_known_when_the_next_of_them_is_due() -> None:
-    stay = {f"b-{number}": Talk(cancelled_at=NOW - number * MINUTE) for number in range(5)}
+    stay = {f"b-{number}": PodCalls(cancelled_at=NOW - number * MINUTE) for number in range(5)}
 
     assert plan_scaling(view(delayed("b", 5), scale="5/5", stay=stay)).look_again == (
         CANCEL_AGAIN - 4 * MINUTE
@@ -309,12 +315,12 @@ def test_seed079_it_is_known_when_the_next_of_them_is_due() -> None:
 
 
 def test_seed077_an_upscale_in_the_midst_of_the_wait_takes_it_back() -> None:
-    words = {"b-4": word(30 * MINUTE), "b-3": word(30 * MINUTE)}
+    answers = {"b-4": answer(30 * MINUTE), "b-3": answer(30 * MINUTE)}
     plan = plan_scaling(
         view(
             delayed("b", 5),
             scale="6/5",
-            words=words,
+            answers=answers,
             stay={f"b-{number}": TOLD for number in range(3)},
         )
     )
@@ -325,8 +331,8 @@ def test_seed077_an_upscale_in_the_midst_of_the_wait_takes_it_back() -> None:
 def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
     """5 → 3 was sent without an answer, and now 5 are wanted again."""
     underway = Underway(zone="zone-b", replicas_from=5, replicas_to=3)
-    words = {"b-4": DUE, "b-3": DUE, "b-2": DUE}
-    plan = plan_scaling(view(delayed("b", 5), scale="5/5", words=words, downscale=underway))
+    answers = {"b-4": DUE, "b-3": DUE, "b-2": DUE}
+    plan = plan_scaling(view(delayed("b", 5), scale="5/5", answers=answers, downscale=underway))
 
     assert outline(plan) == ["talk zone-b: stay 0 1 2"]
 
@@ -350,4 +356,4 @@ def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
 def test_only_own_pods_that_run_are_told_anything(changes: Mapping[str, object]) -> None:
     plan = plan_scaling(view(with_pods(delayed("b", 3), **changes), scale="3/3"))
 
-    assert plan.talks == ()
+    assert plan.pod_calls == ()

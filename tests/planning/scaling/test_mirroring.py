@@ -20,6 +20,7 @@ from tests.planning.scalings import (
     MINUTE,
     SHOWN,
     annotated,
+    answer,
     changed,
     codes,
     counted,
@@ -30,7 +31,6 @@ from tests.planning.scalings import (
     outline,
     show,
     view,
-    word,
 )
 
 
@@ -269,7 +269,7 @@ def test_w20_a_delay_that_cannot_be_read_blocks_downscales_only(
 ) -> None:
     zone = delayed("b", 5, **notes)
     up_, level, down_ = (
-        plan_scaling(view(zone, scale=scale, words={"b-4": word(99 * HOUR)}))
+        plan_scaling(view(zone, scale=scale, answers={"b-4": answer(99 * HOUR)}))
         for scale in ("7/5", "5/5", "3/5")
     )
 
@@ -281,11 +281,13 @@ def test_w20_a_delay_that_cannot_be_read_blocks_downscales_only(
         assert problem.text.startswith(f"StatefulSet zone-b: {why}")
         assert problem.text.endswith("; no downscale until that is mended")
         assert problem.text.isprintable()
-        assert (len(problem.text) < 500, plan.talks) == (True, ())
+        assert (len(problem.text) < 500, plan.pod_calls) == (True, ())
 
 
 def test_delay_does_not_hold_a_zone_that_follows() -> None:
     leading = counted("a", 3)
     zone = counted("b", 5, follows="a", delay="1h", url="http://pod/x")
 
-    assert counts(plan_scaling(view(leading, zone, words={"b-4": word(MINUTE)}))) == {"zone-b": 3}
+    assert counts(plan_scaling(view(leading, zone, answers={"b-4": answer(MINUTE)}))) == {
+        "zone-b": 3
+    }

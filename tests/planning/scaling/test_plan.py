@@ -13,6 +13,7 @@ from tests.planning.scalings import (
     HOUR,
     SHOWN,
     annotated,
+    answer,
     changed,
     codes,
     counted,
@@ -24,7 +25,6 @@ from tests.planning.scalings import (
     outline_view,
     read_view,
     view,
-    word,
 )
 
 ROLLING: Final = changed(prev("b", "ppp"), labels=counted("b", 3, label="12h").sts.labels)
@@ -76,8 +76,8 @@ def test_one_downscale_at_a_time_and_the_others_name_it() -> None:
 def test_the_first_zone_that_may_goes_not_the_first_that_wants() -> None:
     zones = [delayed("a", 5), guarded(mirroring("b", 5)), mirroring("c", 5)]
     short = counted("d", 3, pods="lL-")
-    words = {"a-4": word(HOUR / 2), "a-3": word(HOUR / 2)}
-    plan = plan_scaling(view(*zones, short, scale="3/5", words=words))
+    answers = {"a-4": answer(HOUR / 2), "a-3": answer(HOUR / 2)}
+    plan = plan_scaling(view(*zones, short, scale="3/5", answers=answers))
 
     assert counts(plan) == {"zone-c": 3}
     assert codes(plan) == ["delayed_by_pods zone-a", "other_zone_not_ready zone-b"]

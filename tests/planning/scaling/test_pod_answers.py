@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.scaling import ScalingSnapshot, Talk, Word
+from rollout_operator.model.scaling import PodAnswer, PodCalls, ScalingSnapshot
 from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN
 from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.planning.scaling.pod_answers import FRESH
@@ -22,18 +22,18 @@ from tests.planning.scalings import (
     MINUTE,
     SECOND,
     SHOWN,
+    answer,
     changed,
     codes,
     counts,
     delayed,
     read_view,
     view,
-    word,
 )
 from tests.planning.tables import read_table
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
-DUE: Final = word(70 * MINUTE)
+DUE: Final = answer(70 * MINUTE)
 CHANGE: Final = f"zone-b mirrors {SHOWN}: 5 → 3 waits: "
 
 
@@ -45,7 +45,7 @@ def with_pod(zone: Zone, ordinal: int, **changes: object) -> Zone:
     return dataclasses.replace(zone, pods=pods)
 
 
-def due(*names: str) -> Mapping[str, Word]:
+def due(*names: str) -> Mapping[str, PodAnswer]:
     return dict.fromkeys(names, DUE)
 
 
@@ -132,10 +132,10 @@ def test_pods_that_hold_nothing_hold_nobody_back(
 def test_a_pod_that_was_replaced_begins_anew() -> None:
     """Its name is the same, and its UID is another one."""
     zone = with_pod(delayed("b", 5), 4, uid=Uid("uid-new"))
-    plan = plan_scaling(view(zone, scale="3/5", words=BOTH))
+    plan = plan_scaling(view(zone, scale="3/5", answers=BOTH))
 
     assert counts(plan) == {}
-    assert [pod.pod for talk in plan.talks for pod in talk.ask] == ["zone-b-4"]
+    assert [pod.pod for calls in plan.pod_calls for pod in calls.ask] == ["zone-b-4"]
 
 
 @pytest.mark.parametrize(("ago", "goes"), [(2, False), (9, False), (10, True)])
@@ -143,8 +143,8 @@ def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
     ago: int, goes: bool
 ) -> None:
     """SI-10, DELAY-08: its DELETE was given up without an answer, and its POST came after that."""
-    talk = Talk(word=DUE, unanswered_at=NOW - ago * SECOND)
-    scaling = view(delayed("b", 5), scale="3/5", words=due("b-3"), stay={"b-4": talk})
+    calls = PodCalls(answer=DUE, unanswered_at=NOW - ago * SECOND)
+    scaling = view(delayed("b", 5), scale="3/5", answers=due("b-3"), stay={"b-4": calls})
     plan = plan_scaling(dataclasses.replace(scaling, late_calls=10 * SECOND))
 
     assert counts(plan) == ({"zone-b": 3} if goes else {})
@@ -154,12 +154,14 @@ def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
             plan.waits[0].text == f"{CHANGE}zone-b-4 may still act on an earlier call that it stays"
         )
         assert plan.look_again == (10 - ago) * SECOND
-        assert not [pod for talk in plan.talks for pod in talk.ask], "it would say what is no more"
+        assert not [pod for calls in plan.pod_calls for pod in calls.ask], (
+            "it would say what is no more"
+        )
 
 
 def test_seed076_a_pod_that_restarts_its_preparation_waits_anew() -> None:
-    words = {"b-4": word(5 * SECOND), "b-3": DUE}
-    plan = plan_scaling(view(delayed("b", 5), scale="3/5", words=words))
+    answers = {"b-4": answer(5 * SECOND), "b-3": DUE}
+    plan = plan_scaling(view(delayed("b", 5), scale="3/5", answers=answers))
 
     assert (counts(plan), codes(plan)) == ({}, ["delayed_by_pods zone-b"])
     assert plan.look_again == MINUTE - SECOND
@@ -167,9 +169,9 @@ def test_seed076_a_pod_that_restarts_its_preparation_waits_anew() -> None:
 
 def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
     begun = NOW - 10 * MINUTE
-    words = {"b-4": Word(asked_at=NOW, since=begun), "b-3": DUE}
+    answers = {"b-4": PodAnswer(asked_at=NOW, since=begun), "b-3": DUE}
     early, late = (
-        plan_scaling(view(delayed("b", 5), scale="3/5", words=words, now=now)).waits[0]
+        plan_scaling(view(delayed("b", 5), scale="3/5", answers=answers, now=now)).waits[0]
         for now in (NOW, NOW + 20 * SECOND)
     )
 
@@ -184,8 +186,8 @@ def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
 @pytest.mark.parametrize("early", [timedelta(0), timedelta(microseconds=1), timedelta(days=9)])
 def test_delay08_the_very_moment(early: timedelta) -> None:
     """SEED-073: exactly as long as the delay is long enough, and a moment less is not."""
-    said = Word(asked_at=NOW, since=NOW - HOUR + early)
-    plan = plan_scaling(view(delayed("b", 5), scale="3/5", words={"b-4": said, "b-3": said}))
+    said = PodAnswer(asked_at=NOW, since=NOW - HOUR + early)
+    plan = plan_scaling(view(delayed("b", 5), scale="3/5", answers={"b-4": said, "b-3": said}))
 
     assert counts(plan) == ({} if early else {"zone-b": 3})
 
@@ -216,8 +218,8 @@ def test_fp25_no_time_that_a_pod_may_give_takes_it_away_too_early(
 ) -> None:
     """Nor does any crash us: days of year 1 and 9999 do not fit into every sum."""
     spans = {"1ms": 0.001, "1s": 1, "1h": 3600, "300d": 300 * 86400}
-    words = {"b-4": Word(asked_at=asked, since=since), "b-3": DUE}
-    plan = plan_scaling(view(delayed("b", 5, delay=delay), scale="3/5", words=words))
+    answers = {"b-4": PodAnswer(asked_at=asked, since=since), "b-3": DUE}
+    plan = plan_scaling(view(delayed("b", 5, delay=delay), scale="3/5", answers=answers))
 
     long_enough = delay in spans and (NOW - since).total_seconds() >= spans[delay]
     is_fresh = abs((NOW - asked).total_seconds()) <= 5
@@ -231,8 +233,8 @@ def test_fp25_no_time_that_a_pod_may_give_takes_it_away_too_early(
 def test_delay08_an_oracle_agrees(ages: list[int], wanted: int) -> None:
     """`ages` are minutes of preparation by ordinal: down to the first that is too young."""
     wanted = min(wanted, len(ages) - 1)
-    words = {f"b-{number}": word(age * MINUTE) for number, age in enumerate(ages)}
-    plan = plan_scaling(view(delayed("b", len(ages)), scale=f"{wanted}/0", words=words))
+    answers = {f"b-{number}": answer(age * MINUTE) for number, age in enumerate(ages)}
+    plan = plan_scaling(view(delayed("b", len(ages)), scale=f"{wanted}/0", answers=answers))
 
     expected = len(ages)
     while expected > wanted and ages[expected - 1] > 60:
@@ -247,6 +249,6 @@ def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
     odd = unreadable("Pod", "zone-b-debug", owner="b")
     zone = dataclasses.replace(zone, unreadable_pods=(odd,))
 
-    plan = plan_scaling(view(zone, scale="3/5", words=BOTH))
+    plan = plan_scaling(view(zone, scale="3/5", answers=BOTH))
 
     assert counts(plan) == {"zone-b": 3}

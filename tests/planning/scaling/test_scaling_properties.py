@@ -14,12 +14,12 @@ from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE, UPSCALE_WHEN_READY
 from rollout_operator.model.scaling import (
     NoScale,
+    PodAnswer,
+    PodCalls,
     Reading,
     Reference,
     Scale,
     ScalingSnapshot,
-    Talk,
-    Word,
 )
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, unreadable
@@ -83,12 +83,12 @@ def some(*texts: str) -> st.SearchStrategy[str | None]:
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> Talk:
+def pod_calls(draw: st.DrawFn) -> PodCalls:
     ages = st.sampled_from([SECOND] * 4 + [timedelta(0), 30 * SECOND, 2 * MINUTE, -MINUTE])
     since = draw(st.sampled_from([2 * HOUR] * 6 + [None, MINUTE, -HOUR]))
-    said = Word(asked_at=NOW - draw(ages), since=None if since is None else NOW - since)
+    said = PodAnswer(asked_at=NOW - draw(ages), since=None if since is None else NOW - since)
     told = draw(st.sampled_from([None, NOW - MINUTE, NOW - HOUR]))
-    return Talk(word=None if draw(rarely) else said, cancelled_at=told)
+    return PodCalls(answer=None if draw(rarely) else said, cancelled_at=told)
 
 
 @st.composite
@@ -109,8 +109,8 @@ def scalings(draw: st.DrawFn) -> ScalingSnapshot:
     readings: Mapping[Reference, Reading] = draw(
         st.sampled_from([*[{DEMO: reading}] * 3, {}, {DEMO: NoScale(why="gone", is_lasting=True)}])
     )
-    known = {pod.uid: draw(talks()) for pod in pods if not draw(rarely)}
-    return dataclasses.replace(case, scales=readings, talks=known)
+    known = {pod.uid: draw(pod_calls()) for pod in pods if not draw(rarely)}
+    return dataclasses.replace(case, scales=readings, pod_calls=known)
 
 
 def is_unseen(case: ScalingSnapshot, zone: Zone) -> bool:
@@ -149,9 +149,11 @@ def test_the_order_of_zones_and_pods_changes_nothing(case: ScalingSnapshot, seed
         dataclasses.replace(zone, pods=tuple(rng.sample(zone.pods, len(zone.pods))))
         for zone in rng.sample(case.group.zones, len(case.group.zones))
     )
-    talks_ = {uid: case.talks[uid] for uid in rng.sample(list(case.talks), len(case.talks))}
+    talks_ = {
+        uid: case.pod_calls[uid] for uid in rng.sample(list(case.pod_calls), len(case.pod_calls))
+    }
     other = dataclasses.replace(
-        case, group=dataclasses.replace(case.group, zones=members), talks=talks_
+        case, group=dataclasses.replace(case.group, zones=members), pod_calls=talks_
     )
 
     assert plan_scaling(other) == plan_scaling(case)
@@ -237,9 +239,9 @@ def test_texts_are_short_printable_and_without_a_full_stop(case: ScalingSnapshot
 @given(scalings())
 def test_only_pods_of_the_zone_are_talked_to_and_none_is_told_both(case: ScalingSnapshot) -> None:
     owned = {zone.sts.name: {pod.uid: pod.name for pod in zone.pods} for zone in case.group.zones}
-    for talk in plan_scaling(case).talks:
-        ask = {one.uid for one in talk.ask}
-        stay = {one.uid for one in talk.cancel}
+    for calls in plan_scaling(case).pod_calls:
+        ask = {one.uid for one in calls.ask}
+        stay = {one.uid for one in calls.cancel}
         assert not ask & stay
-        assert ask | stay <= owned[talk.zone.name].keys()
-        assert len(ask) + len(stay) == len(talk.ask) + len(talk.cancel)
+        assert ask | stay <= owned[calls.zone.name].keys()
+        assert len(ask) + len(stay) == len(calls.ask) + len(calls.cancel)
