@@ -213,6 +213,7 @@ class Webhooks:
                 namespace=context.namespace,
                 list_configurations=self._reviews.list_configurations,
                 bundle=lambda: b"" if self._keeper is None else self._keeper.ca_bundle,
+                confirm=self._confirm_bundle,
                 names=self._names,
             ),
             context.metrics,
@@ -255,6 +256,10 @@ class Webhooks:
 
     def _holds_bundle(self, bundle: bytes) -> bool:
         return self._injector is None or self._injector.holds(bundle)
+
+    async def _confirm_bundle(self) -> None:
+        if self._keeper is not None:
+            await self._keeper.confirm()
 
     def _wake_injector(self) -> None:
         if self._injector is not None:

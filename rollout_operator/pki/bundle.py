@@ -11,7 +11,7 @@ where writes succeed and are undone, out of a supply that fills up slowly.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -69,6 +69,8 @@ class Injection:
     """What the caches know now, of both kinds."""
     bundle: Callable[[], bytes]
     """PEM of all CAs to be trusted now, empty while there is none: nothing is written then."""
+    confirm: Callable[[], Awaitable[None]]
+    """Reads what `bundle` follows from. Raises OperatorError."""
     names: Sequence[str]
     """DNS names that our certificate proves: a hook that calls another one is not ours."""
 
@@ -234,12 +236,10 @@ class BundleInjector:
     async def _reconcile(self, key: Key) -> timedelta:
         """Bring one configuration to what it should be; return how soon to try again, if at all."""
         one = next((one for one in self._list_ours() if _key(one) == key), None)
-        bundle = _encode(self._what.bundle())
-        if one is None or not bundle:
+        if one is None or not self._what.bundle():
             return timedelta(0)
         self._tell_others(key, one)
-        patch = plan_patch(one, bundle, self._what.namespace, self._what.names)
-        if not patch:
+        if not self._plan(one):
             return timedelta(0)
         now = self._clock.elapsed()
         target = self._targets.setdefault(key, _Injected(WriteRate()))
@@ -247,13 +247,25 @@ class BundleInjector:
         if wait:
             return wait
         target.pace.note_attempt(now)
-        log.info("Writing CA bundle", **_keys(one))
         try:
+            # Another replica may have written what differs, from a Secret that is newer than what
+            # this one has read, as after it was frozen. What this look finds is no older than that,
+            # and the patch fails where the configuration has changed since.
+            await self._what.confirm()
+            patch = self._plan(one)
+            if not patch:
+                return timedelta(0)
+            bundle = _encode(self._what.bundle())
+            log.info("Writing CA bundle", **_keys(one))
             await self._api.patch(_RESOURCES[one.kind], "", one.name, patch)
         except OperatorError as error:
             return self._note_failure(one, target.pace, error)
         self._note_success(one, target, bundle)
         return timedelta(0)
+
+    def _plan(self, one: WebhookConfiguration) -> list[JsonObject]:
+        bundle = _encode(self._what.bundle())
+        return plan_patch(one, bundle, self._what.namespace, self._what.names)
 
     def _tell_others(self, key: Key, one: WebhookConfiguration) -> None:
         """Say once which hooks of a labelled configuration are left alone: one may be a mistake."""

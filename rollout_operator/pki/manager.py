@@ -6,6 +6,7 @@ for the Secret takes what the winner wrote. Publishing the bundle is left to the
 `CertificateCallbacks`.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
+    Denied,
     InvalidInput,
     NotFound,
     OperatorError,
@@ -82,6 +84,8 @@ class CertificateKeeper:
         self._clock = clock
         self._wanted = wanted
         self._callbacks = CertificateCallbacks() if callbacks is None else callbacks
+        # Of the look that is underway.
+        self._lock = asyncio.Lock()
         self._material: Material | None = None
         self._uid = ""
         self._assessed: tuple[Material, BrokenCertificate | Held] | None = None
@@ -148,6 +152,20 @@ class CertificateKeeper:
 
     async def look(self) -> None:
         """Bring Secret, served certificate and bundle in order. Raises ApiError and LeftAlone."""
+        async with self._lock:
+            await self._look()
+
+    async def confirm(self) -> None:
+        """Look, so that `ca_bundle` is no older than the Secret is now. Raises ApiError.
+
+        One that is not ours, or may not be read, tells nothing: what is served still counts.
+        """
+        try:
+            await self.look()
+        except (LeftAlone, Denied) as error:
+            log.debug("Certificate is not confirmed", secret=self._store, err=error)
+
+    async def _look(self) -> None:
         for _ in range(_MOST_STEPS):
             stored = await self._store.fetch()
             facts = self._assess(stored)

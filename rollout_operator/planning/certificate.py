@@ -19,7 +19,7 @@ from rollout_operator.model.units import format_duration, format_rfc3339, quote
 BACKDATING: Final = timedelta(minutes=5)
 
 # An API server may use a bundle for a minute after it was replaced. Another replica may need one
-# read of 20 s to learn of a new bundle, and put the one before back until then.
+# read of 20 s to learn of the next CA, which it does not trust in others until then.
 OVERLAP: Final = timedelta(seconds=90)
 # The same as a share of short lives: the change of a CA has a third of a life to happen in.
 _OVERLAP_SHARE: Final = 12

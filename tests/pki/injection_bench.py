@@ -68,6 +68,10 @@ class Cluster:
     is_cached: bool = True
     """Whether the caches learn what is written."""
     bundle: bytes = PEM
+    stored: bytes = b""
+    """What the next look at the Secret finds, where that is another bundle."""
+    look_errors: deque[ApiError] = field(default_factory=deque)
+    """Of the next looks at the Secret."""
     metrics: Metrics = field(default_factory=Metrics)
     version: int = 1
 
@@ -80,6 +84,7 @@ class Cluster:
                 namespace="ops",
                 list_configurations=self.list_cached,
                 bundle=lambda: self.bundle,
+                confirm=self._confirm,
                 names=NAMES,
             ),
             self.metrics,
@@ -88,6 +93,11 @@ class Cluster:
         )
         if self.first is not None:
             self.put(self.first)
+
+    async def _confirm(self) -> None:
+        if self.look_errors:
+            raise self.look_errors.popleft()
+        self.bundle = self.stored or self.bundle
 
     @property
     def times(self) -> list[float]:

@@ -1,6 +1,7 @@
 """The CA in webhook configurations: what is written, what never (CA-01..07, SI-20, SEED-097)."""
 
 import copy
+from collections import deque
 from collections.abc import Mapping
 
 import pytest
@@ -232,6 +233,30 @@ async def test_ca_04_a_cache_that_lags_is_never_written_over() -> None:
         cluster.put(renamed)
         await after(40)
         assert cluster.bundles() == [WANTED]
+
+
+@in_virtual_time
+async def test_si_19_what_a_newer_secret_made_another_replica_write_stays() -> None:
+    """SI-19, FP-18: one that was frozen knows an old bundle; it looks before it writes."""
+    cluster = Cluster(configuration("guard", OTHER_PEM), stored=OTHER_PEM)
+    async with cluster.running():
+        await after(60)
+        assert cluster.writes == []
+        cluster.put(configuration("guard", PEM))
+        await after(120)
+        assert cluster.bundles() == [encoded(OTHER_PEM)]
+
+
+@in_virtual_time
+async def test_si_19_nothing_is_written_before_the_secret_was_read(lines: list[str]) -> None:
+    """SI-19, LI-11: nor what has changed meanwhile; the failure is told, and tried again."""
+    errors = deque[ApiError]([Unreachable("away", status=0)] * 2)
+    cluster = Cluster(configuration("guard", OTHER_PEM), stored=OTHER_PEM, look_errors=errors)
+    async with cluster.running():
+        await after(60)
+    assert cluster.writes == []
+    assert cluster.count("failed") == 2
+    assert sum("CA bundle not written" in line for line in lines) == 1
 
 
 @in_virtual_time

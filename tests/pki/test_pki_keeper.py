@@ -197,6 +197,24 @@ async def test_a_good_secret_of_somebody_else_is_taken_over() -> None:
         assert_sound(rig)
 
 
+async def test_si19_a_bundle_that_is_confirmed_is_that_of_the_secret() -> None:
+    """SI-19: at once, not with the next look; nothing is learned where the Secret tells nothing."""
+    rig = await started(FakeSecrets())
+    await rig.keeper.confirm()
+    assert len(rig.bundles) == 1
+    rig.secrets.put(OTHER)
+    await rig.keeper.confirm()
+    assert rig.keeper.ca_bundle == OTHER["ca"]
+    rig.secrets.put({"password": b"hunter2"}, uid="u-2")
+    await rig.keeper.confirm()
+    rig.secrets.fail = Denied("get secrets is forbidden", status=403)
+    await rig.keeper.confirm()
+    assert rig.keeper.ca_bundle == OTHER["ca"]
+    rig.secrets.fail = Unreachable("away", status=0)
+    with pytest.raises(Unreachable):
+        await rig.keeper.confirm()
+
+
 async def test_another_name_under_our_ca_is_a_new_leaf_only() -> None:
     """W-11: after a change of the DNS name flag, callers trust what they trusted."""
     secrets = FakeSecrets()

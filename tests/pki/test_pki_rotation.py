@@ -122,8 +122,9 @@ class World:
 async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) -> None:
     """SI-19: a client with any bundle of the last minute accepts what is served at any instant.
 
-    A leaf lasts an hour and a CA for about two leaves; the replicas overwrite each other's bundles
-    for as long as one has not seen the Secret that the other wrote.
+    A leaf lasts an hour and a CA for about two leaves. It holds even where the replicas overwrite
+    each other's bundles for as long as one has not seen the Secret that the other wrote, which the
+    injector does not do.
     """
     world = World(life=HOUR, ca_life=2.2 * HOUR, replicas=replicas)
     async with world.running():

@@ -28,11 +28,10 @@ from tests.system.hooked import (
 )
 from tests.system.looks import wait_line, wait_page, wait_true
 from tests.system.starts import running
-from tests.system.test_failover import LEASE, LEASES
-from tests.world.api import SECRETS, VALIDATING_HOOKS, Json
+from tests.world.api import LEASES, SECRETS, VALIDATING_HOOKS, Json
 from tests.world.clients import Route, Workload
 from tests.world.hooks import Hooks, Registration
-from tests.world.manifests import SECRET, webhook_rights
+from tests.world.manifests import LEASE, SECRET, webhook_rights
 from tests.world.observed import Request
 from tests.world.operatorproc import OperatorProcess
 from tests.world.pki import make_pki

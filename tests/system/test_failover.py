@@ -11,15 +11,14 @@ import pytest
 from rollout_operator.lab.zones import three_zones
 from tests.system.grants import without
 from tests.system.looks import read_metric, wait_line, wait_reason
-from tests.world.api import Resource
+from tests.world.api import LEASES
+from tests.world.manifests import LEASE
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
 from tests.world.sets import set_image, wait_adopted
 
 pytestmark = pytest.mark.controlplane
 
-LEASES: Final = Resource("coordination.k8s.io/v1", "leases")
-LEASE: Final = "rollout-operator"
 TAKE_OVER_LIMIT: Final = timedelta(seconds=20)
 LIMIT: Final = timedelta(seconds=60)
 HAND_OVER_LIMIT: Final = timedelta(seconds=3)

@@ -17,12 +17,13 @@ from tests.system.evictions import Answered, Caller, calling
 from tests.system.guarded import Guarded, prepared_zone
 from tests.system.hooked import TLS_FLAGS, fetch_secret, send_bytes, trusting
 from tests.system.looks import read_metric, wait_line, wait_true
-from tests.system.test_failover import LEASE, LEASES, TAKE_OVER_LIMIT, acts
-from tests.world.api import Answer
+from tests.system.test_failover import TAKE_OVER_LIMIT, acts
+from tests.world.api import LEASES, Answer
 from tests.world.budgets import evict, grouped_zones, zone_budget
 from tests.world.clients import Route
 from tests.world.drains import CREATED
 from tests.world.hooks import NO_DOWNSCALE, POD_EVICTION, PREPARE_DOWNSCALE, Registration
+from tests.world.manifests import LEASE
 from tests.world.operatorproc import OperatorProcess
 from tests.world.pki import make_pki
 from tests.world.scene import World

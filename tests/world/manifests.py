@@ -52,6 +52,7 @@ KINDS: Final[dict[str, Resource]] = {
     "ValidatingWebhookConfiguration": VALIDATING_HOOKS,
 }
 SECRET: Final = "rollout-operator-self-signed-certificate"
+LEASE: Final = "rollout-operator"
 
 
 @dataclass(frozen=True, slots=True)
