@@ -1,115 +1,14 @@
 """Where the process that leads is to be reached: written with the Lease, and read from it."""
 
-import asyncio
-import json
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any
-
 import pytest
 
-from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.election import Election
-from rollout_operator.model.errors import Conflict, NotElected, NotFound
+from rollout_operator.model.errors import NotElected
 from rollout_operator.model.lease import Identity
-from rollout_operator.model.names import ADDRESS
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.election_rig import HERE, SECOND, THERE, Rig, StoredLease
 from tests.virtual_time import VirtualClock, in_virtual_time
-
-SECOND = timedelta(seconds=1)
-HERE = "10.0.0.1:8444"
-THERE = "10.0.0.2:8444"
-
-
-class StoredLease:
-    """One Lease, merged as an API server does it; implements `LeaseApi`."""
-
-    def __init__(self) -> None:
-        self.body: dict[str, Any] = {}
-        self._version = 0
-
-    def put(self, holder: str, address: str | None = THERE) -> None:
-        """Have another process hold it."""
-        metadata = {"name": "lease", "namespace": "prod", "annotations": {ADDRESS: address}}
-        self._store({"metadata": metadata, "spec": {"holderIdentity": holder}})
-
-    @property
-    def address(self) -> object:
-        return self.body["metadata"].get("annotations", {}).get(ADDRESS)
-
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        if not self.body:
-            raise NotFound("no lease")
-        return json.dumps(self.body).encode()
-
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        return self._store(body)
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        assert isinstance(patch, dict)
-        if not self.body:
-            raise NotFound("no lease")
-        metadata = patch["metadata"]
-        assert isinstance(metadata, dict)
-        if metadata["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
-            raise Conflict("changed meanwhile")
-        return self._store(patch)
-
-    def _store(self, patch: Mapping[str, object]) -> bytes:
-        self._version += 1
-        self.body = _merge(self.body, patch)
-        self.body["metadata"]["resourceVersion"] = str(self._version)
-        return json.dumps(self.body).encode()
-
-
-def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(old)
-    for key, value in new.items():
-        if isinstance(value, Mapping):
-            merged[key] = _merge(merged.get(key) or {}, value)
-        elif value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = value
-    return merged
-
-
-class Rig:
-    """One process that takes part."""
-
-    def __init__(self, address: str = HERE) -> None:
-        self.lease = StoredLease()
-        self.clock = VirtualClock()
-        self.election = Election(
-            self.lease,
-            namespace="prod",
-            name="lease",
-            me=Identity(name="me", life="1", address=address),
-            clock=self.clock,
-            metrics=Metrics(),
-        )
-
-    def find_leader(self) -> tuple[str, str] | None:
-        """Return holder and address of the process that acts, as far as this one knows."""
-        lease = self.election.leader
-        return None if lease is None else (lease.holder, lease.address)
-
-    async def run_for(self, span: timedelta) -> None:
-        try:
-            async with asyncio.timeout(span.total_seconds()):
-                await self.election.run()
-        except TimeoutError:
-            return
 
 
 @in_virtual_time
