@@ -76,7 +76,7 @@ simulate: $(READY) ## random schedules of faults on all cores, judged by the inv
 mutants: $(READY) ## deliberate errors, one at a time: does the simulation see each of them?
 	@$(PY) -m tests.mutants $(ARGS)
 
-prove: $(READY) ## what takes hours: schedules, plans, deliberate and automatic errors, on one page
+prove: controlplane ## what takes hours: schedules, plans, deliberate and automatic errors, kills
 	@$(PY) -m tests.prove $(ARGS)
 
 bench: controlplane ## one JSON line a benchmark

@@ -6,6 +6,7 @@ schedules   random schedules of the simulation, judged by the invariants
 plans       the systematic plans of its small scenarios: every step goes wrong once
 deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, asked about by all suites
+kills       two and three operators on a real control plane, killed, frozen and ended at random
 """
 
 import argparse
@@ -18,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from tests.kills.rounds import list_rounds, run_rounds
 from tests.mutants import automatic
 from tests.mutants.__main__ import run_all as ask_about_all
 from tests.mutants.catalogue import CATALOGUE
@@ -33,6 +35,7 @@ from tests.simulation.campaign import (
 from tests.simulation.plans import Kind
 
 SCHEDULES: Final = 100_000
+KILLS: Final = 100
 MOST_SHOWN: Final = 40
 
 
@@ -109,11 +112,19 @@ def _prove_automatic(given: argparse.Namespace) -> Found:
     )
 
 
+def _prove_kills(given: argparse.Namespace) -> Found:
+    played = run_rounds(list_rounds(given.kills))
+    missed = [*played.failed, *played.figures.find_late()]
+    ran = "; ".join(played.figures.render())
+    return Found(ran=ran, missed=missed, is_failure=bool(missed))
+
+
 PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "schedules": _prove_schedules,
     "plans": _prove_plans,
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
+    "kills": _prove_kills,
 }
 
 
@@ -124,6 +135,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--step", type=int, default=1, help="one in so many plans")
     parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
     parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")
+    parser.add_argument("--kills", type=int, default=KILLS, help="of operators, by SIGKILL")
     parser.add_argument("--output", type=Path, default=Path("mutants.json"), help="their verdicts")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     return parser

@@ -47,11 +47,20 @@ class Service:
         """Count in an operator that is ready."""
         self._endpoints.append(operator)
 
+    def leads_to(self, operator: OperatorProcess) -> bool:
+        """Tell whether connections may go to an operator."""
+        return operator in self._endpoints
+
+    def remove(self, operator: OperatorProcess) -> None:
+        """Count out an operator; nothing happens where it is out already."""
+        if operator in self._endpoints:
+            self._endpoints.remove(operator)
+
     async def end(self, operator: OperatorProcess) -> int:
         """End an operator as the kubelet does; return its exit code."""
         ending = asyncio.create_task(operator.terminate())
         await asyncio.sleep(LAG.total_seconds())
-        self._endpoints.remove(operator)
+        self.remove(operator)
         return await ending
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
