@@ -192,7 +192,7 @@ def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
 def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-10: each pod that was removed had confirmed, and was not told otherwise after it."""
     is_observed = book.promises.is_observed
-    since = downscale.begun if is_observed else _first_asked(book, downscale)
+    since = _first_asked(book, downscale)
     if is_observed and downscale.called is None:
         since = timedelta.min  # its request is not known
     # A write is taken only of the version that was reviewed: no other path has ever counted (D-24).

@@ -63,6 +63,7 @@ def _request(called: Called) -> Request:
         stamp="",
         received=called.begun.total_seconds() + WALL - 0.01,
         answered=called.at.total_seconds() + WALL + 0.01,
+        body=request.body,
     )
 
 

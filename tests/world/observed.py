@@ -63,6 +63,26 @@ class Request:
     """When the server answered."""
     received: float
     answered: float
+    body: object = None
+    """What was sent with it, None where the log does not tell."""
+
+    @property
+    def replicas(self) -> int | None:
+        """Return how many replicas it asks for, None where it leaves them, or is not known."""
+        steps = self.body if isinstance(self.body, list) else [self.body]
+        for step in steps:
+            match step:
+                case {"spec": {"replicas": int(count)}}:
+                    return count
+                case {"path": "/spec/replicas", "value": int(count)}:
+                    return count
+                case {"spec": dict()} if self.verb == "update":
+                    return 1
+        return None
+
+    def may_ask_for(self, replicas: int) -> bool:
+        """Tell whether it may have set this count."""
+        return self.body is None or self.replicas == replicas
 
     @property
     def is_done(self) -> bool:
@@ -90,7 +110,7 @@ class Delete(Request):
 
 def read_request(entry: Json) -> Request:
     """Return an audit entry."""
-    return Request(**_read_fields(entry))
+    return Request(**_read_fields(entry), body=entry.get("requestObject"))
 
 
 def read_delete(entry: Json) -> Delete:
@@ -190,7 +210,8 @@ def match_scalings(
                 oldest = change.at - WRITE_SEEN_LATE.total_seconds()
                 for request in left:
                     begun, ended = request.received - wall_offset, request.answered - wall_offset
-                    if request.name == change.name and begun <= change.at and ended >= oldest:
+                    is_of_it = request.name == change.name and request.may_ask_for(now.replicas)
+                    if is_of_it and begun <= change.at and ended >= oldest:
                         found[change.version] = request
                         left.remove(request)
                         break
@@ -239,6 +260,10 @@ class _Reader:
         ours = {id(each): self._add_delete(each) for each in observed.deletes}
         for version, scaling in match_scalings(observed.changes, observed.writes, offset).items():
             numbers[version] = self._add_call(scaling, "patch", STATEFULSETS, SOMEBODY)
+        for request in observed.writes:
+            if request.code >= 400 and request.replicas is not None and not request.is_dry_run:
+                asked: JsonObject = {"spec": {"replicas": request.replicas}}
+                self._add_call(request, "patch", STATEFULSETS, SOMEBODY, body=asked)
         for version, eviction in match_evictions(
             observed.changes, observed.evictions, offset
         ).items():
