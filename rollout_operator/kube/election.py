@@ -7,7 +7,8 @@ clock alone, so that a process that was frozen or cut off does nothing on what i
 A holder that could not renew in time goes on trying. Where the Lease is still its own, nobody else
 has acted and all that it remembers is right. Where another process has taken it, this one has to
 end and to begin anew. Where the role permits no Leases there is no election: one process works
-alone.
+alone. It goes on trying, ever more seldom: an API server that has just started forbids everything
+for a moment, and a right may be granted later.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import LEASES, JsonObject, Patcher, Resource
 from rollout_operator.model.decode.lease import decode_lease
@@ -38,6 +40,8 @@ READ_EVERY: Final = timedelta(seconds=1)
 AGAIN: Final = timedelta(milliseconds=100)
 # For the last write of a process that ends: without it the others wait for `LEASE_DURATION`.
 RELEASE_LIMIT: Final = timedelta(seconds=2)
+# Between two attempts of a process that works alone for want of a right.
+ALONE: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5))
 # A lapse that goes on is logged as often.
 LOG_EVERY: Final = timedelta(minutes=1)
 
@@ -67,6 +71,11 @@ class ElectionState(Enum):
     """It had taken the Lease, and another process has it now."""
     RELEASED = auto()
     """It ends, and has released the Lease if it had it."""
+
+
+_TAKING_PART: Final = frozenset(
+    {ElectionState.FOLLOWING, ElectionState.LEADING, ElectionState.ALONE}
+)
 
 
 class Election:
@@ -106,6 +115,8 @@ class Election:
         """Since when the Lease, or that there is none, is known; None before the first answer."""
         self._unchanged_for = timedelta(0)
         """How long it was known when it was read last."""
+        self._failures_alone = 0
+        """Attempts to take part, while it works alone."""
         self._logged_at: timedelta | None = None
         self._error: Exception | None = None
         self._loss = ""
@@ -159,7 +170,7 @@ class Election:
 
     async def run(self) -> None:
         """Take part until cancelled."""
-        while self._state in {ElectionState.FOLLOWING, ElectionState.LEADING}:
+        while self._name and self._state in _TAKING_PART:
             try:
                 async with asyncio.timeout(RENEW_DEADLINE.total_seconds()), self._lock:
                     pause = await (self._follow() if self._held is None else self._renew())
@@ -204,6 +215,9 @@ class Election:
     async def _follow(self) -> timedelta:
         """Take the Lease where that may be; return after what time to look again."""
         lease = await self._read()
+        if self._state is ElectionState.ALONE and lease is not None and self._is_of_another(lease):
+            self._lose(lease)
+            return AGAIN
         is_first = self._seen_at is None
         unchanged_for = self._note_seen(lease)
         if lease is None:
@@ -281,16 +295,24 @@ class Election:
 
     def _note_denial(self, error: Denied | NotFound) -> timedelta:
         """Work alone where no other process can be elected either: no right, or no such kind."""
-        if self._held is not None or (self._seen is not None and self._seen.holder):
-            return self._note_error(error)
-        log.warn("No election is possible: only one process may run", lease=self._name, err=error)
-        self._turn(ElectionState.ALONE)
-        return AGAIN
+        is_led = self._held is not None or self._is_of_another(self._seen)
+        if self._state is not ElectionState.ALONE and not is_led:
+            text = "No election is possible: only one process may run"
+            log.warn(text, lease=self._name, err=error)
+            self._turn(ElectionState.ALONE)
+        return self._note_error(error)
+
+    def _is_of_another(self, lease: Lease | None) -> bool:
+        """Tell whether it names a holder that this process would have to wait for."""
+        return lease is not None and not lease.may_be_taken(self._me, timedelta(0))
 
     def _note_error(self, error: Exception) -> timedelta:
         self._error = error
         log.debug("Lease was not read or written", lease=self._name, err=error)
-        return RENEW_EVERY
+        if self._state is not ElectionState.ALONE:
+            return RENEW_EVERY
+        self._failures_alone += 1
+        return ALONE.bound(self._failures_alone)
 
     def _log_lapse(self) -> None:
         now = self._clock.elapsed()

@@ -26,6 +26,8 @@ class StoredLease:
         self.body: dict[str, Any] = {}
         self.fail: ApiError | None = None
         """Raised by every call while set."""
+        self.fail_writes: ApiError | None = None
+        self.calls = 0
         self._version = 0
 
     def put(self, holder: str, address: str | None = THERE, **spec: object) -> None:
@@ -43,7 +45,7 @@ class StoredLease:
         return self.body.get("spec", {}).get("holderIdentity")
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        self._check()
+        self._check(is_write=False)
         if not self.body:
             raise NotFound("no lease")
         return json.dumps(self.body).encode()
@@ -74,9 +76,11 @@ class StoredLease:
             raise Conflict("it was changed")
         return self._store(patch)
 
-    def _check(self) -> None:
-        if self.fail is not None:
-            raise self.fail
+    def _check(self, *, is_write: bool = True) -> None:
+        self.calls += 1
+        fail = self.fail or (self.fail_writes if is_write else None)
+        if fail is not None:
+            raise fail
 
     def _store(self, patch: Mapping[str, object]) -> bytes:
         self._version += 1
@@ -105,11 +109,15 @@ class Rig:
     ) -> None:
         self.lease = StoredLease() if lease is None else lease
         self.clock = VirtualClock()
-        self.election = Election(
+        self.election = self.elect(Identity(name=name, life="1", address=address))
+
+    def elect(self, me: Identity) -> Election:
+        """Return the part of a process that has not begun yet."""
+        return Election(
             self.lease,
             namespace="prod",
             name="lease",
-            me=Identity(name=name, life="1", address=address),
+            me=me,
             clock=self.clock,
             metrics=Metrics(),
         )

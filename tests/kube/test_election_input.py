@@ -9,11 +9,12 @@ import pytest
 
 from rollout_operator.kube.election import ElectionState
 from rollout_operator.model.errors import Denied, Unreachable
-from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
+from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity
 from tests.kube.election_rig import HERE, SECOND, Rig, StoredLease
 from tests.virtual_time import in_virtual_time
 
 STRANGER = "somebody-else"
+FORBIDDEN = Denied("forbidden", status=403)
 ODD: dict[str, dict[str, object]] = {
     "of the future": {
         "renewTime": "9999-12-31T23:59:59.999999Z",
@@ -115,7 +116,7 @@ async def test_si22_edits_that_leave_the_holder_change_nothing() -> None:
         assert rig.election.state is ElectionState.LEADING
 
 
-@pytest.mark.parametrize("error", [Denied("no", status=403), Unreachable("away", status=0)])
+@pytest.mark.parametrize("error", [FORBIDDEN, Unreachable("away", status=0)])
 @in_virtual_time
 async def test_si22_one_that_may_not_renew_holds_still_and_goes_on_later(
     error: Denied | Unreachable,
@@ -140,10 +141,71 @@ async def test_si22_one_that_follows_does_not_act_for_want_of_a_right() -> None:
     rig.lease.put(STRANGER)
     async with running(rig):
         await asyncio.sleep(3)
-        rig.lease.fail = Denied("no", status=403)
+        rig.lease.fail = FORBIDDEN
         await asyncio.sleep(60)
         assert rig.election.state is ElectionState.FOLLOWING
         assert not rig.election.may_act
+
+
+@in_virtual_time
+async def test_d70_one_that_works_alone_takes_part_once_it_may() -> None:
+    """D-70: an API server that has just started forbids everything; it acts all the while."""
+    rig = Rig()
+    rig.lease.fail = FORBIDDEN
+    async with running(rig):
+        await asyncio.sleep(1)
+        assert state_of(rig) is ElectionState.ALONE
+        rig.lease.fail = None
+        for _ in range(200):
+            assert rig.election.may_act
+            await asyncio.sleep(0.1)
+        assert state_of(rig) is ElectionState.LEADING
+        assert (rig.lease.holder, rig.lease.address) == ("me_1", HERE)
+
+
+@in_virtual_time
+async def test_d70_one_that_works_alone_gives_way_to_one_that_leads() -> None:
+    """D-70, SI-22, FP-18: that one was elected before, or under a Role that came later."""
+    rig = Rig()
+    rig.lease.fail = FORBIDDEN
+    async with running(rig):
+        await asyncio.sleep(1)
+        assert state_of(rig) is ElectionState.ALONE
+        rig.lease.put(STRANGER)
+        rig.lease.fail = None
+        await asyncio.sleep(20)
+        assert state_of(rig) is ElectionState.SUPERSEDED
+        assert not rig.election.may_act
+        assert rig.lease.holder == STRANGER
+
+
+@in_virtual_time
+async def test_d70_one_without_the_right_asks_ever_more_seldom(lines: list[str]) -> None:
+    """D-70, LI-11: it is told once, and costs a call in five minutes."""
+    rig = Rig()
+    rig.lease.fail = FORBIDDEN
+    async with running(rig):
+        await asyncio.sleep(24 * 3600)
+        assert rig.election.state is ElectionState.ALONE
+    assert rig.lease.calls <= 24 * 12 + 6
+    assert sum("No election is possible" in line for line in lines) == 1
+
+
+@in_virtual_time
+async def test_d70_the_lease_of_an_earlier_process_of_the_pod_keeps_it_from_nothing() -> None:
+    """D-70: where it may be read and not written, as after the Role of an earlier release."""
+    rig = Rig()
+    rig.election = rig.elect(Identity(name="me", life="2", is_pod=True))
+    rig.lease.put("me_1")
+    rig.lease.fail_writes = FORBIDDEN
+    async with running(rig):
+        await asyncio.sleep(3)
+        assert rig.election.state is ElectionState.ALONE
+
+
+def state_of(rig: Rig) -> ElectionState:
+    """Return what a process is now."""
+    return rig.election.state
 
 
 @asynccontextmanager

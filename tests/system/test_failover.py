@@ -60,12 +60,19 @@ async def test_si22_one_that_was_frozen_writes_nothing_and_begins_anew(world: Wo
 
 
 async def test_d70_without_the_right_one_works_alone(world: World) -> None:
-    """D-70: as under the role of grafana/rollout-operator's chart: one warning, and it acts."""
+    """D-70: as under the role of grafana/rollout-operator's chart: one warning, and it acts.
+
+    Once the right is granted it takes the Lease, without a restart.
+    """
     names = await world.create(*three_zones(replicas=1))
     async with without(world, ("get", "leases"), ("create", "leases")):
         operator = await world.operator()
         await wait_line(operator, "No election is possible", "level=warn")
         await world.roll(names, "v2")
+    await wait_line(operator, "Elected: this process acts")
+    await world.roll(names, "v3")
+    assert await acts(operator)
+    assert operator.is_running
     assert sum("No election is possible" in line for line in operator.log_lines()) == 1
     await world.judge.assert_clean()
 
