@@ -211,6 +211,26 @@ async def test_dep92_who_edits_the_lease_gains_refusals(world: World, tmp_path: 
         await wait_true("an eviction allowed", is_allowed)
 
 
+async def test_dep92_an_address_that_is_another_replica_s_by_now(world: World) -> None:
+    """DEP-92: that one does not lead, says so, and passes nothing on; its refusal is the answer."""
+    replicas = await replicate(world)
+    await replicas.wait_address(f"127.0.0.1:{replicas.leader.peer_port}")
+    before = await replicas.count_forwarded("answered")
+    replicas.leader.pause()  # it would write its own address again
+    async with calling(world, replicas.follower, limit=timedelta(seconds=1)) as caller:
+        # Of two replicas only the one that is asked is left: it asks itself.
+        await replicas.set_address(f"127.0.0.1:{replicas.follower.peer_port}")
+
+        async def is_answered() -> bool:
+            answer = await caller.evict(world.namespace, f"{GROUP}-zone-a-0")
+            assert (answer.is_allowed, answer.code) == (False, TRY_AGAIN), answer
+            return await replicas.count_forwarded("answered") > before
+
+        await wait_true("answered by another one", is_answered, timedelta(seconds=8))
+    replicas.leader.resume()
+    await replicas.wait_address(f"127.0.0.1:{replicas.leader.peer_port}")
+
+
 async def test_dep92_only_replicas_are_answered_on_their_port(world: World) -> None:
     """DEP-92: who trusts our CA without a certificate of it learns nothing but that it is there."""
     await world.grant_webhooks()
