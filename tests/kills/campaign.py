@@ -25,7 +25,6 @@ from tests.world.scene import World
 from tests.world.service import Service
 
 HOOKS: Final = (PREPARE_DOWNSCALE, POD_EVICTION)
-STOP: Final = timedelta(seconds=30)
 # How often the one that acts is hit, and not any.
 LEADER_SHARE: Final = 0.75
 
@@ -58,6 +57,9 @@ class Round:
     kills: int = 10
     stops: int = 2
     ends: int = 3
+    is_dense: bool = True
+    """Whether operators are killed while another one is frozen."""
+    frozen_for: timedelta = timedelta(seconds=30)
     longest_pause: float = 12.0
     """Seconds between two of them."""
     lost_share: float = 0.7
@@ -128,9 +130,13 @@ class _Hunt:
 
     async def run(self) -> None:
         """Hit operators as planned."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._kill(), name="kills")
-            tasks.create_task(self._stop(), name="stops")
+        if self.plan.is_dense:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._kill(), name="kills")
+                tasks.create_task(self._stop(), name="stops")
+        else:
+            await self._kill()
+            await self._stop()
         rng = self.plan.make_rng("ends")
         for _ in range(self.plan.ends):
             await self._pause(rng)
@@ -156,10 +162,12 @@ class _Hunt:
             self.figures.stops += 1
             async with asyncio.TaskGroup() as tasks:
                 measuring = tasks.create_task(self._measure(Hit.FROZEN, victim, holder, began))
-                await self.replicas.freeze(victim, STOP)
-                if self.holders.now == holder:  # no other one was up for long enough: it goes on
+                await self.replicas.freeze(victim, self.plan.frozen_for)
+                if (
+                    holder and self.holders.now == holder
+                ):  # no other one was up for long enough: it goes on
                     measuring.cancel()
-                    self._note(Hit.FROZEN, victim, began, STOP)
+                    self._note(Hit.FROZEN, victim, began, self.plan.frozen_for)
 
     async def _end(self) -> None:
         """End the one that acts, as an upgrade does: others are ready."""
@@ -177,9 +185,11 @@ class _Hunt:
         holder = self.holders.now
         running = self.replicas.list_running()
         leader = self.replicas.find(holder)
-        if leader is not None and leader in running and rng.random() < LEADER_SHARE:
+        # Both are drawn each time: what comes next follows from the seed alone.
+        is_leader_wanted, place = rng.random() < LEADER_SHARE, rng.random()
+        if leader is not None and leader in running and is_leader_wanted:
             return leader, holder
-        victim = rng.choice(running)
+        victim = running[int(place * len(running))]
         return victim, holder if victim is leader else ""
 
     async def _measure(self, hit: Hit, victim: Replica, holder: str, began: float) -> None:

@@ -1,13 +1,25 @@
-"""Two and three operators, killed, frozen and ended at random moments, under work and a judge."""
+"""Three operators, killed, frozen and ended at random moments, under work and a judge."""
 
+from datetime import timedelta
 from typing import Final
 
 import pytest
 
-from tests.kills.campaign import Round, play
+from tests.kills.campaign import LIMITS, Round, play
 from tests.world.scene import World
 
-GATE: Final = Round(seed=1, replicas=2, kills=6, stops=1, ends=1, longest_pause=2.0, lost_share=0.3)
+# Of these kills two take the pod along, and three do not; the stop hits the one that acts.
+GATE: Final = Round(
+    seed=103,
+    replicas=3,
+    kills=6,
+    stops=1,
+    ends=1,
+    is_dense=False,
+    frozen_for=timedelta(seconds=20),
+    longest_pause=2.0,
+    lost_share=0.4,
+)
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
@@ -20,3 +32,4 @@ async def test_li08_operators_that_are_killed_frozen_and_ended(world: World) -> 
     """
     figures = await play(world, GATE)
     assert figures.find_late() == [], figures.render()
+    assert all(figures.spans[hit] for hit in LIMITS), figures.render()
