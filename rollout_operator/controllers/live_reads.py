@@ -102,7 +102,8 @@ class GroupReader:
 
         Sets and pods are read at the same time, the pods in one list by the labels that the
         selectors of all cached members have; where they have none in common, in one list per
-        member. Raises what `LiveReader.fetch_page` raises.
+        member. Pods of members that only the cache cannot decode are read after that, by the
+        selectors that the store has. Raises what `LiveReader.fetch_page` raises.
         """
         asker = _Waiter(cached)
         self._line.append(asker)
@@ -168,6 +169,7 @@ class GroupReader:
                 members, pods = await both(
                     self._list_members(groups), self.list_pods(sets, turns=pages)
                 )
+                pods += await self.list_pods(_list_decoded(groups, members))
         except (ApiError, TimeoutError) as failure:
             error = failure if isinstance(failure, ApiError) else _give_up()
             for asker in together:
@@ -219,6 +221,21 @@ class GroupReader:
     def _wake_next(self) -> None:
         if self._line and not self._is_led:
             self._line[0].woken.set()
+
+
+def _list_decoded(
+    groups: Iterable[Group], members: Mapping[GroupName, Sequence[StatefulSet | Unreadable]]
+) -> list[StatefulSet]:
+    """Return the members that the caches cannot decode, and the store shows to be readable.
+
+    An event was spoiled on its way: without its selector no pod of such a member was found.
+    """
+    return [
+        one
+        for group in groups
+        for one in members.get(group.name, ())
+        if isinstance(one, StatefulSet) and one.uid in {lost.uid for lost in group.unreadable}
+    ]
 
 
 def _give_up() -> Unreachable:

@@ -271,3 +271,18 @@ async def test_a_pod_that_several_selectors_match_counts_once() -> None:
         "a": ["a-0", "a-1", "a-2"],
         "b": ["b-0", "b-1", "b-2"],
     }
+
+
+async def test_si10_pods_of_a_set_that_only_the_cache_cannot_decode_are_read_too() -> None:
+    """SI-10, FP-07: its event was spoiled on the way, and with it the selector."""
+    made = fleet("one")
+    spoiled = [one for one in made.sets.list_all() if one.name == "one-b"]
+    lost = Unreadable(
+        kind="StatefulSet", namespace="test", name="one-b", uid=spoiled[0].uid,
+        resource_version="1", labels={"rollout-group": "one"}, error="spoiled",
+    )  # fmt: skip
+    made.sets.replace_all([lost if one in spoiled else one for one in made.sets.list_all()])
+    assert show(await look(made, "one")) == {
+        "one-a": ["one-a-0", "one-a-1"],
+        "one-b": ["one-b-0", "one-b-1"],
+    }

@@ -8,6 +8,7 @@ import pytest
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Denied, Unreachable
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
@@ -250,3 +251,21 @@ async def test_t07_urls() -> None:
         (f"zone-a-4.{domain}", "127.0.0.104", 8080, path),
         (f"zone-a-3.{domain}", "127.0.0.103", 8080, path),
     ]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["of the set", "of its Scale"])
+@in_virtual_time
+async def test_si10_pods_of_a_set_whose_event_was_spoiled_are_prepared(whole: bool) -> None:
+    """SI-10, FP-07: the cache has neither labels nor selector of it, and no pod goes unasked."""
+    world = three_zones()
+    sets = world.sets.list_all()
+    labels = {"rollout-group": "ingester"}
+    lost = Unreadable(
+        kind="StatefulSet", namespace="test", name="zone-a", uid=Uid("uid-zone-a"),
+        resource_version="1", labels=labels, error="spoiled",
+    )  # fmt: skip
+    world.sets.replace_all([lost if one.name == "zone-a" else one for one in sets])
+    verdict = await world.ask("zone-a", 3, whole=whole)
+    assert verdict.is_allowed
+    assert verdict.warnings == ()
+    assert [call.pod for call in world.calls.confirmed] == ["zone-a-4", "zone-a-3"]
