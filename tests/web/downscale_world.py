@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -55,6 +56,9 @@ LONG_AGO: Final = "2025-12-24T00:00:00Z"
 SECOND: Final = timedelta(seconds=1)
 HOUR: Final = 3600.0
 WAIT: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
+# Caches follow every second of hours in which nothing changes.
+_view_set: Final = lru_cache(1024)(decode_statefulset)
+_view_pod: Final = lru_cache(1024)(decode_pod)
 
 
 @dataclass(slots=True)
@@ -148,8 +152,8 @@ class World:
         found: dict[str, list[Json]] = {"statefulsets": [], "pods": [], "configmaps": []}
         for (plural, _), one in self.client.objects.items():
             found[plural].append(one)
-        self.sets.replace_all([decode_statefulset(raw(one)) for one in found["statefulsets"]])
-        self.pods.replace_all([decode_pod(raw(one)) for one in found["pods"]])
+        self.sets.replace_all([_view_set(encode(one)) for one in found["statefulsets"]])
+        self.pods.replace_all([_view_pod(encode(one)) for one in found["pods"]])
 
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[None]:
@@ -341,6 +345,11 @@ def part(one: Json, key: str) -> Json:
     return found
 
 
+def encode(one: Json) -> bytes:
+    """Return an object as the API server sends it."""
+    return msgspec.json.encode(one)
+
+
 def raw(one: Json) -> msgspec.Raw:
     """Return an object as the decoders take it."""
-    return msgspec.Raw(msgspec.json.encode(one))
+    return msgspec.Raw(encode(one))
