@@ -4,12 +4,17 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
 
 from rollout_operator.telemetry import logs
 
+# An example may take any time: what else the machine does is not to fail a test.
+settings.register_profile("gate", deadline=None)
+settings.load_profile("gate")
+
 # `pytester` runs small test files of its own, to prove the guards. The control plane's fixtures
 # are there for every test that asks for them, and start nothing before.
-pytest_plugins = ["pytester", "tests.watchdogs", "tests.goldens"]
+pytest_plugins = ["pytester", "tests.watchdogs", "tests.goldens", "tests.steady_loop"]
 if find_spec("tests.world.fixtures") is not None:
     pytest_plugins.append("tests.world.fixtures")
 

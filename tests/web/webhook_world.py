@@ -32,6 +32,8 @@ ALLOWED: Final = (
 )
 MILLISECOND: Final = timedelta(milliseconds=1)
 LONG: Final = timedelta(hours=1)
+PATIENCE: Final = 120
+"""Seconds, of what would be waited for without end."""
 
 
 def body_of(**request: Any) -> bytes:
@@ -85,7 +87,7 @@ class Line:
 
     async def read(self) -> Answer:
         """Read one answer."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             head, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             pairs = (line.partition(": ") for line in lines if line)
             headers = {name.lower(): value for name, _, value in pairs}
@@ -96,7 +98,7 @@ class Line:
     async def rest(self) -> bytes:
         """Read until the end of the connection, in order or not."""
         parts = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             try:
                 while part := await self.reader.read(1 << 16):
                     parts.append(part)
@@ -183,7 +185,7 @@ class WebhookWorld:
 
     async def connect(self, host: str = "127.0.0.1") -> Line:
         """Open a connection, closed at the end of the test."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             line = Line(
                 *await asyncio.open_connection(
                     host, self.server.port, ssl=self.client_context, server_hostname="localhost"

@@ -17,6 +17,7 @@ from tests.web.webhook_world import (
     ALLOWED,
     FINE,
     MILLISECOND,
+    PATIENCE,
     Gate,
     Line,
     Setting,
@@ -118,7 +119,7 @@ async def test_slow_heads_are_cut(asked_before: bool) -> None:
 
 async def flood(line: Line) -> None:
     """Ask and ask, until the connection is cut."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             line.writer.write(post(body_of()))
             await line.writer.drain()
@@ -280,7 +281,7 @@ async def test_running_out_of_descriptors(lines: list[str]) -> None:
                 await asyncio.get_running_loop().sock_connect(
                     client, ("127.0.0.1", world.server.port)
                 )
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE):
                     await clock.third.wait()
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
