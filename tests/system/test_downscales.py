@@ -111,7 +111,8 @@ async def test_si12_downscales_of_one_set_after_another_and_at_once(world: World
     assert [call.pod for call in pods.calls if call.method == "POST"] == ["a-3", "a-2", "a-1"]
     assert not pods.is_prepared("a-1"), "a pod that takes the name later starts clean"
 
-    pods.behave("", Respond(after=timedelta(seconds=0.5)))
+    # So long that both are under way at the same time, however late the second one is sent.
+    pods.behave("", Respond(after=timedelta(seconds=3)))
     answers = await guarded.workload("b").scale_at_once((2, Route.MERGE), (1, Route.SCALE_MERGE))
     (lost,) = [answer for answer in answers if answer.status != 200]
     assert lost.message.endswith("because statefulset b is already in process of updating replicas")
