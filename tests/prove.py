@@ -3,6 +3,7 @@
 Parts are run one after the other, each on all cores; all of them by default:
 
 schedules   random schedules of the simulation, judged by the invariants
+repeats     schedules that are run twice: the same history, to the last record
 plans       the systematic plans of its small scenarios: every step goes wrong once
 deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, asked about by all suites
@@ -30,12 +31,14 @@ from tests.simulation.campaign import (
     Tally,
     list_plan_jobs,
     list_schedules,
+    list_unrepeatable,
     run_all,
 )
 from tests.simulation.plans import Kind
 
 SCHEDULES: Final = 100_000
 KILLS: Final = 100
+REPEATS: Final = 2_000
 MOST_SHOWN: Final = 40
 
 
@@ -75,6 +78,12 @@ def _render(name: str, found: Found, minutes: float) -> list[str]:
 
 def _prove_schedules(given: argparse.Namespace) -> Found:
     return _count(list_schedules(given.schedules), given.jobs)
+
+
+def _prove_repeats(given: argparse.Namespace) -> Found:
+    jobs = list_schedules(given.repeats)
+    missed = [f"{job.scenario}, seed {job.seed}" for job in list_unrepeatable(jobs, given.jobs)]
+    return Found(ran=f"{len(jobs)} schedules twice", missed=missed, is_failure=bool(missed))
 
 
 def _prove_plans(given: argparse.Namespace) -> Found:
@@ -121,6 +130,7 @@ def _prove_kills(given: argparse.Namespace) -> Found:
 
 PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "schedules": _prove_schedules,
+    "repeats": _prove_repeats,
     "plans": _prove_plans,
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
@@ -132,6 +142,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.prove")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all by default")
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="random schedules")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="schedules run twice")
     parser.add_argument("--step", type=int, default=1, help="one in so many plans")
     parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
     parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")

@@ -145,6 +145,14 @@ def run_all(jobs: Iterable[Job], processes: int | None = None) -> Iterator[Summa
         yield from pool.imap_unordered(run_job, jobs, CHUNK)
 
 
+def list_unrepeatable(jobs: Sequence[Job], processes: int | None = None) -> list[Job]:
+    """Run each job twice, mostly in two processes, and return those with two histories."""
+    hashes: dict[Job, list[str]] = {job: [] for job in jobs}
+    for summary in run_all([*jobs, *reversed(jobs)], processes):
+        hashes[summary.job].append(summary.trace_hash)
+    return [job for job, (first, second) in hashes.items() if first != second]
+
+
 def _count_cores() -> int:
     """Return how many cores are ours: workers of pytest-xdist have one each, or a few."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))

@@ -5,18 +5,18 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from typing import Final
 
 import pytest
 
 from tests.code_rules import ROOT
-from tests.simulation.campaign import Job, run_all, run_job
+from tests.simulation.campaign import Job, list_unrepeatable, run_job
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
+from tests.simulation.test_scenarios import mark_costly
 
-SEEDS: Final = 200
+SEEDS: Final = 60
 PRINT_HASH: Final = """
 import json, sys
 from tests.simulation.campaign import Job, run_job
@@ -25,7 +25,9 @@ print(json.dumps([run_job(job).trace_hash for job in jobs]))
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", mark_costly(NAMES, [name for name in NAMES if not name.endswith("-small")])
+)
 def test_the_same_seed_gives_the_same_history(name: str) -> None:
     first, second = (_run_alone(name) for _ in range(2))
 
@@ -40,14 +42,14 @@ def _run_alone(name: str) -> Outcome:
 
 
 def test_another_seed_gives_another_history() -> None:
-    hashes = {run_job(Job(scenario="s1-small", seed=seed)).trace_hash for seed in range(20)}
+    hashes = {run_job(Job(scenario="s1-small", seed=seed)).trace_hash for seed in range(8)}
 
-    assert len(hashes) == 20
+    assert len(hashes) == 8
 
 
 def test_the_order_of_hashes_changes_nothing() -> None:
     """Sets of strings are in another order in each process: nothing may depend on it."""
-    names = ["s1-small", "s7-small", "walk"]
+    names = ["s1-small", "s7-small", "s9-small"]
     found = []
     for hash_seed in ("1", "2"):
         ran = subprocess.run(
@@ -78,18 +80,12 @@ def test_without_faults_none_strikes() -> None:
 
 
 @pytest.mark.slow
-def test_hundreds_of_seeds_give_the_same_history_twice() -> None:
-    """Every tenth in a scenario of its full size; each run twice, mostly in two processes."""
+def test_dozens_of_seeds_give_the_same_history_twice() -> None:
+    """Every tenth in a scenario of its full size; more of them, of all: `make prove`."""
     names = (*("s1-small", "s2-small", "s7-small") * 3, "s1")
     jobs = [Job(scenario=names[seed % len(names)], seed=seed) for seed in range(SEEDS)]
-    hashes: dict[Job, set[str]] = {job: set() for job in jobs}
-    times: Counter[Job] = Counter()
-    for summary in run_all([*jobs, *reversed(jobs)]):
-        hashes[summary.job].add(summary.trace_hash)
-        times[summary.job] += 1
 
-    assert set(times.values()) == {2}
-    assert [job for job, found in hashes.items() if len(found) > 1] == []
+    assert list_unrepeatable(jobs) == []
 
 
 def _find_difference(first: Outcome, second: Outcome) -> str:

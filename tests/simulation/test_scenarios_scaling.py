@@ -12,6 +12,8 @@ from tests.simulation.scenarios_book import TRACKED, find_scenario
 from tests.simulation.test_scenarios import counts, play_calmly
 
 ZONES = tuple(f"ingester-zone-{letter}" for letter in "abc")
+WISHES = ("scales", FORCE_REPLICAS, UPSCALE_WHEN_READY, "sets the image")
+BAD_ANSWERS = ("answers each POST badly", "answers each DELETE badly")
 
 
 def scaled(history: History, *, is_downscale: bool) -> set[str]:
@@ -34,11 +36,13 @@ def test_s5_all_zones_come_to_the_count_of_the_first() -> None:
         texts += said(history)
         ups |= scaled(history, is_downscale=False)
         downs |= scaled(history, is_downscale=True)
+        if len(ends) == 3 and all(what in texts for what in WISHES):
+            break
 
     assert ups == downs == set(ZONES[1:])
     assert ends == {1, 2, 3}
-    for what in ("hpa scales", FORCE_REPLICAS, UPSCALE_WHEN_READY, "sets the image"):
-        assert what.removeprefix("hpa ") in texts
+    for what in WISHES:
+        assert what in texts
 
 
 def test_s6_zones_mirror_and_follow_and_pods_have_their_say() -> None:
@@ -54,12 +58,14 @@ def test_s6_zones_mirror_and_follow_and_pods_have_their_say() -> None:
         answers |= {call.status for call in calls}
         told = {call.pod for call in history.list_all(PodCalled) if call not in calls}
         assert all(pod.startswith(ZONES[1]) for pod in told), "only the second is guarded"
+        if downs == set(ZONES) and all(what in texts for what in BAD_ANSWERS):
+            break
 
     assert downs == set(ZONES)
     assert methods == {"POST", "DELETE"}
     assert answers > {200}
-    assert "answers each POST badly" in texts
-    assert "answers each DELETE badly" in texts
+    for what in BAD_ANSWERS:
+        assert what in texts
 
 
 def test_tracked_scenarios_keep_their_times_in_the_map() -> None:
@@ -93,6 +99,8 @@ def test_s5_contested_another_writer_puts_counts_back_and_gives_up() -> None:
         history = play_calmly(find_scenario("s5-contested"), seed).history
         found += list_contests(read_book(history, Promises()))
         assert len({counts(history, name)[-1] for name in ZONES}) == 1
+        if max((len(one.times) for one in found), default=0) > 3:
+            break
 
     assert {one.zone for one in found} <= set(ZONES[1:])
     assert max(len(one.times) for one in found) > 3
