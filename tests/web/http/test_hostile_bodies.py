@@ -22,7 +22,7 @@ from tests.world.hostile_bodies import BUDGET_PATH, PATHS, list_hostile_bodies
 LIMIT = timedelta(minutes=5)
 STALL = 0.25
 AT_ONCE = 8
-TIMES = 2  # a stall of ours comes each time, one of the interpreter's does not
+TIMES = 5  # a stall of ours comes each time, one of the interpreter or of a busy machine does not
 
 
 @pytest.fixture(autouse=True)
@@ -67,15 +67,23 @@ async def read(bodies: Bodies, path: str, body: bytes) -> None:
         await hook.review(review, until)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 async def test_d51_no_hostile_body_stops_the_loop(path: str) -> None:
     """Eight at a time, on every path: wrong types, deep and wide fillers, maps, texts."""
     bodies = Bodies(VirtualClock())
     named = list_hostile_bodies(path, "prod")
     while batch := list(islice(named, AT_ONCE)):
-        stall = min([await find_stall(bodies, path, batch) for _ in range(TIMES)])
-        assert stall < STALL, [name for name, _ in batch]
+        assert await is_read_in_turns(bodies, path, batch), [name for name, _ in batch]
     bodies.close()
+
+
+async def is_read_in_turns(bodies: Bodies, path: str, batch: list[tuple[str, bytes]]) -> bool:
+    """Tell whether a batch can be read without a stall; asked again only where there was one."""
+    for _ in range(TIMES):
+        if await find_stall(bodies, path, batch) < STALL:
+            return True
+    return False
 
 
 async def find_stall(bodies: Bodies, path: str, batch: list[tuple[str, bytes]]) -> float:
