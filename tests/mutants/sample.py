@@ -7,12 +7,14 @@ so that one import serves them all. It leaves decorated functions alone.
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import libcst
 import msgspec
-from mutmut.mutation.diff_apply import get_diff_for_mutant
-from mutmut.mutation.file_mutation import Mutation, combine_mutations_to_source, create_mutations
+
+# Where they are needed: they take longer to load than all that the other tests share.
+if TYPE_CHECKING:
+    import libcst
+    from mutmut.mutation.file_mutation import Mutation
 
 AREAS: Final = ("planning", "guards", "controllers")
 PACKAGE: Final = "rollout_operator"
@@ -53,7 +55,10 @@ def write_sample(copy: Path, areas: Sequence[str], size: int, seed: int) -> list
     return sample
 
 
-def _parse(path: Path) -> tuple[libcst.Module, list[Mutation]]:
+def _parse(path: Path) -> "tuple[libcst.Module, list[Mutation]]":
+    import libcst
+    from mutmut.mutation.file_mutation import create_mutations
+
     module, mutations, _, _ = create_mutations(str(path), path.read_text())
     return module, [
         mutation
@@ -63,8 +68,11 @@ def _parse(path: Path) -> tuple[libcst.Module, list[Mutation]]:
 
 
 def _write(
-    copy: Path, path: Path, module: libcst.Module, mutations: Sequence[Mutation]
+    copy: Path, path: Path, module: "libcst.Module", mutations: "Sequence[Mutation]"
 ) -> Iterator[Automatic]:
+    from mutmut.mutation.diff_apply import get_diff_for_mutant
+    from mutmut.mutation.file_mutation import combine_mutations_to_source
+
     mutated = combine_mutations_to_source(module, mutations)
     path.write_text(mutated.code)
     file = path.relative_to(copy)
