@@ -81,6 +81,7 @@ def base() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "invariant"),
     [

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
+
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
@@ -77,6 +79,7 @@ async def test_flag_16_the_flags_bound_the_process_for_each_api_group() -> None:
             assert within <= 3 + 2 * 5 + 1
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_li_01_sixty_groups_due_at_once_take_little_longer_than_their_deletes() -> None:
     """README promise 8, LI-11: with the default flags they stood still for ever, at 600 lists a
@@ -97,6 +100,7 @@ async def test_li_01_sixty_groups_due_at_once_take_little_longer_than_their_dele
     assert len(lists) <= fleet.pods / 3, "one live read serves many groups"
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_li_01_groups_of_several_pages_go_on_at_a_steady_pace() -> None:
     """Groups of more than 500 pods stood still: what a look of two pages shows was too old when its

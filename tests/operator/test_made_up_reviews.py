@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 import pytest
@@ -85,6 +86,7 @@ def made_up(director: Director, made: Made, name: str) -> HookCall:
     )
 
 
+@cache
 def _measure(act: Callable[[Director], Awaitable[None]], made: Made | None) -> timedelta:
     """Return how long something takes while clients ask about what never was."""
     spans: list[timedelta] = []
@@ -133,6 +135,7 @@ async def _scale_down(director: Director) -> None:
     await director.people.scale("zone-a", 3, Route.SCALE_MERGE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", Made)
 def test_li09_reviews_of_what_never_was_do_not_slow_a_rollout(made: Made) -> None:
     """LI-09, SEC-09: forty clients ask on every path, for another name each time."""

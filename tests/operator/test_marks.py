@@ -121,6 +121,7 @@ async def _measure(flood: Flood, *waits: timedelta) -> list[timedelta]:
     return spans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flood", [rewrite, create])
 @in_virtual_time
 async def test_li09_marks_of_a_tenant_do_not_slow_the_rollout_of_another_group(

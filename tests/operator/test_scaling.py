@@ -232,6 +232,7 @@ async def test_w06_pods_that_hang_delay_neither_another_group_nor_a_rollout() ->
     assert abs(spans[1] - spans[0]) < timedelta(milliseconds=500), spans
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_process_that_is_killed_while_it_writes_scales_no_zone_too_soon() -> None:
     """FP-06, FP-14, SI-18: killed at each moment of the downscale of b."""

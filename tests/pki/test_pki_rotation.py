@@ -118,6 +118,7 @@ class World:
         return len({leaf.issuer for leaf in self.leaves})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) -> None:
     """SI-19: a client with any bundle of the last minute accepts what is served at any instant.
@@ -184,6 +185,7 @@ async def test_five_years_with_defaults() -> None:
     assert load(rig.keeper.ca_bundle).public_bytes(Encoding.PEM) == secrets.data["next-ca"]
 
 
+@pytest.mark.slow
 async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
     """DEP-17, W-11: upstream's CA cannot sign any more; ours is trusted first, and used later."""
     secrets = FakeSecrets()

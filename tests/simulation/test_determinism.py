@@ -14,7 +14,7 @@ from tests.simulation.campaign import Job, list_unrepeatable, run_job
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
-from tests.simulation.test_scenarios import mark_costly
+from tests.simulation.test_scenarios import LARGE, mark_costly
 
 SEEDS: Final = 60
 PRINT_HASH: Final = """
@@ -25,9 +25,7 @@ print(json.dumps([run_job(job).trace_hash for job in jobs]))
 """
 
 
-@pytest.mark.parametrize(
-    "name", mark_costly(NAMES, [name for name in NAMES if not name.endswith("-small")])
-)
+@pytest.mark.parametrize("name", mark_costly(NAMES, LARGE))
 def test_the_same_seed_gives_the_same_history(name: str) -> None:
     first, second = (_run_alone(name) for _ in range(2))
 
@@ -47,6 +45,7 @@ def test_another_seed_gives_another_history() -> None:
     assert len(hashes) == 8
 
 
+@pytest.mark.slow
 def test_the_order_of_hashes_changes_nothing() -> None:
     """Sets of strings are in another order in each process: nothing may depend on it."""
     names = ["s1-small", "s7-small", "s9-small"]

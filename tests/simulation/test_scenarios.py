@@ -21,6 +21,7 @@ from tests.simulation.schedule import run
 NO_FAULTS: frozenset[int] = frozenset()
 # Fifty groups take ten times as long as any other scenario.
 COSTLY: Final = ("s11",)
+LARGE: Final = tuple(name for name in NAMES if not name.endswith("-small"))
 
 
 def mark_costly(names: Iterable[str], costly: Container[str] = COSTLY) -> list[ParameterSet]:
@@ -37,7 +38,7 @@ def play_calmly(scenario: Scenario, seed: int = 2) -> Outcome:
     raise AssertionError("no seed of twenty heals")
 
 
-@pytest.mark.parametrize("name", mark_costly(NAMES))
+@pytest.mark.parametrize("name", mark_costly(NAMES, LARGE))
 def test_without_faults_it_ends_at_rest_and_clean(name: str) -> None:
     outcome = play_calmly(find_scenario(name))
 
@@ -172,6 +173,7 @@ def test_s8_two_nodes_are_emptied_while_all_zones_are_rolled_out() -> None:
         assert each in texts
 
 
+@pytest.mark.slow
 def test_s8_turns_pods_of_the_last_zone_go_before_the_rollout_comes_to_it() -> None:
     """LI-01: the drain has its turns, and the rollout goes on in between."""
     for seed in (0, 2, 4):

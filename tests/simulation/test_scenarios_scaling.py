@@ -1,5 +1,7 @@
 """S5 and S6 without faults: what moves by itself really moves, and what may go wrong does."""
 
+import pytest
+
 from rollout_operator.lab.model.history import Called, Commit, Fault, History, PodCalled, Said
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import FORCE_REPLICAS, UPSCALE_WHEN_READY
@@ -26,6 +28,7 @@ def said(history: History) -> str:
     return "\n".join(one.text for one in history.list_all(Said))
 
 
+@pytest.mark.slow
 def test_s5_all_zones_come_to_the_count_of_the_first() -> None:
     """Over some seeds up and down, forced and by hand, while a rollout goes on and without one."""
     texts, ups, downs, ends = "", set[str](), set[str](), set[int]()

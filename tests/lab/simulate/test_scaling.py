@@ -101,6 +101,7 @@ def test_more_replicas_are_everywhere_at_once() -> None:
     assert "0 requests refused" in _story(told)
 
 
+@pytest.mark.slow
 def test_fewer_go_zone_by_zone_half_a_day_apart() -> None:
     """SCALE-09, SI-11: it is not at rest as long as a zone waits for its time."""
     told = _tell(grow(*chain()), "scale zone-a to 2")
@@ -116,6 +117,7 @@ def test_fewer_go_zone_by_zone_half_a_day_apart() -> None:
     assert "zone-c-2 POST /prepare: HTTP 200" in story
 
 
+@pytest.mark.slow
 def test_a_wait_without_end_is_cut_off() -> None:
     """A time in the far future holds back whoever follows, and is told."""
     first, *followers = chain()

@@ -47,6 +47,7 @@ def read_all(body: bytes) -> None:
         parse_budget(review.body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_d68_a_hostile_body_takes_no_memory_beyond_its_own(path: str) -> None:
     """Types that are wrong, deep and wide fillers, maps and texts without end, every field full."""
