@@ -10,10 +10,14 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 READY := $(VENV)/.ready
 # More arguments for pytest, the demo or the benchmarks: make test-fast ARGS="-k planner"
 ARGS ?=
-# Processes for the tests, one a core by default; a single one: make test WORKERS=0
-WORKERS ?= auto
+# Processes for the tests; a single one: make test WORKERS=0
+WORKERS ?=
+# Where all that takes time computes, one a core. Tests on a control plane wait for most of their
+# time, hence two a core where they run as well.
+ONE_A_CORE = $(or $(WORKERS),auto)
+TWO_A_CORE = $(or $(WORKERS),$(shell $(PY) -c 'import os; print(2 * (os.cpu_count() or 1))'))
 # Tests of one group stay in one process: they share what one of them has recorded.
-PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup
+PYTEST = $(PY) -m pytest -n $(1) --dist loadgroup
 
 # Byte code is kept whatever the environment says: every process of the tests, and every operator
 # that they start, would compile all of it again.
@@ -53,10 +57,10 @@ controlplane: $(READY) ## build the control plane of the tests: about four minut
 	@$(PY) -m tests.world.assets
 
 test: lint controlplane ## everything, on a real control plane too
-	$(PYTEST) $(ARGS)
+	$(call PYTEST,$(TWO_A_CORE)) $(ARGS)
 
 test-fast: lint ## what needs neither a control plane nor much time: about three minutes
-	$(PYTEST) -m "not controlplane and not slow" $(ARGS)
+	$(call PYTEST,$(ONE_A_CORE)) -m "not controlplane and not slow" $(ARGS)
 
 format: $(READY) ## format and mend what can be mended by rule
 	$(PY) -m ruff format .
@@ -76,7 +80,7 @@ simulate: $(READY) ## random schedules of faults on all cores, judged by the inv
 mutants: $(READY) ## deliberate errors, one at a time: does the simulation see each of them?
 	@$(PY) -m tests.mutants $(ARGS)
 
-prove: controlplane ## what takes hours: schedules, plans, deliberate and automatic errors, kills
+prove: controlplane ## what takes hours: schedules, repeats, plans, deliberate and automatic errors, kills
 	@$(PY) -m tests.prove $(ARGS)
 
 bench: controlplane ## one JSON line a benchmark
