@@ -15,8 +15,8 @@ from tests.telemetry.test_families import counted_calls
 from tests.virtual_time import in_virtual_time
 
 ZONES = three_zones()
-# Calls of functions, three times as many as it takes: they are the same ones on every machine.
-CALLS_LIMIT = 400_000
+# Calls of functions, twice as many as it takes: they are the same ones on every machine.
+CALLS_LIMIT = 260_000
 BEHIND = StepTimes(controller_cache=(timedelta(milliseconds=1), timedelta(seconds=2)))
 
 
