@@ -168,7 +168,7 @@ async def test_dep92_a_leader_that_is_frozen_is_given_up_in_time(world: World) -
 
 async def test_dep94_one_that_ends_is_asked_without_a_failure(world: World) -> None:
     """DEP-94, DEP-92, LI-08: as in an upgrade; what still comes is answered by way of the next."""
-    replicas = await replicate(world, asked=0, flags=("-server-tls.shutdown-delay=5s",))
+    replicas = await replicate(world, asked=0, flags=("-server-tls.shutdown-delay=10s",))
     ending = asyncio.create_task(replicas.leader.terminate())
     await wait_line(replicas.leader, "Released the lease")
     answers: list[Answer] = []
@@ -178,7 +178,7 @@ async def test_dep94_one_that_ends_is_asked_without_a_failure(world: World) -> N
         scaled = await replicas.guarded.workload(f"{GROUP}-zone-b").scale(4, Route.MERGE)
         assert scaled.status == 200, "what needs no memory is answered all the time"
     assert answers[-1].status in CREATED, answers[-1]
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 8, "it does not wait for the end"
     assert not await replicas.leader.is_ready()
     assert await acts(replicas.follower)
     refused = await replicas.evict(f"{GROUP}-zone-c-0")
@@ -266,7 +266,7 @@ async def test_dep91_one_that_works_alone_ends_at_once(world: World) -> None:
     operator = await world.operator(*TLS_FLAGS, *alone)
     began = time.monotonic()
     assert await operator.terminate() == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 8
 
 
 @asynccontextmanager
