@@ -27,9 +27,6 @@ A, B, C = ZONES = ("live-a", "live-b", "live-c")
 POLLING: Final = ("-reconcile.interval=1s",)
 WAIT: Final = timedelta(seconds=3)
 LATE: Final = timedelta(seconds=3)
-# Where changes cannot be watched: an interval, a tenth of it, and a turn among all references.
-POLLED_LIMIT: Final = timedelta(seconds=3)
-TOLD_LIMIT: Final = timedelta(seconds=2)
 
 
 @pytest.mark.slow
