@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import islice
@@ -26,12 +26,10 @@ TIMES = 5  # a stall of ours comes each time, one of the interpreter or of a bus
 
 
 @pytest.fixture(autouse=True)
-def heap_of_others() -> Iterator[None]:
+def heap_of_others() -> None:
     """Keep what earlier tests left out of the collector: looking through it is not our work."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @asynccontextmanager
