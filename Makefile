@@ -16,8 +16,7 @@ WORKERS ?=
 # time, hence two a core where they run as well.
 ONE_A_CORE = $(or $(WORKERS),auto)
 TWO_A_CORE = $(or $(WORKERS),$(shell $(PY) -c 'import os; print(2 * (os.cpu_count() or 1))'))
-# Tests of one group stay in one process: they share what one of them has recorded.
-PYTEST = $(PY) -m pytest -n $(1) --dist loadgroup
+PYTEST = $(PY) -m pytest -n $(1)
 
 # Byte code is kept whatever the environment says: every process of the tests, and every operator
 # that they start, would compile all of it again.

@@ -15,7 +15,13 @@ settings.load_profile("gate")
 
 # `pytester` runs small test files of its own, to prove the guards. The control plane's fixtures
 # are there for every test that asks for them, and start nothing before.
-pytest_plugins = ["pytester", "tests.watchdogs", "tests.goldens", "tests.steady_loop"]
+pytest_plugins = [
+    "pytester",
+    "tests.watchdogs",
+    "tests.goldens",
+    "tests.steady_loop",
+    "tests.groups",
+]
 if find_spec("tests.world.fixtures") is not None:
     pytest_plugins.append("tests.world.fixtures")
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import WAITS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import LEASES, JsonObject, Patcher, Resource
 from rollout_operator.model.decode.lease import decode_lease
@@ -40,8 +40,6 @@ READ_EVERY: Final = timedelta(seconds=1)
 AGAIN: Final = timedelta(milliseconds=100)
 # For the last write of a process that ends: without it the others wait for `LEASE_DURATION`.
 RELEASE_LIMIT: Final = timedelta(seconds=2)
-# Between two attempts of a process that works alone for want of a right.
-ALONE: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5))
 # A lapse that goes on is logged as often.
 LOG_EVERY: Final = timedelta(minutes=1)
 
@@ -312,7 +310,7 @@ class Election:
         if self._state is not ElectionState.ALONE:
             return RENEW_EVERY
         self._failures_alone += 1
-        return ALONE.bound(self._failures_alone)
+        return WAITS.bound(self._failures_alone)
 
     def _log_lapse(self) -> None:
         now = self._clock.elapsed()

@@ -16,9 +16,8 @@ from tests.contract.transcript import find_difference
 ALL = list_sequences()
 
 
-# One group: the process that has the first of them records the real answers to all.
+# In one worker (`tests.groups`): the first of them records the real answers to all.
 @pytest.mark.controlplane
-@pytest.mark.xdist_group("contract")
 @pytest.mark.parametrize("sequence", ALL, ids=str)
 def test_both_worlds_answer_alike(sequence: Sequence, recordings: Recordings) -> None:
     real = recordings[str(sequence)]

@@ -56,6 +56,7 @@ async def test_d70_a_lease_that_people_delete_and_edit(world: World) -> None:
     """D-70, SI-22, FP-18: deleted it is made again; given away its holder ends and begins anew."""
     names = await world.create(*three_zones(replicas=1))
     operator = await world.operator()
+    await wait_true("it acts", lambda: acts(operator))
     before = (await world.get(LEASES, LEASE))["metadata"]["uid"]
     await world.delete(LEASES, LEASE)
 

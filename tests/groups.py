@@ -1,0 +1,28 @@
+"""Pytest plugin: tests that share what one of them has recorded run in one worker.
+
+A marker of pytest-xdist says the same, by a suffix of the node id, which pytest takes no more since
+9.2. `conftest.py` loads this.
+"""
+
+from typing import Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# By file: the control plane's answers to all sequences take two minutes to record.
+TOGETHER: Final = ("tests/contract/test_contract_worlds.py",)
+
+
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives tests to the worker that is free, and those of a group to one and the same."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the group of a test, which is its own id for most of them."""
+        file = nodeid.partition("::")[0]
+        return file if file in TOGETHER else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> GroupScheduling:
+    """Return what gives the tests to the workers."""
+    return GroupScheduling(config)
