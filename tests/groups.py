@@ -7,6 +7,7 @@ A marker of pytest-xdist says the same, by a suffix of the node id, which pytest
 from typing import Final
 
 import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 # By file: the control plane's answers to all sequences take two minutes to record.
@@ -23,6 +24,6 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> GroupScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
     """Return what gives the tests to the workers."""
-    return GroupScheduling(config)
+    return GroupScheduling(config, log)
