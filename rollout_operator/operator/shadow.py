@@ -57,6 +57,7 @@ class Shadow:
                 times=context.make_records(client),
                 references=self._references,
                 group_states=context.group_states,
+                metrics=context.metrics,
                 cluster_domain=context.settings.cluster_domain,
             )
         )

@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from prometheus_client import generate_latest
 
-from rollout_operator.controllers.shadow.differences import STAYS_FOR
+from rollout_operator.controllers.shadow.differences import MOST_SETTLING, STAYS_FOR
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
@@ -102,12 +103,38 @@ async def test_si25_counts_that_are_due_are_told() -> None:
         assert list_writes(sandbox) == []
 
 
+@in_virtual_time
+async def test_si25_a_group_that_is_gone_leaves_nothing() -> None:
+    """SI-25: neither a state nor a series, whichever of the two controllers looks last."""
+    async with running(SHADOW) as (sandbox, shadow):
+        await annotate(sandbox, "zone-b", LEADING_ZONE, "zone-a")
+        await asyncio.sleep(5)
+        for name in ("zone-a", "zone-b"):
+            await call(sandbox, ApiRequest(verb="delete", resource=STATEFULSETS, name=name))
+        await asyncio.sleep(60)
+        assert shadow.entries() == ()
+        text = generate_latest(shadow.telemetry.metrics.registry).decode()
+        assert 'rollout_group="ingester"' not in text
+
+
+@in_virtual_time
+async def test_si25_many_deletes_at_once_are_compared_up_to_a_bound() -> None:
+    """SI-25, D-68: each costs a plan of the group, and none stops the loop for the others."""
+    async with running(SHADOW, pods=2 * MOST_SETTLING) as (sandbox, shadow):
+        await change(sandbox)
+        await asyncio.sleep(5)
+        for number in range(2 * MOST_SETTLING):
+            await delete(sandbox, f"zone-b-{number}")
+        await asyncio.sleep(10)
+        assert 0 < (differences(shadow)["deleted"] or 0) <= MOST_SETTLING
+
+
 @asynccontextmanager
-async def running(*names: str) -> AsyncIterator[tuple[Sandbox, SimulatedProcess]]:
-    """Run a group of two zones of three pods, with an operator in shadow mode as the last one."""
+async def running(*names: str, pods: int = 3) -> AsyncIterator[tuple[Sandbox, SimulatedProcess]]:
+    """Run a group of two zones, with an operator in shadow mode as the last one."""
     async with Sandbox() as sandbox:
         for zone in ("zone-a", "zone-b"):
-            body = statefulset(ZoneSpec(name=zone, replicas=3), sandbox.namespace)
+            body = statefulset(ZoneSpec(name=zone, replicas=pods), sandbox.namespace)
             await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
         processes = [
             sandbox.process(name, args=("-mode=shadow",) if name == SHADOW else ())

@@ -6,6 +6,7 @@ caches of StatefulSets and of pods are not of one moment, so that a delete is lo
 short while before it counts.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,6 +27,9 @@ from rollout_operator.telemetry.metrics import Metrics
 STAYS_FOR: Final = timedelta(minutes=1)
 # So long one watch may be behind the other, and a decision behind what it was taken on.
 SETTLES_IN: Final = timedelta(seconds=2)
+# Of a group, that settle at a time. Each costs a plan of the group; whoever deletes more at once is
+# no operator to compare with.
+MOST_SETTLING: Final = 32
 
 
 class Difference(StrEnum):
@@ -74,10 +78,12 @@ class Differences:
         if not isinstance(sts, StatefulSet) or not is_replaced(sts, old, new):
             return
         watched = None if sts.group is None else self._groups.get(sts.group)
-        if watched is not None and old.uid not in {*watched.wanted, *watched.dropped}:
+        if watched is None or len(watched.went) >= MOST_SETTLING:
+            return
+        if old.uid not in watched.wanted and old.uid not in watched.dropped:
             watched.went.append(_Went(old, self._clock.elapsed()))
 
-    def compare(self, group: Group, wanted: Mapping[Uid, Replacement]) -> timedelta | None:
+    async def compare(self, group: Group, wanted: Mapping[Uid, Replacement]) -> timedelta | None:
         """Take over what this operator would delete of a group now, and count what differs.
 
         Returns after how long to compare again where no event comes first.
@@ -85,9 +91,14 @@ class Differences:
         watched, now = self._groups.setdefault(group.name, _Watched()), self._clock.elapsed()
         self._drop(watched, wanted, now)
         left = [self._compare_wanted(group.name, watched, one, now) for one in wanted.values()]
-        watched.went = [one for one in watched.went if not would_replace(group, one.pod)]
-        left += [self._compare_went(group.name, one, now) for one in watched.went]
-        watched.went = [one for one in watched.went if now - one.at < SETTLES_IN]
+        for one in tuple(watched.went):
+            wait = (
+                None if would_replace(group, one.pod) else self._compare_went(group.name, one, now)
+            )
+            if wait is None:
+                watched.went.remove(one)
+            left.append(wait)
+            await asyncio.sleep(0)  # others have their turn
         return min((wait for wait in left if wait is not None), default=None)
 
     def forget(self, group: GroupName) -> None:

@@ -68,7 +68,7 @@ class ShadowController:
         context.metrics.group_reconciles.labels(name).inc()
         with context.metrics.group_reconcile_duration.labels(name).time():
             plan, going = await self._decide(group)
-        left = context.differences.compare(group, {one.pod.uid: one for one in going})
+        left = await context.differences.compare(group, {one.pod.uid: one for one in going})
         log_again = context.group_states.post(plan)
         if plan.failed:
             context.metrics.group_reconciles_failed.labels(name).inc()

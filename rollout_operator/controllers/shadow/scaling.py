@@ -23,6 +23,7 @@ from rollout_operator.model.outcome import Plan, Reason
 from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 from rollout_operator.planning.wording import count
+from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates, Subject
 
 RESYNC: Final = timedelta(minutes=4)
@@ -36,6 +37,7 @@ class ShadowScalingContext:
     times: Times
     references: References
     group_states: GroupStates
+    metrics: Metrics
     cluster_domain: str
 
 
@@ -83,10 +85,14 @@ class ShadowScalingController:
         if group.name not in self._known:
             return
         self._known.discard(group.name)
-        self._context.references.want(group.name, ())
-        self._context.group_states.post(Plan(group=group.name), Subject.SCALING)
-        if not group.zones and not group.unreadable:
-            self._context.group_states.forget(group.name)
+        context = self._context
+        context.references.want(group.name, ())
+        if group.zones or group.unreadable:
+            context.group_states.post(Plan(group=group.name), Subject.SCALING)
+            return
+        # Again: the look before this one may have told of it when it was forgotten already.
+        context.group_states.forget(group.name)
+        context.metrics.forget_group(group.name)
 
 
 def _tell(plan: ScalingPlan) -> Plan:
