@@ -82,9 +82,8 @@ class Rollouts:
 
     def wake_all(self) -> None:
         """Look at all groups again."""
-        for group in dict.fromkeys(sts.group for sts in self._context.sets.list_all()):
-            if group is not None:
-                self._queue.add(group)
+        for group in self._context.sets.list_groups():
+            self._queue.add(group)
 
     def _build_controller(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
         context = self._context

@@ -140,9 +140,8 @@ class Scaling:
             self._wake(sts.group)
 
     def _wake_all(self) -> None:
-        for group in dict.fromkeys(sts.group for sts in self._context.sets.list_all()):
-            if group is not None:
-                self._wake(group)
+        for group in self._context.sets.list_groups():
+            self._wake(group)
 
     def _wake(self, group: GroupName) -> None:
         """Look at a group, unless no count of it is ours: most events are of such groups."""

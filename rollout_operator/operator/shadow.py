@@ -95,9 +95,8 @@ class Shadow:
 
     def wake_all(self) -> None:
         """Look at all groups again."""
-        for group in dict.fromkeys(sts.group for sts in self._context.sets.list_all()):
-            if group is not None:
-                self._wake(group)
+        for group in self._context.sets.list_groups():
+            self._wake(group)
 
     def _employ(self, reconcile: Callable[[GroupName], Awaitable[Result]]) -> Workers[GroupName]:
         queue: WorkQueue[GroupName] = WorkQueue()

@@ -207,6 +207,11 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
         self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda one: one.uid or None)
         self._indexes += [self._by_group, self._by_uid]
 
+    def list_groups(self) -> Sequence[GroupName]:
+        """Return the name of each group that has members, once."""
+        groups = dict.fromkeys(one.group for one in self.list_all())
+        return [group for group in groups if group is not None]
+
     def list_group(self, name: GroupName) -> Sequence[StatefulSet | Unreadable]:
         """Return the members of a group."""
         return self._by_group.tagged(name)
