@@ -1,0 +1,180 @@
+"""What a namespace looks like to a person, as data: the one description that every outlet renders.
+
+The status page, its JSON, the command line, Events and the status of budgets show this tree and
+word nothing themselves (D-75). It is made by `planning.description` from snapshots; times are
+absolute, so that each outlet shows them as it likes. The field names are those of `/status.json`:
+one is added freely, and none is renamed or removed without a new `SCHEMA_VERSION`.
+"""
+
+from datetime import datetime
+from enum import StrEnum, unique
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.outcome import Code, Severity
+
+SCHEMA_VERSION: Final = 1
+
+
+@unique
+class Phase(StrEnum):
+    """What a group is doing, in one word. What is worst comes last."""
+
+    ROLLED_OUT = "rolled out"
+    """All pods are ready at the update revision, and nothing is due."""
+    ROLLING_OUT = "rolling out"
+    """Pods are being replaced, or will be as soon as those that start are ready."""
+    SCALING = "scaling"
+    """Pods of a downscale or an upscale come or go, and nothing is outdated."""
+    WAITING = "waiting"
+    """Time or the cluster will change it."""
+    HELD = "held"
+    """A person must change something."""
+
+
+@unique
+class PodState(StrEnum):
+    """What a pod is, in one word; the revision stands beside it."""
+
+    READY = "ready"
+    STARTING = "starting"
+    NOT_READY = "not ready"
+    GOING = "going"
+    """It is terminating, or was allowed to go and does not show it yet."""
+    MISSING = "missing"
+    """The zone wants it, and it does not exist."""
+    UNREADABLE = "unreadable"
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason why something does not go on, or is odd."""
+
+    code: Code
+    text: str
+    severity: Severity = Severity.INFO
+    zone: str = ""
+    """Name of the StatefulSet that it is about; empty where it is about the group."""
+    remedy: str = ""
+    """What a person can do; empty where there is nothing to do but to wait."""
+    link: str = ""
+    """Where the documents explain the code."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done now, or goes next."""
+
+    code: Code
+    text: str
+    zone: str = ""
+    pod: str = ""
+    """Name of the pod that it is about; empty where it is about the zone."""
+
+
+class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One desired ordinal of a zone."""
+
+    name: str
+    ordinal: int
+    state: PodState
+    revision: str = ""
+    """Empty where it is not known."""
+    is_updated: bool = False
+    why: str = ""
+    """Why it is not ready; empty where it is."""
+    since: datetime | None = None
+    """Since when it is ready, or exists; None where neither is known."""
+
+
+class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One StatefulSet of a group."""
+
+    name: str
+    desired: int
+    ready: int
+    """Desired pods that are proven ready."""
+    updated: int
+    """Desired pods that exist at the update revision, ready or not."""
+    outdated: int
+    max_unavailable: int
+    is_paused: bool = False
+    current_revision: str = ""
+    update_revision: str = ""
+    is_busy: bool = False
+    """Whether it is this zone's turn."""
+    pods: tuple[PodDescription, ...] = ()
+    """The lowest desired ordinals, at most `planning.description.MOST_PODS`."""
+
+
+class DownscaleDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A downscale that was allowed, or is asked of pods, and has not happened."""
+
+    zone: str
+    text: str
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout group."""
+
+    name: str
+    phase: Phase
+    headline: str
+    """Why it does not go on, or what it does: the one sentence to read first."""
+    since: datetime | None = None
+    """Since when the leading reason is the same; None where that is not known."""
+    looked: datetime
+    """When the decision below was made."""
+    desired: int
+    ready: int
+    updated: int
+    began: datetime | None = None
+    """When the first pod of this rollout was replaced, as far as the pods show it."""
+    expected_end: datetime | None = None
+    """When all pods will be ready at the pace so far; None where nothing tells."""
+    zones: tuple[ZoneDescription, ...] = ()
+    steps: tuple[Step, ...] = ()
+    waits: tuple[Waiting, ...] = ()
+    problems: tuple[Waiting, ...] = ()
+    downscale: DownscaleDescription | None = None
+
+
+class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One ZoneAwarePodDisruptionBudget."""
+
+    name: str
+    is_valid: bool
+    maximum: str
+    """As a person wrote it: `1` or `20%`; `by partition` is told in `text`."""
+    zones: int
+    """StatefulSets that it selects."""
+    pods: int
+    unavailable: int
+    """Of them, those that count as down."""
+    allowed: int
+    """How many more pods may be disrupted now, at most."""
+    text: str
+    waits: tuple[Waiting, ...] = ()
+
+
+class OperatorDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that answers; absent where the objects were read without one."""
+
+    version: str
+    is_ready: bool
+    is_acting: bool
+    """Whether this replica acts, and not another one."""
+    missing: tuple[str, ...] = ()
+    """What it lacks to be ready."""
+    parts: tuple[str, ...] = ()
+    """What its parts say of themselves: watches, election, certificates, API client."""
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """One namespace at one moment."""
+
+    schema_version: int = SCHEMA_VERSION
+    namespace: str
+    now: datetime
+    operator: OperatorDescription | None = None
+    groups: tuple[GroupDescription, ...] = ()
+    budgets: tuple[BudgetDescription, ...] = ()
