@@ -37,6 +37,11 @@ def read_config(argv: Sequence[str]) -> Config:
     return config
 
 
+def is_namespace_name(text: str) -> bool:
+    """Tell whether a namespace can be called so."""
+    return _NAMESPACE_NAME.fullmatch(text) is not None
+
+
 def _find_problems(config: Config) -> Iterator[str]:
     if not config.cluster_domain:
         yield "-kubernetes.cluster-domain cannot be an empty string"
@@ -59,7 +64,7 @@ def _check_api_server(config: Config) -> Iterator[str]:
     if not config.namespace:
         yield "-kubernetes.namespace has not been specified"
     # Also met as `$(POD_NAMESPACE)`, where the variable is not defined.
-    if not _NAMESPACE_NAME.fullmatch(config.namespace):
+    if not is_namespace_name(config.namespace):
         yield f"-kubernetes.namespace: {quote(config.namespace)} is not a name of a namespace"
     if bool(config.api_url) != bool(config.config_file):
         empty = "config-file" if config.api_url else "api-url"

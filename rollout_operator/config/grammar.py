@@ -101,13 +101,37 @@ class Words:
 
 def parse_words(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
     """Read words from left to right. Raises UsageError, or HelpRequested."""
-    known = {name: flag for flag in flags for name in (flag.name, flag.alias) if name}
+    known = _by_name(flags)
     given: dict[str, object] = {}
     rest = list(words)
+    _take_flags(known, rest, given)
+    return Words(tuple(rest), given)
+
+
+def parse_mixed(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
+    """Read flags that may stand between and after other words as well, as for kubectl.
+
+    Raises UsageError, or HelpRequested.
+    """
+    known = _by_name(flags)
+    given: dict[str, object] = {}
+    others: list[str] = []
+    rest = list(words)
+    while not _take_flags(known, rest, given) and rest:
+        others.append(rest.pop(0))
+    return Words((*others, *rest), given)
+
+
+def _by_name(flags: Iterable[Flag[Any]]) -> dict[str, Flag[Any]]:
+    return {name: flag for flag in flags for name in (flag.name, flag.alias) if name}
+
+
+def _take_flags(known: dict[str, Flag[Any]], rest: list[str], given: dict[str, object]) -> bool:
+    """Take flags from the front of `rest`; tell whether `--` has ended them."""
     while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":
-            break
+            return True
         name, text = _split(word)
         flag = _find(known, name)
         if text is None and not flag.kind.stands_alone:
@@ -115,7 +139,7 @@ def parse_words(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
                 raise UsageError(f"flag needs an argument: -{name}")
             text = rest.pop(0)
         given[flag.name] = True if text is None else _parse_value(flag.kind, name, text)
-    return Words(tuple(rest), given)
+    return False
 
 
 def _split(word: str) -> tuple[str, str | None]:

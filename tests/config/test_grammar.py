@@ -21,6 +21,7 @@ from rollout_operator.config.grammar import (
     HelpRequested,
     UsageError,
     Words,
+    parse_mixed,
     parse_words,
 )
 
@@ -309,3 +310,31 @@ def outcome(words: list[str]) -> Words | UsageError | HelpRequested:
         return parse(*words)
     except (UsageError, HelpRequested) as error:
         return error
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "others"),
+    [
+        pytest.param(["pod", "-on"], {"on": True}, ("pod",), id="D-76 a flag after a word"),
+        pytest.param(
+            ["a", "-count", "2", "b", "--on=false"],
+            {"count": 2, "on": False},
+            ("a", "b"),
+            id="D-76 flags between words",
+        ),
+        pytest.param(["a", "--", "-on", "--"], {}, ("a", "-on", "--"), id="two dashes end flags"),
+        pytest.param(["-", "-on"], {"on": True}, ("-",), id="a dash is a word"),
+    ],
+)
+def test_flags_may_stand_between_words(
+    words: list[str], expected: Mapping[str, object], others: tuple[str, ...]
+) -> None:
+    parsed = parse_mixed(FLAGS, words)
+
+    assert parsed.leftovers == others
+    assert {flag.name: parsed.value(flag) for flag in FLAGS if parsed.has(flag)} == expected
+
+
+def test_what_follows_a_word_is_refused_like_what_comes_first() -> None:
+    with pytest.raises(UsageError, match="flag provided but not defined: -nope"):
+        parse_mixed(FLAGS, ["pod", "-nope"])

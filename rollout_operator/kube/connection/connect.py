@@ -1,8 +1,9 @@
 """Find the API server and how to identify ourselves to it: in a cluster, or by a kubeconfig.
 
-Both flags, or neither: `config` checks that. In a cluster no path has to be writable; a kubeconfig
-with embedded certificates makes the library write them to temporary files. Of a kubeconfig only
-what its context uses is kept; its certificates, programs and token services are the library's part.
+For the operator's own flags both or neither, which `config` checks. In a cluster no path has to be
+writable; a kubeconfig with embedded certificates makes the library write them to temporary files.
+What of a kubeconfig is used is decided in `kubeconfig`; its certificates, programs and token
+services are the library's part.
 """
 
 import asyncio
@@ -16,6 +17,11 @@ import aiohttp
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.connection.credential import LOAD_LIMIT, Credential, token_file
+from rollout_operator.kube.connection.kubeconfig import (
+    Kubeconfig,
+    KubeconfigChoice,
+    read_kubeconfig,
+)
 from rollout_operator.kube.connection.lean import (
     LibraryConfiguration,
     config_exception,
@@ -30,34 +36,22 @@ from rollout_operator.telemetry.logs import log
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _SERVICE: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
-# The library ignores them: we would act with other rights than the file asks for.
-_NOT_SUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where the API server is; with both fields empty it is that of the cluster we run in."""
+    """Where the API server is; with no file at all it is that of the cluster we run in."""
 
     namespace: str
     """Ours: sent with each request as the name of our cluster."""
     api_url: str = ""
     config_file: str = ""
+    """With `api_url` in the place of its server."""
+    kubeconfig: KubeconfigChoice | None = None
+    """Instead of these two: what a person's command found."""
     service_account: Path = SERVICE_ACCOUNT
     """Folder with the files that the kubelet gives each pod: `token` and `ca.crt`."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-
-
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
-    """One context of a kubeconfig, with its cluster and user and nothing else."""
-
-    label: str
-    """Flag and file, the start of each message about it."""
-    content: Mapping[str, object]
-    """In the file's own form, with the server replaced."""
-    base: Path
-    """Where relative paths start."""
-    token_file: Path | None
 
 
 async def connect(access: Access, clock: Clock) -> Transport:
@@ -66,8 +60,11 @@ async def connect(access: Access, clock: Clock) -> Transport:
     Raises ConfigError, in one line naming the flag, file or variable that is wrong.
     """
     configuration = new_configuration()
-    if access.config_file:
-        credential = await _by_kubeconfig(configuration, access, clock)
+    choice = access.kubeconfig
+    if choice is None and access.config_file:
+        choice = KubeconfigChoice(files=(Path(access.config_file),), server=access.api_url)
+    if choice is not None:
+        credential = await _by_kubeconfig(configuration, choice, clock)
     else:
         credential = _in_cluster(configuration, access, clock)
     return open_transport(configuration, credential, access.namespace, clock, access.environ)
@@ -91,15 +88,14 @@ def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Cloc
 
 
 async def _by_kubeconfig(
-    configuration: LibraryConfiguration, access: Access, clock: Clock
+    configuration: LibraryConfiguration, choice: KubeconfigChoice, clock: Clock
 ) -> Credential | None:
-    file = Path(access.config_file)
-    kubeconfig = read_kubeconfig(file, access.api_url)
+    kubeconfig = read_kubeconfig(choice)
     await _load(configuration, kubeconfig)
     if not configuration.verify_ssl:
         log.warn(
             "Not verifying the certificate of the API server, as the kubeconfig says",
-            file=str(file),
+            file=choice.names,
         )
     if kubeconfig.token_file is not None:
         return token_file(kubeconfig.token_file, clock)
@@ -109,7 +105,7 @@ async def _by_kubeconfig(
 
     async def load() -> str:
         again = new_configuration()
-        await _load(again, read_kubeconfig(file, access.api_url))
+        await _load(again, read_kubeconfig(choice))
         if "BearerToken" not in again.api_key:
             raise ConfigError(f"{kubeconfig.label}: there is no token any more")
         return again.api_key["BearerToken"]
@@ -138,79 +134,6 @@ async def _load(configuration: LibraryConfiguration, kubeconfig: Kubeconfig) -> 
         raise ConfigError(f"{kubeconfig.label}: no credential within {limit}") from error
     except unusable as error:
         raise ConfigError(f"{kubeconfig.label}: {_one_line(error)}") from error
-
-
-def read_kubeconfig(file: Path, server: str) -> Kubeconfig:
-    """Return the current context of `file` with `server` in the place of its cluster's server.
-
-    Raises ConfigError naming the flag, the file and the field.
-    """
-    label = f"-kubernetes.config-file {file}"
-    content = _parse(file, label)
-    name = content.get("current-context")
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"{label}: current-context is not set")
-    context = _named(content, "contexts", "context", name, label)
-    cluster = dict(_named(content, "clusters", "cluster", _ref(context, "cluster"), label))
-    user_name = _ref(context, "user")
-    user = dict(_named(content, "users", "user", user_name, label)) if user_name else {}
-    for key in _NOT_SUPPORTED:
-        if user.get(key):
-            raise ConfigError(f"{label}: users[name={user_name}].user.{key} is not supported")
-    cluster["server"] = server
-    base = file.resolve().parent
-    path = user.get("tokenFile")
-    token_file = base / path if isinstance(path, str) and path else None
-    if token_file is not None:
-        # The file wins over a token beside it, as everywhere else; the library has it the other
-        # way round and would read the file only once.
-        user = {key: value for key, value in user.items() if key not in {"token", "tokenFile"}}
-    return Kubeconfig(label, _minimal(cluster, user), base, token_file)
-
-
-def _minimal(cluster: Mapping[str, object], user: Mapping[str, object]) -> dict[str, object]:
-    name = "used"
-    return {
-        "current-context": name,
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": user}],
-    }
-
-
-def _parse(file: Path, label: str) -> Mapping[str, object]:
-    import yaml  # a process in a cluster never needs it
-
-    try:
-        content = yaml.safe_load(file.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{label}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        # The error quotes the file, which may hold a token: only its place is told.
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{label}: it is not YAML{place}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{label}: it is not a kubeconfig, but {type(content).__name__}")
-    return content
-
-
-def _ref(context: Mapping[str, object], field: str) -> str:
-    name = context.get(field)
-    return name if isinstance(name, str) else ""
-
-
-def _named(
-    content: Mapping[str, object], plural: str, field: str, name: str, label: str
-) -> Mapping[str, object]:
-    """Return the value under `field` of the entry of that name in one of the lists."""
-    entries = content.get(plural)
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("name") == name:
-            value = entry.get(field)
-            if isinstance(value, dict):
-                return value
-    raise ConfigError(f"{label}: {plural}[name={name}].{field} is not there")
 
 
 def _one_line(error: Exception) -> str:

@@ -1,0 +1,161 @@
+"""What is used of a kubeconfig: one context with its cluster and user, out of one or more files.
+
+Several files are merged as kubectl does: the first one that names something wins, and paths start
+at the file that they stand in. Nothing is written; what the values mean is the library's part.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from rollout_operator.model.errors import ConfigError
+
+# The library ignores them: we would act with other rights than the file asks for.
+_NOT_SUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeconfigChoice:
+    """Which files make a kubeconfig, and what of it is used."""
+
+    files: tuple[Path, ...]
+    origin: str = "-kubernetes.config-file"
+    """The flag that names them, or what they are: the start of each message about them."""
+    context: str = ""
+    """Empty: the current one."""
+    server: str = ""
+    """URL in the place of the cluster's server; empty: its own."""
+
+    @property
+    def names(self) -> str:
+        """Return the files as KUBECONFIG lists them."""
+        return os.pathsep.join(map(str, self.files))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubeconfig:
+    """One context of a kubeconfig, with its cluster and user and nothing else."""
+
+    label: str
+    """Origin and files, the start of each message about it."""
+    content: Mapping[str, object]
+    """In the file's own form."""
+    base: Path
+    """Where relative paths start."""
+    token_file: Path | None
+    namespace: str
+    """That of the context; empty where it names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    value: Mapping[str, object]
+    base: Path
+    """Folder of the file that it stands in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    label: str
+    files: Sequence[tuple[Path, Mapping[str, object]]]
+
+    def choose_context(self, asked: str) -> str:
+        """Return the name that was asked for, else that of the current context."""
+        current = (content.get("current-context") for _, content in self.files)
+        name = asked or next((name for name in current if isinstance(name, str) and name), "")
+        if not name:
+            raise ConfigError(f"{self.label}: current-context is not set")
+        return name
+
+    def find(self, plural: str, name: str) -> _Entry:
+        """Return the entry of that name in one of the lists."""
+        field = plural.removesuffix("s")
+        for file, entry in self._list(plural):
+            value = entry.get(field)
+            if entry.get("name") == name and isinstance(value, dict):
+                return _Entry(value, file.resolve().parent)
+        names = [str(entry.get("name", "")) for _, entry in self._list(plural)]
+        close = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]}?" if close and close[0] != name else ""
+        raise ConfigError(f"{self.label}: {plural}[name={name}].{field} is not there{hint}")
+
+    def _list(self, plural: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
+        for file, content in self.files:
+            entries = content.get(plural)
+            for entry in entries if isinstance(entries, list) else ():
+                if isinstance(entry, dict):
+                    yield file, entry
+
+
+def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
+    """Return the chosen context with what it names. Raises ConfigError naming file and field."""
+    label = f"{choice.origin} {choice.names}"
+    files = [(file, _parse(file, f"{choice.origin} {file}")) for file in choice.files]
+    merged = _Merged(label, files)
+    name = merged.choose_context(choice.context)
+    context = merged.find("contexts", name)
+    cluster_name, user_name = _text(context.value, "cluster"), _text(context.value, "user")
+    cluster = _read_cluster(merged, cluster_name, choice.server)
+    user = merged.find("users", user_name) if user_name else _Entry({}, context.base)
+    for key in _NOT_SUPPORTED:
+        if user.value.get(key):
+            raise ConfigError(f"{label}: users[name={user_name}].user.{key} is not supported")
+    path = _text(user.value, "tokenFile")
+    # The file wins over a token beside it, as everywhere else; the library has it the other way
+    # round and would read the file only once.
+    hidden = {"token", "tokenFile"} if path else set()
+    shown = {key: value for key, value in user.value.items() if key not in hidden}
+    return Kubeconfig(
+        label=label,
+        content=_minimal(cluster, shown),
+        base=user.base,
+        token_file=user.base / path if path else None,
+        namespace=_text(context.value, "namespace"),
+    )
+
+
+def _read_cluster(merged: _Merged, name: str, server: str) -> Mapping[str, object]:
+    entry = merged.find("clusters", name)
+    cluster = {**entry.value, "server": server or _text(entry.value, "server")}
+    if not cluster["server"]:
+        raise ConfigError(f"{merged.label}: clusters[name={name}].cluster.server is not set")
+    authority = _text(cluster, "certificate-authority")
+    if authority:
+        # The user may stand in another file, and with it the folder that the library knows.
+        cluster["certificate-authority"] = str(entry.base / authority)
+    return cluster
+
+
+def _minimal(cluster: Mapping[str, object], user: Mapping[str, object]) -> dict[str, object]:
+    name = "used"
+    return {
+        "current-context": name,
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+    }
+
+
+def _parse(file: Path, label: str) -> Mapping[str, object]:
+    import yaml  # a process in a cluster never needs it
+
+    try:
+        content = yaml.safe_load(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{label}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        # The error quotes the file, which may hold a token: only its place is told.
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{label}: it is not YAML{place}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{label}: it is not a kubeconfig, but {type(content).__name__}")
+    return content
+
+
+def _text(value: Mapping[str, object], field: str) -> str:
+    text = value.get(field)
+    return text if isinstance(text, str) else ""

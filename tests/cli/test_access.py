@@ -1,0 +1,110 @@
+"""Where a person's command finds its cluster (D-76): flags, KUBECONFIG, home, service account."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.config.grammar import UsageError, parse_mixed
+from rollout_operator.kube.api import PODS
+from rollout_operator.kube.connection.connect import Access
+from rollout_operator.model.errors import ConfigError
+from tests.kube.fake_api import FakeApi, reply
+
+POD = "/api/v1/namespaces/mimir/pods/a-0"
+
+
+def write(file: Path, server: str = "https://unused:1", namespace: str = "mimir") -> Path:
+    """Write a kubeconfig with two contexts: `first`, which is the current one, and `second`."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    contexts: list[object] = [
+        {"name": "first", "context": {"cluster": "k", "namespace": namespace}},
+        {"name": "second", "context": {"cluster": "k"}},
+    ]
+    content = {
+        "current-context": "first",
+        "contexts": contexts,
+        "clusters": [{"name": "k", "cluster": {"server": server}}],
+    }
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def find(*words: str, **environ: str) -> Access:
+    return find_access(parse_mixed(ACCESS_FLAGS, words), environ, Path("/nowhere"))
+
+
+def files_of(access: Access) -> tuple[Path, ...]:
+    assert access.kubeconfig is not None
+    return access.kubeconfig.files
+
+
+def test_d_76_a_flag_goes_before_the_environment_and_that_before_home(tmp_path: Path) -> None:
+    by_flag, by_environ = write(tmp_path / "flag"), write(tmp_path / "environ")
+    at_home = write(tmp_path / "home/.kube/config")
+    environ = {"KUBECONFIG": str(by_environ), "HOME": str(tmp_path / "home")}
+
+    assert files_of(find(f"--kubeconfig={by_flag}", **environ)) == (by_flag,)
+    assert files_of(find(**environ)) == (by_environ,)
+    assert files_of(find(HOME=environ["HOME"])) == (at_home,)
+
+
+def test_d_76_files_of_the_environment_that_are_not_there_are_left_out(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "1", namespace="one"), write(tmp_path / "2", namespace="two")
+
+    access = find(KUBECONFIG=f"{tmp_path}/none:{first}::{second}")
+
+    assert files_of(access) == (first, second)
+    assert access.namespace == "one"
+
+
+@pytest.mark.parametrize(
+    ("words", "namespace"),
+    [
+        pytest.param((), "mimir", id="of the current context"),
+        pytest.param(("-context", "second"), "default", id="of a context without one"),
+        pytest.param(("-n", "loki"), "loki", id="short flag"),
+        pytest.param(("--namespace=loki", "-context=second"), "loki", id="long flag"),
+    ],
+)
+def test_d_76_the_namespace(tmp_path: Path, words: tuple[str, ...], namespace: str) -> None:
+    file = write(tmp_path / "config")
+
+    assert find(*words, KUBECONFIG=str(file)).namespace == namespace
+
+
+def test_d_76_in_a_pod_without_a_kubeconfig_the_service_account_is_used(tmp_path: Path) -> None:
+    (tmp_path / "namespace").write_text("ops\n")
+
+    words = parse_mixed(ACCESS_FLAGS, ())
+    access = find_access(words, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
+
+    assert (access.kubeconfig, access.namespace) == (None, "ops")
+    assert access.service_account == tmp_path
+
+
+@pytest.mark.parametrize("words", [(), ("-context=prod",)], ids=["nothing", "a context"])
+def test_without_any_cluster_it_says_where_it_looked(words: tuple[str, ...]) -> None:
+    host = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"} if words else {}
+    with pytest.raises(ConfigError, match="there is no kubeconfig: give -kubeconfig, or set KUBEC"):
+        find(*words, **host)
+
+
+def test_what_is_wrong_with_the_words_is_said_before_anything_is_sent(tmp_path: Path) -> None:
+    file = write(tmp_path / "config")
+
+    with pytest.raises(ConfigError, match=r"contexts\[name=frst\]\.context .* did you mean first"):
+        find("-context=frst", KUBECONFIG=str(file))
+    with pytest.raises(UsageError, match=r"-namespace: \"\.\./x\" is not a name of a namespace"):
+        find("-n", "../x", KUBECONFIG=str(file))
+    with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}/none: No such file"):
+        find(f"-kubeconfig={tmp_path}/none", KUBECONFIG=str(file))
+
+
+async def test_the_server_of_the_file_is_asked(tmp_path: Path) -> None:
+    async with FakeApi() as server:
+        server.on("GET", POD, reply({}))
+        file = write(tmp_path / "config", server.url)
+        async with open_client(find(KUBECONFIG=str(file))) as client:
+            assert await client.fetch(PODS, "mimir", "a-0") == b"{}"

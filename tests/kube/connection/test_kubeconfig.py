@@ -1,0 +1,131 @@
+"""One context out of one or more files (D-76): which entry counts, and what is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rollout_operator.kube.connection.kubeconfig import KubeconfigChoice, read_kubeconfig
+from rollout_operator.model.errors import ConfigError
+
+CLUSTER = {"server": "https://one:6443", "certificate-authority": "ca.crt"}
+
+
+def write(file: Path, content: dict[str, object]) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """Return a file with two contexts of one cluster."""
+    return write(
+        tmp_path / "a/config",
+        {
+            "current-context": "prod",
+            "contexts": [
+                {"name": "prod", "context": {"cluster": "k", "user": "u", "namespace": "mimir"}},
+                {"name": "staging", "context": {"cluster": "k", "user": "v"}},
+            ],
+            "clusters": [{"name": "k", "cluster": CLUSTER}],
+            "users": [
+                {"name": "u", "user": {"token": "of-u"}},
+                {"name": "v", "user": {"token": "of-v", "tokenFile": "t"}},
+            ],
+        },
+    )
+
+
+def choose(*files: Path, context: str = "", server: str = "") -> KubeconfigChoice:
+    return KubeconfigChoice(files=files, origin="kubeconfig", context=context, server=server)
+
+
+def cluster_of(content: object) -> object:
+    assert isinstance(content, dict)
+    return content["clusters"][0]["cluster"]
+
+
+def user_of(content: object) -> object:
+    assert isinstance(content, dict)
+    return content["users"][0]["user"]
+
+
+def test_the_current_context_with_its_own_server_and_namespace(whole: Path) -> None:
+    config = read_kubeconfig(choose(whole))
+
+    assert config.namespace == "mimir"
+    assert cluster_of(config.content) == {
+        "server": "https://one:6443",
+        "certificate-authority": str(whole.parent / "ca.crt"),
+    }
+    assert user_of(config.content) == {"token": "of-u"}
+    assert config.token_file is None
+
+
+def test_another_context_is_chosen_by_its_name(whole: Path) -> None:
+    config = read_kubeconfig(choose(whole, context="staging"))
+
+    assert config.namespace == ""
+    assert config.token_file == whole.parent / "t"
+    assert user_of(config.content) == {}
+
+
+def test_the_operators_flag_replaces_the_server(whole: Path) -> None:
+    config = read_kubeconfig(choose(whole, server="https://other"))
+
+    cluster = cluster_of(config.content)
+    assert isinstance(cluster, dict)
+    assert cluster["server"] == "https://other"
+
+
+def test_of_several_files_the_first_that_names_something_wins(whole: Path, tmp_path: Path) -> None:
+    """And paths start at the file that they stand in, as for kubectl."""
+    first = write(
+        tmp_path / "b/config",
+        {
+            "contexts": [{"name": "both", "context": {"cluster": "k", "user": "u"}}],
+            "users": [{"name": "u", "user": {"client-certificate": "me.crt"}}],
+        },
+    )
+
+    config = read_kubeconfig(choose(first, whole, context="both"))
+
+    assert user_of(config.content) == {"client-certificate": "me.crt"}
+    assert config.base == first.parent
+    assert cluster_of(config.content) == {
+        "server": "https://one:6443",
+        "certificate-authority": str(whole.parent / "ca.crt"),
+    }
+    # The first file has no current context: the second one says which it is.
+    assert read_kubeconfig(choose(first, whole)).namespace == "mimir"
+
+
+@pytest.mark.parametrize(
+    ("context", "problem"),
+    [
+        ("prd", "contexts[name=prd].context is not there; did you mean prod?"),
+        ("zzz", "contexts[name=zzz].context is not there"),
+    ],
+)
+def test_a_context_that_is_not_there(whole: Path, context: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_kubeconfig(choose(whole, context=context))
+
+    assert str(caught.value) == f"kubeconfig {whole}: {problem}"
+
+
+def test_a_cluster_without_a_server_is_no_cluster(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "c/config",
+        {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k"}}],
+            "clusters": [{"name": "k", "cluster": {}}],
+        },
+    )
+
+    with pytest.raises(ConfigError) as caught:
+        read_kubeconfig(choose(file))
+
+    assert str(caught.value) == f"kubeconfig {file}: clusters[name=k].cluster.server is not set"
