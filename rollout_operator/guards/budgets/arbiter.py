@@ -21,7 +21,7 @@ from typing import Final
 
 from rollout_operator.guards.budgets.in_flight import Withdrawals
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, wins
-from rollout_operator.guards.budgets.precedence import Precedence, Waiting
+from rollout_operator.guards.budgets.precedence import Precedence, WaitingEvictions
 from rollout_operator.guards.budgets.refusals import (
     QUARANTINE,
     refuse_contested,
@@ -86,7 +86,7 @@ class Arbiter:
         self._began = context.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
         unused = context.pending.unused
-        waiting = Waiting(context.pods, unused, context.clock)
+        waiting = WaitingEvictions(context.pods, unused, context.clock)
         self._precedence = Precedence(waiting, unused, context.clock)
         context.pending.on_change(self._wake)
 

@@ -70,7 +70,7 @@ class Waiter:
     """When the client is awaited no more."""
 
 
-class Waiting:
+class WaitingEvictions:
     """All evictions that wait, by budget, and whose turn it is there."""
 
     def __init__(self, pods: PodStore, unused: UnusedGrants, clock: Clock) -> None:
@@ -185,7 +185,7 @@ def _key(budget: Budget, pod: Pod) -> LineKey:
 class Precedence:
     """The order of evictions and rollouts under the budgets of one process."""
 
-    def __init__(self, waiting: Waiting, unused: UnusedGrants, clock: Clock) -> None:
+    def __init__(self, waiting: WaitingEvictions, unused: UnusedGrants, clock: Clock) -> None:
         self._waiting = waiting
         self._unused = unused
         self._clock = clock

@@ -12,7 +12,7 @@ from rollout_operator.guards.budgets.precedence import (
     MOST_PAUSE,
     MOST_WAITERS,
     USUAL_PAUSE,
-    Waiting,
+    WaitingEvictions,
 )
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import DisruptionSource
@@ -33,7 +33,7 @@ class Bench:
         self.cache, self.clock = PodStore(), VirtualClock()
         self.cache.replace_all([FIRST, SECOND, ROLLED])
         self.unused = UnusedGrants(self.cache, self.clock)
-        self.waiting = Waiting(self.cache, self.unused, self.clock)
+        self.waiting = WaitingEvictions(self.cache, self.unused, self.clock)
 
     @property
     def front(self) -> list[str]:
