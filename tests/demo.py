@@ -20,8 +20,9 @@ from typing import Final
 from rollout_operator.lab.demo.drawing import MOST_PODS, Line, Style
 from rollout_operator.lab.demo.picture import DemoNote, Picture, ZoneRow, read_row
 from rollout_operator.lab.demo.screen import Screen, choose_screen
-from rollout_operator.lab.end import INTERRUPTED, end_by_signal
+from rollout_operator.lab.end import end_by_signal
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.exit_codes import ExitCode
 from tests.world.assets import NoControlPlaneError, find_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
@@ -201,7 +202,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -17,7 +17,14 @@ import msgspec
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config, find_flag
-from rollout_operator.config.grammar import BOOL, Flag, UsageError, Words, parse_words
+from rollout_operator.config.grammar import (
+    BOOL,
+    Flag,
+    UsageError,
+    Words,
+    parse_words,
+    refuse_leftovers,
+)
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
@@ -35,12 +42,14 @@ from rollout_operator.model.decode.webhooks import (
     decode_validating_webhooks,
 )
 from rollout_operator.model.errors import (
+    ConfigError,
     Conflict,
     InvalidInput,
     NotFound,
     OperatorError,
     UnknownOutcome,
 )
+from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import NAMESPACE_LABEL
 from rollout_operator.model.objects import WebhookConfiguration
 from rollout_operator.telemetry import logs
@@ -69,7 +78,7 @@ _KINDS: Final[tuple[tuple[Resource, Decode], ...]] = (
     (MUTATING_WEBHOOKS, decode_mutating_webhooks),
 )
 
-USAGE: Final = """\
+_USAGE: Final = """\
 Usage: rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
 
 Deletes the webhook configurations of the operator of one namespace: those with the label
@@ -105,19 +114,25 @@ def run(words: Sequence[str]) -> int:
     Raises HelpRequested, ConfigError with its exit code, and LeftOver.
     """
     parsed = parse_words((*_SHARED, DRY_RUN), words)
-    if parsed.leftovers:
-        # Not ignored as by the operator: this deletes, and the word may have meant something.
-        raise UsageError(f"unexpected word: {parsed.leftovers[0]}")
+    refuse_leftovers(parsed)
     config = _check(parsed)
     logs.configure(level="warn")
     asyncio.run(_run(config, is_dry_run=parsed.value(DRY_RUN)))
-    return 0
+    return ExitCode.DONE
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return _USAGE
 
 
 def _check(words: Words) -> Config:
-    """Return what the operator itself would make of the same flags."""
+    """Return what the operator itself would make of the same flags. Raises UsageError."""
     given = (flag for flag in _SHARED if words.has(flag))
-    return read_config([f"-{flag.name}={words.value(flag)}" for flag in given])
+    try:
+        return read_config([f"-{flag.name}={words.value(flag)}" for flag in given])
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
 
 
 async def _run(config: Config, *, is_dry_run: bool) -> None:

@@ -2,9 +2,11 @@
 
 Decides how words become values: `-name=value`, `--name=value`, `-name value`; a boolean takes a
 value only through `=`; the last of several wins; `--` or the first word that is no flag ends it;
-numbers are decimal. Which flags exist is decided in `flags`, what they mean together in `checks`.
+numbers are decimal. Errors begin as Go's do, and go on with what to write instead. Which flags
+exist is decided in `flags`, what they mean together in `checks`.
 """
 
+import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +15,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
 from rollout_operator.model.errors import ConfigError, InvalidInput, OperatorError
+from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.units import (
     format_duration,
     format_prometheus_duration,
@@ -23,8 +26,6 @@ from rollout_operator.model.units import (
 )
 
 T = TypeVar("T")
-
-USAGE_EXIT_CODE: Final = 2
 
 _PARSE_ERROR: Final = "parse error"
 _RANGE_ERROR: Final = "value out of range"
@@ -39,18 +40,19 @@ _NOT_FINITE: Final = re.compile(r"(?i:[+-]?inf(?:inity)?|nan)", re.ASCII)
 
 
 class UsageError(ConfigError):
-    """The words do not follow the grammar. The process shows its usage and ends with 2."""
+    """The words do not follow the grammar. The process says where help is and ends with 2."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=USAGE_EXIT_CODE)
+        super().__init__(message, exit_code=ExitCode.BAD_COMMAND_LINE)
 
 
 class UnknownFlag(UsageError):
-    """No flag has this name."""
+    """No flag has this name; the nearest of those that there are is told."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"flag provided but not defined: -{name}")
-        self.name = name
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        near = _find_nearest(name, list(known))
+        hint = f"; did you mean -{near}?" if near else ""
+        super().__init__(f"flag provided but not defined: -{name}{hint}")
 
 
 class HelpRequested(OperatorError):
@@ -97,6 +99,12 @@ class Words:
     def has(self, flag: Flag[Any]) -> bool:
         """Tell whether the flag was given at all."""
         return flag.name in self._given
+
+
+def refuse_leftovers(words: Words, hint: str = "") -> None:
+    """Raise UsageError for a word after the flags: it may have meant something."""
+    if words.leftovers:
+        raise UsageError(f"unexpected word: {words.leftovers[0]}{hint}")
 
 
 def parse_words(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
@@ -156,7 +164,13 @@ def _find(known: dict[str, Flag[Any]], name: str) -> Flag[Any]:
         return known[name]
     if name in {"h", "help"}:
         raise HelpRequested
-    raise UnknownFlag(name)
+    raise UnknownFlag(name, (flag.name for flag in known.values()))
+
+
+def _find_nearest(name: str, known: Sequence[str]) -> str:
+    """Return the flag that was probably meant: the end of a long name, or a typing error."""
+    ends = [one for one in known if one.endswith(f".{name}")]
+    return next(iter(ends or difflib.get_close_matches(name.lower(), known, n=1)), "")
 
 
 def _parse_value(kind: FlagKind[Any], name: str, text: str) -> object:
@@ -168,29 +182,38 @@ def _parse_value(kind: FlagKind[Any], name: str, text: str) -> object:
         raise UsageError(f"invalid {what} {quote(text)} for {of}: {error}") from error
 
 
-def _brief(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser that gives no reason of its own, as Go's has none."""
-
-    def parse_briefly(text: str) -> T:
-        try:
-            return parse(text)
-        except InvalidInput as error:
-            raise InvalidInput(_PARSE_ERROR) from error
-
-    return parse_briefly
+def _parse_bool(text: str) -> bool:
+    try:
+        return parse_go_bool(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{_PARSE_ERROR}: write true or false") from error
 
 
 def _parse_duration(text: str) -> timedelta:
-    """Begin as Go does, and go on with what is wrong: mostly a unit is missing."""
+    """Begin as Go does, and go on with what is wrong and what would be right."""
     try:
         return parse_duration(text)
     except InvalidInput as error:
-        raise InvalidInput(f"{_PARSE_ERROR}: {error}") from error
+        hint = f"write {text}s or {text}m" if _is_bare(text) else "units are ms, s, m and h"
+        raise InvalidInput(f"{_PARSE_ERROR}: {error}: {hint}") from error
+
+
+def _parse_long_span(text: str) -> timedelta:
+    try:
+        return parse_prometheus_duration(text)
+    except InvalidInput as error:
+        hint = f"write {text}h or {text}d" if _is_bare(text) else "write it as in 12h or 1d12h"
+        raise InvalidInput(f"{error}: {hint}") from error
+
+
+def _is_bare(text: str) -> bool:
+    """Tell whether only the unit is missing."""
+    return text.isascii() and text.isdigit() and len(text) <= _LONGEST_INTEGER
 
 
 def _parse_int(text: str) -> int:
     if not _INTEGER.fullmatch(text):
-        raise InvalidInput(_PARSE_ERROR)
+        raise InvalidInput(f"{_PARSE_ERROR}: write a whole number")
     value = int(text) if len(text) <= _LONGEST_INTEGER else 2**63
     if not -(2**63) <= value < 2**63:
         raise InvalidInput(_RANGE_ERROR)
@@ -201,7 +224,7 @@ def _parse_float(text: str) -> float:
     if _NOT_FINITE.fullmatch(text):
         return float(text)
     if not _DECIMAL.fullmatch(text):
-        raise InvalidInput(_PARSE_ERROR)
+        raise InvalidInput(f"{_PARSE_ERROR}: write a number")
     value = float(text)
     if math.isinf(value):
         raise InvalidInput(_RANGE_ERROR)
@@ -218,10 +241,10 @@ LIST: Final[FlagKind[tuple[str, ...]]] = FlagKind("list", _parse_list, ",".join)
 INT: Final[FlagKind[int]] = FlagKind("int", _parse_int, str)
 FLOAT: Final[FlagKind[float]] = FlagKind("float", _parse_float, "{:g}".format)
 BOOL: Final[FlagKind[bool]] = FlagKind(
-    "bool", _brief(parse_go_bool), lambda value: str(value).lower(), stands_alone=True
+    "bool", _parse_bool, lambda value: str(value).lower(), stands_alone=True
 )
 DURATION: Final[FlagKind[timedelta]] = FlagKind("duration", _parse_duration, format_duration)
 # Go prints the word of a type that it does not know as this one.
 LONG_SPAN: Final[FlagKind[timedelta]] = FlagKind(
-    "value", parse_prometheus_duration, format_prometheus_duration
+    "value", _parse_long_span, format_prometheus_duration
 )

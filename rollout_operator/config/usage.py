@@ -11,12 +11,6 @@ _WIDTH: Final = 92
 _INDENT: Final = " " * 6
 
 _HEAD: Final = """\
-Usage: rollout-operator [flags]
-       rollout-operator demo [flags]
-       rollout-operator simulate -f FILE [-change "..."] [flags]
-       rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
-       rollout-operator version
-
 Replaces the pods of StatefulSets that use the OnDelete strategy, one zone of a rollout group at a
 time and only while all pods of the other zones are ready.
 
@@ -31,11 +25,12 @@ Signals:
 
 Exit codes:
   0 after a clean stop, 1 if it cannot start or a part of it fails, 2 if the command line is wrong.
+  Commands may also end with 3 if their time is over, and with 4 if a person has to act.
 """
 
 
-def render_usage() -> str:
-    """Return the whole help text, no line longer than 100 columns."""
+def render_flags() -> str:
+    """Return what the operator is for and all its flags, no line longer than 100 columns."""
     parts = [_HEAD]
     for group in dict.fromkeys(flag.group for flag in FLAGS):
         flags = (flag for flag in FLAGS if flag.group == group)

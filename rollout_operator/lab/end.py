@@ -7,9 +7,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from rollout_operator.model.exit_codes import ExitCode
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-INTERRUPTED: Final = 128 + signal.SIGINT
-UNREAD: Final = 128 + signal.SIGPIPE
 
 
 async def end_by_signal(show: Awaitable[bool]) -> int:
@@ -27,13 +27,13 @@ async def end_by_signal(show: Awaitable[bool]) -> int:
         (result,) = await outcome
     except asyncio.CancelledError:
         sys.stderr.write("stopped, nothing is left running\n")
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     if not isinstance(result, BaseException):
-        return 0 if result else 1
+        return ExitCode.DONE if result else ExitCode.FAILED
     if not is_only(result, BrokenPipeError):
         raise result
     forget_output()
-    return UNREAD
+    return ExitCode.UNREAD
 
 
 def forget_output() -> None:

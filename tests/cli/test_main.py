@@ -11,15 +11,18 @@ import pytest
 
 from rollout_operator import __version__
 from rollout_operator.aio.tasks import TaskDied
-from rollout_operator.cli.main import main, operate
+from rollout_operator.cli.commands import COMMANDS, Command
+from rollout_operator.cli.main import main
+from rollout_operator.cli.run import render_usage
 from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import BOOL
-from rollout_operator.config.usage import render_flag_table, render_usage
+from rollout_operator.config.usage import render_flag_table
+from rollout_operator.lab.demo.flags import render_demo_usage
 from rollout_operator.model.errors import ConfigError, Unreachable
 
 Captured = pytest.CaptureFixture[str]
+Start = Callable[[Callable[[Config], int]], int]
 
-CONFIG: Final = Config(namespace="prod")
 NO_NAMESPACE: Final = "rollout-operator: -kubernetes.namespace has not been specified\n"
 
 
@@ -57,32 +60,88 @@ def test_help_goes_to_stdout(words: list[str], capsys: Captured) -> None:
     assert (shown.out, shown.err) == (render_usage(), "")
 
 
-@pytest.mark.parametrize("word", ["start", "Run", "", "true"])
+@pytest.mark.parametrize("words", [["version"], ["-version"], ["--version"]])
+def test_the_version_goes_to_stdout(words: list[str], capsys: Captured) -> None:
+    assert main(words) == 0
+
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == (f"rollout-operator {__version__}\n", "")
+
+
+def test_version_is_no_flag_of_the_operator(capsys: Captured) -> None:
+    """Only as the first word: behind others it would hide that they are not looked at."""
+    assert main(["-log.level=info", "-version"]) == 2
+
+    assert "flag provided but not defined: -version" in capsys.readouterr().err
+
+
+def test_help_of_a_command_by_its_name(capsys: Captured) -> None:
+    assert main(["help", "demo"]) == 0
+    assert capsys.readouterr().out == render_demo_usage()
+    assert main(["help", "dmo"]) == 2
+    assert 'unknown command "dmo"; did you mean demo?' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["", "true"])
 def test_an_unknown_command_is_answered_with_the_commands(word: str, capsys: Captured) -> None:
     assert main([word]) == 2
 
-    shown = capsys.readouterr().err
-    assert shown == (
-        f'rollout-operator: unknown command "{word}"; commands are run, demo,'
-        " simulate, uninstall-webhooks, version, help; flags start with -\n"
+    names = ", ".join(command.name for command in COMMANDS)
+    assert capsys.readouterr().err == (
+        f'rollout-operator: unknown command "{word}"; commands are {names}.'
+        " See rollout-operator -help\n"
     )
 
 
-def test_a_bad_command_line_is_told_before_and_after_the_usage(capsys: Captured) -> None:
-    """DEP-02; the last line is what one sees first of a container that does not start."""
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("Run", "run"),
+        ("simulat", "simulate"),
+        ("uninstall-webhook", "uninstall-webhooks"),
+        ("versoin", "version"),
+    ],
+)
+def test_a_command_that_is_nearly_right_is_named(word: str, near: str, capsys: Captured) -> None:
+    assert main([word]) == 2
+
+    assert capsys.readouterr().err == (
+        f'rollout-operator: unknown command "{word}"; did you mean {near}?'
+        " See rollout-operator -help\n"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_bad_command_line_is_one_line_that_says_where_help_is(
+    command: Command, capsys: Captured
+) -> None:
+    """PROC-04, DEP-02: it begins as Go's does."""
+    assert main([command.name, "-zzzzzz=1"]) == 2
+
+    assert capsys.readouterr().err == (
+        f"rollout-operator: flag provided but not defined: -zzzzzz. See {command.help_words}\n"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_has_its_help_and_a_row_in_the_help(
+    command: Command, capsys: Captured
+) -> None:
+    assert main([*command.help_words.split()[1:]]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.startswith("Usage: rollout-operator")
+    assert f"\n  {command.name} " in render_usage()
+
+
+def test_the_nearest_flag_is_named(capsys: Captured) -> None:
+    """The last line is what one sees first of a container that does not start."""
     assert main(["-server.prt=1"]) == 2
 
-    lines = capsys.readouterr().err.splitlines()
-    complaint = "rollout-operator: flag provided but not defined: -server.prt"
-    assert lines[0] == complaint
-    assert lines[-1] == f"{complaint}; did you mean -server.port?"
-    assert render_usage().splitlines() == lines[2:-2]
-
-
-def test_a_name_like_no_other_is_not_guessed(capsys: Captured) -> None:
-    assert main(["-zzzzzz"]) == 2
-
-    assert capsys.readouterr().err.endswith("flag provided but not defined: -zzzzzz\n")
+    assert capsys.readouterr().err == (
+        "rollout-operator: flag provided but not defined: -server.prt; did you mean -server.port?"
+        " See rollout-operator -help\n"
+    )
 
 
 def test_the_exit_code_is_the_same_where_nobody_reads_what_is_wrong() -> None:
@@ -136,6 +195,17 @@ def raising(error: Exception, cause: Exception | None = None) -> Callable[[Confi
     return run
 
 
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Return what runs the program with an operator of the test's own."""
+
+    def start_with(run: Callable[[Config], int]) -> int:
+        monkeypatch.setattr("rollout_operator.cli.run.import_operator", lambda: run)
+        return main(["-kubernetes.namespace=prod"])
+
+    return start_with
+
+
 @pytest.mark.parametrize(
     ("error", "cause", "code", "line"),
     [
@@ -146,16 +216,21 @@ def raising(error: Exception, cause: Exception | None = None) -> Callable[[Confi
     ],
 )
 def test_an_operator_that_cannot_go_on_says_why_on_one_line(
-    error: Exception, cause: Exception | None, code: int, line: str, capfd: Captured
+    start: Start,
+    error: Exception,
+    cause: Exception | None,
+    code: int,
+    line: str,
+    capfd: Captured,
 ) -> None:
     """PROC-03, DEP-04."""
-    assert operate(CONFIG, raising(error, cause)) == code
+    assert start(raising(error, cause)) == code
 
     assert capfd.readouterr().err == f"rollout-operator: {line}\n"
 
 
-def test_a_part_that_dies_is_told_with_its_traceback(capfd: Captured) -> None:
-    assert operate(CONFIG, raising(TaskDied("pod informer"), KeyError("x"))) == 1
+def test_a_part_that_dies_is_told_with_its_traceback(start: Start, capfd: Captured) -> None:
+    assert start(raising(TaskDied("pod informer"), KeyError("x"))) == 1
 
     record, line = capfd.readouterr().err.splitlines()
     assert 'msg="A part of the operator died"' in record
@@ -164,9 +239,19 @@ def test_a_part_that_dies_is_told_with_its_traceback(capfd: Captured) -> None:
     assert line == "rollout-operator: pod informer has ended: KeyError: 'x'"
 
 
-def test_the_exit_code_of_the_operator_is_that_of_the_program(capfd: Captured) -> None:
+def test_the_exit_code_of_the_operator_is_that_of_the_program(
+    start: Start, capfd: Captured
+) -> None:
     """PROC-05: 0 after a clean stop."""
-    assert operate(CONFIG, lambda config: 0) == 0
+    assert start(lambda config: 0) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_an_interrupt_is_no_traceback(start: Start, capfd: Captured) -> None:
+    def interrupted(config: Config) -> int:
+        raise KeyboardInterrupt
+
+    assert start(interrupted) == 130
     assert capfd.readouterr().err == ""
 
 
@@ -220,7 +305,7 @@ def test_the_usage_names_signals_and_exit_codes() -> None:
 
 _PROBE: Final = """
 import gc, json
-from rollout_operator.cli.main import import_operator
+from rollout_operator.cli.run import import_operator
 before = sum(one["collections"] for one in gc.get_stats())
 run = import_operator()
 after = sum(one["collections"] for one in gc.get_stats())

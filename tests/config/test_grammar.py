@@ -97,21 +97,24 @@ def test_the_grammar_of_go(
         (["-x"], "flag provided but not defined: -x"),
         (["--x=1"], "flag provided but not defined: -x"),
         pytest.param(
-            ["-coun=1"], "flag provided but not defined: -coun", id="DEP-02 no shortened names"
+            ["-coun=1"],
+            "flag provided but not defined: -coun; did you mean -count?",
+            id="DEP-02 no shortened names",
         ),
-        (["-COUNT=1"], "flag provided but not defined: -COUNT"),
+        (["-COUNT=1"], "flag provided but not defined: -COUNT; did you mean -count?"),
+        (["-name=x"], "flag provided but not defined: -name; did you mean -a.name?"),
         (["-a.name"], "flag needs an argument: -a.name"),
         (["-on", "-a.name"], "flag needs an argument: -a.name"),
         (["-a-name"], "flag needs an argument: -a-name"),
         (["-=x"], "bad flag syntax: -=x"),
         (["--=x"], "bad flag syntax: --=x"),
         (["---on"], "bad flag syntax: ---on"),
-        (["-on=yes"], 'invalid boolean value "yes" for -on: parse error'),
-        (["-on="], 'invalid boolean value "" for -on: parse error'),
-        (["-count=x"], 'invalid value "x" for flag -count: parse error'),
-        (["-count", ""], 'invalid value "" for flag -count: parse error'),
-        (["-count=1.0"], 'invalid value "1.0" for flag -count: parse error'),
-        (["-count= 1"], 'invalid value " 1" for flag -count: parse error'),
+        (["-on=yes"], 'invalid boolean value "yes" for -on: parse error: write true or false'),
+        (["-on="], 'invalid boolean value "" for -on: parse error: write true or false'),
+        (["-count=x"], 'invalid value "x" for flag -count: parse error: write a whole number'),
+        (["-count", ""], 'invalid value "" for flag -count: parse error: write a whole number'),
+        (["-count=1.0"], 'invalid value "1.0" for flag -count: parse error: write a whole number'),
+        (["-count= 1"], 'invalid value " 1" for flag -count: parse error: write a whole number'),
         (
             ["-count=9223372036854775808"],
             'invalid value "9223372036854775808" for flag -count: value out of range',
@@ -119,15 +122,29 @@ def test_the_grammar_of_go(
         (
             ["-span=1d"],
             'invalid value "1d" for flag -span: parse error:'
-            ' time: unknown unit "d" in duration "1d"',
+            ' time: unknown unit "d" in duration "1d": units are ms, s, m and h',
         ),
         (
             ["-span=5"],
-            'invalid value "5" for flag -span: parse error: time: missing unit in duration "5"',
+            'invalid value "5" for flag -span: parse error: time: missing unit in duration "5":'
+            " write 5s or 5m",
         ),
-        (["-rate=fast"], 'invalid value "fast" for flag -rate: parse error'),
+        (["-rate=fast"], 'invalid value "fast" for flag -rate: parse error: write a number'),
         (["-rate=1e400"], 'invalid value "1e400" for flag -rate: value out of range'),
-        (['-count=a"b\n'], 'invalid value "a\\"b\\n" for flag -count: parse error'),
+        (
+            ['-count=a"b\n'],
+            'invalid value "a\\"b\\n" for flag -count: parse error: write a whole number',
+        ),
+        (
+            ["-long=30"],
+            'invalid value "30" for flag -long: not a valid duration string: "30":'
+            " write 30h or 30d",
+        ),
+        (
+            ["-long=1.5h"],
+            'invalid value "1.5h" for flag -long: not a valid duration string: "1.5h":'
+            " write it as in 12h or 1d12h",
+        ),
     ],
 )
 def test_errors_are_worded_as_in_go_and_exit_with_2(words: list[str], message: str) -> None:

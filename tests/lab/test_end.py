@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from rollout_operator.lab.end import INTERRUPTED, cancel_once, end_by_signal, is_only
+from rollout_operator.lab.end import cancel_once, end_by_signal, is_only
+from rollout_operator.model.exit_codes import ExitCode
 
 
 @pytest.mark.parametrize(("result", "code"), [(True, 0), (False, 1)])
@@ -40,7 +41,7 @@ async def test_a_signal_waits_for_the_clean_up(
             cleaned.append(True)
         return True
 
-    assert await end_by_signal(show()) == INTERRUPTED
+    assert await end_by_signal(show()) == ExitCode.INTERRUPTED
     assert cleaned == [True]
     assert capsys.readouterr().err == "stopped, nothing is left running\n"
 

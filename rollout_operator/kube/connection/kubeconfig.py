@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from rollout_operator.kube.connection.kubeconfig_fields import check_cluster, check_user
 from rollout_operator.model.errors import ConfigError
 
 # The library ignores them: we would act with other rights than the file asks for.
@@ -103,6 +104,7 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
     for key in _NOT_SUPPORTED:
         if user.value.get(key):
             raise ConfigError(f"{label}: users[name={user_name}].user.{key} is not supported")
+    check_user(f"{label}: users[name={user_name}].user", user.value, user.base)
     path = _text(user.value, "tokenFile")
     # The file wins over a token beside it, as everywhere else; the library has it the other way
     # round and would read the file only once.
@@ -122,6 +124,7 @@ def _read_cluster(merged: _Merged, name: str, server: str) -> Mapping[str, objec
     cluster = {**entry.value, "server": server or _text(entry.value, "server")}
     if not cluster["server"]:
         raise ConfigError(f"{merged.label}: clusters[name={name}].cluster.server is not set")
+    check_cluster(f"{merged.label}: clusters[name={name}].cluster", cluster, entry.base)
     authority = _text(cluster, "certificate-authority")
     if authority:
         # The user may stand in another file, and with it the folder that the library knows.

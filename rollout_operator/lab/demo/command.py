@@ -20,7 +20,8 @@ from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
 from rollout_operator.lab.demo.screen import Screen, choose_screen
 from rollout_operator.lab.demo.stage import DemoRun, open_stage
 from rollout_operator.lab.demo.totals import draw_totals
-from rollout_operator.lab.end import INTERRUPTED, end_by_signal
+from rollout_operator.lab.end import end_by_signal
+from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.context import Telemetry
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
@@ -43,9 +44,10 @@ def run(words: Sequence[str]) -> int:
     try:
         code = asyncio.run(end_by_signal(play(settings, screen)))
     except KeyboardInterrupt:
-        code = INTERRUPTED
+        code = ExitCode.INTERRUPTED
     # There is no other way to end it.
-    return 0 if code == INTERRUPTED and settings.port is not None else code
+    is_served = settings.port is not None
+    return ExitCode.DONE if code == ExitCode.INTERRUPTED and is_served else code
 
 
 async def play(settings: DemoSettings, screen: Screen) -> bool:

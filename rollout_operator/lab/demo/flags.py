@@ -16,6 +16,7 @@ from rollout_operator.config.grammar import (
     UsageError,
     Words,
     parse_words,
+    refuse_leftovers,
 )
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.demo.drawing import MOST_PODS
@@ -53,28 +54,31 @@ ZONES: Final = Flag(
     name="zones",
     kind=INT,
     default=3,
-    help=f"Zones of the rollout group, each a StatefulSet; at most {MOST_ZONES}.",
+    help=f"Zones of the rollout group, each a StatefulSet: from 1 to {MOST_ZONES}.",
 )
 PODS: Final = Flag(
-    name="pods", kind=INT, default=3, help=f"Pods of each zone, at most {MOST_PODS}."
+    name="pods", kind=INT, default=3, help=f"Pods of each zone: from 1 to {MOST_PODS}."
 )
 LIMIT: Final = Flag(
     name="limit",
     kind=INT,
     default=1,
-    help="How many pods of a zone may be down: the annotation rollout-max-unavailable.",
+    help="How many pods of a zone may be down, which is the annotation rollout-max-unavailable:"
+    f" from 1 to {MOST_PODS}.",
 )
 READY_AFTER: Final = Flag(
     name="ready-after",
     kind=DURATION,
     default=timedelta(milliseconds=1200),
-    help="How long a new pod takes until it is ready.",
+    help="How long a new pod takes until it is ready: more than 0s and at most"
+    f" {format_duration(LONGEST_START)}.",
 )
 SPEED: Final = Flag(
     name="speed",
     kind=FLOAT,
     default=1.0,
-    help="How many times faster pods and people are; the operator's own pace stays.",
+    help="How many times faster pods and people are; the operator's own pace stays:"
+    f" from {_SPEEDS[0]:g} to {_SPEEDS[1]:g}.",
 )
 SEED: Final = Flag(
     name="seed", kind=INT, default=0, help="Where the delays of the simulation come from."
@@ -158,6 +162,7 @@ class DemoSettings:
 def read_settings(argv: Sequence[str]) -> DemoSettings:
     """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
     words = parse_words(FLAGS, argv)
+    refuse_leftovers(words)
     problem = next(_find_problems(words), None)
     if problem is not None:
         raise UsageError(problem)
@@ -182,8 +187,6 @@ def render_demo_usage() -> str:
 
 def _find_problems(words: Words) -> Iterator[str]:
     """Yield what is wrong, in the order in which it is told; only the first is."""
-    if words.leftovers:
-        yield f"unexpected word: {words.leftovers[0]}"
     yield from _check_choice(words, STORY, (*STORIES, ALL))
     yield from _check_choice(words, COLOR, tuple(Color))
     yield from _check_range(words, ZONES, 1, MOST_ZONES)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from rollout_operator.lab.end import INTERRUPTED, UNREAD, forget_output
+from rollout_operator.lab.end import forget_output
 from rollout_operator.lab.simulate.changes import check_names
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.figures import add_up
@@ -19,6 +19,7 @@ from rollout_operator.lab.simulate.input import read_file, read_objects
 from rollout_operator.lab.simulate.report import SimulationRun, render_json, render_text
 from rollout_operator.lab.simulate.times import learn_ready_times
 from rollout_operator.lab.simulate.world import play
+from rollout_operator.model.exit_codes import ExitCode
 
 
 def run(words: Sequence[str]) -> int:
@@ -35,11 +36,11 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.writelines(f"{line}\n" for line in _render(told))
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         forget_output()
-        return UNREAD
-    return 0
+        return ExitCode.UNREAD
+    return ExitCode.DONE
 
 
 def _render(told: SimulationRun) -> Iterable[str]:

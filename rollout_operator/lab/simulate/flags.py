@@ -15,6 +15,7 @@ from rollout_operator.config.grammar import (
     UsageError,
     Words,
     parse_words,
+    refuse_leftovers,
 )
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.simulate.changes import FORMS, Change, parse_change, set_times
@@ -62,14 +63,15 @@ READY: Final = Flag(
     name="ready-after",
     kind=DURATION,
     default=timedelta(0),
-    help="How long a new pod takes until it is ready. 0 stands for the median of the rollout"
-    f" group's pods in the input, or {format_duration(READY_AFTER)} where none tells.",
+    help=f"How long a new pod takes until it is ready, at most {format_duration(LONGEST_SPAN)}."
+    " 0 stands for the median of the rollout group's pods in the input, or"
+    f" {format_duration(READY_AFTER)} where none tells.",
 )
 TERMINATES: Final = Flag(
     name="terminates-after",
     kind=DURATION,
     default=timedelta(seconds=10),
-    help="How long a pod takes to end.",
+    help=f"How long a pod takes to end, at most {format_duration(LONGEST_SPAN)}.",
 )
 AS_OF: Final = Flag(
     name="as-of",
@@ -136,6 +138,7 @@ class SimulateSettings:
 def read_settings(argv: Sequence[str]) -> SimulateSettings:
     """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
     words = parse_words((*(flag for flag in FLAGS if flag is not CHANGE), _gathering()), argv)
+    refuse_leftovers(words, "; a change stands in quotes")
     changes: tuple[Change, ...] = words.value(CHANGE)
     try:
         problem = next(_find_problems(words), None)
@@ -175,8 +178,6 @@ def _gathering() -> Flag[tuple[Change, ...]]:
 
 
 def _find_problems(words: Words) -> Iterator[str]:
-    if words.leftovers:
-        yield f"unexpected word: {words.leftovers[0]}; a change stands in quotes"
     if not words.value(FILE):
         yield f"-{FILE.name} has not been specified"
     if words.value(OUTPUT) not in tuple(Output):

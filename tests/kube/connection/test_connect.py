@@ -256,7 +256,7 @@ async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kub
         ),
         pytest.param(
             {"users": [{"name": "u", "user": {"client-certificate": "no.crt"}}]},
-            "no.crt",
+            "users[name=u].user.client-certificate: there is no file /",
             id="certificate that is not there",
         ),
         pytest.param(
@@ -266,12 +266,12 @@ async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kub
         ),
         pytest.param(
             {"users": [{"name": "u", "user": {"exec": {"apiVersion": "x"}}}]},
-            "command",
+            "users[name=u].user.exec.command is not set",
             id="program without a command",
         ),
         pytest.param(
             {"clusters": [{"name": "k", "cluster": {"certificate-authority-data": "!!!"}}]},
-            "certificates",
+            "clusters[name=k].cluster.certificate-authority-data is not base64",
             id="CA that is none",
         ),
         pytest.param(

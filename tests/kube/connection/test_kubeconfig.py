@@ -19,7 +19,9 @@ def write(file: Path, content: dict[str, object]) -> Path:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
-    """Return a file with two contexts of one cluster."""
+    """Return a file with two contexts of one cluster, whose CA stands beside it."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/ca.crt").touch()
     return write(
         tmp_path / "a/config",
         {
@@ -81,6 +83,8 @@ def test_the_operators_flag_replaces_the_server(whole: Path) -> None:
 
 def test_of_several_files_the_first_that_names_something_wins(whole: Path, tmp_path: Path) -> None:
     """And paths start at the file that they stand in, as for kubectl."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/me.crt").touch()
     first = write(
         tmp_path / "b/config",
         {

@@ -62,13 +62,13 @@ def test_flags_become_settings(words: list[str], settings: DemoSettings) -> None
         ),
         (["-zones=1", "-story=all"], "-story=all needs at least 2 zones: -zones=1"),
         (["-limit=0"], "-limit must be from 1 to 21: 0"),
-        (["-pods=x"], 'invalid value "x" for flag -pods: parse error'),
+        (["-pods=x"], 'invalid value "x" for flag -pods: parse error: write a whole number'),
         (["-ready-after=0s"], "-ready-after must be positive and at most 1m0s: 0s"),
         (["-ready-after=2m"], "-ready-after must be positive and at most 1m0s: 2m0s"),
         (
             ["-ready-after=1"],
             'invalid value "1" for flag -ready-after: parse error:'
-            ' time: missing unit in duration "1"',
+            ' time: missing unit in duration "1": write 1s or 1m',
         ),
         (["-speed=0"], "-speed must be from 0.1 to 10: 0"),
         (["-speed=nan"], "-speed must be from 0.1 to 10: nan"),
@@ -76,7 +76,7 @@ def test_flags_become_settings(words: list[str], settings: DemoSettings) -> None
         (["-server.port=80"], "-server.port=80 needs -serve"),
         (["-color=red"], '-color must be one of auto, always, never: "red"'),
         (["more"], "unexpected word: more"),
-        (["-zone=3"], "flag provided but not defined: -zone"),
+        (["-zone=3"], "flag provided but not defined: -zone; did you mean -zones?"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(words: list[str], complaint: str) -> None:
@@ -109,6 +109,21 @@ def test_the_usage_names_every_flag_and_fits() -> None:
         assert f"\n  -{flag.name}{word}\n" in usage
     assert max(map(len, usage.splitlines())) <= 100
     assert "\n\n\n" not in usage
+
+
+@pytest.mark.parametrize(
+    ("name", "range_"),
+    [
+        ("zones", "from 1 to 8."),
+        ("pods", "from 1 to 21."),
+        ("limit", "from 1 to 21."),
+        ("speed", "from 0.1 to 10."),
+        ("ready-after", "at most 1m0s."),
+    ],
+)
+def test_the_help_tells_the_range_that_is_checked(name: str, range_: str) -> None:
+    (flag,) = [flag for flag in FLAGS if flag.name == name]
+    assert flag.help.endswith(range_)
 
 
 def test_the_flag_knows_each_story() -> None:

@@ -1,0 +1,59 @@
+"""`rollout-operator run`, and flags without a command: the operator itself."""
+
+import gc
+import traceback
+from collections.abc import Callable, Sequence
+
+from rollout_operator.cli.commands import PROGRAM, render_commands
+from rollout_operator.config.checks import read_config
+from rollout_operator.config.flags import Config
+from rollout_operator.config.usage import render_flags
+from rollout_operator.model.errors import OperatorError
+
+
+class PartDied(OperatorError):
+    """A part of the operator has ended by a defect."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the operator until a signal stops it; return 0.
+
+    Raises HelpRequested, ConfigError with its exit code, PartDied and other errors of its start.
+    """
+    config = read_config(words)
+    # Everything else is imported here, so that help, version and refusals are quick.
+    return operate(config, import_operator())
+
+
+def render_usage() -> str:
+    """Return the help of the whole program, no line longer than 100 columns."""
+    head = f"Usage: {PROGRAM} [flags]\n       {PROGRAM} COMMAND [flags]\n"
+    return f"{head}\n{render_commands()}\n{render_flags()}"
+
+
+def import_operator() -> Callable[[Config], int]:
+    """Import the operator without looking for garbage on the way: a tenth of the time or more.
+
+    What is imported lives as long as the process: later looks leave it out.
+    """
+    gc.disable()
+    try:
+        from rollout_operator.operator.main import run as run_operator
+    finally:
+        gc.freeze()
+        gc.enable()
+    return run_operator
+
+
+def operate(config: Config, run_operator: Callable[[Config], int]) -> int:
+    """Return what the operator returns. Raises PartDied, and what it raises itself."""
+    from rollout_operator.aio.tasks import TaskDied
+    from rollout_operator.telemetry.logs import log
+
+    try:
+        return run_operator(config)
+    except TaskDied as error:
+        # A defect, and the only place where its traceback can still be told.
+        stack = "".join(traceback.format_exception(error))
+        log.error("A part of the operator died", err=error, stack=stack)
+        raise PartDied(str(error)) from error.__cause__

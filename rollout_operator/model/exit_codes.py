@@ -1,0 +1,21 @@
+"""The exit codes of all commands: what a script learns without reading a word."""
+
+from enum import IntEnum, unique
+
+
+@unique
+class ExitCode(IntEnum):
+    """How a command ended. `docs/commands.md` has the table."""
+
+    DONE = 0
+    FAILED = 1
+    """It could not begin, or not end what it was asked for; stderr says why."""
+    BAD_COMMAND_LINE = 2
+    """Nothing was tried."""
+    TIMED_OUT = 3
+    """What it waited for has not come yet."""
+    NEEDS_A_PERSON = 4
+    """What it waited for, or looked at, will not come by itself."""
+    # As shells count a process that a signal ended.
+    INTERRUPTED = 130
+    UNREAD = 141
