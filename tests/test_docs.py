@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from rollout_operator.config.usage import render_flag_table
+from rollout_operator.model.meanings import MEANINGS
 from rollout_operator.model.outcome import Code
+from rollout_operator.model.remedies import REMEDIES
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.manifests import read_manifests
 
@@ -28,6 +30,18 @@ def test_every_reason_is_explained_once(code: Code) -> None:
 
 def test_no_reason_is_explained_that_is_never_given() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", REASONS, re.MULTILINE)) == set(Code)
+
+
+def test_meanings_and_remedies_are_those_of_the_code() -> None:
+    """D-75: a page, a terminal and the documents say the same."""
+    rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|([^|]*)\|", REASONS, re.MULTILINE)
+    told = {code: (_plain(meaning), _plain(remedy)) for code, meaning, remedy in rows}
+
+    assert told == {code: (MEANINGS[code], REMEDIES[code]) for code in Code}
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().replace("`", "")
 
 
 @pytest.mark.parametrize(

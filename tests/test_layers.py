@@ -45,6 +45,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "downscales": ("", "rollout"),
         "budgets": ("", "rollout", "downscales"),
         "scaling": ("", "rollout", "downscales"),
+        "description": ("", "rollout", "budgets"),
     },
     "kube": {
         "": (),
@@ -109,7 +110,8 @@ CLUSTER_SEES = {
 }
 # These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
 INNER = {
-    f"operator.{name}" for name in ("context", "rollout", "scaling", "budgets", "shadow", "engine")
+    f"operator.{name}"
+    for name in ("context", "rollout", "scaling", "budgets", "shadow", "describe", "engine")
 }
 NOT_INNER = {"web", "pki", "config"}
 ONLY_IN = {

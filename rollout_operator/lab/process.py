@@ -30,6 +30,7 @@ from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from rollout_operator.lab.virtual_loop.loop import IS_GONE
 from rollout_operator.model.decode.review import decode_review
+from rollout_operator.model.description import Description
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.lease import Identity
 from rollout_operator.operator.budgets import Budgets
@@ -123,6 +124,10 @@ class SimulatedProcess:
     def entries(self) -> tuple[GroupState, ...]:
         """Return the last plan of each group, with its reasons."""
         return self.telemetry.group_states.entries()
+
+    async def describe(self) -> Description:
+        """Return the namespace as this life of the process describes it to people."""
+        return await self._current.engine.describe()
 
     def crash(self, why: str = "crashed") -> None:
         """Die at once: nothing of what it still does has any effect."""

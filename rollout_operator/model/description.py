@@ -69,6 +69,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = ""
     pod: str = ""
     """Name of the pod that it is about; empty where it is about the zone."""
+    is_waiting: bool = False
+    """Whether it goes next, and something has to happen first."""
 
 
 class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +98,7 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
     updated: int
     """Desired pods that exist at the update revision, ready or not."""
     outdated: int
+    """Desired pods that exist at another revision, also those on their way out."""
     max_unavailable: int
     is_paused: bool = False
     current_revision: str = ""
@@ -103,7 +106,7 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_busy: bool = False
     """Whether it is this zone's turn."""
     pods: tuple[PodDescription, ...] = ()
-    """The lowest desired ordinals, at most `planning.description.MOST_PODS`."""
+    """The lowest desired ordinals, at most `planning.description.zones.MOST_PODS`."""
 
 
 class DownscaleDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +123,8 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase
     headline: str
     """Why it does not go on, or what it does: the one sentence to read first."""
+    code: Code | None = None
+    """Of the headline; None where nothing has been decided."""
     since: datetime | None = None
     """Since when the leading reason is the same; None where that is not known."""
     looked: datetime
@@ -132,7 +137,10 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     expected_end: datetime | None = None
     """When all pods will be ready at the pace so far; None where nothing tells."""
     zones: tuple[ZoneDescription, ...] = ()
+    underway_since: datetime | None = None
+    """Since when the steps are being carried out; None where they are not yet, or not here."""
     steps: tuple[Step, ...] = ()
+    """At most `planning.description.steps.MOST_STEPS`."""
     waits: tuple[Waiting, ...] = ()
     problems: tuple[Waiting, ...] = ()
     downscale: DownscaleDescription | None = None

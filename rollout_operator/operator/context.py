@@ -151,7 +151,7 @@ class Context:
         self.deletes = OwnDeletes(self.pods, self.clock)
         self.pending = InFlight(self.pods, self.deletes, self.clock)
         # A list of ten thousand pods delays no delete, and no live read.
-        client = self.open("following", Priority.LIST)
+        self.following = client = self.open("following", Priority.LIST)
         self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
         self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
         self.arrivals = self._watch_arrivals()

@@ -15,9 +15,11 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.tasks import TaskStack, race
 from rollout_operator.kube.election import ElectionState
+from rollout_operator.model.description import Description
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Clients, Context, EngineSettings, Telemetry
+from rollout_operator.operator.describe import Describer
 from rollout_operator.operator.rollout import Rollouts
 from rollout_operator.operator.scaling import Scaling
 from rollout_operator.operator.shadow import Shadow
@@ -92,6 +94,7 @@ class Engine:
             self._features = (self._rollouts, self._budgets, scaling)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: ReviewServer | None = None
+        self._describer = Describer(context, self._budgets)
         self.ready = asyncio.Event()
         """Set once caches are filled, reviews are served and groups are reconciled."""
         context.health.part(
@@ -102,6 +105,10 @@ class Engine:
     def is_leading(self) -> bool:
         """Tell whether this process decides."""
         return self._context.is_leading
+
+    async def describe(self) -> Description:
+        """Return the namespace as this process knows it, for people; at any time."""
+        return await self._describer.describe()
 
     def add_reviews(self, build: Callable[[Context, Budgets], ReviewServer]) -> None:
         """Serve reviews as well, with what `build` makes."""

@@ -1,4 +1,4 @@
-"""How the texts of reasons list and count things, and how a plan becomes sentences."""
+"""How the texts of reasons list, count and cut things, and how a plan becomes sentences."""
 
 from collections.abc import Sequence
 from typing import Final, assert_never
@@ -9,6 +9,8 @@ from rollout_operator.model.outcome import Action, Plan, RecordRevision, Replace
 NAMES_SHOWN: Final = 3
 # Of a thousand pods that go at once a person reads no more than the first few.
 _SENTENCES_PER_ACTION: Final = 10
+# Reasons may quote annotations, which may hold 256 KiB.
+MAX_LINE: Final = 1000
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
@@ -41,6 +43,19 @@ def count(number: int, noun: str) -> str:
 def verb(number: int, singular: str, plural: str) -> str:
     """Return the form of a verb that fits to so many subjects."""
     return singular if number == 1 else plural
+
+
+def cut(text: str) -> str:
+    """Return `text` cut to a readable length."""
+    return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
+
+
+def one_line(text: str) -> str:
+    """Return `text` cut to a readable length, with escapes for what is not printable."""
+    short = cut(text)
+    if short.isprintable():
+        return short
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in short)
 
 
 def _explain_action(action: Action) -> tuple[str, ...]:

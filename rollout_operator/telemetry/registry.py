@@ -144,6 +144,10 @@ class GroupStates:
         self._plans.pop(group, None)
         self._logged.pop(group, None)
 
+    def find(self, group: GroupName) -> GroupState | None:
+        """Return what is known of a group, None where nothing is."""
+        return self._entries.get(group)
+
     def entries(self) -> tuple[GroupState, ...]:
         """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))

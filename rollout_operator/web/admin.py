@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.model.names import GroupName
-from rollout_operator.planning.wording import explain, explain_actions
+from rollout_operator.planning.wording import explain, explain_actions, one_line
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
@@ -32,8 +32,6 @@ BACKLOG: Final = 128
 MAX_BODY: Final = 1024
 # Answers are made from memory: one that takes longer waits for a client.
 STOP_LIMIT: Final = timedelta(seconds=1)
-# Reasons may quote annotations, which may hold 256 KiB.
-MAX_LINE: Final = 1000
 # A page of metrics is given out for nine times as long as it took to make: that is a tenth of the
 # loop. Not for a fixed time: a small page is made in milliseconds, and who asks again wants news.
 KEEP_FACTOR: Final = 9
@@ -184,14 +182,6 @@ class Scrapes:
 def render_status(health: Health, group_states: GroupStates) -> str:
     """Return the page."""
     return "".join(f"{one_line(line)}\n" for line in _list_lines(health, group_states))
-
-
-def one_line(text: str) -> str:
-    """Return `text` cut to a readable length, with escapes for what is not printable."""
-    cut = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
-    if cut.isprintable():
-        return cut
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in cut)
 
 
 def _list_lines(health: Health, group_states: GroupStates) -> Iterator[str]:

@@ -186,17 +186,18 @@ def _share(look: Readiness, pods: Sequence[Down], room: int) -> EqualPods:
 
 
 def _replace_broken(look: Readiness, one: Down) -> Replacement:
-    text = f"{_render_outdated(one.pod, look.sts)} and it is down ({render_why(look, one)})"
+    text = f"{render_outdated(one.pod, look.sts)} and it is down ({render_why(look, one)})"
     reason = Reason(Code.POD_BROKEN_AND_OUTDATED, text, zone=look.sts.name)
     return Replacement(pod=one.pod, reason=reason)
 
 
 def _replace_healthy(sts: StatefulSet, pod: Pod) -> Replacement:
-    reason = Reason(Code.POD_OUTDATED, _render_outdated(pod, sts), zone=sts.name)
+    reason = Reason(Code.POD_OUTDATED, render_outdated(pod, sts), zone=sts.name)
     return Replacement(pod=pod, reason=reason)
 
 
-def _render_outdated(pod: Pod, sts: StatefulSet) -> str:
+def render_outdated(pod: Pod, sts: StatefulSet) -> str:
+    """Return in a sentence that a pod is to be replaced."""
     at = pod.revision or "none"
     return f"{pod.name} is at revision {at}, {sts.name} wants {sts.update_revision}"
 

@@ -1,0 +1,76 @@
+"""What this process knows of its namespace, as the one description that every outlet renders.
+
+The numbers are those of the caches. What was decided is told by the process that decides; one that
+follows, or has not looked at a group yet, shows what it would decide on its own caches.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from rollout_operator import __version__
+from rollout_operator.model.description import (
+    BudgetDescription,
+    Description,
+    GroupDescription,
+    OperatorDescription,
+)
+from rollout_operator.model.group import Group
+from rollout_operator.operator.budgets import Budgets
+from rollout_operator.operator.context import Context
+from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.rollout.plan import plan_group
+
+
+class Describer:
+    """Describes the namespace of one process, as often as it is asked."""
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._context = context
+        self._budgets = budgets
+        self._observer = context.make_observer(context.following)
+
+    async def describe(self) -> Description:
+        """Return the namespace as it is now.
+
+        Between two groups others have a turn: a thousand of them take a second.
+        """
+        groups: list[GroupDescription] = []
+        for name in sorted(self._context.sets.list_groups()):
+            group = self._observer.observe(name)
+            if group.zones or group.unreadable:
+                groups.append(describe_group(group, self._find_decision(group)))
+            await asyncio.sleep(0)
+        return Description(
+            namespace=self._context.namespace,
+            now=self._context.clock.now(),
+            operator=self._describe_operator(),
+            groups=tuple(groups),
+            budgets=await self._describe_budgets(),
+        )
+
+    def _find_decision(self, group: Group) -> GroupDecision:
+        states = self._context.group_states
+        underway, state = states.list_underway().get(group.name), states.find(group.name)
+        decision = (
+            GroupDecision(plan=plan_group(group), looked=self._context.clock.now())
+            if state is None
+            else GroupDecision(plan=state.plan, looked=state.looked, since=state.since)
+        )
+        if underway is None:
+            return decision
+        return replace(decision, underway=underway.plan, underway_since=underway.since)
+
+    async def _describe_budgets(self) -> tuple[BudgetDescription, ...]:
+        """Return the budgets of the namespace."""
+        return ()
+
+    def _describe_operator(self) -> OperatorDescription:
+        health = self._context.health
+        missing = health.list_missing()
+        return OperatorDescription(
+            version=__version__,
+            is_ready=not missing,
+            is_acting=self._context.is_leading,
+            missing=missing,
+            parts=health.list_descriptions(),
+        )

@@ -1,0 +1,174 @@
+"""One rollout group as every outlet shows it.
+
+Decides what of a decision is shown, and the sentence to read first; all sentences are those of
+reasons. The numbers are of the snapshot, the reasons of the decision, which may be a moment older.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from rollout_operator.model.description import (
+    DownscaleDescription,
+    GroupDescription,
+    Phase,
+    Step,
+    Waiting,
+)
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.remedies import REMEDIES, find_link
+from rollout_operator.planning.description.pace import Pace, measure_pace
+from rollout_operator.planning.description.phase import Progress, choose_phase, find_leading
+from rollout_operator.planning.description.steps import list_steps
+from rollout_operator.planning.description.zones import describe_zone, find_turn
+from rollout_operator.planning.rollout.readiness import (
+    DownCause,
+    Readiness,
+    assess_readiness,
+    render_readiness,
+)
+from rollout_operator.planning.rollout.zones import find_group_blocker, order_zones
+from rollout_operator.planning.wording import cut
+
+# Each pod may bring a reason of its own.
+MOST_REASONS: Final = 100
+
+_UNDECIDED: Final = "nothing has been decided yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDecision:
+    """What was decided for a group, and what is done of it."""
+
+    plan: Plan
+    """Of rollout and scaling."""
+    looked: datetime
+    """When it was made."""
+    since: datetime | None = None
+    """Since when its leading reason is the same; None where that is not known."""
+    underway: Plan | None = None
+    """The plan that is being carried out, which may be newer."""
+    underway_since: datetime | None = None
+
+
+def describe_group(group: Group, decision: GroupDecision) -> GroupDescription:
+    """Return one group; whatever its objects hold, nothing is raised, and the size is bounded."""
+    zones = order_zones(group.zones)
+    looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
+    turn = find_turn(looks) if find_group_blocker(group) is None else None
+    described = tuple(
+        describe_zone(zone, look, group, is_busy=look is turn)
+        for zone, look in zip(zones, looks, strict=True)
+    )
+    carried_out = decision.underway or decision.plan
+    steps = list_steps(group, carried_out.actions, turn)
+    plan = _complete(decision.plan, looks, steps)
+    progress = _assess_progress(group, zones, looks)
+    phase = choose_phase(plan, steps, progress)
+    pace = measure_pace(group) if progress.is_due else Pace()
+    headline = _choose_headline(plan, phase, steps)
+    return GroupDescription(
+        name=group.name,
+        phase=phase,
+        headline=cut(headline.text) if headline is not None else _UNDECIDED,
+        code=headline.code if headline is not None else None,
+        since=decision.since,
+        looked=decision.looked,
+        desired=sum(one.desired for one in described),
+        ready=sum(one.ready for one in described),
+        updated=sum(one.updated for one in described),
+        began=pace.began,
+        expected_end=pace.expected_end if phase is Phase.ROLLING_OUT else None,
+        zones=described,
+        underway_since=decision.underway_since if decision.underway is not None else None,
+        steps=steps,
+        waits=tuple(_list_waiting([one for one in plan.waits if one.code is not Code.UP_TO_DATE])),
+        problems=tuple(_list_waiting(plan.problems)),
+        downscale=_describe_downscale(group),
+    )
+
+
+def describe_reason(reason: Reason) -> Waiting:
+    """Return a reason with what a person can do about it; what passes by itself needs nothing."""
+    return Waiting(
+        code=reason.code,
+        text=cut(reason.text),
+        severity=reason.severity,
+        zone=reason.zone,
+        remedy="" if reason.severity is Severity.DEBUG else REMEDIES[reason.code],
+        link=find_link(reason.code),
+    )
+
+
+def _list_waiting(reasons: Sequence[Reason]) -> Iterator[Waiting]:
+    distinct = list(dict.fromkeys(reasons))
+    yield from map(describe_reason, distinct[:MOST_REASONS])
+    hidden = distinct[MOST_REASONS:]
+    if hidden:
+        more = f"and {len(hidden)} more"
+        yield describe_reason(replace(hidden[0], text=more, zone=""))
+
+
+def _complete(plan: Plan, looks: Sequence[Readiness], steps: Sequence[Step]) -> Plan:
+    """Return a plan that says at least why a group which it calls done is not whole any more."""
+    short = [look for look in looks if not look.is_whole]
+    if steps or not short or any(wait.code is not Code.UP_TO_DATE for wait in plan.waits):
+        return plan
+    text, zone = render_readiness(short[0]), short[0].sts.name
+    return replace(plan, waits=(Reason(Code.ZONE_NOT_READY, text, zone=zone),))
+
+
+def _assess_progress(group: Group, zones: Sequence[Zone], looks: Sequence[Readiness]) -> Progress:
+    is_due = any(
+        look.sts.current_revision != look.sts.update_revision or _has_outdated(zone)
+        for zone, look in zip(zones, looks, strict=True)
+    )
+    is_going = any(_has_leaving(zone) for zone in zones)
+    is_growing = any(
+        look.used < look.sts.replicas and all(pod.is_starting for pod in look.newcomers)
+        for look in looks
+    )
+    return Progress(
+        is_due=is_due,
+        is_coming_up=not any(_is_stuck(look) for look in looks),
+        is_whole=all(look.is_whole for look in looks),
+        is_scaling=group.downscale is not None or is_going or is_growing,
+    )
+
+
+def _has_outdated(zone: Zone) -> bool:
+    sts = zone.sts
+    return any(pod.revision != sts.update_revision for _, pod in zone.list_pods(sts.ordinals))
+
+
+def _has_leaving(zone: Zone) -> bool:
+    """Tell whether pods exist that the spec wants no more."""
+    sts = zone.sts
+    return any(
+        sts.ordinal_of(pod.name) is not None and sts.find_ordinal(pod.name, sts.ordinals) is None
+        for pod in zone.own_pods
+    )
+
+
+def _is_stuck(look: Readiness) -> bool:
+    """Tell whether a pod is down that neither starts nor goes."""
+    return bool(look.unreadable) or any(
+        one.why is DownCause.UNREADY and not one.pod.is_starting for one in look.down
+    )
+
+
+def _choose_headline(plan: Plan, phase: Phase, steps: Sequence[Step]) -> Reason | Step | None:
+    """Return what is done, where that goes on; else why it does not."""
+    leading = find_leading(plan, phase)
+    now = next((step for step in steps if not step.is_waiting), None)
+    if phase is Phase.ROLLING_OUT and now is not None:
+        return now
+    return leading or next(iter(steps), None)
+
+
+def _describe_downscale(group: Group) -> DownscaleDescription | None:
+    if group.downscale is None:
+        return None
+    return DownscaleDescription(zone=group.downscale.zone, text=cut(group.downscale.text))

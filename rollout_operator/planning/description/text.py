@@ -1,0 +1,117 @@
+"""A description as plain text, for `curl` and for terminals that a page cannot reach.
+
+One line says one thing. Nothing in it can be mark-up or steer a terminal: what a tenant wrote is
+escaped, and cut to a readable length.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rollout_operator.model.description import (
+    BudgetDescription,
+    Description,
+    GroupDescription,
+    OperatorDescription,
+    Waiting,
+    ZoneDescription,
+)
+from rollout_operator.planning.wording import count, one_line
+
+
+def render_description(description: Description) -> Iterator[str]:
+    """Yield the lines, without line feeds."""
+    return map(one_line, _list_lines(description))
+
+
+def render_group(group: GroupDescription) -> Iterator[str]:
+    """Yield the lines of one group, without line feeds."""
+    return map(one_line, _list_group(group))
+
+
+def render_time(time: datetime) -> str:
+    """Return a time to the second, such as `2026-01-02T03:04:05Z`."""
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _list_lines(description: Description) -> Iterator[str]:
+    if description.operator is not None:
+        yield from _list_operator(description.operator)
+    yield count(len(description.groups), "rollout group")
+    for group in description.groups:
+        yield ""
+        yield from _list_group(group)
+    for budget in description.budgets:
+        yield ""
+        yield from _list_budget(budget)
+
+
+def _list_operator(operator: OperatorDescription) -> Iterator[str]:
+    yield f"rollout-operator {operator.version}"
+    state = "ready" if operator.is_ready else "not ready"
+    yield state if operator.is_acting else f"{state}, does not act"
+    yield from (f"  {line}" for line in (*operator.missing, *operator.parts))
+
+
+def _list_group(group: GroupDescription) -> Iterator[str]:
+    yield f'group "{group.name}": {group.phase}'
+    yield f"  {group.headline}{f' [{group.code}]' if group.code is not None else ''}"
+    first = group.waits[0] if group.waits else None
+    is_told = first is not None and (first.code, first.text) == (group.code, group.headline)
+    if first is not None and is_told and first.remedy:
+        yield f"    {first.remedy}"
+    since = "" if group.since is None else f", in this state since {render_time(group.since)}"
+    yield f"  looked at {render_time(group.looked)}{since}"
+    yield from _list_pace(group)
+    width = max((len(zone.name) for zone in group.zones), default=0)
+    yield from (f"  {_render_zone(zone, width)}" for zone in group.zones)
+    yield from _list_steps(group)
+    yield from _list_waits("waits", group.waits[is_told:])
+    yield from _list_waits("odd", group.problems)
+
+
+def _list_pace(group: GroupDescription) -> Iterator[str]:
+    if group.began is None:
+        return
+    end = group.expected_end
+    until = "" if end is None else f", expected to end at {render_time(end)}"
+    done = f"{group.updated} of {group.desired} pods updated"
+    yield f"  began at {render_time(group.began)}, {done}{until}"
+
+
+def _render_zone(zone: ZoneDescription, width: int) -> str:
+    words = [
+        f"{zone.ready} of {zone.desired} ready",
+        f"{zone.updated} of {zone.desired} updated",
+        *(["its turn"] if zone.is_busy else []),
+        *(["paused"] if zone.is_paused else []),
+    ]
+    return f"{zone.name:{width}}  {', '.join(words)}"
+
+
+def _list_steps(group: GroupDescription) -> Iterator[str]:
+    now = [step for step in group.steps if not step.is_waiting]
+    later = [step for step in group.steps if step.is_waiting]
+    since = group.underway_since
+    first = "goes now:"
+    if since is not None:
+        first = f"underway since {render_time(since)}, not done yet:"
+    elif [step.text for step in now] == [group.headline]:
+        now = []  # the headline has said it
+    for title, steps in ((first, now), ("goes next:", later)):
+        if steps:
+            yield f"  {title}"
+        yield from (f"    {step.code}: {step.text}" for step in steps)
+
+
+def _list_waits(title: str, waits: Sequence[Waiting]) -> Iterator[str]:
+    if waits:
+        yield f"  {title}:"
+    for wait in waits:
+        yield f"    {wait.code}: {wait.text}"
+        if wait.remedy:
+            yield f"      {wait.remedy}"
+
+
+def _list_budget(budget: BudgetDescription) -> Iterator[str]:
+    yield f'budget "{budget.name}": {budget.text}'
+    yield from _list_waits("waits", budget.waits)

@@ -1,0 +1,118 @@
+"""One zone and its pods as every outlet shows them.
+
+What is up and down is settled in `planning.rollout.readiness`; here it is only put in words and
+counted. The work goes with the pods that exist or are shown, never with `spec.replicas`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.model.description import PodDescription, PodState, ZoneDescription
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.planning.rollout.pods import count_outdated
+from rollout_operator.planning.rollout.readiness import (
+    Down,
+    DownCause,
+    Readiness,
+    find_why,
+    render_why,
+)
+from rollout_operator.planning.rollout.zones import choose_limit, is_paused
+from rollout_operator.planning.wording import cut
+
+# A page of three such zones is half a megabyte, and nobody reads a longer list.
+MOST_PODS: Final = 200
+
+_NO_POD: Final = "no pod"
+
+
+def describe_zone(zone: Zone, look: Readiness, group: Group, *, is_busy: bool) -> ZoneDescription:
+    """Return one zone; `is_busy` says whether it is its turn."""
+    sts = zone.sts
+    held = zone.by_ordinal(sts.ordinals)
+    pods = [pod for pod in held.values() if isinstance(pod, Pod)]
+    updated = sum(_is_updated(pod, sts) for pod in pods)
+    return ZoneDescription(
+        name=sts.name,
+        desired=sts.replicas,
+        ready=max(look.used - look.unavailable, 0),
+        updated=updated,
+        # Without an update revision nothing is known to be outdated.
+        outdated=len(pods) - updated if sts.update_revision else 0,
+        max_unavailable=choose_limit(sts)[0],
+        is_paused=is_paused(sts),
+        current_revision=sts.current_revision,
+        update_revision=sts.update_revision,
+        is_busy=is_busy,
+        pods=tuple(_describe_pods(look, held, group)),
+    )
+
+
+def find_turn(looks: Sequence[Readiness]) -> Readiness | None:
+    """Return the zone whose turn it is; None where nothing is due, or two zones are short.
+
+    `looks` are in the order of zones. It is the order of `plan_group`: a zone that is short goes
+    before all others, and no other one is touched meanwhile.
+    """
+    due = [look for look in looks if _is_due(look)]
+    short = [look for look in looks if not look.is_whole]
+    if not due or len(short) > 1:
+        return None
+    if short:
+        return None if is_paused(short[0].sts) else short[0]
+    return next((look for look in due if count_outdated(look)), due[0])
+
+
+def _is_due(look: Readiness) -> bool:
+    sts = look.sts
+    return not is_paused(sts) and (
+        count_outdated(look) > 0 or sts.current_revision != sts.update_revision
+    )
+
+
+def _is_updated(pod: Pod, sts: StatefulSet) -> bool:
+    return bool(sts.update_revision) and pod.revision == sts.update_revision
+
+
+def _describe_pods(
+    look: Readiness, held: Mapping[int, Pod | Unreadable], group: Group
+) -> Iterator[PodDescription]:
+    for ordinal in look.sts.ordinals[:MOST_PODS]:
+        pod = held.get(ordinal)
+        if isinstance(pod, Pod):
+            yield _describe_pod(look, ordinal, pod, group)
+            continue
+        yield PodDescription(
+            name=f"{look.sts.name}-{ordinal}",
+            ordinal=ordinal,
+            state=PodState.MISSING if pod is None else PodState.UNREADABLE,
+            why=_NO_POD if pod is None else cut(pod.error),
+        )
+
+
+def _describe_pod(look: Readiness, ordinal: int, pod: Pod, group: Group) -> PodDescription:
+    sts = look.sts
+    patience = timedelta(seconds=sts.min_ready_seconds)
+    why = find_why(pod, patience, group.deletions, group.now)
+    down = None if why is None else Down(pod=pod, why=why, gaps_below=0)
+    return PodDescription(
+        name=pod.name,
+        ordinal=ordinal,
+        state=PodState.READY if down is None else _choose_state(down),
+        revision=pod.revision or "",
+        is_updated=_is_updated(pod, sts),
+        why="" if down is None else cut(render_why(look, down)),
+        since=pod.ready_since if pod.is_ready and pod.ready_since is not None else pod.created,
+    )
+
+
+def _choose_state(down: Down) -> PodState:
+    match down.why:
+        case DownCause.UNREADY:
+            return PodState.STARTING if down.pod.is_starting else PodState.NOT_READY
+        case DownCause.SETTLING:
+            return PodState.STARTING
+        case _:
+            return PodState.GOING

@@ -1,0 +1,131 @@
+"""What processes of a simulated cluster say of their namespace."""
+
+import asyncio
+
+from rollout_operator import __version__
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.lab.model.request import ApiRequest
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.description import Description, GroupDescription, Phase
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.remedies import REMEDIES
+from rollout_operator.planning.description.text import render_description
+from tests.operator.test_failover import find_election, replicas, sort_by_leading
+from tests.operator.test_other_operators import call, change
+from tests.operator.test_other_operators import running as acting
+from tests.operator.test_shadow import SHADOW, patch
+from tests.operator.test_shadow import running as looking_on
+from tests.virtual_time import in_virtual_time
+
+
+def only_group(description: Description) -> GroupDescription:
+    (group,) = description.groups
+    return group
+
+
+def outline(group: GroupDescription) -> list[str]:
+    """Return the zones in short: one letter for the state of each pod, capital where updated."""
+    return [
+        "".join(one.state[0].upper() if one.is_updated else one.state[0] for one in zone.pods)
+        for zone in group.zones
+    ]
+
+
+@in_virtual_time
+async def test_a_rollout_from_its_begin_to_its_end() -> None:
+    """D-75: numbers of the caches, reasons of the process that acts."""
+    async with acting("operator-1") as (sandbox, (process,)):
+        before = await process.describe()
+        await change(sandbox)
+        seen: list[GroupDescription] = []
+        async with asyncio.timeout(600):
+            while not seen or seen[-1].updated < seen[-1].desired or seen[-1].waits:
+                await asyncio.sleep(1)
+                seen.append(only_group(await process.describe()))
+
+    operator = before.operator
+    assert operator is not None
+    assert (operator.version, operator.is_ready, operator.is_acting) == (__version__, True, True)
+    assert operator.missing == ()
+    assert any(line.startswith("pods watch: proved live") for line in operator.parts)
+    assert before.namespace == "default"
+    assert (only_group(before).phase, only_group(before).code) == (
+        Phase.ROLLED_OUT,
+        Code.UP_TO_DATE,
+    )
+    assert outline(only_group(before)) == outline(seen[-1]) == ["RRR", "RRR"]
+    underway = [one for one in seen if 0 < one.updated < one.desired]
+    assert {one.phase for one in underway} == {Phase.ROLLING_OUT}
+    updated = [one.updated for one in underway]
+    assert updated == sorted(updated)
+    assert all(one.began is not None for one in underway)
+    assert any(one.expected_end is not None for one in underway)
+    assert seen[-1].phase is Phase.ROLLED_OUT
+
+
+@in_virtual_time
+async def test_one_that_follows_shows_what_its_own_caches_lead_to() -> None:
+    """D-75, DEP-93: each replica shows the groups; only one says that it acts."""
+    async with replicas(2) as (_, processes):
+        leader, other = sort_by_leading(processes)
+        await asyncio.sleep(5)
+        shown = [await process.describe() for process in (leader, other)]
+        assert [one.operator and one.operator.is_acting for one in shown] == [True, False]
+        assert [only_group(one).headline for one in shown] == [
+            "4 pods of 2 zones: all ready at the update revision"
+        ] * 2
+        assert [only_group(one).since is None for one in shown] == [False, True]
+        assert f"  {find_election(other)[0]}" in list(render_description(shown[1]))
+
+
+@in_virtual_time
+async def test_in_shadow_mode_it_shows_what_would_be_done() -> None:
+    """SI-25: as the log does, with the pod that goes next."""
+    async with looking_on(SHADOW) as (sandbox, shadow):
+        await change(sandbox)
+        await asyncio.sleep(30)
+        group = only_group(await shadow.describe())
+
+    assert (group.phase, group.code) == (Phase.WAITING, Code.SHADOW_MODE)
+    assert group.headline.startswith("would delete zone-a-0, but shadow mode writes nothing: ")
+    assert [(step.pod, step.is_waiting) for step in group.steps] == [("zone-a-0", True)]
+
+
+@in_virtual_time
+async def test_what_a_person_must_change_is_told_with_what_to_do() -> None:
+    async with acting("operator-1") as (sandbox, (process,)):
+        await patch(sandbox, "zone-b", {"spec": {"updateStrategy": {"type": "RollingUpdate"}}})
+        await asyncio.sleep(5)
+        group = only_group(await process.describe())
+
+    assert (group.phase, group.code) == (Phase.HELD, Code.WRONG_STRATEGY)
+    assert [one.remedy for one in group.waits] == [REMEDIES[Code.WRONG_STRATEGY]]
+
+
+@in_virtual_time
+async def test_others_have_a_turn_between_two_groups() -> None:
+    """D-51: a thousand groups never stop the loop."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with acting("operator-1") as (sandbox, (process,)):
+        for number in range(9):
+            spec = ZoneSpec(name=f"zone-{number}", replicas=1, group=f"group-{number}")
+            body = statefulset(spec, sandbox.namespace)
+            await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
+        await asyncio.sleep(30)
+        async with asyncio.TaskGroup() as tasks:
+            other = tasks.create_task(take_turns())
+            description = await process.describe()
+            other.cancel()
+
+    assert [one.name for one in description.groups] == [
+        *(f"group-{number}" for number in range(9)),
+        "ingester",
+    ]
+    assert turns >= len(description.groups)
