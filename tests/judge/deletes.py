@@ -166,6 +166,8 @@ def find_sent(book: Book, called: Called) -> timedelta:
         ]
         if min(arrived, default=None) == called.begun:
             return fault.at
+    if (request.verb, request.resource) == ("patch", STATEFULSETS):
+        return called.begun - book.promises.patches_take
     return called.begun
 
 

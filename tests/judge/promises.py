@@ -42,6 +42,8 @@ class Promises:
     Reads, reviews and faults are in none of its records. Without them nothing is excused, and a
     coincidence counts: a pod that is new to its set, a set that has just left a group or come.
     """
+    patches_take: timedelta = timedelta(0)
+    """What each PATCH of a StatefulSet takes on its way, where no fault holds it up."""
     are_recorded: bool = True
     """Whether the operator may write the records of SI-17."""
     time_error: timedelta = timedelta(seconds=1)

@@ -167,6 +167,10 @@ class PlannedCourse:
     def __init__(self, plan: Plan | None) -> None:
         self._plan = plan
 
+    @property
+    def patches_take(self) -> timedelta:
+        return timedelta(0)
+
     def make_faults(self, note: Callable[[Fault], None]) -> PlannedFaults:
         self.faults = PlannedFaults(self._plan, note)
         return self.faults

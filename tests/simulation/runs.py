@@ -42,6 +42,11 @@ CANCELS: Final = 10
 class Course(Protocol):
     """What goes wrong in one run."""
 
+    @property
+    def patches_take(self) -> timedelta:
+        """Return what each PATCH of a StatefulSet takes, where no fault holds it up."""
+        ...
+
     def make_faults(self, note: Callable[[Fault], None]) -> Faults:
         """Return what decides about calls and events; called once, before the world begins.
 
@@ -66,6 +71,7 @@ class End:
     ended_at: timedelta
     healed_at: timedelta | None = None
     quiet: timedelta = QUIET
+    patches_take: timedelta = timedelta(0)
     missing: str = ""
     """What rest lacked when all patience was used up."""
 
@@ -147,7 +153,12 @@ def judge(end: End, defects: Sequence[Violation] = ()) -> Verdict:
 
     A world that never came to rest is a violation of LI-01.
     """
-    promises = Promises(healed_at=end.healed_at, ended_at=end.ended_at, quiet=end.quiet)
+    promises = Promises(
+        healed_at=end.healed_at,
+        ended_at=end.ended_at,
+        quiet=end.quiet,
+        patches_take=end.patches_take,
+    )
     verdict = find_violations(end.history, promises)
     late = []
     if end.missing:
@@ -232,6 +243,7 @@ class _Run:
             ended_at=ended_at,
             healed_at=healed_at,
             quiet=self._quiet,
+            patches_take=self._course.patches_take,
             missing=missing,
         )
 

@@ -73,6 +73,8 @@ class RandomCourse:
         self._profile = profile
         self._only = only
         self._hooks: FaultyHooks | None = None
+        spans = scenario.patches_take or (0, 0)
+        self.patches_take = timedelta(seconds=split(seed, "patches").uniform(*spans))
         self._active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * rng.random()
         self._is_healing = rng.random() < HEALING_SHARE
         drawn = draw_blows(profile.blows, rng, self._active)
@@ -88,10 +90,7 @@ class RandomCourse:
             split(self._seed, "faults"), self._profile.calls, note, only=self._only
         )
         self._faults.is_held = bool(self._scenario.watched_for)
-        if self._scenario.patches_take is None:
-            return self._faults
-        takes = split(self._seed, "patches").uniform(*self._scenario.patches_take)
-        return SlowPatches(self._faults, timedelta(seconds=takes))
+        return SlowPatches(self._faults, self.patches_take) if self.patches_take else self._faults
 
     async def begin(self, sandbox: Sandbox) -> None:
         """Stand between the API server and its webhooks, and add one of somebody else."""
