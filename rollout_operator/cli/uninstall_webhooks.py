@@ -2,19 +2,19 @@
 
 Decides which are its own, and what is told of each. It is the first step of a removal, and the way
 out for a cluster where the operator is gone and its webhooks refuse every downscale. Nothing is
-asked of the operator, whose own rights do not suffice: it runs with those of a kubeconfig.
+asked of the operator, whose own rights do not suffice: it runs with those of a kubeconfig, found as
+kubectl finds it.
 """
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from rollout_operator.aio.clock import LoopClock
+from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config, find_flag
 from rollout_operator.config.grammar import (
@@ -25,6 +25,7 @@ from rollout_operator.config.grammar import (
     parse_words,
     refuse_leftovers,
 )
+from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
@@ -33,10 +34,7 @@ from rollout_operator.kube.api import (
     Resource,
     Writer,
 )
-from rollout_operator.kube.call import Timeouts
-from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.kube.connection.connect import Access, connect
+from rollout_operator.kube.connection.connect import Access
 from rollout_operator.model.decode.webhooks import (
     decode_mutating_webhooks,
     decode_validating_webhooks,
@@ -53,10 +51,7 @@ from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import NAMESPACE_LABEL
 from rollout_operator.model.objects import WebhookConfiguration
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.metrics import Metrics
 
-# Whoever types this waits for it.
-_CALL_LIMIT: Final = timedelta(seconds=15)
 # The operator writes its CA into what we delete: someone may be faster a few times, not for ever.
 _MOST_ATTEMPTS: Final = 5
 # Where all hooks of the operator live, those of later versions too.
@@ -68,8 +63,11 @@ DRY_RUN: Final = Flag(
     default=False,
     help="Only list what would be deleted.",
 )
-_SHARED: Final[tuple[Flag[Any], ...]] = tuple(
-    find_flag(f"kubernetes.{name}") for name in ("namespace", "api-url", "config-file")
+_NAMESPACE: Final = find_flag("kubernetes.namespace")
+_OF_THE_OPERATOR: Final[tuple[Flag[Any], ...]] = (
+    _NAMESPACE,
+    find_flag("kubernetes.api-url"),
+    find_flag("kubernetes.config-file"),
 )
 
 Decode = Callable[[bytes | msgspec.Raw], WebhookConfiguration]
@@ -78,22 +76,18 @@ _KINDS: Final[tuple[tuple[Resource, Decode], ...]] = (
     (MUTATING_WEBHOOKS, decode_mutating_webhooks),
 )
 
-_USAGE: Final = """\
-Usage: rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
+_HEAD: Final = """\
+Usage: rollout-operator uninstall-webhooks [flags]
 
 Deletes the webhook configurations of the operator of one namespace: those with the label
 grafana.com/namespace=NAME whose hooks call /admission/... It comes before the operator is removed,
-and frees a cluster from which it was removed without.
+and frees a cluster from which it was removed without. The user of the kubeconfig must be allowed to
+list, get and delete webhook configurations.
 
-  -kubernetes.namespace string
-      Namespace of the operator. Required.
-  -kubernetes.config-file string
-      Path of a kubeconfig whose user may list, get and delete webhook configurations.
-  -kubernetes.api-url string
-      URL of the API server. Together with -kubernetes.config-file; without both, the service
-      account of the pod is used.
-  -dry-run
-      Only list what would be deleted.
+"""
+_FOOT: Final = """
+The operator's own flags -kubernetes.namespace, -kubernetes.api-url and -kubernetes.config-file are
+taken as well.
 
 Exit codes:
   0 if nothing is left, 1 if something could not be deleted, 2 if the command line is wrong.
@@ -113,40 +107,50 @@ def run(words: Sequence[str]) -> int:
 
     Raises HelpRequested, ConfigError with its exit code, and LeftOver.
     """
-    parsed = parse_words((*_SHARED, DRY_RUN), words)
+    parsed = parse_words((*ACCESS_FLAGS, DRY_RUN, *_OF_THE_OPERATOR), words)
     refuse_leftovers(parsed)
-    config = _check(parsed)
+    access = _choose_access(parsed)
     logs.configure(level="warn")
-    asyncio.run(_run(config, is_dry_run=parsed.value(DRY_RUN)))
+    asyncio.run(_run(access, is_dry_run=parsed.value(DRY_RUN)))
     return ExitCode.DONE
 
 
 def render_usage() -> str:
     """Return the help text."""
-    return _USAGE
+    return f"{_HEAD}{''.join(render_entries((*ACCESS_FLAGS, DRY_RUN)))}{_FOOT}"
 
 
-def _check(words: Words) -> Config:
+def _choose_access(words: Words) -> Access:
+    """Return where to delete, and of which namespace's operator.
+
+    Raises UsageError for the flags, and ConfigError for a kubeconfig.
+    """
+    given = [flag for flag in _OF_THE_OPERATOR if words.has(flag)]
+    if not given:
+        return find_access(words)
+    if any(words.has(flag) for flag in ACCESS_FLAGS):
+        others = ", ".join(f"-{flag.name}" for flag in given)
+        raise UsageError(f"{others} cannot be given together with flags for a kubeconfig")
+    # Also of the namespace alone: an empty one must not become that of the context.
+    config = _check(words, given)
+    if given == [_NAMESPACE]:
+        return find_access(parse_words(ACCESS_FLAGS, [f"-namespace={config.namespace}"]))
+    return Access(
+        namespace=config.namespace, api_url=config.api_url, config_file=config.config_file
+    )
+
+
+def _check(words: Words, given: Iterable[Flag[Any]]) -> Config:
     """Return what the operator itself would make of the same flags. Raises UsageError."""
-    given = (flag for flag in _SHARED if words.has(flag))
     try:
         return read_config([f"-{flag.name}={words.value(flag)}" for flag in given])
     except ConfigError as error:
         raise UsageError(str(error)) from error
 
 
-async def _run(config: Config, *, is_dry_run: bool) -> None:
-    clock = LoopClock()
-    access = Access(
-        namespace=config.namespace, api_url=config.api_url, config_file=config.config_file
-    )
-    transport = await connect(access, clock)
-    try:
-        timeouts = Timeouts().at_most(_CALL_LIMIT)
-        client = Client(transport, RateLimiter(0, 0), Metrics(), timeouts)
-        await Uninstall(client, config.namespace, _tell, is_dry_run=is_dry_run).run()
-    finally:
-        await transport.close()
+async def _run(access: Access, *, is_dry_run: bool) -> None:
+    async with open_client(access) as client:
+        await Uninstall(client, access.namespace, _tell, is_dry_run=is_dry_run).run()
 
 
 def _tell(line: str) -> None:
