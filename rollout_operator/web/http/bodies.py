@@ -69,21 +69,30 @@ class Bodies:
 
         With `keeps` it can be passed on. Raises Rejected.
         """
+        content = request.content
+        if content.is_eof() and content.total_bytes <= SMALL:
+            # The common case: it has come whole with its head.
+            found = _decode(content.read_nowait(), keeps=keeps)
+        else:
+            found = await self._read_slowly(request, until, keeps=keeps)
+        if isinstance(found, str):
+            raise Rejected(400, found)
+        return found
+
+    async def _read_slowly(
+        self, request: web.BaseRequest, until: timedelta, *, keeps: bool
+    ) -> Review | str:
         share = RoomShare(self.room, _size(request))
         body = _Body(share.announced)
         try:
             await self._collect(request, body, share, until)
             if body.size > MAX_ON_LOOP:
-                found = await self._decode_beside(body, share, keeps=keeps)
-            else:
-                found = _decode(body.take(), keeps=keeps)
+                return await self._decode_beside(body, share, keeps=keeps)
+            return _decode(body.take(), keeps=keeps)
         finally:
             # Not left to the garbage collector: a task that was cancelled is part of a cycle.
             body.take()
             share.leave()
-        if isinstance(found, str):
-            raise Rejected(400, found)
-        return found
 
     async def _decode_beside(
         self, body: "_Body", share: "RoomShare", *, keeps: bool

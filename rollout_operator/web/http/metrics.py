@@ -7,6 +7,7 @@ does. Metrics and buckets are in `telemetry.metrics`.
 import asyncio
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -25,6 +26,7 @@ _VARIABLE: Final = re.compile(r"\{[^}]*\}")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
+@lru_cache(maxsize=64)
 def name_route(template: str) -> str:
     """Return the name of a path template: `/admission/no-downscale` → `admission_no_downscale`."""
     plain = _VARIABLE.sub("", template).lower()
