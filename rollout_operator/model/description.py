@@ -146,6 +146,19 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     downscale: DownscaleDescription | None = None
 
 
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether one pod or StatefulSet may move now, and what has to happen first."""
+
+    name: str
+    answer: str
+    code: Code
+    """Of the answer."""
+    may_go: bool = False
+    """Whether it is deleted now, or a pod of it."""
+    conditions: tuple[Waiting, ...] = ()
+    """What has to happen first, in the order in which it does; empty where nothing has to."""
+
+
 class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One ZoneAwarePodDisruptionBudget."""
 

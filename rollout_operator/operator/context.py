@@ -242,8 +242,8 @@ class Context:
         return f"{self.rng():.16f}"[2:]
 
     def _describe_election(self) -> str:
-        """Say which process acts, and that the groups are to be seen on its page alone."""
-        where = "" if self.election.leader is None else "; rollout groups are on its own page"
+        """Say which process acts, and that what it does is to be seen on its page alone."""
+        where = "" if self.election.leader is None else "; what it does is on its own page"
         return f"acts: {self.election.text}{where}"
 
     def _follow(

@@ -82,14 +82,14 @@ async def test_a_process_that_was_cut_off_goes_on_where_no_other_one_acts() -> N
 
 
 @in_virtual_time
-async def test_one_that_does_not_act_says_on_which_page_groups_are() -> None:
-    """DEP-93, D-40: it shows none itself, as it looks after none."""
+async def test_one_that_does_not_act_says_where_to_see_what_is_done() -> None:
+    """DEP-93, D-40: it posts no state itself, as it looks after no group."""
     async with replicas(2) as (_, processes):
         leader, other = sort_by_leading(processes)
         await asyncio.sleep(5)
         (line,) = find_election(other)
         assert line.startswith(f"election: acts: {leader.name}")
-        assert line.endswith("; rollout groups are on its own page")
+        assert line.endswith("; what it does is on its own page")
         assert other.entries() == ()
         assert find_election(leader) == ["election: acts: this process"]
         assert leader.entries() != ()

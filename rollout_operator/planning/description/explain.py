@@ -1,0 +1,224 @@
+"""Whether one pod or zone may move now, and what has to happen first.
+
+The conditions are those of `plan_group`, but all of them, where a plan names the first that holds.
+What only the acting process knows, such as a budget that refused, comes with its plan.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import msgspec.structs
+
+from rollout_operator.model.description import Explanation
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Code, Plan, Reason, ReplacePods, Severity
+from rollout_operator.planning.description.groups import MOST_REASONS, describe_reason
+from rollout_operator.planning.rollout.pods import choose_pods, count_outdated, render_outdated
+from rollout_operator.planning.rollout.readiness import (
+    Down,
+    Readiness,
+    assess_readiness,
+    find_why,
+    render_readiness,
+    render_why,
+)
+from rollout_operator.planning.rollout.zones import (
+    choose_limit,
+    find_group_blocker,
+    is_paused,
+    order_zones,
+)
+from rollout_operator.planning.wording import count, cut, join_names, verb
+
+# What the snapshot itself shows, in these words or in others: a plan says no more of it.
+_SHOWN: Final = frozenset(
+    {
+        Code.UP_TO_DATE,
+        Code.ANOTHER_ZONE_FIRST,
+        Code.BUDGET_USED,
+        Code.PODS_STARTING,
+        Code.ZONE_NOT_READY,
+        Code.SEVERAL_ZONES_NOT_READY,
+        Code.PAUSED,
+        Code.PAUSED_ZONE_NOT_READY,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """One zone among those of its group."""
+
+    group: Group
+    plan: Plan
+    zone: Zone
+    look: Readiness
+    others: tuple[Readiness, ...]
+    """In the order of zones."""
+
+    @property
+    def sts(self) -> StatefulSet:
+        return self.zone.sts
+
+
+def explain_pod(group: Group, plan: Plan, name: str) -> Explanation | None:
+    """Return whether a pod goes now; None where the group has no such pod and wants none."""
+    for zone in order_zones(group.zones):
+        ordinal = zone.sts.ordinal_of(name)
+        if ordinal is None:
+            continue
+        names = [one.name for one in zone.own_pods] + [one.name for one in zone.own_unreadable]
+        if ordinal in zone.sts.ordinals:
+            held = zone.by_ordinal(range(ordinal, ordinal + 1)).get(ordinal)
+            return _explain_desired(_place(group, plan, zone), name, held)
+        if name in names:
+            text = f"{name} is wanted no more: {zone.sts.name} deletes it"
+            return _answer(name, Code.SCALE_DOWN, text)
+    return None
+
+
+def explain_set(group: Group, plan: Plan, name: str) -> Explanation | None:
+    """Return whether pods of a StatefulSet go now; None where it is no member of the group."""
+    lost = next((one for one in group.unreadable if one.name == name), None)
+    if lost is not None:
+        return _answer(name, Code.OBJECT_UNREADABLE, f"{name} cannot be read: {lost.error}")
+    zone = next((one for one in order_zones(group.zones) if one.sts.name == name), None)
+    if zone is None:
+        return None
+    place = _place(group, plan, zone)
+    going = [one.name for one in _list_going(plan) if one.owner_uid == zone.sts.uid]
+    if going:
+        text = f"it is the turn of {name}: {join_names(going)} {verb(len(going), 'goes', 'go')} now"
+        return Explanation(name=name, answer=text, code=Code.POD_OUTDATED, may_go=True)
+    outdated = count_outdated(place.look)
+    if outdated:
+        text = f"{name} has {count(outdated, 'outdated pod')}, which cannot go yet"
+        return _answer(name, Code.POD_OUTDATED, text, _list_conditions(place))
+    if place.look.is_whole:
+        text = f"{render_readiness(place.look)}, none of them outdated: no pod goes"
+        return _answer(name, Code.UP_TO_DATE, text, _list_told(place))
+    text = f"{render_readiness(place.look)}, none of them outdated"
+    return _answer(name, Code.ZONE_NOT_READY, text, _list_told(place))
+
+
+def _explain_desired(place: _Place, name: str, held: Pod | Unreadable | None) -> Explanation:
+    """Return the answer for a pod that its zone wants."""
+    sts = place.sts
+    if held is None:
+        text = f"{name} does not exist; {sts.name} wants it, and its controller creates it"
+        return _answer(name, Code.ZONE_NOT_READY, text)
+    if isinstance(held, Unreadable):
+        text = f"{name} cannot be read and counts as down: {held.error}"
+        return _answer(name, Code.OBJECT_UNREADABLE, text)
+    if held.is_terminating or held.uid in place.group.deletions:
+        text = f"{name} is on its way out{_render_state(place, held)}"
+        return _answer(name, Code.ZONE_NOT_READY, text)
+    if not sts.update_revision:
+        text = f"which revision {name} is to have is not known"
+        return _answer(name, Code.REVISION_EMPTY, text, _list_conditions(place))
+    if not _is_outdated(place, held):
+        text = f"{name} is at revision {held.revision}, as {sts.name} wants"
+        text = f"{text}{_render_state(place, held)}: no rollout deletes it"
+        return _answer(name, Code.UP_TO_DATE, text)
+    return _explain_outdated(place, held)
+
+
+def _explain_outdated(place: _Place, pod: Pod) -> Explanation:
+    text = f"{render_outdated(pod, place.sts)}{_render_state(place, pod)}"
+    if any(one.uid == pod.uid for one in _list_going(place.plan)):
+        answer = cut(f"{text}: it goes now")
+        return Explanation(name=pod.name, answer=answer, code=Code.POD_OUTDATED, may_go=True)
+    conditions = [*_list_conditions(place), *_list_ahead(place, pod)]
+    return _answer(pod.name, Code.POD_OUTDATED, f"{text}: it cannot go yet", conditions)
+
+
+def _answer(name: str, code: Code, text: str, conditions: Iterable[Reason] = ()) -> Explanation:
+    distinct = list({(one.code, one.text): one for one in conditions}.values())
+    return Explanation(
+        name=name,
+        answer=cut(text),
+        code=code,
+        conditions=tuple(map(describe_reason, distinct[:MOST_REASONS])),
+    )
+
+
+def _place(group: Group, plan: Plan, zone: Zone) -> _Place:
+    looks = {
+        one.sts.uid: assess_readiness(one, group.deletions, group.now)
+        for one in order_zones(group.zones)
+    }
+    others = tuple(look for uid, look in looks.items() if uid != zone.sts.uid)
+    return _Place(group=group, plan=plan, zone=zone, look=looks[zone.sts.uid], others=others)
+
+
+def _list_going(plan: Plan) -> Sequence[Pod]:
+    """Return the pods that a plan deletes."""
+    actions = (action for action in plan.actions if isinstance(action, ReplacePods))
+    return [one.pod for action in actions for one in action.going]
+
+
+def _list_conditions(place: _Place) -> Iterator[Reason]:
+    """Yield what has to happen before a pod of a zone goes, from the group to the zone."""
+    blocker = find_group_blocker(place.group)
+    if blocker is not None:
+        yield from blocker.reasons
+    sts, look = place.sts, place.look
+    if is_paused(sts):
+        yield Reason(Code.PAUSED, f"{sts.name} is paused", zone=sts.name)
+    for other in place.others:
+        if not other.is_whole:
+            code = Code.PAUSED_ZONE_NOT_READY if is_paused(other.sts) else Code.ZONE_NOT_READY
+            yield Reason(code, render_readiness(other), zone=other.sts.name)
+    yield from _list_zones_ahead(place)
+    limit, _ = choose_limit(msgspec.structs.replace(sts, replicas=look.used))
+    action, wait = choose_pods(look, limit)
+    if action is None and wait is not None:
+        yield wait
+    yield from _list_told(place)
+
+
+def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
+    """Yield the zones whose turn comes before: a zone that is short is before all others."""
+    if not place.look.is_whole:
+        return
+    before = [
+        other.sts.name
+        for other in place.others
+        if other.sts.name < place.sts.name and count_outdated(other) and not is_paused(other.sts)
+    ]
+    if before:
+        text = f"{join_names(before)} {verb(len(before), 'has', 'have')} outdated pods"
+        yield Reason(Code.ANOTHER_ZONE_FIRST, f"{text}, which go first")
+
+
+def _list_ahead(place: _Place, pod: Pod) -> Iterator[Reason]:
+    """Yield which outdated pods of its zone go before a pod that stands."""
+    standing = [one for one in place.look.standing if _is_outdated(place, one)]
+    uids = [one.uid for one in standing]
+    ahead = [one.name for one in standing[: uids.index(pod.uid)]] if pod.uid in uids else []
+    if ahead:
+        text = f"{join_names(ahead)} {verb(len(ahead), 'goes', 'go')} first"
+        yield Reason(Code.BUDGET_USED, text, Severity.DEBUG, place.sts.name)
+
+
+def _list_told(place: _Place) -> Iterator[Reason]:
+    """Yield what the plan says of a zone, or of all, beyond what its snapshot shows."""
+    for wait in place.plan.waits:
+        if wait.zone in ("", place.sts.name) and wait.code not in _SHOWN:
+            yield wait
+
+
+def _is_outdated(place: _Place, pod: Pod) -> bool:
+    return pod.revision != place.sts.update_revision
+
+
+def _render_state(place: _Place, pod: Pod) -> str:
+    """Return in brackets why a pod is not up, empty where it is."""
+    patience = timedelta(seconds=place.sts.min_ready_seconds)
+    why = find_why(pod, patience, place.group.deletions, place.group.now)
+    if why is None:
+        return ""
+    return f" ({render_why(place.look, Down(pod=pod, why=why, gaps_below=0))})"
