@@ -257,13 +257,28 @@ Action = ReplacePods | RecordRevision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneProgress:
+    """How far one zone is, in pods of its desired ordinals."""
+
+    zone: str
+    """Name of the StatefulSet."""
+    desired: int
+    ready: int
+    """Proven up; none of an upscale that never was (D-67)."""
+    updated: int
+    """They exist at the update revision, ready or not."""
+    outdated: int
+    """They exist at another revision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All that one snapshot of a group leads to.
 
     `waits` holds why nothing (more) is done, in the order in which it was found; `problems` hold
     warnings that change no decision beyond what they say. `failed` makes it a failed reconcile: a
     person must act. `look_again` is the time after which a deadline falls due that no event
-    announces.
+    announces. `progress` is no part of what is decided, None where no zone was looked at.
     """
 
     group: GroupName
@@ -272,3 +287,4 @@ class Plan:
     problems: tuple[Reason, ...] = ()
     failed: bool = False
     look_again: timedelta | None = None
+    progress: tuple[ZoneProgress, ...] | None = field(default=None, compare=False)

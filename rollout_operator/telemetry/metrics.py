@@ -16,6 +16,7 @@ from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
 from rollout_operator.telemetry.denials import Denials
 from rollout_operator.telemetry.exposition import render
 from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
+from rollout_operator.telemetry.progress import ProgressMetrics
 
 GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 REQUEST_BUCKETS: Final = (*GROUP_BUCKETS, 25, 50, 100)
@@ -74,6 +75,7 @@ class Metrics:
         self._define_client()
         self._define_watch()
         self._define_webhooks()
+        self.progress = ProgressMetrics(self.registry)
         self.budgets = BudgetMetrics(self.registry)
         self.disruptions = DisruptionMetrics(self.registry)
         self.denials = Denials(self.registry)
@@ -103,6 +105,7 @@ class Metrics:
         """Remove all series of a group that no longer exists; an unknown name is fine."""
         self._known.discard(name)
         self._held.pop(name, None)
+        self.progress.forget(name)
         for metric in self._of_groups:
             metric.remove_by_labels({"rollout_group": name})
 

@@ -122,6 +122,9 @@ class GroupStates:
         since = before.since if before is not None and holds_still else now
         self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
         self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
+        self._metrics.progress.show_state(plan.group, since)
+        if subject is Subject.ROLLOUT:
+            self._show_progress(plan)
         return self._log_news(plan)
 
     @contextmanager
@@ -129,9 +132,12 @@ class GroupStates:
         """Show on pages inside the block that `plan` is being carried out.
 
         A live read waits for its turn and for the API server, and what was posted last may be over
-        by then. Metrics and log wait for what comes of it.
+        by then. Pods are counted as the plan saw them. What holds the group, and the log, wait for
+        what comes of it: a budget that refuses the same pods again and again never stops to hold,
+        and an alert that waits for an hour of it must not begin anew.
         """
         if plan.actions:
+            self._show_progress(plan)
             self._underway[plan.group] = PlanUnderway(plan=plan, since=self._clock.now())
         try:
             yield
@@ -155,6 +161,10 @@ class GroupStates:
     def list_underway(self) -> Mapping[GroupName, PlanUnderway]:
         """Return the plans that are being carried out, also of groups without an entry so far."""
         return self._underway
+
+    def _show_progress(self, plan: Plan) -> None:
+        if plan.progress is not None:
+            self._metrics.progress.show_zones(plan.group, plan.progress, self._clock.now())
 
     def _log_news(self, plan: Plan) -> timedelta | None:
         """Write what is new; return when to try again with what was held back."""

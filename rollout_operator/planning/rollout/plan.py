@@ -12,6 +12,7 @@ import msgspec.structs
 from rollout_operator.model.group import Group
 from rollout_operator.model.outcome import Action, Code, Plan, Reason, RecordRevision, Severity
 from rollout_operator.planning.rollout.pods import choose_pods, count_outdated
+from rollout_operator.planning.rollout.progress import count_pods
 from rollout_operator.planning.rollout.readiness import (
     Readiness,
     assess_readiness,
@@ -45,6 +46,8 @@ def plan_group(group: Group) -> Plan:
     """
     zones = order_zones(group.zones)
     warnings = list_warnings(zones)
+    looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
+    progress = tuple(map(count_pods, looks))
     blocker = find_group_blocker(group)
     if blocker is not None:
         return Plan(
@@ -53,8 +56,8 @@ def plan_group(group: Group) -> Plan:
             problems=warnings,
             failed=blocker.is_failure,
             look_again=blocker.look_again,
+            progress=progress,
         )
-    looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
     steps = _plan_zones(looks)
     times = (wait for look in looks for wait in (look.available_in, look.settles_in) if wait)
     return Plan(
@@ -63,6 +66,7 @@ def plan_group(group: Group) -> Plan:
         waits=steps.waits if steps.actions or steps.waits else (_up_to_date(looks),),
         problems=(*warnings, *list_podless(looks)),
         look_again=min(times, default=None),
+        progress=progress,
     )
 
 

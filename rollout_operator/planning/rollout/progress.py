@@ -1,0 +1,27 @@
+"""How far one zone is, in pods.
+
+What is up and down is settled in `readiness`; here it is only counted, from what a plan has looked
+at anyway.
+"""
+
+from itertools import chain
+
+from rollout_operator.model.outcome import ZoneProgress
+from rollout_operator.planning.rollout.readiness import DownCause, Readiness
+
+
+def count_pods(look: Readiness) -> ZoneProgress:
+    """Return the numbers of a zone; pods that cannot be read are neither updated nor outdated."""
+    sts = look.sts
+    # Settling pods are among the standing ones as well.
+    down = (one.pod for one in look.down if one.why is not DownCause.SETTLING)
+    revisions = [pod.revision for pod in chain(look.standing, down, look.newcomers)]
+    # Without an update revision nothing is known to be outdated.
+    updated = revisions.count(sts.update_revision) if sts.update_revision else 0
+    return ZoneProgress(
+        zone=sts.name,
+        desired=sts.replicas,
+        ready=look.used - look.unavailable,
+        updated=updated,
+        outdated=len(revisions) - updated if sts.update_revision else 0,
+    )
