@@ -12,6 +12,7 @@ from rollout_operator.model.description import PodDescription, PodState, ZoneDes
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.planning.rollout.pods import count_outdated
+from rollout_operator.planning.rollout.progress import count_pods
 from rollout_operator.planning.rollout.readiness import (
     Down,
     DownCause,
@@ -32,15 +33,13 @@ def describe_zone(zone: Zone, look: Readiness, group: Group, *, is_busy: bool) -
     """Return one zone; `is_busy` says whether it is its turn."""
     sts = zone.sts
     held = zone.by_ordinal(sts.ordinals)
-    pods = [pod for pod in held.values() if isinstance(pod, Pod)]
-    updated = sum(_is_updated(pod, sts) for pod in pods)
+    progress = count_pods(look)
     return ZoneDescription(
         name=sts.name,
-        desired=sts.replicas,
-        ready=max(look.used - look.unavailable, 0),
-        updated=updated,
-        # Without an update revision nothing is known to be outdated.
-        outdated=len(pods) - updated if sts.update_revision else 0,
+        desired=progress.desired,
+        ready=progress.ready,
+        updated=progress.updated,
+        outdated=progress.outdated,
         max_unavailable=choose_limit(sts)[0],
         is_paused=is_paused(sts),
         current_revision=sts.current_revision,
