@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from rollout_operator.config.usage import render_flag_table
+from rollout_operator.model.event import EventAction, EventKind
 from rollout_operator.model.meanings import MEANINGS
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.remedies import REMEDIES
-from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.planning.events import NAMED_REASONS, name_reason
+from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 from tests.world.manifests import read_manifests
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 REASONS = (ROOT / "docs/reasons.md").read_text()
+EVENTS = (ROOT / "docs/events.md").read_text()
 
 
 def test_the_flag_table_is_that_of_the_code() -> None:
@@ -52,6 +55,18 @@ def _plain(cell: str) -> str:
 )
 def test_every_metric_is_listed(name: str) -> None:
     assert re.search(rf"`{name}(_total)?`", README), name
+
+
+def test_the_events_are_those_of_the_code() -> None:
+    """D-40: each action and each kind of object stands there; each reason is one that is given."""
+    rows = [line.split(" | ") for line in EVENTS.splitlines() if line.startswith("| `")]
+    assert {row[0].strip("| `") for row in rows} == set(EventAction)
+    assert {row[1] for row in rows} == set(EventKind)
+    reasons = [reason for row in rows for reason in re.findall(r"`(\w+)`", row[2])]
+    assert len(reasons) == len(set(reasons))
+    assert set(reasons) >= NAMED_REASONS
+    assert set(reasons) <= NAMED_REASONS | {name_reason(code) for code in Code}
+    assert all(f"`{outcome}`" in EVENTS for outcome in EVENT_OUTCOMES)
 
 
 def test_the_role_is_explained_as_it_is_shipped() -> None:

@@ -111,7 +111,7 @@ CLUSTER_SEES = {
 # These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
 INNER = {
     f"operator.{name}"
-    for name in ("context", "rollout", "scaling", "budgets", "shadow", "describe", "engine")
+    for name in "context rollout scaling budgets shadow describe events engine".split()
 }
 NOT_INNER = {"web", "pki", "config"}
 ONLY_IN = {

@@ -188,6 +188,7 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         *(("zoneawarepoddisruptionbudgets", verb, "") for verb in ("list", "watch")),
         *(("leases", verb, "rollout-operator") for verb in ("get", "patch")),
         ("leases", "create", ""),
+        *(("events", verb, "") for verb in ("create", "patch")),
     }
     assert {
         resource: rule["apiGroups"] for rule in role["rules"] for resource in rule["resources"]
@@ -197,6 +198,7 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         "statefulsets/status": ["apps"],
         "zoneawarepoddisruptionbudgets": ["rollout-operator.grafana.com"],
         "leases": ["coordination.k8s.io"],
+        "events": ["events.k8s.io"],
     }
     fields = {"apiGroups", "resources", "verbs"}
     assert all(set(rule) - {"resourceNames"} == fields for rule in role["rules"])

@@ -45,16 +45,18 @@ class Budgets:
         releasing = context.open("taking back grants", Priority.TAKE_BACK)
         client = context.open("following budgets", Priority.LIST)
         self.catalog = BudgetCatalog(context.metrics)
+        self._store = BudgetStore()
         self.informer = context.make_informer(
             client,
             Collection(
                 resource=ZONE_BUDGETS,
                 namespace=context.namespace,
                 decode=decode_budget,
-                store=BudgetStore(),
+                store=self._store,
             ),
         )
         self.informer.on_change(self.catalog.on_change)
+        self.informer.on_change(context.events.on_budget)
         self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
         self.process = name = context.make_name()
         self.arbiter = Arbiter(
@@ -106,6 +108,7 @@ class Budgets:
     def start(self, tasks: TaskStack) -> None:
         """Begin to decide, and to release what was granted and does not happen."""
         self.arbiter.begin()
+        self._context.events.report_budgets(self._store.list_all())
         tasks.start("disruption workers", self._workers.run())
         tasks.start("withdrawals of grants", self.arbiter.run())
 

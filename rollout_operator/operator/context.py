@@ -34,10 +34,12 @@ from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.election import Election
+from rollout_operator.kube.events import EventSender
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.objects import Viewed
+from rollout_operator.operator.events import Events
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.pods.client import PodClient, Sender
 from rollout_operator.telemetry.health import Health
@@ -95,6 +97,8 @@ class Clients:
     """Opens a client of pods, with connections of its own."""
     identity: Identity
     """Of this process among the replicas."""
+    writes_events: bool = False
+    """Whether what it does is reported as Kubernetes Events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,15 @@ class Context:
         self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
         self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
         self.arrivals = self._watch_arrivals()
+        self.events = Events(
+            self._make_event_sender(clients) if clients.writes_events else None,
+            sets=self.sets,
+            pods=self.pods,
+            find_state=self.group_states.find,
+            clock=self.clock,
+            is_acting=lambda: self.is_leading,
+        )
+        self.group_states.on_post(self.events.on_post)
 
     @property
     def is_stopping(self) -> bool:
@@ -236,6 +249,22 @@ class Context:
     def make_informer(self, client: ApiClient, collection: Collection[Viewed]) -> Informer[Viewed]:
         """Return what follows a collection by this client."""
         return Informer(client, collection, self.metrics, self.clock, self.rng)
+
+    def _make_event_sender(self, clients: Clients) -> EventSender | None:
+        """Return what writes Events; not in shadow mode, which writes nothing.
+
+        Unfenced: what this process did while it acted is as true once it does not any more.
+        """
+        if self.settings.is_shadow:
+            return None
+        client = self.open_unfenced("events", Priority.RECORD)
+        return EventSender(
+            client,
+            instance=clients.identity.name,
+            now=partial(self.tell_time, client),
+            clock=self.clock,
+            metrics=self.metrics,
+        )
 
     def make_name(self) -> str:
         """Return a name for who writes records: no two processes of a namespace have the same."""

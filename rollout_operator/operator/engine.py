@@ -127,7 +127,10 @@ class Engine:
         """
         health = self._context.health
         async with AsyncExitStack() as stack:
+            # Once the tasks have ended: what they did is written last.
+            stack.push_async_callback(self._context.events.flush)
             tasks = await stack.enter_async_context(TaskStack())
+            self._context.events.start(tasks)
             for name, work in (also or {}).items():
                 tasks.start(name, work)
             tasks.start("statefulset informer", self._context.set_informer.run())

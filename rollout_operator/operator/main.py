@@ -111,6 +111,7 @@ def _build_engine(
         clock=clock,
         rng=random.random,
         identity=find_identity(os.environ, config.forwarding_port),
+        writes_events=True,
     )
     engine = Engine(config, clients, telemetry)
     if config.is_shadow:

@@ -261,6 +261,7 @@ class Reviews:
         metrics = self._context.metrics
         if not verdict.is_allowed:
             metrics.denials.count(name_route(path), review.user, self._context.clock.elapsed())
+            self._context.events.on_refusal(review, verdict)
         key = (path, verdict.is_allowed, verdict.reason.code)
         counter = self._counters.get(key)
         if counter is None:  # looking it up by labels costs more than counting

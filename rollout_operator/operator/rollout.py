@@ -106,6 +106,7 @@ class Rollouts:
                     recording=context.open("recording", Priority.RECORD),
                     most_looks=choose_most_looks(context.settings.client_qps),
                     is_stopping=lambda: context.is_stopping,
+                    on_step=context.events.on_step,
                 ),
                 deletes=context.deletes,
                 attempts=Attempts(context.clock, longest=longest, rng=context.rng),

@@ -86,6 +86,7 @@ class Scaling:
             ),
             removals=self._removals,
             is_stopping=lambda: context.is_stopping,
+            on_scaled=context.events.on_scaled,
         )
         self._contests = Contests(client, context.clock)
         self._controller = self._build_controller(observer)

@@ -46,6 +46,7 @@ _NEVER_HOLD: Final = frozenset(
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD | REVIEW_CODES)
 FAILURE_POLICIES: Final = ("Fail", "Ignore")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
+EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
 SHADOW_DIFFERENCES: Final = ("deleted", "not_deleted")
 SCALING_DIRECTIONS: Final = ("up", "down")
 SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
@@ -349,6 +350,15 @@ class Metrics:
             "1 where this process acts: elected by the lease, or alone; 0 where another one does.",
             "name",
         )
+        self.events = self._counter(
+            "events_total",
+            "Kubernetes Events, by outcome: written, repeated (one that goes on), limited (too "
+            "many of an object), dropped (too many in all), denied (no right, or no such API), "
+            "failed.",
+            "outcome",
+        )
+        for outcome in EVENT_OUTCOMES:
+            self.events.labels(outcome)
         build = self._gauge(
             "build_info", "Always 1; the labels tell the build.", "version", "python"
         )

@@ -5,7 +5,7 @@ become more severe, so that a group which waits for an hour says so once, and th
 zone is always what holds it now.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -106,6 +106,11 @@ class GroupStates:
         self._plans: dict[GroupName, dict[Subject, Plan]] = {}
         self._underway: dict[GroupName, PlanUnderway] = {}
         self._logged: dict[GroupName, _Logged] = {}
+        self._callbacks: list[Callable[[Subject, Plan, GroupState], None]] = []
+
+    def on_post(self, callback: Callable[[Subject, Plan, GroupState], None]) -> None:
+        """Call back with each plan that is posted, and with what is known of its group by then."""
+        self._callbacks.append(callback)
 
     def post(self, plan: Plan, subject: Subject = Subject.ROLLOUT) -> timedelta | None:
         """Take `plan` as what is known of one subject of its group now.
@@ -115,16 +120,18 @@ class GroupStates:
         """
         plans = self._plans.setdefault(plan.group, {})
         plans[subject] = plan
-        plan = _merge([plans[each] for each in Subject if each in plans])
+        posted, plan = plan, _merge([plans[each] for each in Subject if each in plans])
         now = self._clock.now()
         before = self._entries.get(plan.group)
         holds_still = before is not None and _leading(before.plan) == _leading(plan)
         since = before.since if before is not None and holds_still else now
-        self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
+        state = self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
         self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
         self._metrics.progress.show_state(plan.group, since)
         if subject is Subject.ROLLOUT:
             self._show_progress(plan)
+        for callback in self._callbacks:
+            callback(subject, posted, state)
         return self._log_news(plan)
 
     @contextmanager

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.hooked import hook_up
-from tests.system.looks import wait_true
+from tests.system.looks import read_metric, wait_true
 from tests.world.api import PODS, Answer, Json
 from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds
 from tests.world.drains import CREATED, Drain, Victim, list_victims
@@ -120,6 +121,23 @@ async def create_budgets(world: World, budgets: Iterable[Json]) -> None:
     await install_kinds(world.api)
     for one in budgets:
         await world.post(ZONE_BUDGETS, one)
+
+
+async def report_twice(world: World, operator: OperatorProcess, name: str) -> None:
+    """Have a budget be invalid, mended, and invalid as before: an Event that goes on."""
+
+    async def is_shown(is_valid: bool) -> bool:
+        return await read_metric(operator, "rollout_operator_zpdb_valid", zpdb=name) == is_valid
+
+    async def has_gone_on() -> bool:
+        events = "rollout_operator_events_total"
+        return (await read_metric(operator, events, outcome="repeated") or 0) > 0
+
+    # Two groups, none of which is named: what the schema of the kind cannot tell.
+    for pattern in ("(a)(b)", None, "(a)(b)"):
+        await world.patch(ZONE_BUDGETS, name, {"spec": {"podNamePartitionRegex": pattern}})
+        await wait_true(f"obeyed: {pattern}", partial(is_shown, pattern is None))
+    await wait_true("an Event that goes on", has_gone_on)
 
 
 async def hold(

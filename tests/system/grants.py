@@ -17,6 +17,7 @@ REVIEWS: Final = Resource("authorization.k8s.io/v1", "subjectaccessreviews", is_
 GROUPS: Final = {
     "statefulsets": "apps",
     "leases": "coordination.k8s.io",
+    "events": "events.k8s.io",
     "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
     **dict.fromkeys(HOOKS, "admissionregistration.k8s.io"),
 }

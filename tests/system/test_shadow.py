@@ -33,7 +33,7 @@ async def test_si25_a_rollout_by_the_other_operator_without_a_difference(world: 
 
         assert await count(shadow, "deleted") == 0
         assert await count(shadow, "not_deleted") == 0
-        calls = await judge.calls()
+        calls = await judge.calls(with_events=True)
         assert {call.verb for call in calls} <= READS, calls
         assert not [call for call in calls if call.code in (401, 403)]
         page = (await shadow.fetch("/status"))[1]

@@ -24,6 +24,7 @@ from tests.judge.promises import Promises, Violation
 from tests.judge.verdict import find_observed_downscales, find_observed_violations
 from tests.world.api import (
     CONFIG_MAPS,
+    EVENTS,
     MUTATING_HOOKS,
     REOPEN_PAUSE,
     VALIDATING_HOOKS,
@@ -177,10 +178,14 @@ class Judge:
         await self.settle()
         return list(self._evictions)
 
-    async def calls(self) -> list[Request]:
-        """Return every request of the operator, in order of their answers."""
+    async def calls(self, *, with_events: bool = False) -> list[Request]:
+        """Return every request of the operator, in order of their answers.
+
+        Those that only report what it does are left out: they may come at any later time.
+        """
         await self.settle()
-        return [read_request(entry) for entry in self._entries]
+        calls = [read_request(entry) for entry in self._entries]
+        return [call for call in calls if with_events or call.resource != EVENTS.plural]
 
     async def writes(self) -> list[Json]:
         """Return the audit entries of anybody's writes of StatefulSets here and of webhooks."""

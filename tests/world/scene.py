@@ -186,7 +186,9 @@ class World:
     async def assert_permitted(self) -> None:
         """Raise AssertionError where an operator asked for what the shipped Role forbids."""
         if not self.may_be_forbidden:
-            forbidden = [call for call in await self.judge.calls() if call.code in (401, 403)]
+            forbidden = [
+                call for call in await self.judge.calls(with_events=True) if call.code in (401, 403)
+            ]
             assert not forbidden, f"SEC-17: {forbidden}"
 
     async def _clear(self) -> None:

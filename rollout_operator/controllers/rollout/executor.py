@@ -83,7 +83,9 @@ class Executor:
         most_looks: int = MOST_LOOKS,
         recording: RolloutClient | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
+        on_step: Callable[[Group, Replacement | RecordRevision], None] = lambda group, step: None,
     ) -> None:
+        """Call `on_step` with each pod that was deleted, and each revision that is recorded."""
         self._client = client
         self._observer = observer
         self._deletes = deletes
@@ -92,6 +94,7 @@ class Executor:
         self._arbiter = arbiter
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
+        self._on_step = on_step
         self._revisions = Revisions(recording or client, observer, clock)
         self._looks = asyncio.Semaphore(most_looks)
         self._refused_at: dict[Uid, timedelta] = {}
@@ -107,6 +110,8 @@ class Executor:
                     recording = await self._revisions.record(group.name, action)
                     report.notes.extend(recording.notes)
                     report.cut_short = recording.cut_short
+                    if not (recording.notes or recording.cut_short):
+                        self._on_step(group, action)
                 case _:
                     assert_never(action)
         except ApiError as error:
@@ -300,6 +305,7 @@ class Executor:
         self._deletes.accept(pod)
         self._refused_at.pop(pod.uid, None)
         report.deleted += 1
+        self._on_step(read.live, one)
         return DeleteOutcome.WENT
 
     def _note_changed(

@@ -85,6 +85,7 @@ class Counts:
         intents: IntentWriter,
         removals: Removals,
         is_stopping: Callable[[], bool] = lambda: False,
+        on_scaled: Callable[[ScaleZone], None] = lambda action: None,
     ) -> None:
         self._client = client
         self._observer = observer
@@ -96,6 +97,7 @@ class Counts:
         self._intents = intents
         self._removals = removals
         self._is_stopping = is_stopping
+        self._on_scaled = on_scaled
         self._pending: dict[Uid, _UnseenWrite] = {}
         self._unrecorded: set[Uid] = set()
 
@@ -342,6 +344,7 @@ class Counts:
             # Some webhook knows better. Else the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
+        self._on_scaled(action)
 
     def _note_written(self, written: StatefulSet) -> None:
         """Remember a downscale that we wrote; the answer to the write may show its record."""

@@ -1,0 +1,131 @@
+"""What was reported of late: how many Events an object may still have, and which of them go on.
+
+Bounded: what was looked at longest ago is forgotten first. An object that is forgotten may have
+as many Events as a new one; an Event that is forgotten is written anew.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Generic, TypeVar
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.event import EventAction, EventRecord
+from rollout_operator.model.names import Uid
+
+# At most so many Events of an object at once, and one a minute after that.
+BURST: Final = 10
+REFILL: Final = timedelta(minutes=1)
+MOST_OBJECTS: Final = 4096
+# As client-go has it: the same Event within this time is the same series.
+SERIES_LASTS: Final = timedelta(minutes=6)
+# A note may have a kilobyte.
+MOST_SERIES: Final = 1024
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Recent(Generic[K, V]):
+    """A mapping of what was used last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: OrderedDict[K, V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        """Return an entry, which is used by that."""
+        if key in self._entries:
+            self._entries.move_to_end(key)
+        return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Take an entry in, and forget the one that was used longest ago."""
+        self._entries[key] = value
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+
+    def drop(self, key: K) -> None:
+        """Forget an entry, if it is there."""
+        self._entries.pop(key, None)
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """What one object may still have."""
+
+    tokens: float
+    filled_at: timedelta
+    last: dict[EventAction, timedelta] = field(default_factory=dict)
+
+
+class EventLimits:
+    """How many Events each object may have."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._objects: _Recent[Uid, _Allowance] = _Recent(MOST_OBJECTS)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def admit(self, event: EventRecord) -> bool:
+        """Tell whether there is room for an Event, and take it."""
+        now, uid = self._clock.elapsed(), event.regarding.uid
+        allowance = self._objects.get(uid)
+        if allowance is None:
+            allowance = _Allowance(BURST, now)
+            self._objects.put(uid, allowance)
+        gained = (now - allowance.filled_at) / REFILL
+        allowance.tokens = min(allowance.tokens + gained, BURST)
+        allowance.filled_at = now
+        last = allowance.last.get(event.action)
+        if last is not None and now - last < event.spacing:
+            return False
+        if allowance.tokens < 1:
+            return False
+        allowance.tokens -= 1
+        allowance.last[event.action] = now
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSeries:
+    """An Event that was written, and how often it has happened."""
+
+    name: str
+    count: int
+    last_at: timedelta
+    """On the clock's `elapsed`."""
+
+
+class SeriesMemory:
+    """The Events that go on where the same happens again."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._series: _Recent[EventRecord, EventSeries] = _Recent(MOST_SERIES)
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def find(self, event: EventRecord) -> EventSeries | None:
+        """Return the series that goes on with this event, None where it is a new one."""
+        series = self._series.get(event)
+        if series is None or self._clock.elapsed() - series.last_at > SERIES_LASTS:
+            return None
+        return series
+
+    def note(self, event: EventRecord, name: str, count: int) -> None:
+        """Remember that it was written under this name as having happened so often."""
+        series = EventSeries(name=name, count=count, last_at=self._clock.elapsed())
+        self._series.put(event, series)
+
+    def drop(self, event: EventRecord) -> None:
+        """Forget one that the API server does not have any more."""
+        self._series.drop(event)

@@ -1,0 +1,245 @@
+"""Write Kubernetes Events (`events.k8s.io/v1`): never the cause of anything.
+
+Whoever records one goes on at once. A bounded queue keeps them until one task writes them, one
+after the other, by a token bucket that no other request takes from: that of their API group. What
+is too much for an object or for the queue is dropped and counted. Where the right or the API is
+missing one line says so, and hardly anything is asked for from then on. What is worth an Event is
+decided in `planning.events`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Final, NoReturn, Protocol
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import (
+    EVENTS,
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Patcher,
+    Resource,
+)
+from rollout_operator.kube.event_memory import EventLimits, SeriesMemory
+from rollout_operator.model.decode.not_ready import clip
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    NotFound,
+    Throttled,
+    TooManyRequests,
+    UnknownOutcome,
+    Unreachable,
+)
+from rollout_operator.model.event import EventKind, EventRecord
+from rollout_operator.model.names import FIELD_MANAGER
+from rollout_operator.model.outcome import Severity
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+MOST_WAITING: Final = 512
+# A right is granted by a person; but an API server that has just started forbids everything.
+_SILENCES: Final = Backoff(first=timedelta(seconds=30), most=timedelta(minutes=10))
+ATTEMPTS: Final = 4
+_WAITS: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=10))
+FLUSH_LIMIT: Final = timedelta(seconds=1)
+# What the API server takes, in bytes.
+MAX_NOTE: Final = 1024
+_MAX_INSTANCE: Final = 128
+# The name of an object may have 253 characters, and that of its Event no more.
+_MAX_PREFIX: Final = 220
+
+_RESOURCES: Final[Mapping[EventKind, Resource]] = {
+    EventKind.STATEFULSET: STATEFULSETS,
+    EventKind.POD: PODS,
+    EventKind.BUDGET: ZONE_BUDGETS,
+}
+_LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
+# It may be written later, or the answer may come: nothing is wrong with the Event itself.
+_PASSING: Final = (Unreachable, UnknownOutcome, TooManyRequests, Throttled)
+
+
+class EventApi(Patcher, Protocol):
+    """The part of the API client that Events need; errors as in `kube.api`."""
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WaitingEvent:
+    event: EventRecord
+    name: str
+    at: datetime
+
+
+class EventSender:
+    """The Events of one process. Must be used from one event loop."""
+
+    def __init__(
+        self,
+        client: EventApi,
+        *,
+        instance: str,
+        now: Callable[[], datetime],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        """Write Events of the process `instance` by this client; `now` is the server's time."""
+        self._client = client
+        self._instance = instance[:_MAX_INSTANCE] or FIELD_MANAGER
+        self._now = now
+        self._clock = clock
+        self._outcomes = metrics.events
+        self._limits = EventLimits(clock)
+        self._series = SeriesMemory(clock)
+        self._queue: deque[_WaitingEvent] = deque()
+        self._filled = asyncio.Event()
+        self._numbers = count()
+        self._silent_until = timedelta(0)
+        self._denials = 0
+        """In a row."""
+        self._has_warned = False
+
+    def record(self, event: EventRecord) -> None:
+        """Have an event written soon, where there is room for it."""
+        if self._clock.elapsed() < self._silent_until:
+            self._count("denied")
+        elif not self._limits.admit(event):
+            self._count("limited")
+        elif len(self._queue) >= MOST_WAITING:
+            self._count("dropped")
+        else:
+            at = self._now()
+            self._queue.append(_WaitingEvent(event=event, name=self._name(event, at), at=at))
+            self._filled.set()
+
+    async def run(self) -> NoReturn:
+        """Write what is recorded until cancelled."""
+        while True:
+            await self._filled.wait()
+            await self._empty()
+
+    async def flush(self) -> None:
+        """Write what waits still, for a moment at most; `run` has ended by now."""
+        try:
+            async with asyncio.timeout(FLUSH_LIMIT.total_seconds()):
+                await self._empty()
+        except TimeoutError:
+            log.debug("Stopping with Events that are not written", number=len(self._queue))
+            self._drop_all("dropped")
+
+    async def _empty(self) -> None:
+        while self._queue:
+            one = self._queue[0]
+            await self._deliver(one)
+            # Not before: where this is cancelled, `flush` writes it under the same name.
+            if self._queue and self._queue[0] is one:
+                self._queue.popleft()
+        self._filled.clear()
+
+    async def _deliver(self, one: _WaitingEvent) -> None:
+        """Write one Event, or give it up."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self._count(await self._write(one))
+                self._denials = 0
+                return
+            except _PASSING as error:
+                if attempt == ATTEMPTS:
+                    self._fail(one, error)
+                    return
+            except (Denied, NotFound) as error:
+                self._fall_silent(error)
+                return
+            except ApiError as error:
+                self._fail(one, error)
+                return
+            await self._clock.sleep(_WAITS.bound(attempt))
+
+    async def _write(self, one: _WaitingEvent) -> str:
+        """Write one Event, by the one that it goes on; return what that is counted as."""
+        event, namespace = one.event, one.event.regarding.namespace
+        series = self._series.find(event)
+        if series is not None:
+            again = {"count": series.count + 1, "lastObservedTime": _render_time(one.at)}
+            try:
+                await self._client.patch(EVENTS, namespace, series.name, {"series": again})
+            except NotFound:
+                self._series.drop(event)  # Events last for an hour or so
+            else:
+                self._series.note(event, series.name, series.count + 1)
+                return "repeated"
+        with suppress(Conflict):  # an attempt without an answer has written it
+            await self._client.create(EVENTS, namespace, self._render(one))
+        self._series.note(event, one.name, 1)
+        return "written"
+
+    def _render(self, one: _WaitingEvent) -> JsonObject:
+        event, regarding = one.event, one.event.regarding
+        resource = _RESOURCES[regarding.kind]
+        return {
+            "apiVersion": f"{EVENTS.group}/{EVENTS.version}",
+            "kind": EVENTS.kind,
+            "metadata": {"name": one.name, "namespace": regarding.namespace},
+            "eventTime": _render_time(one.at),
+            "reportingController": FIELD_MANAGER,
+            "reportingInstance": self._instance,
+            "action": event.action.value,
+            "reason": event.reason,
+            "regarding": {
+                "apiVersion": "/".join(filter(None, (resource.group, resource.version))),
+                "kind": resource.kind,
+                "namespace": regarding.namespace,
+                "name": regarding.name,
+                "uid": regarding.uid,
+            },
+            "note": cut_note(event.note),
+            "type": "Warning" if event.severity in _LOUD else "Normal",
+        }
+
+    def _name(self, event: EventRecord, at: datetime) -> str:
+        prefix = event.regarding.name[:_MAX_PREFIX].rstrip(".-")
+        return f"{prefix}.{int(at.timestamp() * 1_000_000):x}{next(self._numbers):04x}"
+
+    def _fall_silent(self, error: ApiError) -> None:
+        """Ask for nothing for a while: what is missing does not come by asking."""
+        self._denials += 1
+        self._silent_until = self._clock.elapsed() + _SILENCES.bound(self._denials)
+        self._drop_all("denied")
+        if not self._has_warned:
+            self._has_warned = True
+            log.warn("Events are not written; everything else goes on", err=error)
+
+    def _drop_all(self, outcome: str) -> None:
+        for _ in self._queue:
+            self._count(outcome)
+        self._queue.clear()
+
+    def _fail(self, one: _WaitingEvent, error: ApiError) -> None:
+        log.debug("Event not written", reason=one.event.reason, note=one.event.note, err=error)
+        self._count("failed")
+
+    def _count(self, outcome: str) -> None:
+        self._outcomes.labels(outcome).inc()
+
+
+def cut_note(text: str) -> str:
+    """Return a sentence as an Event may hold it: printable, at most `MAX_NOTE` bytes of UTF-8."""
+    shown = clip(text, MAX_NOTE)
+    encoded = shown.encode()
+    if len(encoded) <= MAX_NOTE:
+        return shown
+    return f"{encoded[: MAX_NOTE - 3].decode(errors='ignore')}..."
+
+
+def _render_time(at: datetime) -> str:
+    """Return a time of UTC as the API's MicroTime."""
+    return f"{at:%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -1,0 +1,57 @@
+"""What is reported as a Kubernetes Event: about which object, and in which words.
+
+How often an object may have one, and how it is written, is decided in `kube.events`.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum, unique
+
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Severity
+
+
+@unique
+class EventKind(StrEnum):
+    """The kinds of objects that Events are about, as the API names them."""
+
+    STATEFULSET = "StatefulSet"
+    POD = "Pod"
+    BUDGET = "ZoneAwarePodDisruptionBudget"
+
+
+@unique
+class EventAction(StrEnum):
+    """What was done to the object, or was not."""
+
+    ROLL_OUT = "RollOut"
+    WAIT = "Wait"
+    DELETE = "Delete"
+    REFUSE_EVICTION = "RefuseEviction"
+    SCALE = "Scale"
+    REFUSE_DOWNSCALE = "RefuseDownscale"
+    VALIDATE = "Validate"
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an Event is about."""
+
+    kind: EventKind
+    namespace: str
+    name: str
+    uid: Uid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """One thing that happened. Two that are equal are one Event that happens again."""
+
+    regarding: Regarding
+    action: EventAction
+    reason: str
+    """A code of `outcome.Code` in CamelCase, or a word for what no code says."""
+    note: str
+    severity: Severity = Severity.INFO
+    spacing: timedelta = timedelta(0)
+    """For how long the object has no second Event of this action."""

@@ -1,0 +1,262 @@
+"""Which doings are worth a Kubernetes Event, and what it says.
+
+Decides from what Events have said of a group and what happens now. Where a Reason says why, its
+code in CamelCase is the reason of the Event and its sentence begins the note, so that `kubectl
+describe` has the words of log, metric and page (D-40). How often an object may have an Event is
+decided in `kube.events`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.names import Revision, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import (
+    Code,
+    Plan,
+    Reason,
+    RecordRevision,
+    Replacement,
+    Severity,
+    Verdict,
+)
+from rollout_operator.model.scaling import ScaleZone
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.wording import count, verb
+
+ROLLOUT_BEGUN: Final = "RolloutBegun"
+ZONE_ROLLED_OUT: Final = "ZoneRolledOut"
+ROLLOUT_FINISHED: Final = "RolloutFinished"
+NAMED_REASONS: Final = frozenset({ROLLOUT_BEGUN, ZONE_ROLLED_OUT, ROLLOUT_FINISHED})
+"""Reasons that are no code."""
+
+# What a group waits for in passing is no news.
+WAIT_STAYS: Final = timedelta(seconds=10)
+# Each replaced pod starts for a while.
+START_STAYS: Final = timedelta(minutes=2)
+# A drain asks again every five seconds.
+HELD_SPACING: Final = timedelta(minutes=5)
+# A reason that is about all zones of a group stands at so many of them.
+MOST_ZONES: Final = 10
+# They say which process was asked, and nothing of the object.
+_OF_THE_PROCESS: Final = frozenset({Code.NOT_ELECTED, Code.STOPPING})
+
+_Wait = tuple[Code, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedGroup:
+    """What Events have said of one group."""
+
+    begun: Mapping[Uid, Revision] = field(default_factory=dict)
+    """By zone, the update revision whose rollout has begun."""
+    rolled_out: Mapping[Uid, Revision] = field(default_factory=dict)
+    """By zone, the revision that it was rolled out to."""
+    rolling: tuple[Regarding, ...] = ()
+    """Zones of which this process has replaced pods since the group was rolled out."""
+    since: timedelta | None = None
+    """When the first of these pods went; None where others may have gone before it."""
+    was_rolled_out: bool = False
+    """Whether this process has seen the group rolled out, and has deleted nothing since."""
+    wait: _Wait | None = None
+    """Code and zone of the leading wait, once it is reported."""
+
+
+Choice = tuple[ReportedGroup, tuple[EventRecord, ...]]
+"""What Events have said of a group, with those that are to say so."""
+
+
+def name_reason(code: Code) -> str:
+    """Return a code as the reason of an Event: `ZoneNotReady` for `zone_not_ready`."""
+    return "".join(word.capitalize() for word in code.split("_"))
+
+
+def choose_delete_events(
+    reported: ReportedGroup, group: Group, one: Replacement, now: timedelta
+) -> Choice:
+    """Return what to report of a pod that was deleted, as `group` was before."""
+    pod = one.pod
+    regarding = Regarding(EventKind.POD, pod.namespace, pod.name, pod.uid)
+    deleted = _render(regarding, EventAction.DELETE, one.reason)
+    zone = next((zone for zone in group.zones if zone.sts.name == one.reason.zone), None)
+    if zone is None:
+        return reported, (deleted,)
+    reported, begun = _begin_zone(reported, zone, now)
+    return reported, (*begun, deleted)
+
+
+def _begin_zone(reported: ReportedGroup, zone: Zone, now: timedelta) -> Choice:
+    sts, regarding = zone.sts, regard(EventKind.STATEFULSET, zone.sts)
+    if not reported.rolling:
+        since = now if reported.was_rolled_out else None
+        reported = replace(reported, since=since, was_rolled_out=False)
+    if regarding not in reported.rolling:
+        reported = replace(reported, rolling=(*reported.rolling, regarding))
+    before = reported.begun.get(sts.uid)
+    if before == sts.update_revision:
+        return reported, ()
+    begun = {**reported.begun, sts.uid: sts.update_revision}
+    reported = replace(reported, begun=begun)
+    pods = zone.own_pods
+    outdated = sum(pod.revision != sts.update_revision for pod in pods)
+    if before is None and outdated < len(pods):
+        return reported, ()  # an earlier process has begun it
+    text = f"{sts.name} is rolled out to {sts.update_revision}: {count(outdated, 'pod')}"
+    note = f"{text} {verb(outdated, 'is', 'are')} outdated"
+    event = EventRecord(
+        regarding=regarding, action=EventAction.ROLL_OUT, reason=ROLLOUT_BEGUN, note=note
+    )
+    return reported, (event,)
+
+
+def choose_revision_events(reported: ReportedGroup, action: RecordRevision) -> Choice:
+    """Return what to report of a zone whose revision is recorded, which may be tried again."""
+    sts = action.zone
+    if reported.rolled_out.get(sts.uid) == action.revision:
+        return reported, ()
+    rolled_out = {**reported.rolled_out, sts.uid: action.revision}
+    regarding = regard(EventKind.STATEFULSET, sts)
+    event = _render(regarding, EventAction.ROLL_OUT, action.reason)
+    return replace(reported, rolled_out=rolled_out), (replace(event, reason=ZONE_ROLLED_OUT),)
+
+
+def choose_finish_events(reported: ReportedGroup, plan: Plan, now: timedelta) -> Choice:
+    """Return what to report where a rollout's plan says that nothing is left to do."""
+    leading = find_leading(plan)
+    if leading is None or leading.code is not Code.UP_TO_DATE:
+        return reported, ()
+    note = leading.text
+    if reported.since is not None:
+        whole = timedelta(seconds=round((now - reported.since).total_seconds()))
+        note = f"{note}; the rollout took {format_duration(whole)}"
+    events = tuple(
+        EventRecord(
+            regarding=regarding, action=EventAction.ROLL_OUT, reason=ROLLOUT_FINISHED, note=note
+        )
+        for regarding in reported.rolling
+    )
+    # Of zones that are gone nothing is kept.
+    uids = {regarding.uid for regarding in reported.rolling}
+    begun = {uid: one for uid, one in reported.begun.items() if uid in uids}
+    rolled_out = {uid: one for uid, one in reported.rolled_out.items() if uid in uids}
+    at_rest = ReportedGroup(begun=begun, rolled_out=rolled_out, was_rolled_out=True)
+    return replace(at_rest, wait=reported.wait), events
+
+
+def note_waits(reported: ReportedGroup, plan: Plan) -> ReportedGroup:
+    """Return that a wait that leads no longer is news when it comes back."""
+    leading = find_leading(plan)
+    if leading is None or _name_wait(leading) != reported.wait:
+        return replace(reported, wait=None)
+    return reported
+
+
+def next_wait_report(reported: ReportedGroup, plan: Plan, stood_for: timedelta) -> timedelta | None:
+    """Return after how long the leading wait, which has stood so long, is worth an Event.
+
+    Zero: now. None: it is reported, or nobody has to know of it.
+    """
+    leading = find_leading(plan)
+    if leading is None or leading.severity is Severity.DEBUG:
+        return None
+    if reported.wait == _name_wait(leading):
+        return None
+    stays = START_STAYS if leading.code is Code.PODS_STARTING else WAIT_STAYS
+    return max(stays - stood_for, timedelta(0))
+
+
+def choose_wait_events(
+    reported: ReportedGroup, plan: Plan, members: Sequence[StatefulSet | Unreadable]
+) -> Choice:
+    """Return the Events of the leading wait: at its zone, or at all where it names none."""
+    leading = find_leading(plan)
+    if leading is None:
+        return reported, ()
+    zones = [one for one in members if leading.zone in ("", one.name)]
+    zones.sort(key=lambda one: one.name)
+    events = tuple(
+        _render(regard(EventKind.STATEFULSET, one), EventAction.WAIT, leading)
+        for one in zones[:MOST_ZONES]
+    )
+    return replace(reported, wait=_name_wait(leading)), events
+
+
+def render_scaled(action: ScaleZone) -> EventRecord:
+    """Return that a count was written."""
+    return _render(regard(EventKind.STATEFULSET, action.zone), EventAction.SCALE, action.reason)
+
+
+def choose_downscale_event(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord | None:
+    """Return that a downscale was refused, and whose it was."""
+    if verdict.reason.code in _OF_THE_PROCESS:
+        return None
+    regarding = regard(EventKind.STATEFULSET, sts)
+    event = _render(regarding, EventAction.REFUSE_DOWNSCALE, verdict.reason)
+    asker = f"; asked by {user}" if user else ""
+    return replace(event, note=f"{event.note}{asker}")
+
+
+def choose_held_event(pod: Pod, verdict: Verdict) -> EventRecord | None:
+    """Return that a pod may not be evicted, which holds it and is nothing to be warned of."""
+    if verdict.reason.code in _OF_THE_PROCESS:
+        return None
+    event = _render(regard(EventKind.POD, pod), EventAction.REFUSE_EVICTION, verdict.reason)
+    return replace(event, spacing=HELD_SPACING)
+
+
+def choose_budget_event(
+    old: Budget | FlawedBudget | Unreadable | None, new: Budget | FlawedBudget | Unreadable | None
+) -> EventRecord | None:
+    """Return that a budget cannot be obeyed, or can be again; None where that is no news."""
+    if new is None or not new.name:
+        return None
+    before = None if old is None or old.uid != new.uid else _find_problem(old)
+    problem = _find_problem(new)
+    if (before or "") == problem:
+        return None
+    code, severity, note = Code.BUDGET_INVALID, Severity.ERROR, problem
+    if not problem:
+        code, severity, note = Code.BUDGET_VALID, Severity.INFO, f"{new.name} is obeyed again"
+    reason = Reason(code, note, severity)
+    return _render(regard(EventKind.BUDGET, new), EventAction.VALIDATE, reason)
+
+
+def find_leading(plan: Plan) -> Reason | None:
+    """Return what a group waits for first, None where it waits for nothing."""
+    return plan.waits[0] if plan.waits else None
+
+
+def regard(
+    kind: EventKind, view: StatefulSet | Pod | Budget | FlawedBudget | Unreadable
+) -> Regarding:
+    """Return a view as the object of an Event."""
+    return Regarding(kind, view.namespace, view.name, view.uid)
+
+
+def _find_problem(view: Budget | FlawedBudget | Unreadable) -> str:
+    match view:
+        case Budget():
+            return ""
+        case FlawedBudget(problem=problem):
+            return problem
+        case Unreadable(error=error):
+            return error
+
+
+def _name_wait(reason: Reason) -> _Wait:
+    return (reason.code, reason.zone)
+
+
+def _render(regarding: Regarding, action: EventAction, reason: Reason) -> EventRecord:
+    return EventRecord(
+        regarding=regarding,
+        action=action,
+        reason=name_reason(reason.code),
+        note=reason.text,
+        severity=reason.severity,
+    )

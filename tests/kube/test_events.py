@@ -1,0 +1,378 @@
+"""Events on their way to the API server: how many, which go on, and what is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.event_memory import (
+    BURST,
+    MOST_OBJECTS,
+    MOST_SERIES,
+    REFILL,
+    SERIES_LASTS,
+    EventLimits,
+    SeriesMemory,
+)
+from rollout_operator.kube.events import (
+    ATTEMPTS,
+    MAX_NOTE,
+    MOST_WAITING,
+    EventSender,
+    cut_note,
+)
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    NotFound,
+    Refused,
+    Throttled,
+    TooManyRequests,
+    UnknownOutcome,
+    Unreachable,
+)
+from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Severity
+from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
+from tests.virtual_time import EPOCH, VirtualClock, in_virtual_time
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+class StoredEvents:
+    """An API server that knows of Events only; implements `EventApi`."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, dict[str, Any]] = {}
+        self.fails: list[ApiError] = []
+        """What the next calls raise."""
+        self.always: ApiError | None = None
+        self.loses_answer = False
+        """Whether the next event is stored, and its answer lost."""
+        self.hangs = False
+        self.calls: list[str] = []
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        await self._note("create")
+        event = msgspec.convert(body, dict[str, Any])
+        name = event["metadata"]["name"]
+        if name in self.events:
+            raise Conflict("it exists")
+        self.events[name] = event
+        if self.loses_answer:
+            self.loses_answer = False
+            raise UnknownOutcome("no answer")
+        return b"{}"
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        await self._note("patch")
+        if name not in self.events:
+            raise NotFound("it has expired")
+        assert isinstance(patch, dict)
+        self.events[name] |= patch
+        return b"{}"
+
+    @property
+    def notes(self) -> list[str]:
+        return [event["note"] for event in self.events.values()]
+
+    async def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.always is not None:
+            raise self.always
+        if self.fails:
+            raise self.fails.pop(0)
+
+
+class Desk:
+    """A sender at work."""
+
+    def __init__(self) -> None:
+        self.api = StoredEvents()
+        self.metrics = Metrics()
+        clock = VirtualClock()
+        self.sender = EventSender(
+            self.api, instance="operator-1", now=clock.now, clock=clock, metrics=self.metrics
+        )
+
+    async def report(self, *events: EventRecord, wait: timedelta = timedelta(0)) -> None:
+        for event in events:
+            self.sender.record(event)
+        await asyncio.sleep(wait.total_seconds() or 0.001)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many events came to what, without zeros."""
+        name = "rollout_operator_events_total"
+        found = {
+            outcome: self.metrics.registry.get_sample_value(name, {"outcome": outcome})
+            for outcome in EVENT_OUTCOMES
+        }
+        return {outcome: int(value) for outcome, value in found.items() if value}
+
+
+@asynccontextmanager
+async def working() -> AsyncIterator[Desk]:
+    desk = Desk()
+    async with TaskStack() as tasks:
+        tasks.start("events", desk.sender.run())
+        yield desk
+
+
+def event(note: str = "zone-a waits", name: str = "zone-a", **changes: Any) -> EventRecord:
+    plain = EventRecord(
+        regarding=Regarding(EventKind.STATEFULSET, "prod", name, Uid(f"uid-{name}")),
+        action=EventAction.WAIT,
+        reason="ZoneNotReady",
+        note=note,
+    )
+    return replace(plain, **changes)
+
+
+@in_virtual_time
+async def test_an_event_is_as_the_api_has_it() -> None:
+    async with working() as desk:
+        await desk.report(event(severity=Severity.WARN))
+
+        ((name, found),) = desk.api.events.items()
+        assert found == {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": "prod"},
+            "eventTime": f"{EPOCH:%Y-%m-%dT%H:%M:%S}.000000Z",
+            "reportingController": "rollout-operator",
+            "reportingInstance": "operator-1",
+            "action": "Wait",
+            "reason": "ZoneNotReady",
+            "regarding": {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "namespace": "prod",
+                "name": "zone-a",
+                "uid": "uid-zone-a",
+            },
+            "note": "zone-a waits",
+            "type": "Warning",
+        }
+        assert name.startswith("zone-a.")
+        assert desk.counts == {"written": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        (EventKind.POD, "v1"),
+        (EventKind.STATEFULSET, "apps/v1"),
+        (EventKind.BUDGET, "rollout-operator.grafana.com/v1"),
+    ],
+)
+@in_virtual_time
+async def test_each_kind_has_its_version(kind: EventKind, version: str) -> None:
+    async with working() as desk:
+        await desk.report(event(regarding=Regarding(kind, "prod", "it", Uid("u"))))
+        (found,) = desk.api.events.values()
+        assert (found["regarding"]["apiVersion"], found["regarding"]["kind"]) == (version, kind)
+        assert found["type"] == "Normal"
+
+
+@in_virtual_time
+async def test_the_same_again_is_a_series() -> None:
+    """As client-go does: within six minutes of the last time."""
+    async with working() as desk:
+        await desk.report(event(), wait=MINUTE)
+        await desk.report(event(), wait=MINUTE)
+        await desk.report(event(), event("another sentence"), wait=SERIES_LASTS - SECOND)
+
+        first, second = desk.api.events.values()
+        at = EPOCH + 2 * MINUTE
+        assert first["series"]["count"] == 3
+        assert first["series"]["lastObservedTime"].startswith(f"{at:%Y-%m-%dT%H:%M:%S}")
+        assert "series" not in second
+        await desk.report(event(), wait=SERIES_LASTS + SECOND)
+        assert first["series"]["count"] == 4
+        await desk.report(event())
+        assert desk.api.notes == ["zone-a waits", "another sentence", "zone-a waits"]
+        assert desk.counts == {"written": 3, "repeated": 3}
+
+
+@in_virtual_time
+async def test_a_series_that_the_api_server_has_forgotten_begins_anew() -> None:
+    async with working() as desk:
+        await desk.report(event())
+        desk.api.events.clear()
+        await desk.report(event())
+        (found,) = desk.api.events.values()
+        assert "series" not in found
+
+
+@in_virtual_time
+async def test_an_object_has_few_at_once_and_one_a_minute() -> None:
+    async with working() as desk:
+        await desk.report(*(event(f"{number}") for number in range(BURST * 2)))
+        assert len(desk.api.events) == BURST
+        await desk.report(event("of another object", "zone-b"), wait=REFILL)
+        await desk.report(*(event(f"later {number}") for number in range(3)))
+        assert desk.api.notes[BURST:] == ["of another object", "later 0"]
+        assert desk.counts == {"written": BURST + 2, "limited": BURST + 2}
+
+
+@in_virtual_time
+async def test_an_event_that_asks_for_space_has_it() -> None:
+    spaced = event(action=EventAction.REFUSE_EVICTION, spacing=5 * MINUTE)
+    async with working() as desk:
+        for number in range(6):
+            await desk.report(replace(spaced, note=f"{number}"), event(f"other {number}"))
+            await asyncio.sleep(MINUTE.total_seconds())
+        assert [note for note in desk.api.notes if "other" not in note] == ["0", "5"]
+
+
+@in_virtual_time
+async def test_what_is_too_much_is_dropped_and_nobody_waits() -> None:
+    async with working() as desk:
+        desk.api.hangs = True
+        await desk.report(*(event(name=f"zone-{number}") for number in range(MOST_WAITING + 7)))
+        assert desk.counts == {"dropped": 7}
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    clock = VirtualClock()
+
+    async def fill() -> None:
+        limits, series = EventLimits(clock), SeriesMemory(clock)
+        for number in range(MOST_OBJECTS + 10):
+            one = event(name=f"zone-{number}")
+            limits.admit(one)
+            series.note(one, "name", 1)
+        assert (len(limits), len(series)) == (MOST_OBJECTS, MOST_SERIES)
+        assert series.find(event(name="zone-0")) is None
+        assert series.find(event(name=f"zone-{MOST_OBJECTS + 9}")) is not None
+
+    asyncio.run(fill())
+
+
+@pytest.mark.parametrize("error", [Denied("no verb create"), NotFound("no such API")])
+@in_virtual_time
+async def test_without_the_right_there_is_one_line_and_then_silence(
+    error: ApiError, lines: list[str]
+) -> None:
+    """It is tried again ever more seldom, and works as soon as the right is there."""
+    async with working() as desk:
+        desk.api.always = error
+        for number in range(60):
+            await desk.report(event(f"{number}", f"zone-{number}"), wait=MINUTE)
+        warned = [line for line in lines if "Events are not written" in line]
+        assert len(warned) == 1
+        assert "level=warn" in warned[0]
+        assert str(error) in warned[0]
+        assert len(desk.api.calls) <= 11
+        assert desk.counts == {"denied": 60}
+        desk.api.always = None
+        await asyncio.sleep(10 * 60)
+        await desk.report(event("the right is there"), event("for good"))
+        assert desk.api.notes == ["the right is there", "for good"]
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("gone"), TooManyRequests("slow down"), Throttled("later")]
+)
+@in_virtual_time
+async def test_what_passes_is_tried_again(error: ApiError) -> None:
+    async with working() as desk:
+        desk.api.fails = [error] * (ATTEMPTS - 1)
+        await desk.report(event(), wait=MINUTE)
+        assert desk.counts == {"written": 1}
+        desk.api.fails = [error] * ATTEMPTS
+        await desk.report(event("given up"), event("the next one"), wait=MINUTE)
+        assert desk.api.notes == ["zone-a waits", "the next one"]
+        assert desk.counts == {"written": 2, "failed": 1}
+
+
+@in_virtual_time
+async def test_an_event_whose_answer_was_lost_is_not_written_twice() -> None:
+    async with working() as desk:
+        desk.api.loses_answer = True
+        await desk.report(event(), wait=MINUTE)
+        assert desk.api.notes == ["zone-a waits"]
+        assert desk.counts == {"written": 1}
+
+
+@in_virtual_time
+async def test_what_the_api_server_refuses_is_given_up() -> None:
+    async with working() as desk:
+        desk.api.fails = [Refused("the namespace is being terminated")]
+        await desk.report(event(), event("the next one"))
+        assert desk.api.notes == ["the next one"]
+        assert desk.counts == {"written": 1, "failed": 1}
+
+
+@in_virtual_time
+async def test_what_is_left_is_written_at_the_end() -> None:
+    """Also what was on its way when the task was stopped, once."""
+    desk = Desk()
+    desk.api.hangs = True
+    async with TaskStack() as tasks:
+        tasks.start("events", desk.sender.run())
+        await desk.report(event(), event("the second"))
+    desk.api.hangs = False
+    await desk.sender.flush()
+    assert desk.api.notes == ["zone-a waits", "the second"]
+
+
+@in_virtual_time
+async def test_the_end_does_not_wait_for_long() -> None:
+    desk = Desk()
+    desk.api.hangs = True
+    began = VirtualClock().elapsed()
+    desk.sender.record(event())
+    desk.sender.record(event("the second"))
+    await desk.sender.flush()
+    assert VirtualClock().elapsed() - began <= SECOND * 1.5
+    assert desk.counts == {"dropped": 2}
+
+
+@in_virtual_time
+async def test_long_names_leave_room_for_the_name_of_the_event() -> None:
+    names = ["a" * 253, f"{'b' * 219}.{'c' * 30}"]
+    async with working() as desk:
+        await desk.report(*(event(name=name) for name in names))
+        for found in desk.api.events:
+            assert len(found) <= 253
+            assert ".." not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("zone-a waits", "zone-a waits", id="as it is"),
+        pytest.param("a\nb\x1b[31m", "a\\nb\\x1b[31m", id="on one line, without colours"),
+        pytest.param("half \ud83d", "half \\ud83d", id="half a character"),
+        pytest.param("ü" * 512, "ü" * 512, id="just as many bytes"),
+        pytest.param("x" * 2000, f"{'x' * 1021}...", id="cut"),
+        pytest.param("ü" * 1000, f"{'ü' * 510}...", id="cut between characters"),
+        pytest.param("x" + "🙂" * 300, f"x{'🙂' * 255}...", id="cut before half a character"),
+    ],
+)
+def test_a_note_is_one_printable_line_of_a_kilobyte(text: str, shown: str) -> None:
+    assert cut_note(text) == shown
+    assert len(shown.encode()) <= MAX_NOTE

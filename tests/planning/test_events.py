@@ -1,0 +1,230 @@
+"""Which doings are worth an Event, and what it says."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.event import EventKind, EventRecord
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName, Revision, Uid
+from rollout_operator.model.objects import StatefulSet, Unreadable
+from rollout_operator.model.outcome import (
+    Code,
+    Plan,
+    Reason,
+    RecordRevision,
+    Replacement,
+    Severity,
+    Verdict,
+)
+from rollout_operator.planning.events import (
+    HELD_SPACING,
+    MOST_ZONES,
+    START_STAYS,
+    WAIT_STAYS,
+    Choice,
+    ReportedGroup,
+    choose_budget_event,
+    choose_delete_events,
+    choose_downscale_event,
+    choose_finish_events,
+    choose_held_event,
+    choose_revision_events,
+    choose_wait_events,
+    name_reason,
+    next_wait_report,
+    note_waits,
+    render_scaled,
+)
+from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.scaling.plan import plan_scaling
+from tests.builders import group, pod, sts, unreadable, zone
+from tests.planning.scalings import read_view
+
+SECOND = timedelta(seconds=1)
+NEW = ReportedGroup()
+AT_REST = ReportedGroup(was_rolled_out=True)
+REST = Plan(group=GroupName("g"), waits=(Reason(Code.UP_TO_DATE, "9 pods: all ready"),))
+
+
+def delete(reported: ReportedGroup, whole: Group, letter: str, ordinal: int, at: int = 0) -> Choice:
+    """Report that a pod of the group was deleted, so many seconds after the start."""
+    reason = Reason(Code.POD_OUTDATED, f"{letter}-{ordinal} is outdated", zone=f"zone-{letter}")
+    one = Replacement(pod=pod(letter, ordinal), reason=reason)
+    return choose_delete_events(reported, whole, one, at * SECOND)
+
+
+def outline(choice: Choice) -> list[str]:
+    return [f"{one.regarding.name} {one.reason}: {one.note}" for one in choice[1]]
+
+
+def waiting(code: Code = Code.PAUSED, zone: str = "zone-a", **changes: object) -> Plan:
+    reason = Reason(code, f"{zone or 'all'} waits", Severity.INFO, zone)
+    return Plan(group=GroupName("g"), waits=(replace(reason, **changes),))  # type: ignore[arg-type]
+
+
+def test_the_reason_is_the_code_in_camel_case() -> None:
+    assert name_reason(Code.SEVERAL_ZONES_NOT_READY) == "SeveralZonesNotReady"
+    assert len({name_reason(code) for code in Code}) == len(Code)
+
+
+def test_a_rollout_from_its_begin_to_its_end() -> None:
+    """Each zone begins once; the end is told at the zones of which pods were replaced."""
+    before = group(zone("a", "pp", current="prev"), zone("b", "pp", current="prev"))
+    first = delete(AT_REST, before, "a", 0, at=5)
+    assert outline(first) == [
+        "zone-a RolloutBegun: zone-a is rolled out to last: 2 pods are outdated",
+        "zone-a-0 PodOutdated: a-0 is outdated",
+    ]
+    second = delete(first[0], before, "a", 1, at=6)
+    assert outline(second) == ["zone-a-1 PodOutdated: a-1 is outdated"]
+    action = next(
+        one
+        for one in plan_group(group(zone("a", "ll", current="prev"))).actions
+        if isinstance(one, RecordRevision)
+    )
+    rolled = choose_revision_events(second[0], action)
+    assert outline(rolled) == [f"zone-a ZoneRolledOut: {action.reason.text}"]
+    assert outline(choose_revision_events(rolled[0], action)) == [], "an attempt that is repeated"
+    third = delete(rolled[0], before, "b", 0, at=40)
+    assert outline(third)[0].startswith("zone-b RolloutBegun")
+    end = choose_finish_events(third[0], REST, 95 * SECOND)
+    assert outline(end) == [
+        "zone-a RolloutFinished: 9 pods: all ready; the rollout took 1m30s",
+        "zone-b RolloutFinished: 9 pods: all ready; the rollout took 1m30s",
+    ]
+    assert outline(choose_finish_events(end[0], REST, 99 * SECOND)) == []
+
+
+def test_a_rollout_that_an_earlier_process_began_is_not_begun_again() -> None:
+    """Nor is it said how long it took."""
+    half = group(zone("a", "lp", current="prev"))
+    choice = delete(NEW, half, "a", 1)
+    assert outline(choice) == ["zone-a-1 PodOutdated: a-1 is outdated"]
+    end = choose_finish_events(choice[0], REST, 9 * SECOND)
+    assert outline(end) == ["zone-a RolloutFinished: 9 pods: all ready"]
+
+
+def test_a_rollout_to_another_revision_begins_anew() -> None:
+    """Also where some of its pods are at it already, as after a rollback."""
+    first, _ = delete(AT_REST, group(zone("a", "pp", current="prev")), "a", 0)
+    back = group(zone("a", "pl", current="prev", update_revision=Revision("prev")))
+    assert outline(delete(first, back, "a", 1))[0].startswith("zone-a RolloutBegun")
+
+
+def test_a_pod_of_an_unknown_zone_is_reported_alone() -> None:
+    assert outline(delete(AT_REST, group(), "a", 0)) == ["zone-a-0 PodOutdated: a-0 is outdated"]
+
+
+def test_what_is_not_at_rest_is_no_end() -> None:
+    rolling, _ = delete(AT_REST, group(zone("a", "pp", current="prev")), "a", 0)
+    for plan in (waiting(), Plan(group=GroupName("g"))):
+        assert choose_finish_events(rolling, plan, SECOND) == (rolling, ())
+
+
+@pytest.mark.parametrize(
+    ("plan", "stood_for", "wait"),
+    [
+        pytest.param(waiting(), timedelta(0), WAIT_STAYS, id="it may pass"),
+        pytest.param(waiting(), WAIT_STAYS, timedelta(0), id="it stays"),
+        pytest.param(waiting(), timedelta(hours=1), timedelta(0), id="for long"),
+        pytest.param(
+            waiting(Code.PODS_STARTING), WAIT_STAYS, START_STAYS - WAIT_STAYS, id="pods start"
+        ),
+        pytest.param(
+            waiting(severity=Severity.DEBUG), WAIT_STAYS, None, id="nobody has to know of it"
+        ),
+        pytest.param(Plan(group=GroupName("g")), WAIT_STAYS, None, id="it waits for nothing"),
+    ],
+)
+def test_a_wait_is_worth_an_event_once_it_stays(
+    plan: Plan, stood_for: timedelta, wait: timedelta | None
+) -> None:
+    assert next_wait_report(NEW, plan, stood_for) == wait
+
+
+def test_a_wait_is_told_once_until_another_one_leads() -> None:
+    reported, events = choose_wait_events(NEW, waiting(), [sts("a"), sts("b")])
+    assert outline((reported, events)) == ["zone-a Paused: zone-a waits"]
+    assert next_wait_report(reported, waiting(), WAIT_STAYS) is None
+    assert note_waits(reported, waiting(text="other numbers")) == reported
+    again = note_waits(reported, waiting(Code.BUDGET_USED))
+    assert next_wait_report(again, waiting(), WAIT_STAYS) == timedelta(0)
+
+
+def test_a_wait_of_the_group_stands_at_its_zones() -> None:
+    members: list[StatefulSet | Unreadable] = [unreadable("StatefulSet", "zone-z"), sts("a")]
+    members += [sts(f"m{number}") for number in range(20)]
+    _, events = choose_wait_events(NEW, waiting(zone=""), members)
+    assert len(events) == MOST_ZONES
+    assert events[0].regarding.name == "zone-a"
+    assert {one.note for one in events} == {"all waits"}
+    _, events = choose_wait_events(NEW, waiting(zone="zone-z"), members)
+    assert [one.regarding.uid for one in events] == ["uid-of-zone-z"]
+
+
+def test_a_count_is_told_with_from_to_and_why() -> None:
+    (action,) = plan_scaling(read_view("a 5; b 3 follows=a label=12h")).scale
+    event = render_scaled(action)
+    assert (event.regarding.name, event.reason, event.note) == (
+        "zone-b",
+        "ScaleUp",
+        action.reason.text,
+    )
+    assert "3" in event.note
+    assert "5" in event.note
+
+
+def refused(code: Code = Code.NO_DOWNSCALE) -> Verdict:
+    return Verdict(is_allowed=False, reason=Reason(code, "not allowed", Severity.WARN))
+
+
+def test_a_refused_downscale_names_who_asked() -> None:
+    event = choose_downscale_event(sts("a"), refused(), "alice")
+    assert event is not None
+    assert (event.reason, event.note) == ("NoDownscale", "not allowed; asked by alice")
+    assert event.severity is Severity.WARN
+    assert _note(choose_downscale_event(sts("a"), refused(), "")) == "not allowed"
+
+
+def test_a_held_pod_is_told_now_and_then() -> None:
+    event = choose_held_event(pod("a", 0), refused(Code.DISRUPTION_BUDGET_USED))
+    assert event is not None
+    assert event.regarding.kind is EventKind.POD
+    assert (event.reason, event.spacing) == ("DisruptionBudgetUsed", HELD_SPACING)
+
+
+@pytest.mark.parametrize("code", [Code.NOT_ELECTED, Code.STOPPING])
+def test_what_only_the_process_has_to_do_with_is_not_told(code: Code) -> None:
+    assert choose_downscale_event(sts("a"), refused(code), "alice") is None
+    assert choose_held_event(pod("a", 0), refused(code)) is None
+
+
+GOOD = Budget(namespace="test", name="zpdb", uid=Uid("u"), resource_version="1")
+BAD = FlawedBudget(namespace="test", name="zpdb", uid=Uid("u"), resource_version="2", problem="no")
+BROKEN = unreadable("ZoneAwarePodDisruptionBudget", "zpdb")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        pytest.param(None, GOOD, None, id="a good one"),
+        pytest.param(None, BAD, "BudgetInvalid: no", id="a bad one"),
+        pytest.param(GOOD, BAD, "BudgetInvalid: no", id="it turns bad"),
+        pytest.param(BAD, BAD, None, id="it stays bad"),
+        pytest.param(BAD, GOOD, "BudgetValid: zpdb is obeyed again", id="it is mended"),
+        pytest.param(BAD, None, None, id="it is gone"),
+        pytest.param(None, BROKEN, f"BudgetInvalid: {BROKEN.error}", id="it cannot be read"),
+    ],
+)
+def test_a_budget_is_told_of_where_it_turns(
+    old: Budget | FlawedBudget | None, new: Budget | FlawedBudget | None, told: str | None
+) -> None:
+    event = choose_budget_event(old, new)
+    assert (None if event is None else f"{event.reason}: {event.note}") == told
+
+
+def _note(event: EventRecord | None) -> str:
+    return "" if event is None else event.note

@@ -1,0 +1,162 @@
+"""Events on the real control plane, as `kubectl describe` asks for them, under the shipped Role."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import pytest
+
+from rollout_operator.lab.zones import ZoneSpec, three_zones
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.events import name_reason
+from tests.system.grants import told, without
+from tests.system.guarded import NO_DOWNSCALE, guard
+from tests.system.looks import read_metric, wait_line, wait_true
+from tests.system.scaled import follow, wait_counts
+from tests.world.api import PODS, STATEFULSETS, Json, Resource
+from tests.world.clients import Route
+from tests.world.operatorproc import OperatorProcess
+from tests.world.scene import World
+
+pytestmark = pytest.mark.controlplane
+
+# kubectl asks for those of the core group: the same objects.
+CORE_EVENTS: Final = Resource("v1", "events")
+WRITTEN: Final = "rollout_operator_events_total"
+A, B, C = (f"ingester-zone-{letter}" for letter in "abc")
+
+
+async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> None:
+    """D-40, D-75: the codes and sentences of log, refusal and metric; SEC-17: nothing forbidden."""
+    first = ZoneSpec(name=A, group="ingester", replicas=2, labels={NO_DOWNSCALE: "true"})
+    second = follow(ZoneSpec(name=B, group="ingester", replicas=2), A)
+    guarded = await guard(world, first, second)
+    operator = guarded.operator
+    uids = await _list_pods(world)
+
+    await world.roll([A, B], "v2")
+    for name in (A, B):
+        reasons = await _wait_events(world, STATEFULSETS, name, "RolloutFinished")
+        assert [one["reason"] for one in reasons] == [
+            *("RolloutBegun", "ZoneRolledOut", "RolloutFinished")
+        ]
+        assert re.search(r"all ready at the update revision; the rollout took \d+", _last(reasons))
+    for pod, uid in uids.items():
+        (found,) = await _list_events(world, PODS, pod, uid)
+        line = await wait_line(operator, "Terminating pod", f"pod={pod} ")
+        assert f"reason={Code.POD_OUTDATED} " in line
+        assert f'why="{found["message"]}"' in line
+        assert (found["reason"], found["type"]) == (name_reason(Code.POD_OUTDATED), "Normal")
+        assert found["reportingComponent"] == "rollout-operator"
+
+    await world.set_replicas(A, 3)
+    await wait_counts(world, {A: 3, B: 3})
+    found = (await _wait_events(world, STATEFULSETS, B, name_reason(Code.SCALE_UP)))[-1]
+    line = await wait_line(operator, "Scaling zone", f"reason={Code.SCALE_UP} ")
+    assert f'why="{found["message"]}"' in line
+
+    for _ in range(2):
+        answer = await guarded.workload(A).scale(2, Route.MERGE)
+        assert answer.status == 400
+    reason = name_reason(Code.NO_DOWNSCALE)
+    found = (await _wait_events(world, STATEFULSETS, A, reason, count=2))[-1]
+    sentence, _, asker = found["message"].partition("; asked by ")
+    assert answer.message.endswith(sentence)
+    assert asker == "admin"
+    assert found["type"] == "Warning"
+    assert await read_metric(operator, WRITTEN, outcome="repeated") == 1
+    assert await read_metric(operator, WRITTEN, outcome="failed") == 0
+    await world.judge.assert_clean()
+
+
+async def test_d40_a_wait_that_stays_and_events_at_the_end(world: World) -> None:
+    """D-40: what holds the group, in the words of the log; and what is left when it ends."""
+    names = await world.create(*three_zones(replicas=1))
+    operator = await world.operator()
+    await world.kubelet.make_unready(f"{A}-0")
+    await world.kubelet.make_unready(f"{B}-0")
+    await world.set_image(names, "v2")
+    reason = name_reason(Code.SEVERAL_ZONES_NOT_READY)
+    for name in names:
+        found = (await _wait_events(world, STATEFULSETS, name, reason))[-1]
+        assert (found["type"], found["action"]) == ("Warning", "Wait")
+        await wait_line(operator, f"reason={Code.SEVERAL_ZONES_NOT_READY} ", found["message"])
+    await world.kubelet.make_ready(f"{B}-0")
+    await world.wait_image(f"{A}-0", "v2")
+    await operator.terminate()
+    (found,) = await _list_events(world, PODS, f"{A}-0")
+    assert found["reason"] == name_reason(Code.POD_BROKEN_AND_OUTDATED)
+    await world.judge.assert_clean()
+
+
+async def test_sec17_without_the_right_one_line_says_so(world: World) -> None:
+    """SEC-17, DEP-48: everything else works, and nothing is asked for again and again."""
+    names = await world.create(*three_zones(replicas=1))
+    async with without(world, ("create", "events")):
+        operator = await world.operator()
+        await world.roll(names, "v2")
+        line = await wait_line(operator, "Events are not written", told("create", "events"))
+        assert "level=warn" in line
+        await world.roll(names, "v3")
+        await wait_true("denied", partial(_has_denied, operator))
+        assert len([one for one in operator.log_lines() if "Events are not written" in one]) == 1
+        calls = [
+            one for one in await world.judge.calls(with_events=True) if _is_event(one.resource)
+        ]
+        assert [one.code for one in calls] in ([403], [403] * 2)
+    await world.judge.assert_clean()
+
+
+def _is_event(resource: str) -> bool:
+    return resource == "events"
+
+
+async def _has_denied(operator: OperatorProcess) -> bool:
+    return (await read_metric(operator, WRITTEN, outcome="denied") or 0) >= 12
+
+
+async def _list_pods(world: World) -> Mapping[str, str]:
+    pods = await world.api.items(PODS, world.namespace)
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["uid"]
+        for pod in pods
+        if pod["metadata"]["name"].startswith("ingester")
+    }
+
+
+async def _wait_events(
+    world: World, resource: Resource, name: str, reason: str, *, count: int = 1
+) -> Sequence[Json]:
+    """Wait until an object has an Event for this reason, as often, and return all that it has."""
+    found: Sequence[Json] = ()
+
+    async def is_there() -> bool:
+        nonlocal found
+        found = await _list_events(world, resource, name)
+        return any(one["reason"] == reason and _count(one) >= count for one in found)
+
+    await wait_true(lambda: f"{reason} at {name}, but {found}", is_there)
+    return found
+
+
+async def _list_events(
+    world: World, resource: Resource, name: str, uid: str = ""
+) -> Sequence[Json]:
+    """Return the Events of the operator on an object, oldest first, as `kubectl describe` asks."""
+    kind = {STATEFULSETS: "StatefulSet", PODS: "Pod"}[resource]
+    fields = {"involvedObject.kind": kind, "involvedObject.name": name}
+    if uid:
+        fields["involvedObject.uid"] = uid
+    selector = ",".join(f"{key}={value}" for key, value in fields.items())
+    answer = await world.api.list(CORE_EVENTS, world.namespace, query={"fieldSelector": selector})
+    found = [one for one in answer["items"] if one["reportingComponent"] == "rollout-operator"]
+    return sorted(found, key=lambda one: str(one["eventTime"]))
+
+
+def _count(event: Json) -> int:
+    return int((event.get("series") or {}).get("count", 1))
+
+
+def _last(events: Sequence[Json]) -> str:
+    return str(events[-1]["message"])
