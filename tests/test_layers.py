@@ -109,10 +109,8 @@ CLUSTER_SEES = {
     "kube.client.responses",
 }
 # These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
-INNER = {
-    f"operator.{name}"
-    for name in "context rollout scaling budgets shadow describe events engine".split()
-}
+_INNER = ("context", "rollout", "scaling", "budgets", "shadow", "describe", "events", "engine")
+INNER = {f"operator.{name}" for name in _INNER}
 NOT_INNER = {"web", "pki", "config"}
 ONLY_IN = {
     "kubernetes_asyncio": {"kube"},
