@@ -113,7 +113,9 @@ def _explain_desired(place: _Place, name: str, held: Pod | Unreadable | None) ->
     if isinstance(held, Unreadable):
         text = f"{name} cannot be read and counts as down: {held.error}"
         return _answer(name, Code.OBJECT_UNREADABLE, text)
-    if held.is_terminating or held.uid in place.group.deletions:
+    # A delete without an answer is sent once more.
+    is_going = any(one.uid == held.uid for one in _list_going(place.plan))
+    if not is_going and (held.is_terminating or held.uid in place.group.deletions):
         text = f"{name} is on its way out{_render_state(place, held)}"
         return _answer(name, Code.ZONE_NOT_READY, text)
     if not sts.update_revision:
@@ -195,10 +197,12 @@ def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
 
 
 def _list_ahead(place: _Place, pod: Pod) -> Iterator[Reason]:
-    """Yield which outdated pods of its zone go before a pod that stands."""
+    """Yield which pods of its zone go before an outdated pod."""
     standing = [one for one in place.look.standing if _is_outdated(place, one)]
     uids = [one.uid for one in standing]
-    ahead = [one.name for one in standing[: uids.index(pod.uid)]] if pod.uid in uids else []
+    before = standing[: uids.index(pod.uid)] if pod.uid in uids else []
+    going = [one for one in _list_going(place.plan) if one.owner_uid == place.sts.uid]
+    ahead = list(dict.fromkeys(one.name for one in (*going, *before)))
     if ahead:
         text = f"{join_names(ahead)} {verb(len(ahead), 'goes', 'go')} first"
         yield Reason(Code.BUDGET_USED, text, Severity.DEBUG, place.sts.name)

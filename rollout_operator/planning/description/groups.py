@@ -29,7 +29,7 @@ from rollout_operator.planning.rollout.readiness import (
     assess_readiness,
     render_readiness,
 )
-from rollout_operator.planning.rollout.zones import find_group_blocker, order_zones
+from rollout_operator.planning.rollout.zones import find_group_blocker, is_paused, order_zones
 from rollout_operator.planning.wording import cut
 
 # Each pod may bring a reason of its own.
@@ -121,9 +121,11 @@ def _complete(plan: Plan, looks: Sequence[Readiness], steps: Sequence[Step]) -> 
 
 
 def _assess_progress(group: Group, zones: Sequence[Zone], looks: Sequence[Readiness]) -> Progress:
+    # Of a paused zone no revision is recorded, however long it has been rolled out.
     is_due = any(
-        look.sts.current_revision != look.sts.update_revision or _has_outdated(zone)
-        for zone, look in zip(zones, looks, strict=True)
+        _has_outdated(zone)
+        or (zone.sts.current_revision != zone.sts.update_revision and not is_paused(zone.sts))
+        for zone in zones
     )
     is_going = any(_has_leaving(zone) for zone in zones)
     is_growing = any(

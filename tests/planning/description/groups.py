@@ -57,6 +57,7 @@ STATES: Final[Mapping[str, Group]] = {
     "no room": group(prev("a", "Lpp"), prev("b")),
     "several zones down": group(prev("a", "Ppp"), prev("b", "Ppp"), zone("c")),
     "paused": group(prev("a", paused="true"), *_TWO_DONE),
+    "paused after its rollout": group(zone("a", current="prev", paused="true"), zone("b")),
     "paused and another one": group(prev("a", paused="true"), prev("b")),
     "paused and down": group(prev("a", "Ppp", paused="true"), prev("b")),
     "wrong strategy": group(prev("a", strategy="RollingUpdate"), zone("b")),

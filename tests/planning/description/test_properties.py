@@ -1,0 +1,69 @@
+"""What holds for every description, whatever the group looks like."""
+
+from hypothesis import HealthCheck, given, settings
+
+from rollout_operator.model.description import Phase, PodState
+from rollout_operator.model.group import Group
+from rollout_operator.model.outcome import Code, ReplacePods
+from rollout_operator.planning.description.explain import explain_pod, explain_set
+from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.rollout.plan import plan_group
+from tests.builders import NOW
+from tests.planning.rollout.test_properties import groups
+
+REPEATABLE = settings(
+    max_examples=60,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@REPEATABLE
+@given(groups())
+def test_phase_and_headline_agree_with_the_plan(snapshot: Group) -> None:
+    plan = plan_group(snapshot)
+    described = describe_group(snapshot, GroupDecision(plan=plan, looked=NOW))
+
+    is_done = [wait.code for wait in plan.waits] == [Code.UP_TO_DATE]
+    assert (described.phase is Phase.ROLLED_OUT) <= is_done
+    assert (described.phase is Phase.HELD) >= plan.failed
+    assert is_done <= (described.phase in (Phase.ROLLED_OUT, Phase.SCALING))
+    assert described.code is not None
+    assert {one.zone for one in described.steps} <= {one.name for one in described.zones}
+
+
+@REPEATABLE
+@given(groups())
+def test_numbers_are_those_of_the_pods(snapshot: Group) -> None:
+    described = describe_group(snapshot, GroupDecision(plan=plan_group(snapshot), looked=NOW))
+
+    for zone in described.zones:
+        assert len(zone.pods) == zone.desired
+        assert zone.updated == sum(one.is_updated for one in zone.pods)
+        assert zone.ready <= sum(one.state is PodState.READY for one in zone.pods)
+        absent = sum(one.state is PodState.MISSING for one in zone.pods)
+        if zone.update_revision:
+            assert zone.updated + zone.outdated + absent == zone.desired
+        assert all(bool(one.why) is (one.state is not PodState.READY) for one in zone.pods)
+    assert sum(zone.is_busy for zone in described.zones) <= 1
+
+
+@REPEATABLE
+@given(groups())
+def test_explanations_agree_with_the_plan(snapshot: Group) -> None:
+    """What goes has no condition, what waits has one."""
+    plan = plan_group(snapshot)
+    actions = [action for action in plan.actions if isinstance(action, ReplacePods)]
+    going = {one.pod.uid: action.zone.name for action in actions for one in action.going}
+    for zone in snapshot.zones:
+        about = explain_set(snapshot, plan, zone.sts.name)
+        assert about is not None
+        assert about.may_go is (zone.sts.name in going.values())
+        for pod in zone.own_pods:
+            answer = explain_pod(snapshot, plan, pod.name)
+            assert answer is not None
+            assert answer.may_go is (pod.uid in going)
+            waits = answer.answer.endswith("it cannot go yet")
+            assert bool(answer.conditions) is (waits or answer.code is Code.REVISION_EMPTY)
