@@ -33,7 +33,7 @@ LAYERS: Mapping[str, Iterable[str]] = {
     **MAY_IMPORT,
     "operator": {*MAY_IMPORT},
     "lab": {*MAY_IMPORT, "operator"} - {"pki", "oci"},
-    "cli": ("model", "aio", "config", "telemetry", "kube", "operator", "lab"),
+    "cli": ("model", "aio", "planning", "config", "telemetry", "kube", "operator", "lab"),
     "__main__": ("cli",),
 }
 # The folders of a layer, and which of its others each of them may import; "" are its own modules.

@@ -48,6 +48,8 @@ OPERATOR: Final = "run"
 """The command that flags without a command are for."""
 COMMANDS: Final = (
     Command(OPERATOR, "run the operator, as without a command"),
+    Command("status", "what each rollout group does, and what it waits for"),
+    Command("wait", "wait until rollout groups are rolled out, in a script"),
     Command("demo", "watch the operator at work on a simulated cluster"),
     Command("simulate", "what the operator would do with objects of your cluster"),
     Command("uninstall-webhooks", "delete the webhook configurations of an operator"),

@@ -17,9 +17,9 @@ import msgspec
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both
 from rollout_operator.kube.api import PODS, STATEFULSETS, LiveReader, Resource
-from rollout_operator.model.decode.broken import salvage
+from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
+from rollout_operator.model.errors import ApiError, Unreachable
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
@@ -213,7 +213,7 @@ class GroupReader:
                 token=token,
                 has_turn=turns > 0,
             )
-            objects.extend(_decode(resource, decode, raw) for raw in page.items)
+            objects.extend(decode_or_salvage(resource.kind, decode, raw) for raw in page.items)
             token, turns = page.next_token, turns - 1
             if not token:
                 return objects
@@ -276,15 +276,6 @@ def _count_pods(group: Group) -> int:
 def _measure_selectors(group: Group) -> int:
     values = [value for zone in group.zones for value in zone.sts.selector.values()]
     return len(group.name) + sum(len(value) + len("%2C") for value in values)
-
-
-def _decode(
-    resource: Resource, decode: Callable[[msgspec.Raw], View], raw: msgspec.Raw
-) -> View | Unreadable:
-    try:
-        return decode(raw)
-    except DecodeError as error:
-        return salvage(resource.kind, raw, error)
 
 
 def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class Resource:
 PODS: Final = Resource("", "v1", "pods", "Pod")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICES: Final = Resource("", "v1", "services", "Service")
 STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")

@@ -120,7 +120,7 @@ class GroupStates:
         """
         plans = self._plans.setdefault(plan.group, {})
         plans[subject] = plan
-        posted, plan = plan, _merge([plans[each] for each in Subject if each in plans])
+        posted, plan = plan, merge_plans([plans[each] for each in Subject if each in plans])
         now = self._clock.now()
         before = self._entries.get(plan.group)
         holds_still = before is not None and _leading(before.plan) == _leading(plan)
@@ -196,7 +196,7 @@ class GroupStates:
         return min(waits, default=None)
 
 
-def _merge(plans: Sequence[Plan]) -> Plan:
+def merge_plans(plans: Sequence[Plan]) -> Plan:
     """Return the plans of all subjects of a group as one; with a wait of any, it is not at rest."""
     first = plans[0]
     if len(plans) == 1:

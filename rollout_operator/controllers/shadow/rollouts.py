@@ -42,14 +42,6 @@ class ShadowContext:
     clock: Clock
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """What would be deleted of one zone, and what holds the rest of it."""
-
-    going: Sequence[Replacement]
-    held: Sequence[Reason]
-
-
 class ShadowController:
     """Looks at rollout groups by name, and writes nothing."""
 
@@ -86,7 +78,7 @@ class ShadowController:
                 what = f"record revision {action.revision}"
                 reasons.append(would(what, action.reason.text, action.zone.name))
                 continue
-            choice = await self._choose(action)
+            choice = await choose_permitted(self._context.arbiter, action)
             going.extend(choice.going)
             reasons.extend(
                 would(f"delete {one.pod.name}", one.reason.text, action.zone.name)
@@ -98,24 +90,33 @@ class ShadowController:
         # Without the actions, which pages would tell as done.
         return replace(plan, actions=(), waits=(*reasons, *plan.waits), look_again=again), going
 
-    async def _choose(self, action: ReplacePods) -> _Choice:
-        """Return what budgets leave of an action."""
-        going: list[Replacement] = []
-        held: list[Refusal] = []
-        for share in action.shares:
-            asks = [_ask_for(one, action) for one in share.pods]
-            refusals = await self._context.arbiter.assess_all(asks)
-            pairs = list(zip(share.pods, refusals, strict=True))
-            going.extend([one for one, refusal in pairs if refusal is None][: share.room])
-            held.extend(refusal for _, refusal in pairs if refusal is not None)
-        zone = action.zone.name
-        reasons = dict.fromkeys(replace(one.reason, zone=zone) for one in held)
-        return _Choice(going, tuple(reasons))
-
     def _forget(self, name: GroupName) -> None:
         self._context.differences.forget(name)
         self._context.group_states.forget(name)
         self._context.metrics.forget_group(name)
+
+
+@dataclass(frozen=True, slots=True)
+class PermittedPods:
+    """What would be deleted of one zone, and what holds the rest of it."""
+
+    going: Sequence[Replacement]
+    held: Sequence[Reason]
+
+
+async def choose_permitted(arbiter: Arbiter, action: ReplacePods) -> PermittedPods:
+    """Return what budgets leave of an action; nothing is reserved."""
+    going: list[Replacement] = []
+    held: list[Refusal] = []
+    for share in action.shares:
+        asks = [_ask_for(one, action) for one in share.pods]
+        refusals = await arbiter.assess_all(asks)
+        pairs = list(zip(share.pods, refusals, strict=True))
+        going.extend([one for one, refusal in pairs if refusal is None][: share.room])
+        held.extend(refusal for _, refusal in pairs if refusal is not None)
+    zone = action.zone.name
+    reasons = dict.fromkeys(replace(one.reason, zone=zone) for one in held)
+    return PermittedPods(going, tuple(reasons))
 
 
 def would(what: str, why: str, zone: str) -> Reason:

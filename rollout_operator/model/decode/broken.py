@@ -4,8 +4,8 @@ Slow, but objects rarely break; whatever they hold, neither the loop nor the mem
 """
 
 import json
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -27,6 +27,19 @@ _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _CLUSTER_KINDS: Final = frozenset(
     {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
 )
+
+
+View = TypeVar("View")
+
+
+def decode_or_salvage(
+    kind: str, decode: Callable[[msgspec.Raw], View], raw: msgspec.Raw
+) -> View | Unreadable:
+    """Return the view of an object, `Unreadable` where it cannot be decoded."""
+    try:
+        return decode(raw)
+    except DecodeError as error:
+        return salvage(kind, raw, error)
 
 
 def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:

@@ -1,0 +1,112 @@
+"""What `status`, `wait` and `explain` share: flags, and how they look at namespaces."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.config.flags import find_flag
+from rollout_operator.config.grammar import TEXT, Flag, Words
+from rollout_operator.kube.client.client import Client
+from rollout_operator.model.description import Description, GroupDescription
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.operator.inspect import Inspection, Inspector, list_namespaces
+from rollout_operator.planning.wording import join_names
+from rollout_operator.telemetry import logs
+
+GROUP: Final = Flag(
+    name="group", kind=TEXT, default="", help="Only this rollout group; all groups."
+)
+SERVICE: Final = Flag(
+    name="service",
+    kind=TEXT,
+    default="rollout-operator:8001",
+    help="Service and port by which the operator's own view is asked for, through the API server;"
+    " empty asks for none.",
+)
+LOOK_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
+
+
+@dataclass(slots=True)
+class Viewer:
+    """Looks at what the words of a command choose."""
+
+    client: Client
+    namespace: str
+    """Empty: all that have groups."""
+    service: str = ""
+    group: str = ""
+    _inspectors: dict[str, Inspector] = field(default_factory=dict)
+
+    async def look(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
+        """Return one inspection a namespace. Raises ApiError, and InvalidInput for the group."""
+        names: Sequence[str] = [self.namespace]
+        if not self.namespace:
+            names = await list_namespaces(self.client, is_fresh=is_fresh)
+        found = await gather_all(self.inspector(name).look(is_fresh=is_fresh) for name in names)
+        if not self.group:
+            return found
+        known = [group.name for one in found for group in one.description.groups]
+        if self.group not in known:
+            raise InvalidInput(
+                f"there is no rollout group {self.group}{suggest(self.group, known)}"
+            )
+        return [choose_group(one, self.group) for one in found]
+
+    def inspector(self, namespace: str) -> Inspector:
+        """Return what looks at one namespace."""
+        if namespace not in self._inspectors:
+            lease = find_flag("leader-election.lease-name").default
+            self._inspectors[namespace] = Inspector(
+                self.client, namespace, LoopClock(), service=self.service, lease=lease
+            )
+        return self._inspectors[namespace]
+
+
+def be_quiet() -> None:
+    """Log nothing: what the operator would log of a namespace, the description says as well."""
+    logs.configure(level="error", write=lambda line: None)
+
+
+@asynccontextmanager
+async def open_viewer(
+    words: Words, *, service: str = "", is_everywhere: bool = False
+) -> AsyncIterator[Viewer]:
+    """Connect to the cluster that the words choose; `service` is the operator's, if it is asked.
+
+    Raises ConfigError.
+    """
+    access = find_access(words)
+    async with open_client(access) as client:
+        namespace = "" if is_everywhere else access.namespace
+        yield Viewer(client, namespace, service, words.value(GROUP))
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """Return the end of a message about a name that is not there."""
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; there are {join_names(sorted(known))}" if known else "; there is none"
+
+
+def choose_group(seen: Inspection, name: str) -> Inspection:
+    """Return an inspection of one group only."""
+    own = None if seen.own is None else _only(seen.own, name)
+    groups = {key: group for key, group in seen.groups.items() if key == name}
+    return replace(seen, description=_only(seen.description, name), own=own, groups=groups)
+
+
+def _only(description: Description, name: str) -> Description:
+    def is_chosen(group: GroupDescription) -> bool:
+        return group.name == name
+
+    return msgspec.structs.replace(
+        description, groups=tuple(filter(is_chosen, description.groups)), budgets=()
+    )

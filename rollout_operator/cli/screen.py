@@ -1,0 +1,83 @@
+"""Where a command shows lines that change: redrawn in place on a terminal."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from rollout_operator.lab.demo.drawing import Line, Style, render_line
+from rollout_operator.lab.demo.screen import BEGIN, END
+
+# What a pipe or a file gets: as wide as the smallest terminal.
+NARROW: Final = 80
+WIDE: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStream:
+    """What is known of the place that lines are written to."""
+
+    stream: TextIO
+    is_terminal: bool
+    is_coloured: bool
+    size: Callable[[], os.terminal_size] = shutil.get_terminal_size
+
+    def width(self, *, is_wide: bool = False) -> int:
+        """Return how many columns a line may have."""
+        if self.is_terminal:
+            return self.size().columns
+        return WIDE if is_wide else NARROW
+
+    def write(self, lines: Sequence[Line], width: int) -> None:
+        """Write lines one below the other."""
+        for line in lines:
+            text = render_line(line, width, is_coloured=self.is_coloured)
+            self.stream.write(f"{text if self.is_coloured else text.rstrip()}\n")
+        self.stream.flush()
+
+
+def find_output(stream: TextIO, environ: Mapping[str, str]) -> OutputStream:
+    """Return what a stream is: TERM=dumb moves no cursor, NO_COLOR takes the colours."""
+    is_terminal = stream.isatty() and environ.get("TERM", "dumb") not in ("", "dumb")
+    return OutputStream(stream, is_terminal, is_terminal and not environ.get("NO_COLOR"))
+
+
+@dataclass(slots=True)
+class LiveFrame:
+    """Redraws a frame over the one before; never higher than the terminal. Use with `with`."""
+
+    output: OutputStream
+    _height: int = 0
+
+    def __enter__(self) -> Self:
+        self._tell(BEGIN)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tell(END)
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Show these lines; what does not fit is told in the last one."""
+        size = self.output.size()
+        # The last row is the cursor's: a line feed there would scroll.
+        room = max(size.lines - 1, 1)
+        if len(lines) > room:
+            hidden = len(lines) - room + 1
+            lines = [*lines[: room - 1], ((f"... {hidden} more lines", Style.FAINT),)]
+        up = f"\x1b[{self._height}A" if self._height else ""
+        texts = [
+            render_line(line, size.columns, is_coloured=self.output.is_coloured) for line in lines
+        ]
+        self._tell(f"\r{up}" + "".join(f"{text}\x1b[K\n" for text in texts) + "\x1b[J")
+        self._height = len(lines)
+
+    def _tell(self, text: str) -> None:
+        self.output.stream.write(text)
+        self.output.stream.flush()

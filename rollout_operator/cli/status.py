@@ -1,0 +1,180 @@
+"""`rollout-operator status`: what each rollout group does, and what it waits for."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.cli.looking import LOOK_FLAGS, SERVICE, Viewer, be_quiet, open_viewer
+from rollout_operator.cli.screen import LiveFrame, OutputStream, find_output
+from rollout_operator.cli.status_changes import list_changes, list_facts
+from rollout_operator.cli.status_view import StatusView, draw_status
+from rollout_operator.config.grammar import (
+    BOOL,
+    TEXT,
+    Flag,
+    UsageError,
+    Words,
+    parse_mixed,
+    refuse_leftovers,
+)
+from rollout_operator.config.usage import render_entries
+from rollout_operator.lab.demo.drawing import BLANK, Line, Style
+from rollout_operator.lab.end import forget_output
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.units import quote
+from rollout_operator.operator.inspect import Inspection
+
+FORMATS: Final = ("text", "wide", "json")
+WATCH: Final = Flag(
+    name="watch",
+    kind=BOOL,
+    default=False,
+    alias="w",
+    help="Show it live until Ctrl-C, also -w; without a terminal only what changes.",
+)
+OUTPUT: Final = Flag(
+    name="output",
+    kind=TEXT,
+    default="text",
+    alias="o",
+    help="text, wide (revisions, limits, pods that are not ready) or json, also -o.",
+)
+EVERYWHERE: Final = Flag(
+    name="all-namespaces",
+    kind=BOOL,
+    default=False,
+    alias="A",
+    help="All namespaces that have rollout groups, also -A.",
+)
+STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (WATCH, OUTPUT, EVERYWHERE, *LOOK_FLAGS, SERVICE)
+# Between two looks of -w. The API server answers them from its own cache.
+EVERY: Final = timedelta(seconds=2)
+
+_HEAD: Final = """\
+Usage: rollout-operator status [flags]
+
+Shows what each rollout group does, what it waits for and what a person can do. It reads the
+objects with the rights of a kubeconfig and decides on them as the operator does, so that it works
+where the operator is down. Rights to list statefulsets and pods are enough; with get on
+services/proxy it shows what the operator itself says. Nothing is written.
+
+"""
+_FOOT: Final = """
+Exit codes:
+  0 also after Ctrl-C, 1 if the objects cannot be read, 2 if the command line is wrong.
+"""
+
+
+def run(words: Sequence[str]) -> int:
+    """Show what there is; return the exit code. Raises HelpRequested and OperatorError."""
+    parsed = parse_mixed(STATUS_FLAGS, words)
+    refuse_leftovers(parsed)
+    format = parsed.value(OUTPUT)
+    if format not in FORMATS:
+        raise UsageError(f"-output: {quote(format)} is none of {', '.join(FORMATS)}")
+    if format == "json" and parsed.value(WATCH):
+        raise UsageError("-watch shows text: leave out -output=json")
+    be_quiet()
+    try:
+        asyncio.run(show(parsed, find_output(sys.stdout, os.environ)))
+    except KeyboardInterrupt:
+        if not parsed.value(WATCH):
+            raise
+    except BrokenPipeError:
+        forget_output()
+        return ExitCode.UNREAD
+    return ExitCode.DONE
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return f"{_HEAD}Flags:\n{''.join(render_entries(STATUS_FLAGS))}{_FOOT}"
+
+
+async def show(words: Words, output: OutputStream) -> None:
+    """Show what the words choose; with -w until cancelled. Raises OperatorError."""
+    is_wide = words.value(OUTPUT) == "wide"
+    async with open_viewer(
+        words, service=words.value(SERVICE), is_everywhere=words.value(EVERYWHERE)
+    ) as viewer:
+        if not words.value(WATCH):
+            seen = await viewer.look()
+            if words.value(OUTPUT) == "json":
+                output.stream.write(render_json(seen, is_everywhere=words.value(EVERYWHERE)))
+            else:
+                width = output.width(is_wide=is_wide)
+                output.write(draw_all(seen, StatusView(width=width, is_wide=is_wide)), width)
+        elif output.is_terminal:
+            await _redraw(viewer, output, is_wide=is_wide)
+        else:
+            await tell_changes(viewer, LoopClock(), output.stream.write)
+
+
+def draw_all(seen: Sequence[Inspection], view: StatusView) -> list[Line]:
+    """Return the lines about all namespaces."""
+    lines: list[Line] = []
+    for one in seen:
+        lines += [BLANK] if lines else []
+        lines += draw_status(one.best, one.notes, view)
+    return lines or [(("there is no rollout group", Style.PLAIN),)]
+
+
+def render_json(seen: Sequence[Inspection], *, is_everywhere: bool) -> str:
+    """Return the descriptions as JSON: one, or a list of all namespaces."""
+    found = [one.best for one in seen]
+    body = msgspec.json.encode(found if is_everywhere else found[0])
+    return f"{msgspec.json.format(body).decode()}\n"
+
+
+async def _redraw(viewer: Viewer, output: OutputStream, *, is_wide: bool) -> None:
+    clock, lines = LoopClock(), list[Line]()
+    with LiveFrame(output) as frame:
+        while True:
+            try:
+                seen = await viewer.look(is_fresh=False)
+                lines = draw_all(seen, StatusView(width=output.width(), is_wide=is_wide))
+                trouble: list[Line] = []
+            except ApiError as error:
+                if not lines:
+                    raise
+                trouble = [((f"not read since: {error}", Style.RED),)]
+            frame.draw([*trouble, *lines])
+            await clock.sleep(EVERY)
+
+
+class Views(Protocol):
+    """What is looked at again and again."""
+
+    async def look(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
+        """Return one inspection a namespace. Raises ApiError."""
+        ...
+
+
+async def tell_changes(viewer: Views, clock: Clock, write: Callable[[str], object]) -> None:
+    """Write what changes, with the time, until cancelled. Raises what the first look raises."""
+    known: Mapping[str, str] = {}
+    is_first = True
+    while True:
+        try:
+            seen = await viewer.look(is_fresh=False)
+            facts = {about: text for one in seen for about, text in _list_facts(one)}
+        except ApiError as error:
+            if is_first:
+                raise
+            facts = {**known, "the error": f"not read: {error}"}
+        for line in list_changes(known, facts):
+            write(f"{clock.now():%H:%M:%S} {line}\n")
+        sys.stdout.flush()
+        known, is_first = facts, False
+        await clock.sleep(EVERY)
+
+
+def _list_facts(one: Inspection) -> Sequence[tuple[str, str]]:
+    return list(list_facts(one.best, one.notes).items())

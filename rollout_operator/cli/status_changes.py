@@ -1,0 +1,45 @@
+"""What has changed between two looks, one line each: for pipes, logs and `wait`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rollout_operator.model.description import Description, GroupDescription, ZoneDescription
+from rollout_operator.planning.wording import one_line
+
+
+def list_facts(description: Description, notes: Sequence[str] = ()) -> Mapping[str, str]:
+    """Return a line for each group, zone and budget of a namespace, by what it is about.
+
+    Nothing in it passes with time alone: the same state gives the same lines.
+    """
+    where = description.namespace
+    facts = dict(_list_groups(description))
+    for budget in description.budgets:
+        facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}"
+    if notes:
+        facts[f"{where} notes"] = "; ".join(notes)
+    return {about: one_line(text) for about, text in facts.items()}
+
+
+def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is new or another, then what is gone."""
+    yield from (text for about, text in now.items() if before.get(about) != text)
+    yield from (f"{about} is gone" for about in before if about not in now)
+
+
+def render_group_line(group: GroupDescription) -> str:
+    """Return a group in one line."""
+    ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
+    return one_line(f"group {group.name}: {group.phase}, {ready}: {group.headline}")
+
+
+def _list_groups(description: Description) -> Iterator[tuple[str, str]]:
+    for group in description.groups:
+        yield f"{description.namespace} group {group.name}", render_group_line(group)
+        for zone in group.zones:
+            yield f"{description.namespace} zone {zone.name}", _render_zone(zone)
+
+
+def _render_zone(zone: ZoneDescription) -> str:
+    paused = ", paused" if zone.is_paused else ""
+    numbers = f"{zone.ready}/{zone.desired} ready, {zone.updated}/{zone.desired} updated"
+    return f"zone {zone.name}: {numbers}{paused}"

@@ -1,0 +1,270 @@
+"""What `status` shows of a description: tables of 80 columns, or as many as there are.
+
+Layout only: every sentence is the description's. Pure: the same description gives the same lines.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.lab.demo.drawing import BLANK, Line, Style
+from rollout_operator.model.description import (
+    BudgetDescription,
+    Description,
+    GroupDescription,
+    OperatorDescription,
+    Phase,
+    PodDescription,
+    PodState,
+    Step,
+    Waiting,
+    ZoneDescription,
+)
+from rollout_operator.planning.wording import count, one_line
+
+COMPUTED: Final = "this is computed from the objects"
+_PHASES: Final = {
+    Phase.ROLLED_OUT: Style.GREEN,
+    Phase.ROLLING_OUT: Style.YELLOW,
+    Phase.SCALING: Style.YELLOW,
+    Phase.WAITING: Style.YELLOW,
+    Phase.HELD: Style.RED,
+}
+_LONGEST_NAME: Final = 40
+# Fewer marks of pods than this say nothing.
+_LEAST_PODS: Final = 8
+_LABEL: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PodLook:
+    """How the state of a pod is drawn."""
+
+    mark: str
+    meaning: str
+    style: Style
+
+
+UPDATED: Final = PodLook("#", "updated, ready", Style.GREEN)
+OUTDATED: Final = PodLook("o", "outdated, ready", Style.PLAIN)
+_LOOKS: Final = {
+    PodState.STARTING: PodLook("~", "starting", Style.YELLOW),
+    PodState.NOT_READY: PodLook("!", "not ready", Style.MAGENTA),
+    PodState.GOING: PodLook("x", "going", Style.RED),
+    PodState.MISSING: PodLook(".", "missing", Style.RED),
+    PodState.UNREADABLE: PodLook("?", "unreadable", Style.MAGENTA),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusView:
+    """How much is shown, and in how many columns."""
+
+    width: int
+    is_wide: bool = False
+    """Revisions, limits and each pod that is not ready as well."""
+
+
+def draw_status(description: Description, notes: Sequence[str], view: StatusView) -> list[Line]:
+    """Return the lines about one namespace; `notes` say what could not be read."""
+    lines = [_title(description)]
+    lines += _draw_operator(description.operator, notes, view)
+    for group in description.groups:
+        lines += [BLANK, *_draw_group(group, description.now, view)]
+    if description.budgets:
+        lines += [BLANK, *_draw_budgets(description.budgets, view)]
+    return [*lines, *_draw_legend(description.groups)]
+
+
+def render_age(span: timedelta) -> str:
+    """Return a span as people say it: `42s`, `3m12s`, `2h5m`, `4d3h`."""
+    seconds = max(int(span.total_seconds()), 0)
+    for size, unit, below, lower in ((86400, "d", 3600, "h"), (3600, "h", 60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}{seconds % size // below}{lower}"
+    return f"{seconds // 60}m{seconds % 60}s" if seconds >= 60 else f"{seconds}s"
+
+
+def choose_look(pod: PodDescription) -> PodLook:
+    """Return how a pod is drawn."""
+    if pod.state is PodState.READY:
+        return UPDATED if pod.is_updated else OUTDATED
+    return _LOOKS[pod.state]
+
+
+def _title(description: Description) -> Line:
+    groups = count(len(description.groups), "rollout group")
+    return (
+        (f"namespace {one_line(description.namespace)}", Style.BOLD),
+        (f"  {groups}", Style.PLAIN),
+    )
+
+
+def _draw_operator(
+    operator: OperatorDescription | None, notes: Sequence[str], view: StatusView
+) -> Iterator[Line]:
+    if operator is not None:
+        state = "ready" if operator.is_ready else "not ready"
+        acts = "acts" if operator.is_acting else "another replica acts"
+        yield ((f"operator {one_line(operator.version)}: {state}, {acts}", Style.PLAIN),)
+        shown = (*operator.missing, *(operator.parts if view.is_wide else ()))
+        for text in shown:
+            yield from _wrap(text, view, indent=2)
+    for note in notes:
+        yield from _wrap(note, view, style=Style.YELLOW)
+    if operator is None or not operator.is_acting:
+        yield ((COMPUTED, Style.FAINT),)
+
+
+def _draw_group(group: GroupDescription, now: datetime, view: StatusView) -> Iterator[Line]:
+    yield _head(group, now)
+    code = f" [{group.code}]" if group.code is not None else ""
+    yield from _wrap(f"{group.headline}{code}", view, indent=2)
+    first = group.waits[0] if group.waits else None
+    is_told = first is not None and (first.code, first.text) == (group.code, group.headline)
+    if first is not None and is_told and first.remedy:
+        yield from _wrap(first.remedy, view, indent=4, style=Style.FAINT)
+    yield from _draw_zones(group.zones, now, view)
+    if group.downscale is not None:
+        yield from _draw_labelled("scales", group.downscale.text, view)
+    headline = (group.code, group.headline)
+    steps = [step for step in group.steps if (step.code, step.text) != headline]
+    yield from _draw_steps(steps, view)
+    yield from _draw_waits("waits", group.waits[is_told:], view)
+    yield from _draw_waits("odd", group.problems, view)
+
+
+def _head(group: GroupDescription, now: datetime) -> Line:
+    parts = [
+        f"{group.ready}/{group.desired} ready",
+        f"{group.updated}/{group.desired} updated",
+    ]
+    if group.since is not None:
+        parts.append(f"for {render_age(now - group.since)}")
+    if group.expected_end is not None and group.expected_end > now:
+        parts.append(f"about {render_age(group.expected_end - now)} left")
+    return (
+        (one_line(group.name) or '""', Style.BOLD),
+        ("  ", Style.PLAIN),
+        (f"{group.phase}", _PHASES[group.phase]),
+        ("".join(f"  {part}" for part in parts), Style.PLAIN),
+    )
+
+
+def _draw_zones(
+    zones: Sequence[ZoneDescription], now: datetime, view: StatusView
+) -> Iterator[Line]:
+    if not zones:
+        return
+    names = min(max(len("ZONE"), *(len(zone.name) for zone in zones)), _LONGEST_NAME)
+    tails = [_tail(zone) if view.is_wide else _mark_paused(zone) for zone in zones]
+    heads = f"  {'ZONE':{names}}  {'READY':>7}  {'UPDATED':>7}  "
+    room = max(view.width - len(heads) - max(map(len, tails)) - 2, _LEAST_PODS)
+    shown = max(min(max(len(zone.pods) for zone in zones), room), len("PODS"))
+    title = f"{heads}{'PODS':{shown}}"
+    yield ((f"{title}  {'REVISION' if view.is_wide else ''}".rstrip(), Style.FAINT),)
+    for zone, tail in zip(zones, tails, strict=True):
+        ready, updated = f"{zone.ready}/{zone.desired}", f"{zone.updated}/{zone.desired}"
+        busy = ">" if zone.is_busy else " "
+        cells = _draw_pods(zone, room)
+        width = sum(len(text) for text, _ in cells)
+        yield (
+            (f"{busy} {one_line(zone.name)[:names]:{names}}", Style.BOLD),
+            (f"  {ready:>7}  {updated:>7}  ", Style.PLAIN),
+            *cells,
+            (f"{'':{max(shown - width, 0)}}  {tail}".rstrip(), Style.PLAIN),
+        )
+        if view.is_wide:
+            yield from _draw_unready(zone, now, view)
+
+
+def _draw_pods(zone: ZoneDescription, room: int) -> list[tuple[str, Style]]:
+    hidden = max(zone.desired - len(zone.pods), 0)
+    pods, more = zone.pods, ""
+    if hidden or len(pods) > room:
+        pods = pods[: room - len(f"+{zone.desired}")]
+        more = f"+{zone.desired - len(pods)}"
+    looks = [choose_look(pod) for pod in pods]
+    cells = [(look.mark, look.style) for look in looks]
+    return [*cells, (more, Style.FAINT)] if more else cells
+
+
+def _mark_paused(zone: ZoneDescription) -> str:
+    return "paused" if zone.is_paused else ""
+
+
+def _tail(zone: ZoneDescription) -> str:
+    current, update = zone.current_revision or "none", zone.update_revision or "none"
+    revision = current if current == update else f"{current} > {update}"
+    paused = ", paused" if zone.is_paused else ""
+    return one_line(f"{revision}, at most {zone.max_unavailable} down{paused}")
+
+
+def _draw_unready(zone: ZoneDescription, now: datetime, view: StatusView) -> Iterator[Line]:
+    for pod in zone.pods:
+        if pod.state is not PodState.READY:
+            age = f" for {render_age(now - pod.since)}" if pod.since is not None else ""
+            why = f": {pod.why}" if pod.why else ""
+            revision = f" [{pod.revision}]" if pod.revision else ""
+            text = f"{pod.name} {pod.state}{age}{why}{revision}"
+            yield from _wrap(text, view, indent=4, style=choose_look(pod).style)
+
+
+def _draw_steps(steps: Iterable[Step], view: StatusView) -> Iterator[Line]:
+    for step in steps:
+        yield from _draw_labelled("next" if step.is_waiting else "now", step.text, view)
+
+
+def _draw_waits(label: str, waits: Iterable[Waiting], view: StatusView) -> Iterator[Line]:
+    for wait in waits:
+        yield from _draw_labelled(label, f"{wait.text} [{wait.code}]", view)
+        if wait.remedy:
+            yield from _wrap(wait.remedy, view, indent=_LABEL + 2, style=Style.FAINT)
+
+
+def _draw_labelled(label: str, text: str, view: StatusView) -> Iterator[Line]:
+    first, *more = _wrap(text, view, indent=_LABEL)
+    (shown, style), *_ = first
+    yield ((f"  {label:{_LABEL - 2}}", Style.BOLD), (shown[_LABEL:], style))
+    yield from more
+
+
+def _draw_budgets(budgets: Sequence[BudgetDescription], view: StatusView) -> Iterator[Line]:
+    names = min(max(len("BUDGET"), *(len(one.name) for one in budgets)), _LONGEST_NAME)
+    yield ((f"{'BUDGET':{names}}  {'MAX':>5}  {'DOWN':>7}  {'MAY GO':>6}", Style.FAINT),)
+    for one in budgets:
+        style = Style.PLAIN if one.is_valid else Style.RED
+        down = f"{one.unavailable}/{one.pods}"
+        numbers = f"  {one.maximum or '-':>5}  {down:>7}  {one.allowed:>6}"
+        yield ((f"{one_line(one.name)[:names]:{names}}", Style.BOLD), (numbers, style))
+        yield from _wrap(one.text, view, indent=2)
+
+
+def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
+    used = {choose_look(pod) for group in groups for zone in group.zones for pod in zone.pods}
+    looks = [look for look in (UPDATED, OUTDATED, *_LOOKS.values()) if look in used]
+    busy = any(zone.is_busy for group in groups for zone in group.zones)
+    if looks:
+        yield BLANK
+        yield (
+            *((f"{look.mark} {look.meaning}  ", look.style) for look in looks),
+            ("> its turn" if busy else "", Style.FAINT),
+        )
+
+
+def _wrap(
+    text: str, view: StatusView, *, indent: int = 0, style: Style = Style.PLAIN
+) -> Iterator[Line]:
+    """Yield the lines of a text; there is at least one."""
+    pad = " " * indent
+    lines = textwrap.wrap(
+        one_line(text),
+        max(view.width - 1, 20),
+        initial_indent=pad,
+        subsequent_indent=pad,
+        break_on_hyphens=False,
+    )
+    for line in lines or [pad]:
+        yield ((line, style),)

@@ -1,0 +1,182 @@
+"""`rollout-operator wait`: wait for rollout groups, and tell a script by exit code how it ended."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.cli.looking import LOOK_FLAGS, be_quiet, open_viewer
+from rollout_operator.cli.status_changes import render_group_line
+from rollout_operator.config.grammar import (
+    DURATION,
+    TEXT,
+    Flag,
+    UsageError,
+    Words,
+    parse_mixed,
+    refuse_leftovers,
+)
+from rollout_operator.config.usage import render_entries
+from rollout_operator.lab.end import forget_output
+from rollout_operator.model.description import GroupDescription, Phase
+from rollout_operator.model.errors import InvalidInput, TooManyRequests, Unreachable
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.units import format_duration, quote
+from rollout_operator.operator.inspect import Inspection
+
+
+class Goal(StrEnum):
+    """What is waited for."""
+
+    ROLLED_OUT = "rolled-out"
+    """All pods are ready at the update revision, and nothing is due."""
+    WHOLE = "whole"
+    """All pods are ready, whatever their revision."""
+
+
+FOR: Final = Flag(
+    name="for",
+    kind=TEXT,
+    default=Goal.ROLLED_OUT,
+    help="rolled-out: all pods are ready at the update revision; whole: all pods are ready.",
+)
+TIMEOUT: Final = Flag(
+    name="timeout",
+    kind=DURATION,
+    default=timedelta(minutes=10),
+    help="How long to wait; 0 looks once.",
+)
+WAIT_FLAGS: Final[tuple[Flag[Any], ...]] = (FOR, TIMEOUT, *LOOK_FLAGS)
+EVERY: Final = timedelta(seconds=1)
+# A zone is unpaused, or an object mended, in the next step of the same script.
+HELD_FOR: Final = timedelta(seconds=10)
+
+_HEAD: Final = """\
+Usage: rollout-operator wait [-for=rolled-out|whole] [-group=NAME] [-timeout=10m] [flags]
+
+Waits until all rollout groups of a namespace, or the one of -group, are rolled out. It prints why
+they are not whenever that changes. What it finds is read from the objects: a status that is older
+than its spec does not count.
+
+"""
+_FOOT: Final = """
+Exit codes:
+  0 it has come, 1 the objects cannot be read, 2 the command line is wrong, 3 the time is over,
+  4 a group stands still until a person changes something.
+"""
+
+Look = Callable[[], Awaitable[Inspection]]
+
+
+def run(words: Sequence[str]) -> int:
+    """Wait; return the exit code. Raises HelpRequested and OperatorError."""
+    parsed = parse_mixed(WAIT_FLAGS, words)
+    refuse_leftovers(parsed)
+    goal = parsed.value(FOR)
+    if goal not in tuple(Goal):
+        raise UsageError(f"-for: {quote(goal)} is none of {', '.join(Goal)}")
+    if parsed.value(TIMEOUT) < timedelta(0):
+        raise UsageError("-timeout must not be negative")
+    be_quiet()
+    try:
+        return asyncio.run(_run(parsed))
+    except BrokenPipeError:
+        forget_output()
+        return ExitCode.UNREAD
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return f"{_HEAD}Flags:\n{''.join(render_entries(WAIT_FLAGS))}{_FOOT}"
+
+
+async def _run(words: Words) -> ExitCode:
+    async with open_viewer(words) as viewer:
+
+        async def look() -> Inspection:
+            return (await viewer.look())[0]
+
+        waiter = GroupWait(
+            look=look, goal=Goal(words.value(FOR)), timeout=words.value(TIMEOUT),
+            clock=LoopClock(), tell=_tell,
+        )  # fmt: skip
+        return await waiter.run()
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def is_reached(seen: Inspection, goal: Goal) -> bool:
+    """Tell whether all groups of an inspection are what is waited for, as of now."""
+    return seen.is_settled and all(_has_reached(group, goal) for group in seen.description.groups)
+
+
+def _has_reached(group: GroupDescription, goal: Goal) -> bool:
+    if goal is Goal.ROLLED_OUT:
+        return group.phase is Phase.ROLLED_OUT
+    return all(zone.ready >= zone.desired for zone in group.zones)
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupWait:
+    """One wait, told line by line."""
+
+    look: Look
+    goal: Goal
+    timeout: timedelta
+    clock: Clock
+    tell: Callable[[str], None]
+    _told: str = ""
+    _held_since: timedelta | None = None
+
+    async def run(self) -> ExitCode:
+        """Look until it has come, or never will by itself, or the time is over."""
+        deadline = self.clock.elapsed() + self.timeout
+        seen = await self.look()
+        if not seen.description.groups:
+            where = seen.description.namespace
+            raise InvalidInput(f"there is no rollout group in namespace {where}")
+        while True:
+            end = self._judge(seen, deadline)
+            if end is not None:
+                return end
+            left = deadline - self.clock.elapsed()
+            await self.clock.sleep(min(EVERY, left))
+            seen = await self._look_again(seen)
+
+    async def _look_again(self, last: Inspection) -> Inspection:
+        try:
+            return await self.look()
+        except (Unreachable, TooManyRequests) as error:
+            # An API server that is replaced is back before the time is over.
+            self._say(f"not read: {error}")
+            return last
+
+    def _judge(self, seen: Inspection, deadline: timedelta) -> ExitCode | None:
+        groups, now = seen.description.groups, self.clock.elapsed()
+        self._say("\n".join(render_group_line(group) for group in groups))
+        if is_reached(seen, self.goal):
+            return ExitCode.DONE
+        held = [group for group in groups if group.phase is Phase.HELD]
+        if not held:
+            self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+        if self._held_since is not None and now - self._held_since >= HELD_FOR:
+            self.tell(f"a person has to change something for group {held[0].name}")
+            return ExitCode.NEEDS_A_PERSON
+        if now >= deadline:
+            self.tell(f"not {self.goal} within {format_duration(self.timeout)}")
+            return ExitCode.TIMED_OUT
+        return None
+
+    def _say(self, text: str) -> None:
+        if text != self._told:
+            self.tell(text)
+            self._told = text

@@ -1,0 +1,215 @@
+"""Look at a namespace from outside, with rights to read: for commands that people type.
+
+The objects are listed and the operator's own core decides on them, so that it works where the
+operator is down. What it knows beyond the objects is asked of the operator itself, through the API
+server's proxy, where that is permitted. Nothing is ever written.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import both, gather_all
+from rollout_operator.kube.api import (
+    LEASES,
+    PODS,
+    SERVICES,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    ApiClient,
+    Resource,
+)
+from rollout_operator.kube.cache.store import AnyBudget
+from rollout_operator.kube.scales.once import ScaleReader
+from rollout_operator.model.decode.broken import decode_or_salvage
+from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.lease import decode_lease
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.description import Description, GroupDescription
+from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.operator.observed import ObjectsFrom, ObservedNamespace
+from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.scaling.plan import list_references, plan_scaling
+
+# What the operator itself would say is worth less than an answer now.
+OWN_LIMIT: Final = timedelta(seconds=3)
+_PAGE: Final = 500
+# Of all namespaces in one list.
+_ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
+_DESCRIPTION: Final = msgspec.json.Decoder(Description)
+
+View = TypeVar("View")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What one look at a namespace found."""
+
+    description: Description
+    """Computed from the objects; `operator` is what the operator said of itself."""
+    own: Description | None
+    """What the operator that acts says; None where it was not reached."""
+    groups: Mapping[GroupName, Group]
+    """The snapshots behind the description."""
+    notes: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+    @property
+    def best(self) -> Description:
+        """Return the operator's own view, which knows more, or else what was computed."""
+        return self.description if self.own is None else self.own
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether the status of each set shows its newest spec."""
+        sets = [zone.sts for group in self.groups.values() for zone in group.zones]
+        return all(sts.observed_generation >= sts.generation for sts in sets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lister:
+    """Lists objects by one client."""
+
+    client: ApiClient
+    version: str | None
+    """None for what is stored, "0" for what the API server has cached."""
+
+    async def list_all(
+        self,
+        resource: Resource,
+        namespace: str,
+        decode: Callable[[msgspec.Raw], View],
+        selector: str = "",
+    ) -> list[View | Unreadable]:
+        """Return all objects, those that cannot be decoded among them. Raises ApiError."""
+        found: list[View | Unreadable] = []
+        token = ""
+        while True:
+            page = await self.client.fetch_page(
+                resource,
+                namespace,
+                selector=selector,
+                limit=_PAGE,
+                token=token,
+                resource_version=self.version,
+            )
+            found.extend(decode_or_salvage(resource.kind, decode, raw) for raw in page.items)
+            token = page.next_token
+            if not token:
+                return found
+
+
+class Inspector:
+    """Looks at one namespace by one client, again and again."""
+
+    def __init__(
+        self, client: ApiClient, namespace: str, clock: Clock, *, service: str, lease: str
+    ) -> None:
+        """`service` is the operator's, as `NAME:PORT`, empty to ask none; `lease` its Lease."""
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._service = service
+        self._lease = lease
+        self._source = ObjectsFrom(client, namespace, clock)
+        self._scales = ScaleReader(client, namespace, clock)
+
+    async def look(self, *, is_fresh: bool = True) -> Inspection:
+        """Return what there is now; where not `is_fresh`, as the API server has it cached.
+
+        Raises ApiError where sets or pods cannot be listed.
+        """
+        notes: list[str] = []
+        seen, own = await both(self._read(notes, is_fresh), self._ask_operator(notes))
+        groups = seen.observe()
+        described = await gather_all(self._describe(seen, group) for group in groups.values())
+        return Inspection(
+            description=Description(
+                namespace=self._namespace,
+                now=seen.now,
+                operator=None if own is None else own.operator,
+                groups=tuple(described),
+            ),
+            own=own if own is not None and own.operator and own.operator.is_acting else None,
+            groups=groups,
+            notes=tuple(notes),
+        )
+
+    async def _read(self, notes: list[str], is_fresh: bool) -> ObservedNamespace:
+        lister, namespace = _Lister(self._client, None if is_fresh else "0"), self._namespace
+        # Pods last: what they show is no older than what their sets want.
+        sets = await lister.list_all(STATEFULSETS, namespace, decode_statefulset)
+        pods, budgets = await both(
+            lister.list_all(PODS, namespace, decode_pod), self._list_budgets(lister, notes)
+        )
+        now = self._client.server_time() or self._clock.now()
+        seen = ObservedNamespace(self._source, now)
+        seen.sets.replace_all(sets)
+        seen.pods.replace_all(pods)
+        for budget in budgets:
+            seen.take_budget(budget)
+        return seen
+
+    async def _describe(self, seen: ObservedNamespace, group: Group) -> GroupDescription:
+        scales = await self._scales.read(list_references(zone.sts for zone in group.zones))
+        scaling = plan_scaling(ScalingSnapshot(group=group, scales=scales))
+        plan = await seen.plan(group, scaling)
+        return describe_group(group, GroupDecision(plan=plan, looked=seen.now))
+
+    async def _list_budgets(self, lister: _Lister, notes: list[str]) -> Sequence[AnyBudget]:
+        try:
+            return await lister.list_all(ZONE_BUDGETS, self._namespace, decode_budget)
+        except NotFound:
+            return ()  # the kind is not installed: then there is none
+        except ApiError as error:
+            notes.append(f"budgets are left out: {error}")
+            return ()
+
+    async def _ask_operator(self, notes: list[str]) -> Description | None:
+        """Return what the operator says of itself."""
+        if not self._service:
+            return None
+        try:
+            async with asyncio.timeout(OWN_LIMIT.total_seconds()):
+                body = await self._client.fetch(
+                    SERVICES, self._namespace, self._service, "proxy/status.json"
+                )
+            return _DESCRIPTION.decode(body)
+        except TimeoutError:
+            why = f"no answer within {OWN_LIMIT.total_seconds():g} s"
+        except Denied:
+            why = f"it takes the right to get services/proxy of {self._service}"
+        except (ApiError, InvalidInput, msgspec.MsgspecError) as error:
+            why = f"{error}"
+        notes.append(f"operator not reached: {why}")
+        notes.extend(await self._find_holder())
+        return None
+
+    async def _find_holder(self) -> Sequence[str]:
+        """Return which process holds the Lease, as one note."""
+        try:
+            lease = decode_lease(await self._client.fetch(LEASES, self._namespace, self._lease))
+        except (ApiError, DecodeError):
+            return ()  # there need not be one, nor a right to read it
+        if not lease.holder:
+            return (f"no process holds the Lease {self._lease}",)
+        return (f"the Lease {self._lease} is held by {lease.holder}, renewed {lease.renewed}",)
+
+
+async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequence[str]:
+    """Return the namespaces in which StatefulSets have the label of a group. Raises ApiError."""
+    lister = _Lister(client, None if is_fresh else "0")
+    found: set[str] = set()
+    for label in (GROUP_LABEL, GROUP_LABEL_LONG):
+        sets = await lister.list_all(_ALL_SETS, "", decode_statefulset, label)
+        found.update(one.namespace for one in sets)
+    return sorted(found)

@@ -1,0 +1,124 @@
+"""What the operator would decide on objects that were listed once: its own code, without caches.
+
+Nothing is written: the arbiter is asked what it would permit, and no pod is called.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.shadow.rollouts import choose_permitted
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
+from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
+from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.guards.budgets.snapshots import ArbiterContext
+from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.kube.api import ApiClient
+from rollout_operator.kube.cache.store import AnyBudget, PodStore, StatefulSetStore
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Action, EqualPods, Plan, Reason, ReplacePods
+from rollout_operator.model.scaling import ScalingPlan
+from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import merge_plans
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectsFrom:
+    """Where the objects of all looks come from."""
+
+    client: ApiClient
+    namespace: str
+    clock: Clock
+    metrics: Metrics = field(default_factory=Metrics)
+    """Not shown anywhere; to make them takes longer than a look."""
+
+
+class ObservedNamespace:
+    """The objects of one namespace at one moment."""
+
+    def __init__(self, source: ObjectsFrom, now: datetime) -> None:
+        """`now` is the API server's time; the client is asked for nothing here."""
+        self._source = source
+        self.now = now
+        clock = source.clock
+        self.sets = StatefulSetStore()
+        self.pods = PodStore()
+        self._pending = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
+        self._downscales = Downscales(clock, late_calls=timedelta(0))
+        self.budgets = BudgetCatalog(source.metrics)
+        self._observer = self._make_observer()
+        self._arbiter = self._make_arbiter()
+
+    def take_budget(self, budget: AnyBudget) -> None:
+        """Take over a budget."""
+        self.budgets.on_change(None, budget)
+
+    def observe(self) -> Mapping[GroupName, Group]:
+        """Return all groups by name."""
+        return {name: self._observer.observe(name) for name in sorted(self.sets.list_groups())}
+
+    def list_sets(self) -> Iterator[StatefulSet]:
+        """Yield all StatefulSets that can be read, also those of no group."""
+        yield from (one for one in self.sets.list_all() if isinstance(one, StatefulSet))
+
+    async def plan(self, group: Group, scaling: ScalingPlan) -> Plan:
+        """Return what the operator would decide for a group now, of rollout and of scaling."""
+        failing = tuple(one for one in scaling.problems if one.zone in scaling.failed)
+        odd = tuple(one for one in scaling.problems if one not in failing)
+        # What is due and not done: the operator does it at once, or is not there.
+        due = tuple(action.reason for action in scaling.scale)
+        told = Plan(group=group.name, waits=(*due, *scaling.waits, *failing), problems=odd)
+        return merge_plans([await self._plan_rollout(group), told])
+
+    async def _plan_rollout(self, group: Group) -> Plan:
+        plan = plan_group(group)
+        actions: list[Action] = []
+        held: list[Reason] = []
+        for action in plan.actions:
+            if not isinstance(action, ReplacePods):
+                actions.append(action)
+                continue
+            permitted = await choose_permitted(self._arbiter, action)
+            held.extend(permitted.held)
+            if permitted.going:
+                going = EqualPods(pods=tuple(permitted.going), room=len(permitted.going))
+                actions.append(replace(action, shares=(going,)))
+        return replace(plan, actions=tuple(actions), waits=(*held, *plan.waits))
+
+    def _make_observer(self) -> Observer:
+        return Observer(
+            namespace=self._source.namespace,
+            reader=self._source.client,
+            clock=self._source.clock,
+            sets=self.sets,
+            pods=self.pods,
+            watches=(),
+            pending=self._pending,
+            now=lambda: self.now,
+            find_downscale=self._downscales.find_underway,
+        )
+
+    def _make_arbiter(self) -> Arbiter:
+        return Arbiter(
+            ArbiterContext(
+                budgets=self.budgets,
+                find_lack=lambda source: None,
+                sets=self.sets,
+                pods=self.pods,
+                reader=self._observer,
+                pending=self._pending,
+                recorder=Recorder(self._source.client, self._source.clock, ""),
+                find_downscale=self._downscales.find_underway,
+                age=lambda: timedelta(0),
+                now=lambda: self.now,
+                clock=self._source.clock,
+                metrics=self._source.metrics,
+            )
+        )

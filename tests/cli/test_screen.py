@@ -1,0 +1,60 @@
+"""Lines that change on a terminal, and plain ones elsewhere."""
+
+import io
+import os
+from collections.abc import Mapping
+
+import pytest
+
+from rollout_operator.cli.screen import LiveFrame, OutputStream, find_output
+from rollout_operator.lab.demo.drawing import Line, Style
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def lines(number: int) -> list[Line]:
+    return [((f"line {place}", Style.RED),) for place in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "is_terminal", "is_coloured"),
+    [
+        (Terminal(), {"TERM": "xterm"}, True, True),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        (Terminal(), {"TERM": "dumb"}, False, False),
+        (io.StringIO(), {"TERM": "xterm"}, False, False),
+    ],
+    ids=["terminal", "no colours", "dumb", "pipe"],
+)
+def test_what_a_stream_is(
+    stream: io.StringIO, environ: Mapping[str, str], is_terminal: bool, is_coloured: bool
+) -> None:
+    output = find_output(stream, environ)
+
+    assert (output.is_terminal, output.is_coloured) == (is_terminal, is_coloured)
+
+
+def test_a_pipe_gets_80_columns_or_160_and_no_colours() -> None:
+    stream = io.StringIO()
+    output = find_output(stream, {})
+    output.write(lines(2), output.width())
+
+    assert (output.width(), output.width(is_wide=True)) == (80, 160)
+    assert stream.getvalue() == "line 0\nline 1\n"
+
+
+def test_a_frame_is_redrawn_in_place_and_never_higher_than_the_terminal() -> None:
+    stream = Terminal()
+    output = OutputStream(stream, True, False, lambda: os.terminal_size((20, 4)))
+    with LiveFrame(output) as frame:
+        frame.draw(lines(2))
+        stream.seek(0)
+        stream.truncate()
+        frame.draw(lines(9))
+        assert stream.getvalue() == (
+            "\r\x1b[2Aline 0\x1b[K\nline 1\x1b[K\n... 7 more lines\x1b[K\n\x1b[J"
+        )
+    assert stream.getvalue().endswith("\x1b[?25h"), "the cursor is back"

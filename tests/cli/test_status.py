@@ -1,0 +1,137 @@
+"""`status`: its words, its formats, and what it writes where (D-76)."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rollout_operator.cli.main import main
+from rollout_operator.cli.screen import find_output
+from rollout_operator.cli.status import STATUS_FLAGS, render_json, show, tell_changes
+from rollout_operator.config.grammar import parse_mixed
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.zones import three_zones
+from rollout_operator.model.description import SCHEMA_VERSION
+from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.operator.inspect import Inspection
+from tests.cli.described import EXAMPLE
+from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.operator.inspected import Onlooker, looking_on
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+SETS = "/apis/apps/v1/namespaces/mimir/statefulsets"
+PODS = "/api/v1/namespaces/mimir/pods"
+EMPTY: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": []}
+SEEN = Inspection(description=EXAMPLE, own=None, groups={})
+ZONES = three_zones(replicas=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["-o=yaml"], '-output: "yaml" is none of text, wide, json'),
+        (["-w", "-o=json"], "-watch shows text: leave out -output=json"),
+        (["ingester"], "unexpected word: ingester"),
+        (["-gruop=x"], "did you mean -group?"),
+    ],
+)
+def test_a_bad_command_line_ends_with_2(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", *words]) == ExitCode.BAD_COMMAND_LINE
+    assert problem in capsys.readouterr().err
+
+
+def test_json_is_the_description() -> None:
+    one = json.loads(render_json([SEEN], is_everywhere=False))
+    assert (one["schema_version"], one["namespace"]) == (SCHEMA_VERSION, "mimir")
+    assert one["groups"][0]["phase"] == "waiting"
+
+    assert json.loads(render_json([SEEN], is_everywhere=True)) == [one]
+
+
+async def run(server: FakeApi, folder: Path, *words: str) -> str:
+    """Run the command on a fake API server; return what it shows."""
+    file = folder / "config"
+    content = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "namespace": "mimir"}}],
+        "clusters": [{"name": "k", "cluster": {"server": server.url}}],
+    }
+    file.write_text(yaml.safe_dump(content))
+    stream = io.StringIO()
+    parsed = parse_mixed(STATUS_FLAGS, [f"-kubeconfig={file}", *words])
+    await show(parsed, find_output(stream, {}))
+    return stream.getvalue()
+
+
+async def test_d_76_rights_to_list_sets_and_pods_are_enough(tmp_path: Path) -> None:
+    """What else is asked for may be refused or missing."""
+    async with FakeApi() as server:
+        server.on("GET", SETS, reply(EMPTY))
+        server.on("GET", PODS, reply(EMPTY))
+        budgets = "/apis/rollout-operator.grafana.com/v1/namespaces/mimir"
+        server.on("GET", f"{budgets}/zoneawarepoddisruptionbudgets", refuse(403, "Forbidden", ""))
+        text = await run(server, tmp_path)
+        assert "namespace mimir  0 rollout groups" in text
+        assert "budgets are left out: cannot list zoneawarepoddisruptionbudgets" in text
+        assert "operator not reached" in text
+        methods = {request.method for request in server.requests}
+        assert methods == {"GET"}
+
+        with pytest.raises(InvalidInput, match="no rollout group ingester; there is none"):
+            await run(server, tmp_path, "-group=ingester")
+        server.on("GET", "/apis/apps/v1/statefulsets", reply(EMPTY))
+        assert await run(server, tmp_path, "-A") == "there is no rollout group\n"
+
+
+async def test_without_these_rights_it_is_an_error(tmp_path: Path) -> None:
+    async with FakeApi() as server:
+        server.on("GET", SETS, refuse(403, "Forbidden", "no"))
+        with pytest.raises(Denied, match='grant verb list on "statefulsets"'):
+            await run(server, tmp_path)
+
+
+class Views:
+    """What `-w` looks at, which fails where a test wants it."""
+
+    def __init__(self, world: Onlooker) -> None:
+        self._inspector = world.inspector()
+        self.error: ApiError | None = None
+
+    async def look(self, *, is_fresh: bool = True) -> list[Inspection]:
+        if self.error is not None:
+            raise self.error
+        return [await self._inspector.look(is_fresh=is_fresh)]
+
+
+@in_virtual_time
+async def test_without_a_terminal_only_what_changes_is_written() -> None:
+    async with looking_on(*ZONES) as world:
+        lines: list[str] = []
+        views = Views(world)
+        task = asyncio.ensure_future(tell_changes(views, VirtualClock(), lines.append))
+        await VirtualClock().sleep(world.patience)
+        assert len(lines) == 4, "a group and its zones"
+        assert lines[1].endswith(" zone ingester-zone-a: 2/2 ready, 2/2 updated\n")
+
+        lines.clear()
+        views.error = Unreachable("refused")
+        await VirtualClock().sleep(world.patience)
+        views.error = None
+        await VirtualClock().sleep(world.patience)
+        assert [line[9:] for line in lines] == ["not read: refused\n", "the error is gone\n"]
+
+        lines.clear()
+        world.sandbox.cluster.fail_pod("ingester-zone-b-1")
+        await VirtualClock().sleep(world.patience)
+        assert {line[9:].partition(":")[0] for line in lines} == {
+            "group ingester",
+            "zone ingester-zone-b",
+        }
+        task.cancel()
+        await asyncio.wait([task])

@@ -1,0 +1,36 @@
+"""What changes between two looks, one line each."""
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from rollout_operator.cli.status_changes import list_changes, list_facts
+from tests.cli.described import EXAMPLE, NOW, ZONES, describe, group, zone
+
+FACTS = list_facts(EXAMPLE)
+
+
+def test_everything_is_new_at_first() -> None:
+    assert list(list_changes({}, FACTS)) == [
+        "group ingester: waiting, 8/9 ready, 4/9 updated:"
+        " zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); zone-c waits",
+        "zone zone-a: 3/3 ready, 3/3 updated",
+        "zone zone-b: 2/3 ready, 1/3 updated",
+        "zone zone-c: 3/3 ready, 0/3 updated",
+        "budget ingester: budget ingester is used: 1 of 9 pods is down",
+    ]
+
+
+def test_time_alone_changes_nothing() -> None:
+    later = replace(EXAMPLE, now=NOW + timedelta(hours=1))
+
+    assert list(list_changes(FACTS, list_facts(later))) == []
+
+
+def test_what_changed_and_what_is_gone() -> None:
+    now = describe(group(ZONES[0], zone("zone-b", "###")))
+
+    assert list(list_changes(FACTS, list_facts(now)))[1:] == [
+        "zone zone-b: 3/3 ready, 3/3 updated",
+        "mimir zone zone-c is gone",
+    ]

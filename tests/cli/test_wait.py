@@ -1,0 +1,188 @@
+"""`wait`: each end and its exit code (D-76), on a simulated cluster."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.cli.main import main
+from rollout_operator.cli.wait import HELD_FOR, Goal, GroupWait
+from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.lab.zones import three_zones
+from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.operator.inspect import Inspection
+from tests.operator.inspected import Onlooker, looking_on
+from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
+
+ZONES = three_zones(replicas=2)
+NAMES = [zone.name for zone in ZONES]
+LONG = timedelta(minutes=10)
+PAUSE: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused": "true"}}}
+RESUME: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused": None}}}
+
+
+class Wait:
+    """One wait, with all that it tells."""
+
+    def __init__(
+        self, world: Onlooker, goal: Goal = Goal.ROLLED_OUT, timeout: timedelta = LONG
+    ) -> None:
+        self.told: list[str] = []
+        self.fails: Callable[[], ApiError | None] = lambda: None
+        self._inspector = world.inspector()
+        self._waiter = GroupWait(
+            look=self._look,
+            goal=goal,
+            timeout=timeout,
+            clock=VirtualClock(),
+            tell=self.told.append,
+        )
+
+    async def _look(self) -> Inspection:
+        error = self.fails()
+        if error is not None:
+            raise error
+        return await self._inspector.look()
+
+    async def end(self) -> ExitCode:
+        return await self._waiter.run()
+
+
+@in_virtual_time
+async def test_d_76_it_ends_with_0_when_all_is_rolled_out_and_not_before() -> None:
+    """Also where the first look comes before the controller has seen the new spec."""
+    async with looking_on(*ZONES) as world:
+        process = world.sandbox.process()
+        process.start()
+        await process.wait_ready()
+        world.sandbox.cluster.lag_controller(timedelta(seconds=3))
+        await world.set_image(*NAMES)
+        wait = Wait(world)
+
+        assert await wait.end() is ExitCode.DONE
+
+        [group] = (await world.look()).description.groups
+        assert group.updated == group.desired
+        assert "the status of" in wait.told[0]
+        assert "rolled out, 6/6 ready, 6/6 updated" in wait.told[-1]
+        assert len(wait.told) == len(set(wait.told)), "only what changes is told"
+
+
+@in_virtual_time
+async def test_d_76_it_ends_with_3_when_the_time_is_over() -> None:
+    async with looking_on(*ZONES) as world:
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+        begin = elapsed()
+        wait = Wait(world, timeout=timedelta(minutes=1))
+
+        assert await wait.end() is ExitCode.TIMED_OUT
+
+        assert timedelta(minutes=1) <= elapsed() - begin < timedelta(seconds=62)
+        assert wait.told[-1] == "not rolled-out within 1m0s"
+
+
+@in_virtual_time
+async def test_d_76_a_time_of_0_looks_once() -> None:
+    async with looking_on(*ZONES) as world:
+        assert await Wait(world, timeout=timedelta(0)).end() is ExitCode.DONE
+        await world.set_image(*NAMES)
+        assert await Wait(world, timeout=timedelta(0)).end() is ExitCode.TIMED_OUT
+
+
+@in_virtual_time
+async def test_d_76_it_ends_with_4_when_only_a_person_can_help() -> None:
+    async with looking_on(*ZONES) as world:
+        for name in NAMES:
+            await world.change(name, PAUSE)
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+        begin = elapsed()
+        wait = Wait(world)
+
+        assert await wait.end() is ExitCode.NEEDS_A_PERSON
+
+        assert elapsed() - begin >= HELD_FOR, "what passes by ends no wait"
+        assert "held" in wait.told[0]
+        assert wait.told[-1] == "a person has to change something for group ingester"
+
+
+@in_virtual_time
+async def test_what_a_person_mends_in_time_ends_no_wait() -> None:
+    async with looking_on(*ZONES) as world:
+        process = world.sandbox.process()
+        process.start()
+        await process.wait_ready()
+        for name in NAMES:
+            await world.change(name, PAUSE)
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+        task = asyncio.ensure_future(Wait(world).end())
+        await VirtualClock().sleep(HELD_FOR / 2)
+        for name in NAMES:
+            await world.change(name, RESUME)
+
+        assert await task is ExitCode.DONE
+
+
+@in_virtual_time
+async def test_whole_waits_for_pods_and_not_for_their_revision() -> None:
+    async with looking_on(*ZONES) as world:
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+        assert await Wait(world, Goal.WHOLE).end() is ExitCode.DONE
+
+        world.sandbox.cluster.fail_pod(f"{NAMES[1]}-0")
+        await VirtualClock().sleep(world.patience)
+        short = timedelta(seconds=20)
+        assert await Wait(world, Goal.WHOLE, short).end() is ExitCode.TIMED_OUT
+
+
+@in_virtual_time
+async def test_an_api_server_that_is_away_for_a_while_ends_no_wait() -> None:
+    async with looking_on(*ZONES) as world:
+        await world.set_image(*NAMES)
+        wait = Wait(world, timeout=timedelta(seconds=20))
+        begin = elapsed()
+        wait.fails = lambda: Unreachable("refused") if elapsed() > begin else None
+
+        assert await wait.end() is ExitCode.TIMED_OUT
+        assert "not read: refused" in wait.told
+
+        with pytest.raises(Unreachable):
+            await wait.end()
+
+
+@in_virtual_time
+async def test_what_cannot_be_read_at_all_is_an_error() -> None:
+    async with looking_on(*ZONES) as world:
+        wait = Wait(world)
+        wait.fails = lambda: Denied("no rights")
+        with pytest.raises(Denied):
+            await wait.end()
+
+
+@in_virtual_time
+async def test_nothing_to_wait_for_is_an_error() -> None:
+    async with looking_on() as world:
+        with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
+            await Wait(world).end()
+        assert await world.client.fetch_page(STATEFULSETS, "default")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["-for=ready"], '-for: "ready" is none of rolled-out, whole'),
+        (["-timeout=-1s"], "-timeout must not be negative"),
+        (["-timeout=10"], "write 10s or 10m"),
+        (["ingester"], "unexpected word: ingester"),
+    ],
+)
+def test_a_bad_command_line_ends_with_2(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["wait", *words]) == ExitCode.BAD_COMMAND_LINE
+    assert problem in capsys.readouterr().err

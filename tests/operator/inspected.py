@@ -1,0 +1,82 @@
+"""A simulated cluster that is looked at from outside, with or without an operator in it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
+from rollout_operator.kube.client.rate_limit import RateLimiter
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.network.client import SimulatedClient
+from rollout_operator.lab.network.faults import NoFaults
+from rollout_operator.lab.network.link import Link
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.operator.inspect import Inspection, Inspector
+from tests.virtual_time import VirtualClock
+
+PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class Onlooker:
+    """A person with a kubeconfig, beside a simulated cluster."""
+
+    sandbox: Sandbox
+    client: SimulatedClient
+    patience: timedelta = timedelta(seconds=5)
+    """In which the controllers have seen a change."""
+
+    async def look(self) -> Inspection:
+        """Look as `status` does, without an operator to ask."""
+        return await self.inspector().look()
+
+    def inspector(self) -> Inspector:
+        namespace = self.sandbox.namespace
+        clock = self.sandbox.clock()
+        return Inspector(self.client, namespace, clock, service="", lease="rollout-operator")
+
+    async def create(self, resource: Resource, body: JsonObject) -> None:
+        namespace = self.sandbox.namespace
+        await self.sandbox.call(
+            ApiRequest(verb="create", resource=resource, namespace=namespace, body=body)
+        )
+
+    async def change(self, name: str, body: JsonObject, resource: Resource = STATEFULSETS) -> None:
+        """Patch an object as somebody else."""
+        kind = STRATEGIC_PATCH if resource is STATEFULSETS else MERGE_PATCH
+        await self.sandbox.call(
+            ApiRequest(
+                verb="patch",
+                resource=resource,
+                namespace=self.sandbox.namespace,
+                name=name,
+                content_type=kind,
+                body=body,
+            )
+        )
+
+    async def set_image(self, *names: str, image: str = "v2") -> None:
+        containers = [{"name": "app", "image": image}]
+        for name in names:
+            await self.change(name, {"spec": {"template": {"spec": {"containers": containers}}}})
+
+    def list_verbs(self) -> set[str]:
+        """Return what was asked of the API server by this person."""
+        calls = self.sandbox.history.list_all(Called)
+        return {one.request.verb for one in calls if one.actor == PERSON}
+
+
+@asynccontextmanager
+async def looking_on(*zones: ZoneSpec, settle: float = 60) -> AsyncIterator[Onlooker]:
+    """Run a simulated cluster with these zones, which have had time to become ready."""
+    async with Sandbox() as sandbox:
+        link = Link(PERSON, faults=NoFaults(), rng=sandbox.rng(PERSON))
+        client = SimulatedClient(sandbox.api, link, name="looking", limits=RateLimiter(0, 0))
+        onlooker = Onlooker(sandbox, client)
+        for zone in zones:
+            await onlooker.create(STATEFULSETS, statefulset(zone, sandbox.namespace))
+        await VirtualClock().sleep(timedelta(seconds=settle))
+        yield onlooker

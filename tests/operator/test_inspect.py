@@ -1,0 +1,200 @@
+"""Looking at a namespace from outside (D-76): the same core, without an operator, by reads only."""
+
+import msgspec
+
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource
+from rollout_operator.lab.zones import ZoneSpec, three_zones
+from rollout_operator.model.description import Description, OperatorDescription, Phase
+from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.model.outcome import Code
+from rollout_operator.operator.inspect import Inspector, list_namespaces
+from tests.operator.inspected import Onlooker, looking_on
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+ZONES = three_zones(replicas=2)
+NAMES = [zone.name for zone in ZONES]
+BUDGET: JsonObject = {
+    "apiVersion": "rollout-operator.grafana.com/v1",
+    "kind": "ZoneAwarePodDisruptionBudget",
+    "metadata": {"name": "ingester"},
+    "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "ingester"}}},
+}
+
+
+class Partial:
+    """The client of an onlooker, where some reads fail or are answered by a test."""
+
+    def __init__(self, world: Onlooker, **answers: bytes | ApiError) -> None:
+        self._world = world
+        self._answers = answers
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._world.client, name)
+
+    async def fetch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        answer = self._answers.get(resource.plural, NotFound(f"no {name}"))
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    async def fetch_page(self, resource: Resource, namespace: str, **query: object) -> object:
+        answer = self._answers.get(resource.plural)
+        if isinstance(answer, ApiError):
+            raise answer
+        return await self._world.client.fetch_page(resource, namespace, **query)  # type: ignore[arg-type]  # passed on
+
+
+def asking(world: Onlooker, **answers: bytes | ApiError) -> Inspector:
+    """Return an inspector that asks for the operator, too."""
+    client = Partial(world, **answers)
+    return Inspector(
+        client,  # type: ignore[arg-type]  # all that is used of it
+        world.sandbox.namespace,
+        world.sandbox.clock(),
+        service="rollout-operator:8001",
+        lease="rollout-operator",
+    )
+
+
+@in_virtual_time
+async def test_d_76_without_an_operator_the_same_core_decides_and_nothing_is_written() -> None:
+    async with looking_on(*ZONES) as world:
+        [group] = (await world.look()).description.groups
+        assert (group.phase, group.ready, group.desired) == (Phase.ROLLED_OUT, 6, 6)
+
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+        seen = await world.look()
+
+        [group] = seen.description.groups
+        assert [step.pod for step in group.steps] == [f"{NAMES[0]}-0"]
+        assert group.updated == 0
+        assert world.list_verbs() == {"list"}
+
+
+@in_virtual_time
+async def test_d_75_it_says_what_the_operator_says() -> None:
+    async with looking_on(*ZONES) as world:
+        process = world.sandbox.process()
+        process.start()
+        await process.wait_ready()
+        await world.set_image(*NAMES)
+        pairs = []
+        for _ in range(60):
+            await VirtualClock().sleep(world.patience / 4)
+            [mine] = (await world.look()).description.groups
+            [theirs] = (await process.describe()).groups
+            pairs.append(((mine.phase, mine.code), (theirs.phase, theirs.code)))
+
+        assert len(set(pairs)) > 2
+        assert [mine for mine, theirs in pairs] == [theirs for mine, theirs in pairs]
+        assert mine.headline == theirs.headline
+
+
+@in_virtual_time
+async def test_a_status_that_lags_its_spec_settles_nothing() -> None:
+    async with looking_on(*ZONES) as world:
+        assert (await world.look()).is_settled
+
+        world.sandbox.cluster.lag_controller(world.patience)
+        await world.set_image(NAMES[0])
+        seen = await world.look()
+
+        assert not seen.is_settled
+        assert seen.description.groups[0].code is Code.STATUS_BEHIND
+
+
+@in_virtual_time
+async def test_a_budget_that_selects_pods_alone_holds_the_group_here_as_well() -> None:
+    zones = [ZoneSpec(name=name, replicas=2, pod_labels={"app": "ingester"}) for name in NAMES]
+    async with looking_on(*zones) as world:
+        await world.create(ZONE_BUDGETS, BUDGET)
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+
+        [group] = (await world.look()).description.groups
+
+        assert (group.phase, group.code) == (Phase.HELD, Code.TOO_FEW_ZONES)
+        assert not [step for step in group.steps if not step.is_waiting]
+
+
+@in_virtual_time
+async def test_replicas_that_are_due_are_told_where_nobody_writes_them() -> None:
+    leading = ZoneSpec(name="zone-a", replicas=3)
+    following = ZoneSpec(
+        name="zone-b",
+        replicas=2,
+        annotations={"grafana.com/rollout-downscale-leader": "zone-a"},
+    )
+    async with looking_on(leading, following) as world:
+        [group] = (await world.look()).description.groups
+
+        assert group.phase is not Phase.ROLLED_OUT
+        assert Code.SCALE_UP in [wait.code for wait in group.waits]
+
+
+@in_virtual_time
+async def test_what_may_not_be_read_is_said_and_the_rest_is_shown() -> None:
+    budgets = Denied("cannot list budgets")
+    async with looking_on(*ZONES) as world:
+        inspector = asking(world, zoneawarepoddisruptionbudgets=budgets, services=Denied("no"))
+        seen = await inspector.look()
+
+        assert seen.own is None
+        assert seen.notes == (
+            "operator not reached: it takes the right to get services/proxy of"
+            " rollout-operator:8001",
+            "budgets are left out: cannot list budgets",
+        )
+        assert seen.best.groups[0].phase is Phase.ROLLED_OUT
+
+
+@in_virtual_time
+async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
+    async with looking_on(*ZONES) as world:
+        now = world.sandbox.clock().now()
+        operator = OperatorDescription(version="9", is_ready=True, is_acting=True)
+        own = Description(namespace="default", now=now, operator=operator)
+
+        seen = await asking(world, services=msgspec.json.encode(own)).look()
+        assert seen.best == own
+        assert seen.description.operator == operator
+
+        idle = msgspec.structs.replace(operator, is_acting=False)
+        own = msgspec.structs.replace(own, operator=idle)
+        seen = await asking(world, services=msgspec.json.encode(own)).look()
+        assert seen.best is seen.description
+        assert seen.best.operator == idle
+
+
+@in_virtual_time
+async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer() -> None:
+    lease = msgspec.json.encode(
+        {
+            "kind": "Lease",
+            "metadata": {"name": "l", "namespace": "n", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "pod-a_1", "renewTime": "2026-01-01T00:00:00Z"},
+        }
+    )
+    async with looking_on(*ZONES) as world:
+        down = Unreachable("no endpoints available")
+        seen = await asking(world, services=down, leases=lease).look()
+
+        assert seen.notes == (
+            "operator not reached: no endpoints available",
+            "the Lease rollout-operator is held by pod-a_1, renewed 2026-01-01T00:00:00Z",
+        )
+
+
+@in_virtual_time
+async def test_namespaces_with_groups_are_found() -> None:
+    async with looking_on(*ZONES, ZoneSpec(name="alone", group=None)) as world:
+        assert await list_namespaces(world.client) == ["default"]
