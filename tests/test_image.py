@@ -72,11 +72,12 @@ def test_a_start_that_cannot_succeed_says_why(tree: Path, flag: str, code: int, 
 
 
 def test_every_library_finds_what_it_needs(tree: Path) -> None:
-    """Shared libraries are all there; the whole operator can be imported."""
+    """Shared libraries are all there; the whole operator can be imported, and has its page."""
     modules = (
         "rollout_operator.operator.main, aiohttp, msgspec, prometheus_client, re2, uvloop, yaml"
     )
     code = f"import sys; sys.path.insert(0, '{LIBRARY}'); import {modules}"
+    code += "; from rollout_operator.web.status.page import make_policy; make_policy()"
     interpreter = LAUNCHER.with_name("python3.13")
 
     ended = image_tree.run(tree, interpreter, "-IBc", code)

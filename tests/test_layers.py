@@ -63,7 +63,12 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "budgets": ("",),
         "shadow": ("",),
     },
-    "web": {"": ("http", "reviews"), "http": (), "reviews": ()},
+    "web": {
+        "": ("http", "reviews", "status"),
+        "http": (),
+        "reviews": (),
+        "status": ("http",),
+    },
     "lab": {
         "model": (),
         "virtual_loop": (),

@@ -202,6 +202,19 @@ def test_the_image_is_made_of_little() -> None:
     ]
 
 
+def test_what_is_no_code_is_installed_too() -> None:
+    """The page's style and script: a wheel holds only what is named."""
+    package = ROOT / "rollout_operator"
+    named = {*PROJECT["tool"]["setuptools"]["package-data"]["rollout_operator"]}
+    others = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"}
+    }
+
+    assert others == named
+
+
 def test_the_console_script_is_the_operator() -> None:
     """D-61: `.venv/bin/rollout-operator`, and the same entry that the image starts."""
     assert PROJECT["project"]["scripts"] == {"rollout-operator": "rollout_operator.cli.main:main"}

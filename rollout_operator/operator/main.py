@@ -77,9 +77,11 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
     heartbeat = Heartbeat(clock, telemetry.metrics)
     async with AsyncExitStack() as stack:
         admin = AdminServer(
-            config.server_port, metrics=telemetry.metrics, health=telemetry.health,
-            group_states=telemetry.group_states, cluster=_cluster_rules(config),
-        )  # fmt: skip
+            config.server_port,
+            metrics=telemetry.metrics,
+            health=telemetry.health,
+            cluster=_cluster_rules(config),
+        )
         await admin.start()
         stack.push_async_callback(admin.stop)
         access = Access(
@@ -90,6 +92,7 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         # Not earlier: without any part it is told that the operator starts, and so not ready.
         telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
         engine = _build_engine(config, transport, clock, telemetry)
+        admin.show(engine.describe)
         await engine.serve(stop, limits.sync, also={"heartbeat": heartbeat.run()})
     log.info("Rollout operator has stopped")
 

@@ -1,30 +1,30 @@
 """The admin server on -server.port: probes, metrics, status page.
 
 Plain HTTP on all addresses, read-only, and it shows nothing that a reader of the namespace could
-not see. It is started first and stopped last, so that probes and scrapes always get an answer. The
-sentences of the status page are those of `planning.wording`; it is text, not HTML: nothing in it
-can be mark-up, and what could steer a terminal is escaped.
+not see. It is started first and stopped last, so that probes and scrapes always get an answer. What
+the status page shows is described elsewhere (`show`); until that is known it says what is missing.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from aiohttp import hdrs, web
 
 from rollout_operator import __version__
-from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.model.names import GroupName
-from rollout_operator.planning.wording import explain, explain_actions, one_line
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.aio.shared import Shared, join_pieces, keep_if_dear
+from rollout_operator.model.description import Description, OperatorDescription
+from rollout_operator.planning.wording import one_line
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupState, GroupStates, PlanUnderway
 from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
 from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, end_silence
 from rollout_operator.web.http.listener import bind
 from rollout_operator.web.http.metrics import measure
+from rollout_operator.web.status.pages import Describe, StatusPages
 
 # As many connections may wait for being accepted; the operating system's own limit comes first.
 BACKLOG: Final = 128
@@ -32,18 +32,14 @@ BACKLOG: Final = 128
 MAX_BODY: Final = 1024
 # Answers are made from memory: one that takes longer waits for a client.
 STOP_LIMIT: Final = timedelta(seconds=1)
-# A page of metrics is given out for nine times as long as it took to make: that is a tenth of the
-# loop. Not for a fixed time: a small page is made in milliseconds, and who asks again wants news.
-KEEP_FACTOR: Final = 9
-KEEP_LIMIT: Final = timedelta(seconds=1)
-
 _NO_PROFILER: Final = """\
 There is no Go profiler here: this operator runs on Python, and it has no profiling endpoint.
 
 /metrics  time, memory and file descriptors of the process, lag of the event loop, queue
 /livez    why the process should be restarted
 /ready    what is missing
-/status   what each rollout group waits for
+/status   what each rollout group waits for; /status.json for programs
+/reasons  what the reasons mean, and what to do
 """
 
 
@@ -56,7 +52,6 @@ class AdminServer:
         metrics: Metrics,
         health: Health,
         cluster: ClusterRules,
-        group_states: GroupStates,
     ) -> None:
         """Build the server; port 0 takes a free one.
 
@@ -64,9 +59,11 @@ class AdminServer:
         """
         self._wanted_port = port
         self._metrics = metrics
-        self._scrapes = Scrapes(metrics.render, LoopClock())
         self._health = health
-        self._group_states = group_states
+        self._namespace = cluster.namespace
+        self._clock = LoopClock()
+        self._scrapes = Shared(partial(join_pieces, metrics.render), self._clock, keep_if_dear)
+        self._status = StatusPages(self._describe_start, self._clock)
         self._runner = web.AppRunner(
             self._build(cluster), shutdown_timeout=STOP_LIMIT.total_seconds()
         )
@@ -78,6 +75,10 @@ class AdminServer:
         assert self._listener is not None, "start first"
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
+
+    def show(self, describe: Describe) -> None:
+        """Let the status page show what `describe` returns, from now on."""
+        self._status.show(describe)
 
     async def start(self, host: str = "") -> None:
         """Listen on `host`, or on all addresses; when this returns, requests are answered.
@@ -95,6 +96,7 @@ class AdminServer:
 
     async def stop(self) -> None:
         """Stop listening, give requests under way a second, close all connections."""
+        self._status.close()
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
@@ -115,8 +117,7 @@ class AdminServer:
         app.router.add_get("/metrics", self._answer_metrics)
         app.router.add_get("/ready", self._answer_ready)
         app.router.add_get("/livez", self._answer_livez)
-        for path in ("/", "/status"):
-            app.router.add_get(path, self._answer_status)
+        self._status.add_routes(app.router)
         for path in ("/debug/pprof", "/debug/pprof/{name:.*}"):
             app.router.add_get(path, _answer_profiler)
         return app
@@ -131,90 +132,18 @@ class AdminServer:
     async def _answer_livez(self, request: web.Request) -> web.Response:
         return _answer_health("alive", self._health.list_faults())
 
-    async def _answer_status(self, request: web.Request) -> web.Response:
-        return web.Response(text=render_status(self._health, self._group_states))
-
-
-class Scrapes:
-    """Gives out the page that `render` makes of pieces, made once for all who ask meanwhile.
-
-    It stays on the loop, in pieces of two milliseconds: families are read while they change there,
-    and a thread that makes text of them would hold up the loop just as long, by Python's lock.
-    """
-
-    def __init__(self, render: Callable[[], Iterable[bytes]], clock: Clock) -> None:
-        self._render = render
-        self._clock = clock
-        self._page = b""
-        self._until: timedelta | None = None
-        self._underway: asyncio.Future[bytes] | None = None
-
-    async def get(self) -> bytes:
-        """Return a page that was begun at most a second, and its own making, ago."""
-        while self._underway is not None:
-            underway = self._underway
-            await asyncio.wait([underway])
-            if not underway.cancelled():
-                return underway.result()
-        if self._until is not None and self._clock.elapsed() < self._until:
-            return self._page
-        return await self._make()
-
-    async def _make(self) -> bytes:
-        self._underway = underway = asyncio.get_running_loop().create_future()
-        begin = self._clock.elapsed()
-        pieces = []
-        try:
-            for piece in self._render():
-                pieces.append(piece)
-                # A thousand groups take 0.2 s: reconciles and probes do not wait for so long.
-                await asyncio.sleep(0)
-            self._page = b"".join(pieces)
-            underway.set_result(self._page)
-        finally:
-            self._underway = None
-            underway.cancel()  # where it was not made: then the next of those who wait makes it
-        end = self._clock.elapsed()
-        self._until = end + min((end - begin) * KEEP_FACTOR, KEEP_LIMIT)
-        return self._page
-
-
-def render_status(health: Health, group_states: GroupStates) -> str:
-    """Return the page."""
-    return "".join(f"{one_line(line)}\n" for line in _list_lines(health, group_states))
-
-
-def _list_lines(health: Health, group_states: GroupStates) -> Iterator[str]:
-    yield f"rollout-operator {__version__}"
-    missing = health.list_missing()
-    yield "ready" if not missing else "not ready"
-    yield from (f"  {line}" for line in (*missing, *health.list_descriptions()))
-    entries = {entry.plan.group: entry for entry in group_states.entries()}
-    underway = group_states.list_underway()
-    groups = sorted({*entries, *underway})
-    yield f"{len(groups)} rollout group{'' if len(groups) == 1 else 's'}"
-    for group in groups:
-        yield ""
-        yield from _list_group(group, entries.get(group), underway.get(group))
-
-
-def _list_group(
-    group: GroupName, entry: GroupState | None, underway: PlanUnderway | None
-) -> Iterator[str]:
-    yield f'group "{group}"{" (failed)" if entry is not None and entry.plan.failed else ""}'
-    before = ""
-    if underway is not None:
-        yield f"  underway since {_second(underway.since)}, not done yet:"
-        yield from (f"  {sentence}" for sentence in explain_actions(underway.plan))
-        before = "before that "
-    if entry is not None:
-        looked, since = _second(entry.looked), _second(entry.since)
-        yield f"  {before}looked at {looked}, in this state since {since}"
-        yield from (f"  {sentence}" for sentence in explain(entry.plan))
-
-
-def _second(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    async def _describe_start(self) -> Description:
+        """Describe an operator of which nothing but its health is known so far."""
+        missing = self._health.list_missing()
+        operator = OperatorDescription(
+            version=__version__,
+            is_ready=not missing,
+            is_acting=False,
+            missing=missing,
+            parts=self._health.list_descriptions(),
+        )
+        now = self._clock.now()
+        return Description(namespace=self._namespace, now=now, operator=operator)
 
 
 async def _answer_profiler(request: web.Request) -> web.Response:

@@ -10,7 +10,6 @@ from aiohttp import ClientSession, web
 
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
 from rollout_operator.web.http.connection import Connection
@@ -34,9 +33,8 @@ class World:
         self.clock = FakeClock()
         self.metrics = Metrics()
         self.health = Health(self.clock)
-        self.group_states = GroupStates(self.metrics, self.clock)
         rules = cluster or ClusterRules(namespace="prod")
-        self.server = AdminServer(0, self.metrics, self.health, rules, self.group_states)
+        self.server = AdminServer(0, self.metrics, self.health, rules)
         self.client = ClientSession()
 
     def url(self, path: str) -> str:

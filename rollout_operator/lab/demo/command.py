@@ -72,6 +72,7 @@ async def _serve(settings: DemoSettings, stage: DemoRun) -> AsyncIterator[None]:
         yield
         return
     admin = make_admin(settings.port, NAMESPACE, stage.replicas[-1].telemetry)
+    admin.show(stage.replicas[-1].describe)
     await admin.start(HOST)
     try:
         stage.address = f"http://{HOST}:{admin.port}/"
@@ -87,7 +88,6 @@ def make_admin(port: int, namespace: str, telemetry: Telemetry) -> AdminServer:
         metrics=telemetry.metrics,
         health=telemetry.health,
         cluster=ClusterRules(namespace=namespace),
-        group_states=telemetry.group_states,
     )
 
 

@@ -164,8 +164,12 @@ async def test_given_exclusions_replace_only_the_admission_routes(path: str, sta
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/status", "/ready", "/livez", "/metrics", "/debug/pprof/", "/debug/pprof/heap"]
-)
+    "path",
+    [
+        "/", "/status", "/status.json", "/status.schema.json", "/reasons", "/ready", "/livez",
+        "/metrics", "/debug/pprof/", "/debug/pprof/heap",
+    ],
+)  # fmt: skip
 async def test_our_own_pages_are_exempt(path: str) -> None:
     """CLUS-02, DEP-20: probes, Prometheus and people send no header."""
     rules = replace(HARD, excluded_paths=("something-else",))

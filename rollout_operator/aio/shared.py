@@ -1,0 +1,87 @@
+"""One value for all who ask meanwhile: made once, given out for a time, then made anew when asked.
+
+Nothing is made while nothing asks. Unlike the answers of `single_flight`, the value may be older
+than the question: by how much is for its maker to say.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from typing import Final, Generic, TypeVar
+
+from rollout_operator.aio.clock import Clock
+
+V = TypeVar("V")
+
+# What was dear to make is given out for nine times as long: making it takes a tenth of the loop.
+KEEP_FACTOR: Final = 9
+KEEP_LIMIT: Final = timedelta(seconds=1)
+# What takes seconds of a busy loop is not to be older than this.
+KEEP_LONGEST: Final = timedelta(seconds=10)
+
+
+def keep_if_dear(took: timedelta) -> timedelta:
+    """Return for how long to give out what took so long: what costs nothing is always new."""
+    return min(took * KEEP_FACTOR, KEEP_LIMIT)
+
+
+def keep_a_second(took: timedelta) -> timedelta:
+    """Return a second, more for what is dear."""
+    return min(max(took * KEEP_FACTOR, KEEP_LIMIT), KEEP_LONGEST)
+
+
+async def join_pieces(list_pieces: Callable[[], Iterable[bytes]]) -> bytes:
+    """Return all pieces as one, with a turn for others after each.
+
+    On the loop, and not in a thread: what pieces are made of changes there, and a thread that makes
+    text of it would hold up the loop just as long, by Python's lock.
+    """
+    joined = []
+    for piece in list_pieces():
+        joined.append(piece)
+        await asyncio.sleep(0)
+    return b"".join(joined)
+
+
+class Shared(Generic[V]):
+    """Gives out the value that `make` returns. Must be used from one event loop."""
+
+    def __init__(
+        self,
+        make: Callable[[], Awaitable[V]],
+        clock: Clock,
+        keep: Callable[[timedelta], timedelta] = keep_a_second,
+    ) -> None:
+        """`keep` tells, by how long the making took, for how long its value is given out."""
+        self._make = make
+        self._clock = clock
+        self._keep = keep
+        self._kept: tuple[V, timedelta] | None = None
+        self._underway: asyncio.Future[V] | None = None
+
+    async def get(self) -> V:
+        """Return a value whose making began at most its own duration and its keeping ago.
+
+        Raises what `make` raises to the caller that makes it; the next of those who wait tries.
+        """
+        while self._underway is not None:
+            underway = self._underway
+            await asyncio.wait([underway])
+            if not underway.cancelled():
+                return underway.result()
+        if self._kept is not None and self._clock.elapsed() < self._kept[1]:
+            return self._kept[0]
+        return await self._renew()
+
+    async def _renew(self) -> V:
+        self._underway = underway = asyncio.get_running_loop().create_future()
+        begin = self._clock.elapsed()
+        try:
+            value = await self._make()
+            underway.set_result(value)
+        finally:
+            self._underway = None
+            underway.cancel()  # where it was not made: then the next of those who wait makes it
+        end = self._clock.elapsed()
+        self._kept = (value, end + self._keep(end - begin))
+        return value

@@ -1,0 +1,42 @@
+"""The description as JSON, and the schema of that."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import msgspec
+
+from rollout_operator.model.description import SCHEMA_VERSION, Description
+
+
+def list_document(description: Description) -> Iterator[bytes]:
+    """Yield the pieces of the JSON, one for each element of what the description lists.
+
+    A thousand groups take longer to encode than the loop may stand still.
+    """
+    for number, field in enumerate(msgspec.structs.fields(Description)):
+        yield b"%s%s:" % (b"," if number else b"{", msgspec.json.encode(field.encode_name))
+        value = getattr(description, field.name)
+        if isinstance(value, tuple):
+            yield from _list_elements(value)
+        else:
+            yield msgspec.json.encode(value)
+    yield b"}\n"
+
+
+def _list_elements(elements: tuple[object, ...]) -> Iterator[bytes]:
+    yield b"["
+    for number, element in enumerate(elements):
+        yield (b"," if number else b"") + msgspec.json.encode(element)
+    yield b"]"
+
+
+@cache
+def render_schema() -> bytes:
+    """Return the JSON schema of what `list_document` yields."""
+    schema = msgspec.json.schema(Description)
+    titled = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"rollout-operator /status.json, version {SCHEMA_VERSION}",
+        **schema,
+    }
+    return msgspec.json.format(msgspec.json.encode(titled), indent=2) + b"\n"

@@ -1,0 +1,87 @@
+"""An admin server whose status page shows what a test describes, and readers of its events."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from rollout_operator.model.description import Description
+from tests.web.admin_world import World, serving
+from tests.web.status.descriptions import describe
+
+LIMIT_S = 20.0
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+class Shown:
+    """What is described, and how often that was asked for."""
+
+    def __init__(self, admin: World) -> None:
+        self.admin = admin
+        self.now = describe()
+        self.asked = 0
+
+    async def describe(self) -> Description:
+        self.asked += 1
+        return self.now
+
+
+@asynccontextmanager
+async def showing() -> AsyncIterator[Shown]:
+    """Run a server that shows an empty namespace, until something else is described."""
+    async with serving() as admin:
+        shown = Shown(admin)
+        admin.server.show(shown.describe)
+        yield shown
+
+
+class Event(msgspec.Struct):
+    """What has changed on a page."""
+
+    order: list[str]
+    changed: dict[str, str]
+
+
+@dataclass(slots=True)
+class Stream:
+    """One reader of events."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    head: str = ""
+
+    async def next_event(self) -> Event:
+        """Return the next news of sections."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                kind = (await self.reader.readline()).decode().strip()
+                if kind == "event: sections":
+                    data = (await self.reader.readline()).removeprefix(b"data: ")
+                    return msgspec.json.decode(data, type=Event)
+                if not kind and self.reader.at_eof():
+                    raise EOFError
+
+    async def wait_end(self) -> None:
+        """Read until the server ends the stream."""
+        async with asyncio.timeout(LIMIT_S):
+            while await self.reader.read(1 << 16):
+                pass
+
+
+@asynccontextmanager
+async def following(shown: Shown, path: str = "/status/events") -> AsyncIterator[Stream]:
+    """Open a stream of events."""
+    port = shown.admin.server.port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode())
+    stream = Stream(reader, writer)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            stream.head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        yield stream
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()

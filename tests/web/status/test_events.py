@@ -1,0 +1,118 @@
+"""The stream of news over a real socket: what comes, to how many, and how it ends."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from rollout_operator.model.description import Phase
+from rollout_operator.web.status import events
+from rollout_operator.web.status.events import EventStreams
+from rollout_operator.web.status.sections import Fragment
+from tests.web.admin_world import listening
+from tests.web.status.descriptions import describe, group, operator
+from tests.web.status.served import BROWSER, LIMIT_S, following, showing
+
+
+async def test_a_change_arrives_and_what_stays_does_not() -> None:
+    async with showing() as shown, following(shown) as stream:
+        shown.now = describe(group("a"), group("b"))
+        first = await stream.next_event()
+        while "g-b" not in first.order:
+            first = await stream.next_event()
+        shown.now = describe(group("a"), group("b", headline="zone-b is <whole>"))
+        news = await stream.next_event()
+
+    assert "Content-Type: text/event-stream\r\n" in stream.head
+    assert "Cache-Control: no-store\r\n" in stream.head
+    assert news.order == ["summary", "g-a", "g-b"]
+    assert [*news.changed] == ["g-b"]
+    assert "zone-b is &lt;whole&gt;" in news.changed["g-b"]
+
+
+async def test_all_clients_share_one_rendering() -> None:
+    async with showing() as shown, AsyncExitStack() as stack:
+        shown.now = describe(group())
+        streams = [await stack.enter_async_context(following(shown)) for _ in range(20)]
+        begun = asyncio.get_running_loop().time()
+        news = await asyncio.gather(*(stream.next_event() for stream in streams))
+        took = asyncio.get_running_loop().time() - begun
+
+    assert all(one == news[0] for one in news)
+    assert shown.asked <= 2 + took, "once a second"
+
+
+async def test_a_client_too_many_is_turned_away_and_the_page_still_works() -> None:
+    async with showing() as shown, AsyncExitStack() as stack:
+        streams = [
+            await stack.enter_async_context(following(shown)) for _ in range(events.MOST_CLIENTS)
+        ]
+        async with shown.admin.client.get(shown.admin.url("/status/events")) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
+        assert (await shown.admin.get("/status", **BROWSER))[0] == 200
+        streams[7].writer.close()
+        async with asyncio.timeout(LIMIT_S):
+            url = shown.admin.url("/status/events")
+            while (await shown.admin.client.head(url)).status == 503:  # noqa: ASYNC110 (no event)
+                await asyncio.sleep(0.05)
+
+
+async def test_streams_end_when_the_server_stops() -> None:
+    async with showing() as shown, following(shown) as stream:
+        await stream.next_event()
+        async with asyncio.timeout(LIMIT_S):
+            await shown.admin.server.stop()
+        await stream.wait_end()
+        await shown.admin.server.start()
+
+
+class Slow:
+    """Streams on a server of their own, with large news and little patience."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.begun = asyncio.Event()
+        self.streams = EventStreams(self.get, write_limit=timedelta(seconds=0.3))
+
+    async def get(self) -> Fragment:
+        self.number += 1
+        self.begun.set()
+        return Fragment(self.number, {"summary": f"{self.number}" * 2_000_000})
+
+
+async def test_a_slow_client_is_cut_and_holds_no_place() -> None:
+    """It is sent nothing new while the last has not gone, and no more memory is used for it."""
+    slow = Slow()
+    app = web.Application()
+    app.router.add_get("/events", slow.streams.answer)
+    async with listening(app) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 10)
+        writer.write(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(LIMIT_S):
+            await slow.begun.wait()
+            while slow.streams.clients:  # noqa: ASYNC110 (it has no event for it)
+                await asyncio.sleep(0.01)
+        writer.close()
+        slow.streams.close()
+
+    assert slow.number <= 3
+
+
+@pytest.mark.parametrize("place", [0, 1, 128, 255])
+async def test_each_place_has_its_own_turn_in_the_second(place: int) -> None:
+    waits = [events._measure_wait(one) for one in range(events.MOST_CLIENTS)]
+
+    assert all(0.5 < wait <= 1.5 for wait in waits)
+    assert len({round(wait % 1, 4) for wait in waits}) > 200
+    assert waits[place] > 0.5
+
+
+async def test_a_stream_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT", timedelta(seconds=1))
+    async with showing() as shown, following(shown) as stream:
+        shown.now = describe(group(phase=Phase.HELD), operator=operator())
+        async with asyncio.timeout(LIMIT_S):
+            while await stream.reader.readline() != b"event: alive\n":
+                pass

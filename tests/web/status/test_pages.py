@@ -1,0 +1,155 @@
+"""The routes of the status page over a real socket."""
+
+import asyncio
+import re
+from base64 import b64encode
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+from rollout_operator.model.description import Description
+from rollout_operator.model.outcome import Code
+from rollout_operator.web.status.document import render_schema
+from tests.code_rules import ROOT
+from tests.web.admin_world import World, serving
+from tests.web.status.descriptions import HOSTILE, budget, describe, group, operator, waiting
+from tests.web.status.elements import Elements
+from tests.web.status.served import BROWSER, showing
+
+SCHEMA = ROOT / "docs" / "status.schema.json"
+PAGES = ("/", "/status", "/reasons")
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        pytest.param(BROWSER["Accept"], "text/html", id="a browser"),
+        pytest.param("TEXT/HTML; charset=utf-8", "text/html", id="in other letters"),
+        pytest.param("*/*", "text/plain", id="curl and wget"),
+        pytest.param("application/json, */*", "text/plain", id="kubectl get --raw"),
+        pytest.param("text/html;q=0, */*", "text/plain", id="anything but HTML"),
+        pytest.param("text/plain", "text/plain", id="text"),
+        pytest.param("", "text/plain", id="nothing named"),
+        pytest.param(";;,,=", "text/plain", id="nonsense"),
+    ],
+)
+async def test_browsers_get_html_and_others_text(path: str, accept: str, kind: str) -> None:
+    async with (
+        showing() as shown,
+        shown.admin.client.get(shown.admin.url(path), headers={"Accept": accept}) as answer,
+    ):
+        assert (answer.status, answer.content_type) == (200, kind)
+        assert answer.headers["Vary"] == "Accept"
+        assert answer.charset == "utf-8"
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_may_do_nothing_but_what_it_brings(path: str) -> None:
+    """The policy allows the two pieces in the page by their hashes, and asking its own server."""
+    async with showing() as shown:
+        shown.now = describe(group(waits=(waiting(HOSTILE),)))
+        async with shown.admin.client.get(shown.admin.url(path), headers=BROWSER) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            html = await answer.text()
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    hashes = {
+        tag: "'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'"
+        for tag, text in re.findall(r"<(style|script)>(.*?)</\1>", html, re.DOTALL)
+    }
+
+    assert rules.pop("style-src") == hashes.pop("style")
+    assert rules.pop("script-src") in {*hashes.values()} or path == "/reasons"
+    assert rules == {
+        "default-src": "'none'",
+        "connect-src": "'self'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    assert [*Elements(html).list_active()] == []
+    assert "<noscript><meta" in html or path == "/reasons"
+
+
+async def test_the_document_is_what_the_schema_says() -> None:
+    """SCHEMA_VERSION 1: decoded by the type that the schema is made of, it is the same again."""
+    everything = describe(
+        group(waits=(waiting(HOSTILE),)),
+        group("second", code=None),
+        operator=operator(missing=("pods: not followed yet",)),
+        budgets=(budget(), budget("second")),
+    )
+    for description in (everything, describe()):
+        async with showing() as shown:
+            shown.now = description
+            async with shown.admin.client.get(shown.admin.url("/status.json")) as answer:
+                assert answer.content_type == "application/json"
+                body = await answer.read()
+        assert msgspec.json.decode(body, type=Description) == description
+        assert msgspec.json.decode(body)["schema_version"] == 1
+
+
+async def test_the_schema_is_served_and_stands_in_the_documents(admin: World) -> None:
+    """A change of it is a change of an interface, and is seen in review."""
+    _, text = await admin.get("/status.schema.json")
+
+    assert text.encode() == render_schema()
+    assert SCHEMA.read_bytes() == render_schema(), "write it anew: python -m tests.pictures schema"
+
+
+def test_every_field_is_explained() -> None:
+    page = (ROOT / "docs" / "status-page.md").read_text()
+    definitions = msgspec.json.decode(render_schema())["$defs"]
+    fields = {name for one in definitions.values() for name in one.get("properties", {})}
+
+    assert {field for field in fields if f"`{field}`" not in page} == set()
+
+
+async def test_all_reasons_have_an_anchor_and_a_line(admin: World) -> None:
+    _, text = await admin.get("/reasons")
+    _, html = await admin.get("/reasons", **BROWSER)
+    anchors = {one.get("id", "") for _, one in Elements(html).tags}
+
+    assert {*Code} <= anchors
+    assert {*Code} <= {*text.splitlines()}
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/status.json", "/status.schema.json", "/status/events"])
+async def test_the_pages_are_read_only(admin: World, path: str) -> None:
+    async with admin.client.post(admin.url(path), data=b"x") as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
+    async with admin.client.head(admin.url(path), headers=BROWSER) as answer:
+        assert (answer.status, await answer.read()) == (200, b"")
+
+
+async def test_before_anything_is_known_the_page_says_what_is_missing() -> None:
+    async with serving() as admin:
+        _, text = await admin.get("/status")
+        _, html = await admin.get("/", **BROWSER)
+        _, document = await admin.get("/status.json")
+
+    assert "not ready" in text
+    assert "operator: starting" in text
+    assert "Not ready operator: starting" in Elements(html).text
+    assert msgspec.json.decode(document)["operator"]["missing"] == ["operator: starting"]
+
+
+async def test_nothing_is_described_while_nothing_asks_and_once_for_many() -> None:
+    async with showing() as shown:
+        for path in ("/metrics", "/ready", "/reasons", "/status.schema.json"):
+            await shown.admin.get(path)
+        assert shown.asked == 0
+        paths = ("/", "/status", "/status.json")
+        await asyncio.gather(*(shown.admin.get(path) for path in paths for _ in range(10)))
+        assert shown.asked == 1
+
+
+async def test_routes_in_metrics_are_few(admin: World) -> None:
+    """DEP: what a client types is no label."""
+    for path in (*PAGES, "/status.json", "/status.schema.json", "/status/x", "/reasons/y"):
+        await admin.get(path)
+    shown = {re.findall('route="([^"]*)"', line)[0] for line in admin.series("inflight_requests")}
+
+    assert shown == {"root", "status", "status_json", "status_schema_json", "reasons", "other"}
