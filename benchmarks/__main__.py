@@ -27,6 +27,7 @@ from benchmarks import (
     scaling_idle,
     scaling_up,
     sync,
+    watchers,
 )
 from benchmarks.figures import Result, render_explanation, render_line
 from tests.world.assets import NoControlPlaneError
@@ -48,6 +49,7 @@ BENCHMARKS: Final[Mapping[str, Measure]] = {
     "held": held.measure,
     "reviews": reviews.measure,
     "connections": connections.measure,
+    "watchers": watchers.measure,
     "hostile": hostile.measure,
     "prepare": prepare.measure,
     "evictions": evictions.measure,

@@ -63,7 +63,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_server(
-    pods: int, feed: Feed = Feed.NONE, events: int = 0, traits: Traits | None = None
+    pods: int,
+    feed: Feed = Feed.NONE,
+    events: int = 0,
+    traits: Traits | None = None,
+    events_per_s: float = 0.0,
 ) -> AsyncIterator[Target]:
     """Start a fake API server and wait until it answers. Raises TimeoutError, RuntimeError."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -77,6 +81,7 @@ async def open_server(
             pods=pods,
             feed=feed,
             events=events,
+            events_per_s=events_per_s,
             traits=traits or Traits(),
         )
         async with open_child("server", spec, folder, port):

@@ -78,6 +78,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     feed: Feed = Feed.NONE
     events: int = 0
     """After that many, the first pod is deleted: that is how a reader knows the end."""
+    events_per_s: float = 0.0
+    """0 for as fast as they are read."""
     traits: Traits = Traits()
 
 
@@ -132,6 +134,8 @@ class World:
         for number in range(self._spec.events):
             version += 1
             head, tail = self._lines[number % len(self._lines)]
+            if self._spec.events_per_s:
+                await asyncio.sleep(1 / self._spec.events_per_s)
             yield b"%b%d%b" % (head, version, tail)
         if self._lines:
             last = self._first.replace(b"%d" % OBJECT_VERSION, b"%d" % (version + 1), 1)

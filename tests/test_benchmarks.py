@@ -104,6 +104,17 @@ SLOW = {
             "plain_asked": (20, math.inf),
         },
     ),
+    "D-75: live pages beside reviews, while reasons change": Smoke(
+        name="watchers",
+        most={"slower": 1.1},
+        figures={
+            "right": 1,
+            "watched_right": 1,
+            "slower": SOME,
+            "news_per_page": ONE_OR_MORE,
+            "pages": 5,
+        },
+    ),
     "D-50, D-68: hostile bodies, and what honest reviews feel of them": Smoke(
         name="hostile",
         most={"growth_mib": 64, "stall_ms": 250},
