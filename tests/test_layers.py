@@ -38,7 +38,7 @@ LAYERS: Mapping[str, Iterable[str]] = {
 }
 # The folders of a layer, and which of its others each of them may import; "" are its own modules.
 INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
-    "model": {"": (), "decode": ("",)},
+    "model": {"": (), "diagnosis": ("",), "decode": ("", "diagnosis")},
     "planning": {
         "": (),
         "rollout": ("",),
@@ -46,6 +46,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "budgets": ("", "rollout", "downscales"),
         "scaling": ("", "rollout", "downscales"),
         "description": ("", "rollout", "budgets"),
+        "diagnosis": ("", "rollout", "downscales"),
     },
     "kube": {
         "": (),

@@ -52,6 +52,7 @@ COMMANDS: Final = (
     Command("wait", "wait until rollout groups are rolled out, in a script"),
     Command("demo", "watch the operator at work on a simulated cluster"),
     Command("simulate", "what the operator would do with objects of your cluster"),
+    Command("doctor", "prove an installation, and name what is wrong with what to do"),
     Command("uninstall-webhooks", "delete the webhook configurations of an operator"),
     Command("version", "print the version, as -version does"),
     Command("help", "print this, or with the name of a command its help"),

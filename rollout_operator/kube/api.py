@@ -59,6 +59,23 @@ ZONE_BUDGETS: Final = Resource(
     "zoneawarepoddisruptionbudgets",
     "ZoneAwarePodDisruptionBudget",
 )
+NATIVE_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+SERVICES: Final = Resource("", "v1", "services", "Service")
+ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
+_AUTHORIZATION: Final = "authorization.k8s.io"
+ACCESS_REVIEWS: Final = Resource(
+    _AUTHORIZATION, "v1", "subjectaccessreviews", "SubjectAccessReview", False
+)
+LOCAL_ACCESS_REVIEWS: Final = Resource(
+    _AUTHORIZATION, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"
+)
+SELF_ACCESS_REVIEWS: Final = Resource(
+    _AUTHORIZATION, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False
+)
+SELF_REVIEWS: Final = Resource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False
+)
 _ADMISSION: Final = "admissionregistration.k8s.io"
 VALIDATING_WEBHOOKS: Final = Resource(
     _ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
@@ -261,6 +278,25 @@ class Writer(Patcher, Protocol):
         Raises as `delete`; Conflict where `metadata.resourceVersion` of the body is not the
         newest one.
         """
+        ...
+
+
+class DryRunner(Protocol):
+    """Writes that pass admission, webhooks included, and are not stored. Raise as a Writer does."""
+
+    async def try_create(self, resource: Resource, namespace: str, body: JsonObject) -> None:
+        """POST an object that is not stored."""
+        ...
+
+    async def try_patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject,
+        subresource: str = "",
+    ) -> None:
+        """PATCH an object, or its subresource, by a merge patch that is not stored."""
         ...
 
 

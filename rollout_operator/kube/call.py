@@ -20,6 +20,9 @@ CORE_GROUP: Final = "core"
 CORE_VERSIONS: Final = ("v1",)
 """Of the core group, in all clusters there are."""
 
+DRY_RUN: Final = {"dryRun": "All"}
+"""The query of a write that passes admission and is not stored."""
+
 _METHODS: Final = {
     DISCOVER: "GET",
     "get": "GET",

@@ -7,6 +7,8 @@ that has too many it keeps those that have a meaning here, and says so (D-68).
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from rollout_operator.model.names import (
     GROUP_LABEL,
     GROUP_LABEL_LONG,
@@ -56,3 +58,38 @@ def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 def is_certain(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Tell whether `selects` knows all labels that a selector asks for."""
     return LEFT_OUT not in labels or NAMED_LABELS.issuperset(selector)
+
+
+class SelectorTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the `matchExpressions` of a selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels fit; an operator that is not known is taken to fit."""
+        match self.operator:
+            case "In":
+                return labels.get(self.key) in self.values
+            case "NotIn":
+                return labels.get(self.key) not in self.values
+            case "Exists":
+                return self.key in labels
+            case "DoesNotExist":
+                return self.key not in labels
+            case _:
+                return True
+
+
+class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
+    """A selector of the API's own kinds; an empty one selects everything."""
+
+    labels: Mapping[str, str] = {}
+    terms: tuple[SelectorTerm, ...] = ()
+
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether an object with these labels is selected; all of its labels must be known."""
+        return self.labels.items() <= labels.items() and all(
+            term.holds(labels) for term in self.terms
+        )

@@ -73,6 +73,11 @@ def load_chain(pem: bytes, what: str) -> Chain:
         raise InvalidInput(f"{what}: not a certificate in PEM") from error
 
 
+def is_trusted(chain: Chain, cas: Chain) -> bool:
+    """Tell whether whoever trusts these CAs trusts the first certificate of a chain."""
+    return _find_root(chain, cas) is not None
+
+
 def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
     """Return the private key in a PEM text. Raises InvalidInput naming `what`."""
     if not pem:

@@ -14,7 +14,15 @@ from rollout_operator.model.decode.objects import (
     decode_statefulset,
 )
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import LEFT_OUT, MOST_LABELS, bound_labels, is_certain, selects
+from rollout_operator.model.labels import (
+    LEFT_OUT,
+    MOST_LABELS,
+    LabelSelector,
+    SelectorTerm,
+    bound_labels,
+    is_certain,
+    selects,
+)
 from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_INTENT, DOWNSCALE_NOTE
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
@@ -112,3 +120,31 @@ def test_d68_only_what_is_known_is_certain() -> None:
 def test_labels_as_people_have_them_are_all_kept() -> None:
     labels = fill(1, MOST_LABELS)
     assert bound_labels(labels) == labels
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "with_a", "without"),
+    [
+        ("In", ("b", "c"), True, False),
+        ("In", ("c",), False, False),
+        ("NotIn", ("b",), False, True),
+        ("NotIn", ("c",), True, True),
+        ("Exists", (), True, False),
+        ("DoesNotExist", (), False, True),
+        ("Newer", (), True, True),
+    ],
+)
+def test_a_term_takes_what_the_api_server_takes(
+    operator: str, values: tuple[str, ...], with_a: bool, without: bool
+) -> None:
+    selector = LabelSelector(terms=(SelectorTerm(key="a", operator=operator, values=values),))
+    assert (selector.takes({"a": "b"}), selector.takes({"x": "b"})) == (with_a, without)
+
+
+def test_labels_and_terms_must_all_fit() -> None:
+    exists = SelectorTerm(key="a", operator="Exists")
+    selector = LabelSelector(labels={"x": "y"}, terms=(exists,))
+    assert selector.takes({"a": "b", "x": "y"})
+    assert not selector.takes({"x": "y"})
+    assert not selector.takes({"a": "b", "x": "z"})
+    assert LabelSelector().takes({})

@@ -7,6 +7,7 @@ is `exchange`'s part; what a line of a watch means is decided in `watch_stream`.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -26,6 +27,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.kube.call import (
     CORE_VERSIONS,
     DEFAULT_TIMEOUTS,
+    DRY_RUN,
     Call,
     Timeouts,
     delete_options,
@@ -244,14 +246,36 @@ class Client:
     ) -> bytes:
         """PATCH an object, or its subresource, and return it; see `api.Writer`."""
         call = object_call("patch", resource, namespace, name, subresource)
-        request = HttpRequest(
+        return await self._write(self._patch(call, patch, has_turn=has_turn))
+
+    async def try_create(self, resource: Resource, namespace: str, body: JsonObject) -> None:
+        """POST an object that is not stored; see `api.DryRunner`."""
+        call = Call(verb="create", resource=resource, namespace=namespace)
+        request = HttpRequest(call=call, query=DRY_RUN, body=body, within=self._timeouts.write)
+        await self._exchange.ask(request)
+
+    async def try_patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject,
+        subresource: str = "",
+    ) -> None:
+        """PATCH an object without storing the change; see `api.DryRunner`."""
+        call = object_call("patch", resource, namespace, name, subresource)
+        await self._exchange.ask(replace(self._patch(call, patch), query=DRY_RUN))
+
+    def _patch(
+        self, call: Call, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False
+    ) -> HttpRequest:
+        return HttpRequest(
             call=call,
             body=patch if isinstance(patch, dict) else list(patch),
             content_type=_MERGE_PATCH if isinstance(patch, dict) else _JSON_PATCH,
             within=self._timeouts.write,
             has_turn=has_turn,
         )
-        return await self._write(request)
 
     def _put(self, call: Call, body: JsonObject) -> HttpRequest:
         body = _without_managed_fields(body)

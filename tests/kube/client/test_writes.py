@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject
+from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.model.errors import UnknownOutcome
 from tests.kube.client_bench import (
     CREATE,
@@ -110,3 +110,16 @@ async def test_si_18_a_write_that_shows_no_object_must_be_read_back(
     bench.server.on(use.method, use.path, answer)
     with pytest.raises(UnknownOutcome, match=r"cannot tell what .* wrote: the answer is no object"):
         await use.run(bench.client())
+
+
+async def test_dep_88_a_dry_run_says_so_and_is_otherwise_as_in_earnest(bench: Bench) -> None:
+    pods_path = "/api/v1/namespaces/prod/pods"
+    bench.server.on("POST", pods_path, reply({}, 201))
+    bench.server.on("PATCH", f"{SET}/scale", reply({}))
+    client = bench.client()
+    await client.try_create(PODS, "prod", {"kind": "Pod"})
+    await client.try_patch(STATEFULSETS, "prod", "a", {"spec": {"replicas": 1}}, "scale")
+    created, patched = bench.server.requests
+    assert created.query == patched.query == {"dryRun": "All"}
+    assert (created.json, patched.json) == ({"kind": "Pod"}, {"spec": {"replicas": 1}})
+    assert patched.headers["content-type"] == "application/merge-patch+json"

@@ -1,0 +1,142 @@
+"""`rollout-operator doctor`: prove an installation, and name what is wrong with what to do.
+
+Decides what is printed and which exit code it makes. It words nothing itself: findings come from
+`planning.diagnosis`, by what `operator.examine` has read. Nothing is changed: what is written, is
+written as a dry run.
+"""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.config.grammar import (
+    BOOL,
+    TEXT,
+    Flag,
+    UsageError,
+    parse_words,
+    refuse_leftovers,
+)
+from rollout_operator.kube.connection.connect import Access
+from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, FindingCode
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.units import quote
+from rollout_operator.operator.examine import examine
+from rollout_operator.telemetry import logs
+
+SCHEMA_VERSION: Final = 1
+
+OUTPUT: Final = Flag(
+    name="output", kind=TEXT, default="text", alias="o", help="Format: text or json."
+)
+STRICT: Final = Flag(
+    name="strict",
+    kind=BOOL,
+    default=False,
+    help="Let warnings, and checks that could not be made, count as failures.",
+)
+_FORMATS: Final = ("text", "json")
+
+_USAGE: Final = """\
+Usage: rollout-operator doctor [flags]
+
+Looks at the installation in one namespace, and names what is wrong with what to do about it:
+rights, webhooks, certificates, groups, budgets, Pod Security. Rights to read are enough for most
+checks; those for which something may not be read are skipped. Nothing is changed: webhooks and new
+pods are tried by dry runs.
+
+  -n, -namespace string
+      Namespace of the operator; that of the context.
+  -context string
+      Context of the kubeconfig; the current one.
+  -kubeconfig string
+      Path of a kubeconfig. Without it the files that KUBECONFIG names, else ~/.kube/config, else
+      the service account of the pod.
+  -o, -output string
+      Format: text or json.
+  -strict
+      Let warnings, and checks that could not be made, count as failures.
+
+Exit codes:
+  0 if nothing is wrong, 1 if something is, or could not be read at all, 2 if the command line is
+  wrong, 124 if the API server does not reach a webhook in time.
+
+Each finding is explained in docs/doctor.md.
+"""
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return _USAGE
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words after the command ask for; return the exit code.
+
+    Raises HelpRequested, ConfigError with its exit code, and OperatorError where the API server
+    cannot be asked at all.
+    """
+    parsed = parse_words((*ACCESS_FLAGS, OUTPUT, STRICT), words)
+    refuse_leftovers(parsed)
+    output = parsed.value(OUTPUT)
+    if output not in _FORMATS:
+        raise UsageError(f"-output: {quote(output)} is none of {', '.join(_FORMATS)}")
+    logs.configure(level="warn")
+    diagnosis = asyncio.run(_examine(find_access(parsed)))
+    render = render_json if output == "json" else render_text
+    sys.stdout.write(render(diagnosis))
+    return choose_exit_code(diagnosis, is_strict=parsed.value(STRICT))
+
+
+async def _examine(access: Access) -> Diagnosis:
+    async with open_client(access) as client:
+        return await examine(client, access.namespace, LoopClock().now())
+
+
+def choose_exit_code(diagnosis: Diagnosis, *, is_strict: bool = False) -> ExitCode:
+    """Return what the findings make of the exit code."""
+    if diagnosis.has(FindingCode.WEBHOOK_TIMED_OUT):
+        return ExitCode.UNREACHED
+    is_bad = diagnosis.count(Severity.ERROR) > 0
+    if is_strict:
+        is_bad = bool(diagnosis.findings or diagnosis.skipped)
+    return ExitCode.FAILED if is_bad else ExitCode.DONE
+
+
+def render_json(diagnosis: Diagnosis) -> str:
+    """Return the findings for scripts; fields are added freely, and none is renamed."""
+    content = {"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(diagnosis)}
+    return f"{msgspec.json.format(msgspec.json.encode(content)).decode()}\n"
+
+
+def render_text(diagnosis: Diagnosis) -> str:
+    """Return the findings for people, errors first, and one line that sums them up."""
+    order = (Severity.ERROR, Severity.WARN)
+    found = sorted(diagnosis.findings, key=lambda finding: order.index(finding.severity))
+    lines = [line for finding in found for line in _list_lines(finding)]
+    lines += [f"skipped  {one.check}: {one.why}" for one in diagnosis.skipped]
+    return "".join(f"{line}\n" for line in (*lines, _sum_up(diagnosis)))
+
+
+def _list_lines(finding: Finding) -> Iterator[str]:
+    yield f"{finding.severity:5}  {finding.code}  {finding.object}"
+    yield f"       {finding.text}"
+    yield f"       -> {finding.remedy}"
+
+
+def _sum_up(diagnosis: Diagnosis) -> str:
+    found = {
+        "error": diagnosis.count(Severity.ERROR),
+        "warning": diagnosis.count(Severity.WARN),
+    }
+    counts = [f"{number} {noun}{'s' * (number != 1)}" for noun, number in found.items() if number]
+    counts.append(f"{diagnosis.passed} checks passed")
+    if diagnosis.skipped:
+        counts.append(f"{len(diagnosis.skipped)} skipped")
+    return ", ".join(counts)

@@ -1,0 +1,290 @@
+"""JSON of the objects of an installation → the parts of `model.diagnosis.installation`.
+
+Decides what of each kind a check may ask for, and what an absent field means. Webhooks are read in
+`registrations`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.decode.objects import decode_statefulset, read_as
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Strings, Wire
+from rollout_operator.model.diagnosis.installation import (
+    CallableService,
+    LabelledPod,
+    NativeBudget,
+    OperatorDeployment,
+    ZoneSet,
+)
+from rollout_operator.model.labels import LabelSelector, SelectorTerm
+
+_PROGRAM: Final = "rollout-operator"
+_NAME_LABELS: Final = ("app.kubernetes.io/name", "name")
+_SERVICE_LABEL: Final = "kubernetes.io/service-name"
+_EXTERNAL: Final = "ExternalName"
+
+
+class _Head(Wire):
+    name: str = ""
+    labels: Strings = None
+    annotations: Strings = None
+
+
+class _Term(Wire):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class WireSelector(Wire):
+    """A label selector."""
+
+    match_labels: Strings = None
+    match_expressions: list[_Term] | None = None
+
+
+class _Container(Wire):
+    image: str = ""
+    command: list[str] | None = None
+    args: list[str] | None = None
+
+
+class _PodSpec(Wire):
+    service_account_name: str = ""
+    host_network: bool = False
+    containers: list[_Container] | None = None
+
+
+class _Template(Wire):
+    metadata: _Head | None = None
+    spec: _PodSpec | None = None
+
+
+class _DeploymentSpec(Wire):
+    template: _Template
+    replicas: Int32 | None = None
+
+
+class _DeploymentStatus(Wire):
+    ready_replicas: Int32 = 0
+
+
+class _Deployment(Wire):
+    metadata: _Head
+    spec: _DeploymentSpec
+    status: _DeploymentStatus | None = None
+    kind: str | None = None
+
+
+class _SetSpec(Wire):
+    template: _Template | None = None
+
+
+class _Set(Wire):
+    metadata: _Head
+    spec: _SetSpec
+    kind: str | None = None
+
+
+class _Labelled(Wire):
+    metadata: _Head
+    kind: str | None = None
+
+
+class _ServicePort(Wire):
+    port: Int32
+
+
+class _ServiceSpec(Wire):
+    type: str = "ClusterIP"
+    ports: list[_ServicePort] | None = None
+
+
+class _Service(Wire):
+    metadata: _Head
+    spec: _ServiceSpec
+    kind: str | None = None
+
+
+class _EndpointConditions(Wire):
+    ready: bool | None = None
+
+
+class _Endpoint(Wire):
+    conditions: _EndpointConditions | None = None
+
+
+class _EndpointSlice(Wire):
+    metadata: _Head
+    endpoints: list[_Endpoint] | None = None
+    kind: str | None = None
+
+
+class _BudgetSpec(Wire):
+    selector: WireSelector | None = None
+    max_unavailable: int | str | None = None
+    min_available: int | str | None = None
+
+
+class _Budget(Wire):
+    metadata: _Head
+    spec: _BudgetSpec
+    kind: str | None = None
+
+
+class _FullTemplate(Wire):
+    spec: dict[str, object]
+    metadata: _Head = msgspec.field(default_factory=_Head)
+
+
+class _Claim(Wire):
+    metadata: _Head
+
+
+class _FullSetSpec(Wire):
+    template: _FullTemplate
+    volume_claim_templates: list[_Claim] | None = None
+
+
+class _FullSet(Wire):
+    metadata: _Head
+    spec: _FullSetSpec
+    kind: str | None = None
+
+
+_DEPLOYMENT: Final = msgspec.json.Decoder(_Deployment)
+_SET: Final = msgspec.json.Decoder(_Set)
+_LABELLED: Final = msgspec.json.Decoder(_Labelled)
+_SERVICE: Final = msgspec.json.Decoder(_Service)
+_ENDPOINT_SLICE: Final = msgspec.json.Decoder(_EndpointSlice)
+_BUDGET: Final = msgspec.json.Decoder(_Budget)
+_FULL_SET: Final = msgspec.json.Decoder(_FullSet)
+
+
+def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
+    """Return a Deployment that runs an operator, None for any other. Raises DecodeError."""
+    wire = read_as("Deployment", raw, _DEPLOYMENT)
+    pod = wire.spec.template.spec or _PodSpec()
+    containers = pod.containers or []
+    container = next((one for one in containers if _is_program(one.image)), None)
+    if container is None and _is_named(wire.metadata) and containers:
+        container = containers[0]
+    if container is None:
+        return None
+    return OperatorDeployment(
+        name=wire.metadata.name,
+        account=pod.service_account_name or "default",
+        words=(*(container.command or ()), *(container.args or ())),
+        replicas=1 if wire.spec.replicas is None else wire.spec.replicas,
+        ready=wire.status.ready_replicas if wire.status is not None else 0,
+        uses_host_network=pod.host_network,
+    )
+
+
+def _is_program(image: str) -> bool:
+    """Tell an operator's image by the last part of its name, without tag and digest."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0].endswith(_PROGRAM)
+
+
+def _is_named(head: _Head) -> bool:
+    return any((head.labels or {}).get(key) == _PROGRAM for key in _NAME_LABELS)
+
+
+def decode_zone_set(raw: JsonBytes) -> ZoneSet:
+    """Return a StatefulSet with all its keys. Raises DecodeError."""
+    wire = read_as("StatefulSet", raw, _SET)
+    template = wire.spec.template
+    head = template.metadata if template is not None else None
+    return ZoneSet(
+        sts=decode_statefulset(raw),
+        labels=wire.metadata.labels or {},
+        annotations=wire.metadata.annotations or {},
+        pod_labels=(head.labels if head is not None else None) or {},
+    )
+
+
+def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
+    """Return a pod as far as selectors ask. Raises DecodeError."""
+    head = read_as("Pod", raw, _LABELLED).metadata
+    return LabelledPod(name=head.name, labels=head.labels or {})
+
+
+def decode_namespace_labels(raw: JsonBytes) -> dict[str, str]:
+    """Return the labels of a Namespace. Raises DecodeError."""
+    return read_as("Namespace", raw, _LABELLED).metadata.labels or {}
+
+
+def decode_service(raw: JsonBytes) -> CallableService:
+    """Return a Service as far as webhooks are called through it. Raises DecodeError."""
+    wire = read_as("Service", raw, _SERVICE)
+    return CallableService(
+        name=wire.metadata.name,
+        ports=tuple(one.port for one in wire.spec.ports or ()),
+        has_endpoints=wire.spec.type != _EXTERNAL,
+    )
+
+
+def decode_endpoints(raw: JsonBytes) -> tuple[str, int]:
+    """Return the Service of an EndpointSlice, and how many endpoints are ready in it.
+
+    Raises DecodeError.
+    """
+    wire = read_as("EndpointSlice", raw, _ENDPOINT_SLICE)
+    endpoints = wire.endpoints or ()
+    # Absent means ready, as the API has it.
+    ready = [one for one in endpoints if not one.conditions or one.conditions.ready is not False]
+    return (wire.metadata.labels or {}).get(_SERVICE_LABEL, ""), len(ready)
+
+
+def decode_native_budget(raw: JsonBytes) -> NativeBudget:
+    """Return a PodDisruptionBudget. Raises DecodeError."""
+    wire = read_as("PodDisruptionBudget", raw, _BUDGET)
+    spec = wire.spec
+    return NativeBudget(
+        name=wire.metadata.name,
+        selector=None if spec.selector is None else view_selector(spec.selector),
+        max_unavailable="" if spec.max_unavailable is None else f"{spec.max_unavailable}",
+        min_available="" if spec.min_available is None else f"{spec.min_available}",
+    )
+
+
+def view_selector(wire: WireSelector | None) -> LabelSelector:
+    """Return a selector; one that is absent selects everything, as webhooks have it."""
+    if wire is None:
+        return LabelSelector()
+    return LabelSelector(
+        labels=wire.match_labels or {},
+        terms=tuple(
+            SelectorTerm(key=one.key, operator=one.operator, values=tuple(one.values or ()))
+            for one in wire.match_expressions or ()
+        ),
+    )
+
+
+def decode_pod_to_try(raw: JsonBytes) -> tuple[str, dict[str, object]]:
+    """Return the name of a StatefulSet and the pod that it would create, under another name.
+
+    As far as admission judges it: volumes of claims are there, the claims themselves are not.
+    Raises DecodeError where the set has no template.
+    """
+    wire = read_as("StatefulSet", raw, _FULL_SET)
+    name = wire.metadata.name
+    spec = dict(wire.spec.template.spec)
+    volumes = spec.get("volumes")
+    claimed = [
+        {"name": one.metadata.name, "persistentVolumeClaim": {"claimName": "doctor"}}
+        for one in wire.spec.volume_claim_templates or ()
+    ]
+    if claimed:
+        spec["volumes"] = [*(volumes if isinstance(volumes, list) else ()), *claimed]
+    return name, {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": f"{name}-doctor-",
+            "labels": wire.spec.template.metadata.labels or {},
+            "annotations": wire.spec.template.metadata.annotations or {},
+        },
+        "spec": spec,
+    }

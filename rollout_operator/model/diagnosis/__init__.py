@@ -1,0 +1,1 @@
+"""An installation as it was read, and what is wrong with it."""

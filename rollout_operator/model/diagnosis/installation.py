@@ -1,0 +1,218 @@
+"""What `rollout-operator doctor` has read of one namespace: the frozen snapshot that checks judge.
+
+Only what a check asks for is kept. What could not be read is named in `unread`, and is never taken
+for what is not there.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.objects import StatefulSet
+
+NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
+PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
+EVICTION_PATH: Final = "/admission/pod-eviction"
+BUDGET_PATH: Final = "/admission/zpdb-validation"
+ADMISSION_PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH)
+"""By which webhooks of rollout operators are told from others."""
+
+
+@unique
+class Source(StrEnum):
+    """Where a part of the snapshot comes from."""
+
+    NAMESPACE = "namespace"
+    DEPLOYMENTS = "deployments"
+    STATEFULSETS = "statefulsets"
+    PODS = "pods"
+    SERVICES = "services"
+    ENDPOINTS = "endpointslices"
+    WEBHOOKS = "webhook configurations"
+    LEASE = "lease"
+    NATIVE_BUDGETS = "poddisruptionbudgets"
+    ZONE_BUDGETS = "zoneawarepoddisruptionbudgets"
+    RIGHTS = "rights of the operator"
+    CLUSTER_RIGHTS = "rights of the operator in the cluster"
+    REACH = "dry runs that webhooks answer"
+    POD_TRIALS = "dry runs of pods"
+
+
+class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
+    """A Deployment that runs an operator, ours or grafana's."""
+
+    name: str
+    account: str
+    """Its ServiceAccount."""
+    words: tuple[str, ...] = ()
+    """Command and arguments of the operator's container."""
+    replicas: int = 1
+    ready: int = 0
+    uses_host_network: bool = False
+
+
+class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A StatefulSet with all its keys, the misspelt ones too."""
+
+    sts: StatefulSet
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    pod_labels: Mapping[str, str]
+    """Of its template."""
+
+
+class LabelledPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod, as far as selectors ask."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+
+
+class CallableService(msgspec.Struct, frozen=True, kw_only=True):
+    """A Service, as far as webhooks are called through it."""
+
+    name: str
+    ports: tuple[int, ...] = ()
+    has_endpoints: bool = True
+    """Whether endpoints stand behind it: not where it only is another name."""
+
+
+class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a `caBundle` holds."""
+
+    problem: str = ""
+    """Why it holds nothing that can be used; empty where it does."""
+    ends: datetime | None = None
+    """When the last of its certificates expires."""
+    vouches: bool | None = None
+    """Whether it has signed the certificate in the operator's Secret; None: that is not known."""
+
+
+class HookRegistration(msgspec.Struct, frozen=True, kw_only=True):
+    """One webhook of one configuration whose path is that of a rollout operator."""
+
+    configuration: str
+    """Kind and name."""
+    name: str
+    owner: str
+    """The namespace that the label of the configuration names; empty: none."""
+    path: str
+    service_namespace: str = ""
+    service: str = ""
+    """Empty where a URL is called."""
+    port: int = 443
+    failure_policy: str = "Fail"
+    timeout: timedelta = timedelta(seconds=10)
+    selects: LabelSelector = LabelSelector()
+    """Of namespaces."""
+    bundle: BundleFacts | None = None
+    """None where there is no `caBundle`."""
+
+
+class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
+    """The Lease of the operators of a namespace."""
+
+    name: str
+    holder: str
+    """Empty: it was released."""
+
+
+class NativeBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodDisruptionBudget of Kubernetes' own."""
+
+    name: str
+    selector: LabelSelector | None = None
+    """None selects nothing."""
+    max_unavailable: str = ""
+    """As it is written, `1` or `20%`; empty: not set. The same for the next one."""
+    min_available: str = ""
+
+
+class Right(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that the operator has to be allowed to do."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    name: str = ""
+    """Of the only object that it is about; empty: of all."""
+    is_namespaced: bool = True
+    is_optional: bool = False
+    """Whether the operator rolls out and answers reviews without it."""
+    purpose: str
+    """What does not work without it."""
+
+
+class RightAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server says of a right."""
+
+    account: str
+    right: Right
+    is_granted: bool
+
+
+class ReachAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How the API server answered a dry run that webhooks look at."""
+
+    request: str
+    """In words."""
+    paths: tuple[str, ...]
+    """Of the webhooks that it must have brought in."""
+    error: str = ""
+    """Empty where it was accepted."""
+    must_be_refused: bool = False
+    """Whether the request is such that only an operator that was not asked lets it pass."""
+    is_answered: bool = True
+    """Whether the API server answered at all."""
+
+
+class PodTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """How the API server answered a dry run that creates a pod of a StatefulSet."""
+
+    set_name: str
+    error: str = ""
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """One namespace, and what the cluster has for it."""
+
+    namespace: str
+    now: datetime
+    unread: Mapping[Source, str] = {}
+    """Why a part could not be read."""
+    namespace_labels: Mapping[str, str] | None = None
+    """None: there is no such namespace."""
+    operators: tuple[OperatorDeployment, ...] = ()
+    sets: tuple[ZoneSet, ...] = ()
+    pods: tuple[LabelledPod, ...] = ()
+    services: tuple[CallableService, ...] = ()
+    ready_endpoints: Mapping[str, int] = {}
+    """How many stand behind each Service."""
+    hooks: tuple[HookRegistration, ...] = ()
+    """Of the whole cluster."""
+    lease: HeldLease | None = None
+    native_budgets: tuple[NativeBudget, ...] = ()
+    zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
+    rights: tuple[RightAnswer, ...] = ()
+    reach: tuple[ReachAnswer, ...] = ()
+    pod_trials: tuple[PodTrial, ...] = ()
+
+    @property
+    def own_hooks(self) -> tuple[HookRegistration, ...]:
+        """Return the webhooks that are labelled for this namespace, or call a Service in it."""
+        return tuple(hook for hook in self.hooks if self.is_own(hook))
+
+    def is_own(self, hook: HookRegistration) -> bool:
+        """Tell whether a webhook is that of the operator of this namespace."""
+        return self.namespace in (hook.owner, hook.service_namespace)
+
+    @property
+    def members(self) -> tuple[ZoneSet, ...]:
+        """Return the StatefulSets that belong to a rollout group."""
+        return tuple(one for one in self.sets if one.sts.group is not None)

@@ -1,0 +1,119 @@
+"""Dry runs that show whether the API server reaches the webhooks, and takes the pods to come.
+
+Each is sent with `dryRun=All`: it passes admission and is not stored, and no webhook has side
+effects. What the answers say is judged in `planning.diagnosis.reachability`.
+"""
+
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+import msgspec
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, DryRunner, JsonObject
+from rollout_operator.model.decode.installation import decode_pod_to_try
+from rollout_operator.model.diagnosis.installation import (
+    BUDGET_PATH,
+    NO_DOWNSCALE_PATH,
+    PREPARE_DOWNSCALE_PATH,
+    Installation,
+    PodTrial,
+    ReachAnswer,
+)
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    NotFound,
+    Refused,
+    TooManyRequests,
+    UnknownOutcome,
+)
+
+# Zones of a group are alike: what refuses pods of the twentieth refuses those of one before.
+_MOST_SETS: Final = 20
+_NAME: Final = "rollout-operator-doctor"
+# The schema of each release takes it, and so does none of its webhooks: there is no ninth group.
+_BAD_BUDGET: Final[JsonObject] = {
+    "apiVersion": f"{ZONE_BUDGETS.group}/{ZONE_BUDGETS.version}",
+    "kind": ZONE_BUDGETS.kind,
+    "metadata": {"name": _NAME},
+    "spec": {
+        "selector": {"matchLabels": {_NAME: "none"}},
+        "maxUnavailable": 1,
+        "podNamePartitionRegex": "(x)",
+        "podNameRegexGroup": 9,
+    },
+}
+
+
+async def try_webhooks(client: DryRunner, installation: Installation) -> tuple[ReachAnswer, ...]:
+    """Return how the API server answers requests that the webhooks of this namespace look at.
+
+    Raises OperatorError where none of them is permitted.
+    """
+    answers: list[ReachAnswer] = []
+    denials: list[ApiError] = []
+    for attempt in (_try_budget, _try_scale):
+        try:
+            answers += await attempt(client, installation)
+        except (Denied, NotFound) as error:
+            denials.append(error)
+    if denials and not answers:
+        raise denials[0]
+    return tuple(answers)
+
+
+async def _try_budget(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
+    """Create a budget that the webhook must refuse: only one that was asked does."""
+    if BUDGET_PATH not in {hook.path for hook in installation.own_hooks}:
+        return []
+    creation = client.try_create(ZONE_BUDGETS, installation.namespace, _BAD_BUDGET)
+    answer = ReachAnswer(
+        request="create a budget that cannot be obeyed", paths=(BUDGET_PATH,), must_be_refused=True
+    )
+    return [await _answer(answer, creation)]
+
+
+async def _try_scale(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
+    """Scale a member of a group down by one: what the webhooks say does not matter."""
+    registered = {hook.path for hook in installation.own_hooks}
+    paths = tuple(
+        path for path in (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH) if path in registered
+    )
+    found = next((one.sts for one in installation.members if one.sts.replicas > 0), None)
+    if not paths or found is None:
+        return []
+    patch: JsonObject = {"spec": {"replicas": found.replicas - 1}}
+    request = f"scale {found.name} down to {found.replicas - 1}"
+    scaling = client.try_patch(STATEFULSETS, found.namespace, found.name, patch, "scale")
+    return [await _answer(ReachAnswer(request=request, paths=paths), scaling)]
+
+
+async def _answer(asked: ReachAnswer, request: Awaitable[None]) -> ReachAnswer:
+    """Return what came of a request. Raises OperatorError where it says nothing of webhooks."""
+    try:
+        await request
+    except (Refused, Conflict, TooManyRequests) as error:
+        return msgspec.structs.replace(asked, error=f"{error}")
+    except UnknownOutcome as error:
+        return msgspec.structs.replace(asked, error=f"{error}", is_answered=False)
+    return asked
+
+
+async def try_pods(
+    client: DryRunner, namespace: str, raw_sets: Sequence[bytes]
+) -> tuple[PodTrial, ...]:
+    """Return how the API server answers the creation of a pod of each of these StatefulSets.
+
+    Raises OperatorError where that is not permitted.
+    """
+    return tuple([await _try_pod(client, namespace, raw) for raw in raw_sets[:_MOST_SETS]])
+
+
+async def _try_pod(client: DryRunner, namespace: str, raw: bytes) -> PodTrial:
+    name, body = decode_pod_to_try(raw)
+    try:
+        await client.try_create(PODS, namespace, body)
+    except Refused as error:
+        return PodTrial(set_name=name, error=f"{error}")
+    return PodTrial(set_name=name)

@@ -1,0 +1,267 @@
+"""Read one installation for `rollout-operator doctor`: rights to read are enough for most of it.
+
+Decides what is read. What may not be read is told in the snapshot and is no failure; what is asked
+of the API server beyond that is in `access_reviews` and `dry_runs`, what follows from it all is
+decided in `planning.diagnosis`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from rollout_operator.kube.api import (
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NATIVE_BUDGETS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
+    DryRunner,
+    Reader,
+    Resource,
+    Writer,
+)
+from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.installation import (
+    decode_endpoints,
+    decode_labelled_pod,
+    decode_namespace_labels,
+    decode_native_budget,
+    decode_operator,
+    decode_service,
+    decode_zone_set,
+)
+from rollout_operator.model.decode.lease import decode_lease
+from rollout_operator.model.decode.registrations import decode_certificate, decode_hooks
+from rollout_operator.model.diagnosis.findings import Diagnosis
+from rollout_operator.model.diagnosis.installation import (
+    HeldLease,
+    HookRegistration,
+    Installation,
+    PodTrial,
+    ReachAnswer,
+    RightAnswer,
+    Source,
+    ZoneSet,
+)
+from rollout_operator.model.errors import Denied, NotFound, OperatorError
+from rollout_operator.operator.access_reviews import ask_rights
+from rollout_operator.operator.dry_runs import try_pods, try_webhooks
+from rollout_operator.pki.examination import read_bundle
+from rollout_operator.planning.diagnosis.arguments import find_value
+from rollout_operator.planning.diagnosis.checks import diagnose
+from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.rights import (
+    DEFAULT_LEASE,
+    DEFAULT_SECRET,
+    LEASE_FLAG,
+    SECRET_FLAG,
+)
+
+# What is not asked where its ground could not be read.
+_OF_ACCOUNTS: Final = (Source.RIGHTS, Source.CLUSTER_RIGHTS)
+_RESTS_ON: Final = {
+    **dict.fromkeys(_OF_ACCOUNTS, Source.DEPLOYMENTS),
+    Source.REACH: Source.WEBHOOKS,
+    Source.POD_TRIALS: Source.STATEFULSETS,
+}
+# Credentials that the API server does not take at all.
+_UNAUTHORIZED: Final = 401
+
+T = TypeVar("T")
+Decoder = Callable[[msgspec.Raw], T]
+
+
+class ExaminingClient(Reader, Writer, DryRunner, Protocol):
+    """What is needed of the API server."""
+
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows; None before its first answer."""
+        ...
+
+
+async def examine(client: ExaminingClient, namespace: str, now: datetime) -> Diagnosis:
+    """Return what is wrong with the installation of a namespace.
+
+    `now` counts where the API server does not tell the time. Raises OperatorError where the API
+    server cannot be asked at all.
+    """
+    return diagnose(await read_installation(client, namespace, now))
+
+
+async def read_installation(client: ExaminingClient, namespace: str, now: datetime) -> Installation:
+    """Return the snapshot of a namespace. Raises OperatorError as `examine`."""
+    reading = Reading(client, namespace)
+    labels = await reading.fetch_namespace_labels()
+    if labels is None and Source.NAMESPACE not in reading.unread:
+        return Installation(namespace=namespace, now=now)
+    sets = await reading.list_all(Source.STATEFULSETS, STATEFULSETS, _decode_set)
+    installation = Installation(
+        namespace=namespace,
+        now=client.server_time() or now,
+        namespace_labels=labels,
+        operators=tuple(
+            one
+            for one in await reading.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
+            if one is not None
+        ),
+        sets=tuple(one for one, _ in sets),
+        pods=await reading.list_all(Source.PODS, PODS, decode_labelled_pod),
+        services=await reading.list_all(Source.SERVICES, SERVICES, decode_service),
+        ready_endpoints=await reading.count_endpoints(),
+        native_budgets=await reading.list_all(
+            Source.NATIVE_BUDGETS, NATIVE_BUDGETS, decode_native_budget
+        ),
+        zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
+    )
+    words = [word for one in list_acting(installation)[:1] for word in one.words]
+    installation = msgspec.structs.replace(
+        installation,
+        lease=await reading.fetch_lease(find_value(words, LEASE_FLAG) or DEFAULT_LEASE),
+        hooks=await reading.list_hooks(find_value(words, SECRET_FLAG) or DEFAULT_SECRET),
+    )
+    raw_sets = [raw for one, raw in sets if one.sts.group is not None]
+    return await _ask(reading, installation, raw_sets)
+
+
+def _decode_set(raw: msgspec.Raw) -> tuple[ZoneSet, bytes]:
+    return decode_zone_set(raw), bytes(raw)
+
+
+async def _ask(
+    reading: "Reading", installation: Installation, raw_sets: Sequence[bytes]
+) -> Installation:
+    """Return the snapshot with the answers to what is asked last, as it rests on the rest."""
+    client = reading.client
+    rights: list[RightAnswer] = []
+    reach: tuple[ReachAnswer, ...] = ()
+    trials: tuple[PodTrial, ...] = ()
+    for source, is_namespaced in ((Source.RIGHTS, True), (Source.CLUSTER_RIGHTS, False)):
+        with reading.noting(source):
+            rights += await ask_rights(client, installation, is_namespaced=is_namespaced)
+    with reading.noting(Source.REACH):
+        reach = await try_webhooks(client, installation)
+    with reading.noting(Source.POD_TRIALS):
+        trials = await try_pods(client, installation.namespace, raw_sets)
+    for source, ground in _RESTS_ON.items():
+        # The operator's own account is known without its Deployment.
+        if ground in reading.unread and not (source in _OF_ACCOUNTS and rights):
+            reading.unread.setdefault(source, reading.unread[ground])
+    return msgspec.structs.replace(
+        installation,
+        rights=tuple(rights),
+        reach=reach,
+        pod_trials=trials,
+        unread=dict(reading.unread),
+    )
+
+
+@dataclass(slots=True)
+class Reading:
+    """The reads of one snapshot, and what could not be read."""
+
+    client: ExaminingClient
+    namespace: str
+    unread: dict[Source, str] = field(default_factory=dict)
+
+    @contextmanager
+    def noting(self, source: Source) -> Iterator[None]:
+        """Take an error for a part that could not be read."""
+        try:
+            yield
+        except OperatorError as error:
+            self.unread[source] = f"{error}"
+
+    async def fetch_namespace_labels(self) -> dict[str, str] | None:
+        """Return the labels of the namespace, None where there is none, or it may not be read.
+
+        It is the first read: raises OperatorError where the API server cannot be asked at all.
+        """
+        try:
+            return decode_namespace_labels(await self.client.fetch(NAMESPACES, "", self.namespace))
+        except NotFound:
+            return None
+        except Denied as error:
+            if error.status == _UNAUTHORIZED:
+                raise
+            self.unread[Source.NAMESPACE] = f"{error}"
+            return None
+
+    async def list_all(
+        self, source: Source, resource: Resource, decode: Decoder[T]
+    ) -> tuple[T, ...]:
+        """Return all objects of a kind; none where the cluster does not know the kind."""
+        found: list[T] = []
+        namespace = self.namespace if resource.is_namespaced else ""
+        with self.noting(source):
+            token = ""
+            while True:
+                try:
+                    page = await self.client.fetch_page(resource, namespace, token=token)
+                except NotFound:
+                    break
+                found += [decode(raw) for raw in page.items]
+                token = page.next_token
+                if not token:
+                    break
+        return tuple(found)
+
+    async def count_endpoints(self) -> dict[str, int]:
+        """Return how many endpoints are ready behind each Service."""
+        counts: dict[str, int] = {}
+        for service, ready in await self.list_all(
+            Source.ENDPOINTS, ENDPOINT_SLICES, decode_endpoints
+        ):
+            counts[service] = counts.get(service, 0) + ready
+        return counts
+
+    async def fetch_lease(self, name: str) -> HeldLease | None:
+        """Return the Lease of the operators, None where there is none."""
+        try:
+            lease = decode_lease(await self.client.fetch(LEASES, self.namespace, name))
+        except NotFound:
+            return None
+        except OperatorError as error:
+            self.unread[Source.LEASE] = f"{error}"
+            return None
+        return HeldLease(name=name, holder=lease.holder)
+
+    async def list_hooks(self, secret: str) -> tuple[HookRegistration, ...]:
+        """Return the webhooks of all rollout operators of the cluster."""
+        certificate = await self._fetch_certificate(secret)
+        kinds = [
+            await self.list_all(Source.WEBHOOKS, resource, partial(decode_hooks, resource.kind))
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        ]
+        return tuple(
+            msgspec.structs.replace(
+                hook,
+                # What others serve is not known.
+                bundle=read_bundle(
+                    bundle, certificate if hook.service_namespace == self.namespace else b""
+                ),
+            )
+            if bundle
+            else hook
+            for configurations in kinds
+            for hooks in configurations
+            for hook, bundle in hooks
+        )
+
+    async def _fetch_certificate(self, secret: str) -> bytes:
+        """Return the certificate that the operator serves, empty where it may not be read."""
+        try:
+            return decode_certificate(await self.client.fetch(SECRETS, self.namespace, secret))
+        except OperatorError:
+            return b""

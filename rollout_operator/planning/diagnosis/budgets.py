@@ -1,0 +1,121 @@
+"""Budgets that never allow, protect nothing, or stand in each other's way: of both kinds.
+
+How many pods a ZoneAwarePodDisruptionBudget lets go is decided in `planning.budgets`.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.diagnosis.findings import Finding, FindingCode
+from rollout_operator.model.diagnosis.installation import (
+    Installation,
+    LabelledPod,
+    NativeBudget,
+    ZoneSet,
+)
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.labels import selects
+from rollout_operator.model.units import parse_go_int
+from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.wording import count, join_names
+
+_NATIVE = "PodDisruptionBudget"
+_ZONED = "ZoneAwarePodDisruptionBudget"
+
+
+def check_native_room(installation: Installation) -> Iterator[Finding]:
+    """Yield PodDisruptionBudgets over members of groups that have no room at all."""
+    for budget in installation.native_budgets:
+        members = [one for one in installation.members if _takes(budget, one)]
+        why = _find_refusal(budget, sum(one.sts.replicas for one in members)) if members else ""
+        if why:
+            yield find(FindingCode.NATIVE_BUDGET_REFUSES, f"{_NATIVE} {budget.name}", why)
+
+
+def _takes(budget: NativeBudget, one: ZoneSet) -> bool:
+    return budget.selector is not None and budget.selector.takes(one.pod_labels)
+
+
+def _find_refusal(budget: NativeBudget, pods: int) -> str:
+    """Return why a budget over so many pods never allows, empty where it may."""
+    if budget.max_unavailable in {"0", "0%"}:
+        return f"maxUnavailable is {budget.max_unavailable}"
+    if budget.min_available == "100%":
+        return "minAvailable is 100%"
+    try:
+        least = parse_go_int(budget.min_available)
+    except InvalidInput:  # a share, which is rounded up, or nothing
+        return ""
+    return f"minAvailable is {least}, and it selects {count(pods, 'pod')}" if least >= pods else ""
+
+
+def check_native_overlap(installation: Installation) -> Iterator[Finding]:
+    """Yield pairs of PodDisruptionBudgets that select one pod."""
+    for first, second in combinations(installation.native_budgets, 2):
+        shared = [
+            pod.name
+            for pod in installation.pods
+            if _takes_pod(first, pod) and _takes_pod(second, pod)
+        ]
+        if shared:
+            text = f"{second.name} selects {join_names(shared)} as well"
+            yield find(FindingCode.NATIVE_BUDGETS_OVERLAP, f"{_NATIVE} {first.name}", text)
+
+
+def _takes_pod(budget: NativeBudget, pod: LabelledPod) -> bool:
+    return budget.selector is not None and budget.selector.takes(pod.labels)
+
+
+def check_both_kinds(installation: Installation) -> Iterator[Finding]:
+    """Yield PodDisruptionBudgets over pods that are under one of ours."""
+    for native in installation.native_budgets:
+        for budget in _list_valid(installation):
+            shared = [
+                pod.name
+                for pod in installation.pods
+                if _takes_pod(native, pod) and selects(budget.selector, pod.labels)
+            ]
+            if shared:
+                text = f"{_ZONED} {budget.name} selects {join_names(shared)} as well"
+                yield find(FindingCode.BUDGETS_OF_TWO_KINDS, f"{_NATIVE} {native.name}", text)
+
+
+def check_zone_budgets(installation: Installation) -> Iterator[Finding]:
+    """Yield budgets of ours that cannot be obeyed, or protect nothing."""
+    for budget in installation.zone_budgets:
+        name = f"{_ZONED} {budget.name}"
+        match budget:
+            case FlawedBudget(problem=problem):
+                yield find(FindingCode.ZONE_BUDGET_INVALID, name, problem)
+            case Budget():
+                text = _find_emptiness(budget, installation)
+                if text:
+                    yield find(FindingCode.ZONE_BUDGET_SELECTS_NOTHING, name, text)
+
+
+def _find_emptiness(budget: Budget, installation: Installation) -> str:
+    sets = [one for one in installation.sets if selects(budget.selector, one.labels)]
+    pods = [pod for pod in installation.pods if selects(budget.selector, pod.labels)]
+    if sets and (pods or not installation.pods):
+        return ""
+    labels = ",".join(f"{key}={value}" for key, value in sorted(budget.selector.items()))
+    lacking = [what for what, found in (("StatefulSet", sets), ("pod", pods)) if not found]
+    return f"no {' and no '.join(lacking)} has {labels}"
+
+
+def check_zone_overlap(installation: Installation) -> Iterator[Finding]:
+    """Yield pairs of our budgets that select one pod."""
+    for first, second in combinations(_list_valid(installation), 2):
+        shared = [
+            pod.name
+            for pod in installation.pods
+            if selects(first.selector, pod.labels) and selects(second.selector, pod.labels)
+        ]
+        if shared:
+            text = f"{second.name} selects {join_names(shared)} as well"
+            yield find(FindingCode.ZONE_BUDGETS_OVERLAP, f"{_ZONED} {first.name}", text)
+
+
+def _list_valid(installation: Installation) -> Sequence[Budget]:
+    return [one for one in installation.zone_budgets if isinstance(one, Budget)]

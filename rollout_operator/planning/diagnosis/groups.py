@@ -1,0 +1,99 @@
+"""Settings of rollout groups that stop them, or make them go another way than meant."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from rollout_operator.model.diagnosis.findings import Finding, FindingCode
+from rollout_operator.model.diagnosis.installation import Installation, ZoneSet
+from rollout_operator.model.group import Zone
+from rollout_operator.model.names import (
+    LEADING_ZONE,
+    ON_DELETE,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+)
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.downscales.endpoint import plan_target
+from rollout_operator.planning.downscales.request import is_labelled
+from rollout_operator.planning.rollout.zones import list_warnings
+from rollout_operator.planning.wording import join_names
+
+_DIGITS: Final = re.compile(r"([0-9]+)")
+
+
+def check_zones(installation: Installation) -> Iterator[Finding]:
+    """Yield groups of one zone."""
+    for group, members in _list_groups(installation).items():
+        if len(members) == 1:
+            text = f"its only zone is {members[0].sts.name}"
+            yield find(FindingCode.SINGLE_ZONE, f"group {group}", text)
+
+
+def check_strategies(installation: Installation) -> Iterator[Finding]:
+    """Yield members that Kubernetes replaces the pods of."""
+    for one in installation.members:
+        if one.sts.strategy != ON_DELETE:
+            text = f"its update strategy is {one.sts.strategy}"
+            yield find(FindingCode.NOT_ON_DELETE, _name(one), text)
+
+
+def check_order(installation: Installation) -> Iterator[Finding]:
+    """Yield groups whose zones go in another order than their numbers."""
+    for group, members in _list_groups(installation).items():
+        by_bytes = sorted(one.sts.name for one in members)
+        by_number = sorted(by_bytes, key=_natural_key)
+        if by_bytes != by_number:
+            text = f"the order is {join_names(by_bytes, shown=len(by_bytes))}"
+            yield find(FindingCode.ZONE_ORDER, f"group {group}", text)
+
+
+def check_values(installation: Installation) -> Iterator[Finding]:
+    """Yield what the planner warns of: values that it cannot use."""
+    for members in _list_groups(installation).values():
+        for reason in list_warnings([Zone(sts=one.sts) for one in members]):
+            if reason.code is not Code.PODS_SHARE_LABELS:
+                yield find(FindingCode.ODD_VALUE, f"StatefulSet {reason.zone}", reason.text)
+
+
+def check_preparing(installation: Installation) -> Iterator[Finding]:
+    """Yield sets whose pods are to be prepared nowhere, or that say where and not that."""
+    for one in installation.sets:
+        if is_labelled(one.sts.labels, PREPARE_DOWNSCALE):
+            target = plan_target(one.sts.annotations, one.sts.service_name)
+            if isinstance(target, str):
+                yield find(FindingCode.PREPARE_INCOMPLETE, _name(one), target)
+        elif PREPARE_DOWNSCALE not in one.labels:
+            found = sorted({PREPARE_PATH, PREPARE_PORT} & one.annotations.keys())
+            if found:
+                text = f"it has {join_names(found)} without the label {PREPARE_DOWNSCALE}"
+                yield find(FindingCode.PREPARE_WITHOUT_LABEL, _name(one), text)
+
+
+def check_leading_zones(installation: Installation) -> Iterator[Finding]:
+    """Yield zones that follow one which is not in their group."""
+    for members in _list_groups(installation).values():
+        known = {one.sts.name for one in members}
+        for one in members:
+            leading = one.sts.annotations.get(LEADING_ZONE)
+            if leading is not None and leading not in known:
+                text = f'annotation {LEADING_ZONE}: "{leading}" is no zone of its group'
+                yield find(FindingCode.LEADING_ZONE_UNKNOWN, _name(one), text)
+
+
+def _list_groups(installation: Installation) -> Mapping[str, list[ZoneSet]]:
+    groups: dict[str, list[ZoneSet]] = {}
+    for one in sorted(installation.members, key=lambda one: one.sts.name):
+        groups.setdefault(f"{one.sts.group}", []).append(one)
+    return dict(sorted(groups.items()))
+
+
+def _natural_key(name: str) -> list[tuple[int, int | str]]:
+    """Return what orders names as people do: numbers by what they count."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name) if part]
+
+
+def _name(one: ZoneSet) -> str:
+    return f"StatefulSet {one.sts.name}"

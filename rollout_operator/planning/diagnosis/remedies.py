@@ -1,0 +1,269 @@
+"""What each finding means and what to do about it, once: `docs/doctor.md` shows the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rollout_operator.model.diagnosis.findings import Finding, FindingCode
+from rollout_operator.model.outcome import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is the same for all findings of a code."""
+
+    severity: Severity
+    meaning: str
+    remedy: str
+
+
+def find(code: FindingCode, obj: str, text: str) -> Finding:
+    """Return a finding with the severity and the remedy of its code."""
+    explained = EXPLANATIONS[code]
+    return Finding(
+        code=code, severity=explained.severity, object=obj, text=text, remedy=explained.remedy
+    )
+
+
+def render_table() -> str:
+    """Return all codes as the table of `docs/doctor.md`."""
+    rows = [
+        f"| `{code}` | {one.severity} | {one.meaning} | {one.remedy} |\n"
+        for code, one in EXPLANATIONS.items()
+    ]
+    return "".join(
+        ["| code | severity | what it means | what to do |\n| --- | --- | --- | --- |\n", *rows]
+    )
+
+
+_ERROR: Final = Severity.ERROR
+_WARN: Final = Severity.WARN
+
+# fmt: off
+EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
+    FindingCode.NAMESPACE_MISSING: Advice(
+        _ERROR,
+        "there is no such namespace",
+        "name the namespace of the operator with `-n`",
+    ),
+    FindingCode.OPERATOR_MISSING: Advice(
+        _ERROR,
+        "rollout groups are here, and no Deployment that runs an operator",
+        "install the operator into this namespace; it looks after its own only",
+    ),
+    FindingCode.OPERATOR_NOT_READY: Advice(
+        _ERROR,
+        "no pod of the operator is ready",
+        "look at the pods of the Deployment, their log and `/ready` on port 8001",
+    ),
+    FindingCode.TWO_OPERATORS: Advice(
+        _ERROR,
+        "two Deployments run an operator in one namespace, and each may delete pods",
+        "keep one and scale the other to 0; to compare two, run ours with `-mode=shadow`",
+    ),
+    FindingCode.LEASE_HOLDER_UNKNOWN: Advice(
+        _WARN,
+        "the Lease is held by a process that is no pod of this namespace",
+        "find the process, such as one on somebody's machine, and stop it; after a crash the"
+        " Lease changes hands within a minute",
+    ),
+    FindingCode.OTHER_NAMESPACE_WATCHED: Advice(
+        _ERROR,
+        "the operator here looks after another namespace",
+        "set `-kubernetes.namespace=$(POD_NAMESPACE)`, as the shipped Deployment does",
+    ),
+    FindingCode.BUNDLE_NAME_EMPTY: Advice(
+        _WARN,
+        "`-webhooks.ca-bundle-names` has empty entries, mostly of a variable that is not set",
+        "name each configuration, or leave the flag out",
+    ),
+    FindingCode.RIGHT_MISSING: Advice(
+        _ERROR,
+        "the operator's ServiceAccount may not do what the operator needs",
+        "apply the shipped Role, ClusterRole and their bindings again, or add the rule",
+    ),
+    FindingCode.OPTIONAL_RIGHT_MISSING: Advice(
+        _WARN,
+        "the operator works without that right, and lacks what it is for",
+        "apply the shipped Role again; that of grafana/rollout-operator does not have it",
+    ),
+    FindingCode.WEBHOOKS_MISSING: Advice(
+        _ERROR,
+        "the operator serves webhooks, and none is registered for it",
+        "apply the component `webhooks`; the label `grafana.com/namespace` of each configuration"
+        " names the namespace",
+    ),
+    FindingCode.WEBHOOKS_NOT_SERVED: Advice(
+        _ERROR,
+        "webhooks are registered, and the operator does not serve them",
+        "set `-server-tls.enabled=true`, or delete them with `rollout-operator"
+        " uninstall-webhooks`",
+    ),
+    FindingCode.WEBHOOK_OF_OTHERS: Advice(
+        _ERROR,
+        "the operator of another namespace is asked about objects of this one",
+        "limit the `namespaceSelector` of that webhook to its own namespace",
+    ),
+    FindingCode.WEBHOOK_SERVICE_MISSING: Advice(
+        _ERROR,
+        "the Service that the webhook is called through does not exist",
+        "apply the operator's Service again, or mend `clientConfig.service`; with the operator"
+        " gone, run `rollout-operator uninstall-webhooks`",
+    ),
+    FindingCode.WEBHOOK_PORT_MISSING: Advice(
+        _ERROR,
+        "the Service has no such port",
+        "give it the port 443 with the target `https` (8443)",
+    ),
+    FindingCode.WEBHOOK_WITHOUT_ENDPOINTS: Advice(
+        _ERROR,
+        "no ready pod stands behind the Service of the webhook",
+        "see why the operator is not ready, and that the Service selects its pods",
+    ),
+    FindingCode.WEBHOOK_CA_MISSING: Advice(
+        _ERROR,
+        "the webhook has no `caBundle`, so that the API server trusts nobody there",
+        "give the configuration the labels `grafana.com/inject-rollout-operator-ca: \"true\"` and"
+        " `grafana.com/namespace`, and the operator the right to patch it; its log says more",
+    ),
+    FindingCode.WEBHOOK_CA_BROKEN: Advice(
+        _ERROR,
+        "the `caBundle` is no certificate",
+        "remove it from the manifest, so that the operator writes it",
+    ),
+    FindingCode.WEBHOOK_CA_EXPIRED: Advice(
+        _ERROR,
+        "the `caBundle` has expired",
+        "see why the operator does not renew it, or put the new CA there yourself",
+    ),
+    FindingCode.WEBHOOK_CA_DIFFERS: Advice(
+        _ERROR,
+        "the `caBundle` has not signed the certificate of the operator",
+        "see that no manifest sets `caBundle`, and that the operator may patch the configuration",
+    ),
+    FindingCode.WEBHOOK_IGNORES_FAILURE: Advice(
+        _WARN,
+        "while the operator does not answer, the API server allows what the webhook would refuse",
+        "set `failurePolicy: Fail`, unless that is meant",
+    ),
+    FindingCode.WEBHOOK_TIMEOUT_SHORT: Advice(
+        _WARN,
+        "the API server gives up before the operator can have asked pods",
+        "raise `timeoutSeconds` of the webhook, or lower `-pods.client-timeout`",
+    ),
+    FindingCode.GUARD_WITHOUT_WEBHOOK: Advice(
+        _ERROR,
+        "a label or a budget asks for protection, and the webhook that gives it is not registered",
+        "apply the component `webhooks`, or take the label or the budget away",
+    ),
+    FindingCode.WEBHOOK_TIMED_OUT: Advice(
+        _ERROR,
+        "the API server did not reach the webhook in time",
+        "let the control plane reach port 8443 of the pods: firewall rule or security group of the"
+        " nodes, private cluster, NetworkPolicy; where its network knows no pods (overlay CNI),"
+        " run the operator with `hostNetwork: true` and `dnsPolicy: ClusterFirstWithHostNet`",
+    ),
+    FindingCode.WEBHOOK_UNREACHABLE: Advice(
+        _ERROR,
+        "the API server called the webhook, and got no answer that it takes",
+        "for `connection refused` see that the operator runs and serves the port; for `x509` see"
+        " `caBundle` and the name that the certificate is for",
+    ),
+    FindingCode.WEBHOOK_NOT_CALLED: Advice(
+        _ERROR,
+        "what the webhook must refuse was accepted: it was not asked",
+        "see its `rules`, `namespaceSelector` and `matchConditions`, and whether its"
+        " `failurePolicy` is `Ignore` and the call fails",
+    ),
+    FindingCode.SINGLE_ZONE: Advice(
+        _WARN,
+        "the group has one zone, so that nothing stays up for certain while its pods go",
+        "give the other zones the same value of the label `rollout-group`",
+    ),
+    FindingCode.NOT_ON_DELETE: Advice(
+        _ERROR,
+        "Kubernetes rolls this set itself, so that the operator leaves the whole group alone",
+        "set `updateStrategy: {type: OnDelete}`",
+    ),
+    FindingCode.ZONE_ORDER: Advice(
+        _WARN,
+        "zones are rolled in the order of the bytes of their names, where 10 comes before 2",
+        "write numbers in names with the same number of digits",
+    ),
+    FindingCode.ODD_VALUE: Advice(
+        _WARN,
+        "a label or annotation has a value that is not used as it is written",
+        "write a value that docs name; `kubectl label` and `kubectl annotate` need `--overwrite`",
+    ),
+    FindingCode.KEY_UNKNOWN: Advice(
+        _WARN,
+        "a label or annotation looks like one of the operator's, and is none",
+        "write it as the known key",
+    ),
+    FindingCode.KEY_MISPLACED: Advice(
+        _WARN,
+        "a key does nothing where it stands",
+        "move it: labels to labels, annotations to annotations, both of the StatefulSet itself",
+    ),
+    FindingCode.PREPARE_INCOMPLETE: Advice(
+        _ERROR,
+        "pods are to be prepared, and nothing says where: each downscale is refused",
+        "set the annotations `grafana.com/prepare-downscale-http-path` and"
+        " `grafana.com/prepare-downscale-http-port`, and `spec.serviceName`",
+    ),
+    FindingCode.PREPARE_WITHOUT_LABEL: Advice(
+        _WARN,
+        "annotations say where pods are prepared, and the label that asks for it is not there",
+        "set the label `grafana.com/prepare-downscale: \"true\"`, or remove the annotations",
+    ),
+    FindingCode.LEADING_ZONE_UNKNOWN: Advice(
+        _ERROR,
+        "the zone follows another one that its group does not have",
+        "name a StatefulSet of the same group in `grafana.com/rollout-downscale-leader`",
+    ),
+    FindingCode.NATIVE_BUDGET_REFUSES: Advice(
+        _WARN,
+        "a PodDisruptionBudget refuses every eviction, also while all pods are ready",
+        "leave room for one pod, or use a ZoneAwarePodDisruptionBudget in its place",
+    ),
+    FindingCode.NATIVE_BUDGETS_OVERLAP: Advice(
+        _ERROR,
+        "two PodDisruptionBudgets select one pod: the API server answers its eviction with 500",
+        "let one of them select other pods, or remove it",
+    ),
+    FindingCode.BUDGETS_OF_TWO_KINDS: Advice(
+        _WARN,
+        "a PodDisruptionBudget and a ZoneAwarePodDisruptionBudget select one pod: both must allow",
+        "keep the one that is meant; `maxUnavailable` of the first counts over all zones",
+    ),
+    FindingCode.ZONE_BUDGET_INVALID: Advice(
+        _ERROR,
+        "a budget cannot be obeyed as it is written: the version before it stays in force, or no"
+        " pod that it selects may go",
+        "mend the field that is named",
+    ),
+    FindingCode.ZONE_BUDGET_SELECTS_NOTHING: Advice(
+        _WARN,
+        "a budget protects nothing",
+        "compare `selector.matchLabels` with the labels of pods and of StatefulSets: it needs both",
+    ),
+    FindingCode.ZONE_BUDGETS_OVERLAP: Advice(
+        _ERROR,
+        "two ZoneAwarePodDisruptionBudgets select one pod: it may not go at all",
+        "let one of them select other pods, or remove it",
+    ),
+    FindingCode.POD_SECURITY_VIOLATED: Advice(
+        _ERROR,
+        "new pods violate the Pod Security level of the namespace: one that is replaced does not"
+        " come back",
+        "lower the label `pod-security.kubernetes.io/enforce` of the namespace, or mend the"
+        " template, before the next rollout",
+    ),
+    FindingCode.POD_REFUSED: Advice(
+        _WARN,
+        "the API server refused a dry run that creates a pod of this set",
+        "mend what the answer names before the next rollout: the pods that it replaces may not"
+        " come back",
+    ),
+}
+# fmt: on

@@ -1,0 +1,132 @@
+"""Which rights an operator needs as it is started, and which of them it lacks.
+
+They are those of the shipped Roles: `manifests/base`, and of the components `webhooks` and
+`zone-tracker` where their flags are on. A test compares.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rollout_operator.model.diagnosis.findings import Finding, FindingCode
+from rollout_operator.model.diagnosis.installation import Installation, Right, RightAnswer
+from rollout_operator.planning.diagnosis.arguments import find_value, is_on
+from rollout_operator.planning.diagnosis.remedies import find
+
+SECRET_FLAG: Final = "server-tls.self-signed-cert.secret-name"  # noqa: S105 (the name of a flag)
+DEFAULT_SECRET: Final = "rollout-operator-self-signed-certificate"  # noqa: S105 (a name)
+LEASE_FLAG: Final = "leader-election.lease-name"
+DEFAULT_LEASE: Final = "rollout-operator"
+TLS_FLAG: Final = "server-tls.enabled"
+SELF_SIGNED_FLAG: Final = "server-tls.self-signed-cert.enabled"
+
+_ZONES: Final = "rollout-operator.grafana.com"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
+
+
+def list_rights(words: Sequence[str]) -> tuple[Right, ...]:
+    """Return what an operator with these arguments has to be allowed to do."""
+    rights = [*_BASE, *_EVENTS]
+    if is_on(words, "leader-election.enabled", default=True):
+        rights += _lease_rights(find_value(words, LEASE_FLAG) or DEFAULT_LEASE)
+    if is_on(words, TLS_FLAG, default=False):
+        rights += _list_webhook_rights(words)
+    if is_on(words, "use-zone-tracker", default=False):
+        name = find_value(words, "zone-tracker.config-map-name") or _DEFAULT_TRACKER
+        purpose = "times of downscales are not recorded, and downscales are refused"
+        rights += [
+            Right(verb="create", group="", resource="configmaps", purpose=purpose),
+            *_of("get patch", "", "configmaps", purpose, name),
+        ]
+    return tuple(rights)
+
+
+def check_rights(installation: Installation) -> Iterator[Finding]:
+    """Yield the rights in the namespace that are missing, those of one purpose together."""
+    yield from _list_missing(one for one in installation.rights if one.right.is_namespaced)
+
+
+def check_cluster_rights(installation: Installation) -> Iterator[Finding]:
+    """Yield the rights in the cluster that are missing."""
+    yield from _list_missing(one for one in installation.rights if not one.right.is_namespaced)
+
+
+def _list_missing(answers: Iterable[RightAnswer]) -> Iterator[Finding]:
+    missing: dict[tuple[str, str, bool], list[str]] = {}
+    for answer in answers:
+        right = answer.right
+        if not answer.is_granted:
+            key = answer.account, right.purpose, right.is_optional
+            missing.setdefault(key, []).append(_render(right))
+    for (account, purpose, is_optional), rights in missing.items():
+        code = FindingCode.OPTIONAL_RIGHT_MISSING if is_optional else FindingCode.RIGHT_MISSING
+        text = f"it may not {'; '.join(rights)}: {purpose}"
+        yield find(code, f"ServiceAccount {account}", text)
+
+
+def _render(right: Right) -> str:
+    """Return a right as a rule of a Role names it."""
+    resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+    named = f' "{right.name}"' if right.name else ""
+    group = f' in API group "{right.group}"' if right.group else ""
+    return f"{right.verb} {resource}{named}{group}"
+
+
+def _of(verbs: str, group: str, resource: str, purpose: str, name: str = "") -> list[Right]:
+    resource, _, subresource = resource.partition("/")
+    return [
+        Right(
+            verb=verb,
+            group=group,
+            resource=resource,
+            subresource=subresource,
+            name=name,
+            purpose=purpose,
+            is_namespaced=group != _ADMISSION,
+        )
+        for verb in verbs.split()
+    ]
+
+
+def _optional(rights: Iterable[Right]) -> list[Right]:
+    return [replace(right, is_optional=True) for right in rights]
+
+
+_BASE: Final = (
+    *_of("list watch", "", "pods", "the operator does not become ready"),
+    *_of("get delete", "", "pods", "no pod is replaced"),
+    *_of("patch", "", "pods", "no pod under a budget is replaced or evicted"),
+    *_of("list watch", "apps", "statefulsets", "the operator does not become ready"),
+    *_of("get", "apps", "statefulsets", "finished rollouts are not recorded"),
+    *_of("update", "apps", "statefulsets/status", "finished rollouts are not recorded"),
+    *_of("list watch", _ZONES, "zoneawarepoddisruptionbudgets", "budgets are not known"),
+)
+
+
+_EVENTS: Final = _optional(
+    _of("create patch", "events.k8s.io", "events", "`kubectl describe` does not tell what is done")
+)
+
+
+def _lease_rights(name: str) -> list[Right]:
+    purpose = "one operator acts without an election, and a second one would act beside it"
+    lease = _of("get patch", "coordination.k8s.io", "leases", purpose, name)
+    return _optional([*lease, *_of("create", "coordination.k8s.io", "leases", purpose)])
+
+
+def _list_webhook_rights(words: Sequence[str]) -> list[Right]:
+    rights = _of("patch", "apps", "statefulsets", "the time of a downscale is not recorded")
+    if is_on(words, SELF_SIGNED_FLAG, default=True):
+        secret = find_value(words, SECRET_FLAG) or DEFAULT_SECRET
+        rights += _of("get update", "", "secrets", "there is no certificate to serve", secret)
+    verbs = "list watch patch" if _writes_bundles(words) else "list watch"
+    purpose = "the CA does not reach the webhook configurations"
+    for kind in ("validating", "mutating"):
+        rights += _of(verbs, _ADMISSION, f"{kind}webhookconfigurations", purpose)
+    return rights
+
+
+def _writes_bundles(words: Sequence[str]) -> bool:
+    return is_on(words, "webhooks.update-ca-bundle", default=True)

@@ -1,0 +1,140 @@
+"""Whether webhooks are registered as the operator needs them: Service, CA, policy, time.
+
+Whether the API server reaches them is judged in `reachability`, by what it answers.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.model.diagnosis.findings import Finding, FindingCode
+from rollout_operator.model.diagnosis.installation import (
+    EVICTION_PATH,
+    NO_DOWNSCALE_PATH,
+    PREPARE_DOWNSCALE_PATH,
+    HookRegistration,
+    Installation,
+)
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
+from rollout_operator.model.units import format_duration, format_rfc3339, parse_duration
+from rollout_operator.planning.diagnosis.arguments import find_value, is_on
+from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.rights import TLS_FLAG
+from rollout_operator.planning.downscales.request import is_labelled
+
+_DEFAULT_POD_TIMEOUT: Final = timedelta(seconds=5)
+# The other hooks answer out of memory; a new connection and a busy machine take some of it.
+_LEAST: Final = timedelta(seconds=2)
+
+
+def check_registered(installation: Installation) -> Iterator[Finding]:
+    """Yield that webhooks are served and not registered, or the other way round."""
+    acting = list_acting(installation)
+    serving = [one for one in acting if is_on(one.words, TLS_FLAG, default=False)]
+    own = installation.own_hooks
+    if serving and not own:
+        text = f"-{TLS_FLAG} is on, and no webhook configuration names this namespace"
+        yield find(FindingCode.WEBHOOKS_MISSING, f"Deployment {serving[0].name}", text)
+    if own and acting and not serving:
+        for hook in own:
+            text = f"-{TLS_FLAG} is not set at Deployment {acting[0].name}"
+            yield find(FindingCode.WEBHOOKS_NOT_SERVED, _name(hook), text)
+
+
+def check_guards(installation: Installation) -> Iterator[Finding]:
+    """Yield what asks for a webhook that is not registered."""
+    registered = {hook.path for hook in installation.own_hooks}
+    for key, path in (
+        (NO_DOWNSCALE, NO_DOWNSCALE_PATH),
+        (PREPARE_DOWNSCALE, PREPARE_DOWNSCALE_PATH),
+    ):
+        for one in installation.sets:
+            if is_labelled(one.sts.labels, key) and path not in registered:
+                text = f'label {key}: "true", and no webhook calls {path}'
+                yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, f"StatefulSet {one.sts.name}", text)
+    if EVICTION_PATH not in registered:
+        for budget in installation.zone_budgets:
+            text = f"no webhook calls {EVICTION_PATH}: only rollouts obey it"
+            name = f"ZoneAwarePodDisruptionBudget {budget.name}"
+            yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, name, text)
+
+
+def check_others(installation: Installation) -> Iterator[Finding]:
+    """Yield webhooks of other operators that are asked about this namespace."""
+    labels = {
+        "kubernetes.io/metadata.name": installation.namespace,
+        **(installation.namespace_labels or {}),
+    }
+    for hook in installation.hooks:
+        if not installation.is_own(hook) and hook.selects.takes(labels):
+            owner = hook.owner or hook.service_namespace or "nobody knows where"
+            text = f"webhook {hook.name} of the operator in namespace {owner} selects this one"
+            yield find(FindingCode.WEBHOOK_OF_OTHERS, _name(hook), text)
+
+
+def check_services(installation: Installation) -> Iterator[Finding]:
+    """Yield webhooks whose Service is not there, lacks the port, or leads nowhere."""
+    services = {one.name: one for one in installation.services}
+    for hook in installation.own_hooks:
+        if not hook.service or hook.service_namespace != installation.namespace:
+            continue
+        service = services.get(hook.service)
+        name, of = _name(hook), f"Service {hook.service}"
+        if service is None:
+            yield find(FindingCode.WEBHOOK_SERVICE_MISSING, name, f"{of} does not exist")
+        elif hook.port not in service.ports:
+            text = f"{of} has no port {hook.port}"
+            yield find(FindingCode.WEBHOOK_PORT_MISSING, name, text)
+        elif service.has_endpoints and not installation.ready_endpoints.get(hook.service):
+            text = f"{of} has no ready endpoint"
+            yield find(FindingCode.WEBHOOK_WITHOUT_ENDPOINTS, name, text)
+
+
+def check_bundles(installation: Installation) -> Iterator[Finding]:
+    """Yield webhooks that the API server cannot trust."""
+    for hook in installation.own_hooks:
+        facts, name = hook.bundle, _name(hook)
+        if facts is None:
+            yield find(FindingCode.WEBHOOK_CA_MISSING, name, f"webhook {hook.name} has none")
+        elif facts.problem:
+            yield find(FindingCode.WEBHOOK_CA_BROKEN, name, facts.problem)
+        elif facts.ends is not None and facts.ends <= installation.now:
+            text = f"it ended at {format_rfc3339(facts.ends)}"
+            yield find(FindingCode.WEBHOOK_CA_EXPIRED, name, text)
+        elif facts.vouches is False:
+            text = "the certificate in the operator's Secret is of another CA"
+            yield find(FindingCode.WEBHOOK_CA_DIFFERS, name, text)
+
+
+def check_policies(installation: Installation) -> Iterator[Finding]:
+    """Yield webhooks that a failing call switches off."""
+    for hook in installation.own_hooks:
+        if hook.failure_policy != "Fail":
+            text = f"webhook {hook.name} has failurePolicy {hook.failure_policy}"
+            yield find(FindingCode.WEBHOOK_IGNORES_FAILURE, _name(hook), text)
+
+
+def check_timeouts(installation: Installation) -> Iterator[Finding]:
+    """Yield webhooks that the API server does not wait long enough for."""
+    for hook in installation.own_hooks:
+        least = _LEAST
+        if hook.path == PREPARE_DOWNSCALE_PATH:
+            # A pod that answers at its last moment is answered for as well.
+            least = _find_pod_timeout(installation) + timedelta(seconds=1)
+        if hook.timeout < least:
+            text = f"timeoutSeconds {hook.timeout.total_seconds():.0f} < {format_duration(least)}"
+            yield find(FindingCode.WEBHOOK_TIMEOUT_SHORT, _name(hook), text)
+
+
+def _find_pod_timeout(installation: Installation) -> timedelta:
+    texts = [find_value(one.words, "pods.client-timeout") for one in list_acting(installation)]
+    try:
+        return parse_duration(next(filter(None, texts), "")) if any(texts) else _DEFAULT_POD_TIMEOUT
+    except InvalidInput:
+        return _DEFAULT_POD_TIMEOUT
+
+
+def _name(hook: HookRegistration) -> str:
+    return hook.configuration

@@ -1,0 +1,109 @@
+"""`doctor`: what it prints, and how it ends (DEP-88, D-76)."""
+
+import json
+from typing import Final
+
+import pytest
+
+from rollout_operator.cli.doctor import choose_exit_code, render_json, render_text, run
+from rollout_operator.config.grammar import HelpRequested, UsageError
+from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, FindingCode, SkippedCheck
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.outcome import Severity
+
+WARNING: Final = Finding(
+    code=FindingCode.SINGLE_ZONE,
+    severity=Severity.WARN,
+    object="group a",
+    text="its only zone is a",
+    remedy="label the others",
+)
+ERROR: Final = Finding(
+    code=FindingCode.NOT_ON_DELETE,
+    severity=Severity.ERROR,
+    object="StatefulSet b",
+    text="its update strategy is RollingUpdate",
+    remedy="set OnDelete",
+)
+TIMED_OUT: Final = Finding(
+    code=FindingCode.WEBHOOK_TIMED_OUT,
+    severity=Severity.ERROR,
+    object="webhook x",
+    text="deadline",
+    remedy="open the port",
+)
+SKIPPED: Final = SkippedCheck(check="order of zones", why="cannot list statefulsets")
+
+
+def diagnosis(*findings: Finding, skipped: tuple[SkippedCheck, ...] = ()) -> Diagnosis:
+    return Diagnosis(namespace="prod", findings=findings, skipped=skipped, passed=7)
+
+
+@pytest.mark.parametrize(
+    ("found", "plain", "strict"),
+    [
+        (diagnosis(), ExitCode.DONE, ExitCode.DONE),
+        (diagnosis(WARNING), ExitCode.DONE, ExitCode.FAILED),
+        (diagnosis(skipped=(SKIPPED,)), ExitCode.DONE, ExitCode.FAILED),
+        (diagnosis(WARNING, ERROR), ExitCode.FAILED, ExitCode.FAILED),
+        (diagnosis(ERROR, TIMED_OUT), ExitCode.UNREACHED, ExitCode.UNREACHED),
+    ],
+    ids=["nothing", "warning", "skipped", "error", "time-out"],
+)
+def test_the_exit_code_says_how_bad_it_is(
+    found: Diagnosis, plain: ExitCode, strict: ExitCode
+) -> None:
+    assert choose_exit_code(found) is plain
+    assert choose_exit_code(found, is_strict=True) is strict
+
+
+def test_a_good_installation_is_one_line() -> None:
+    assert render_text(diagnosis()) == "7 checks passed\n"
+
+
+def test_errors_come_first_and_each_says_what_to_do() -> None:
+    assert render_text(diagnosis(WARNING, ERROR, skipped=(SKIPPED,))) == (
+        "error  not_on_delete  StatefulSet b\n"
+        "       its update strategy is RollingUpdate\n"
+        "       -> set OnDelete\n"
+        "warn   single_zone  group a\n"
+        "       its only zone is a\n"
+        "       -> label the others\n"
+        "skipped  order of zones: cannot list statefulsets\n"
+        "1 error, 1 warning, 7 checks passed, 1 skipped\n"
+    )
+
+
+def test_json_has_the_same_for_scripts() -> None:
+    assert json.loads(render_json(diagnosis(ERROR, skipped=(SKIPPED,)))) == {
+        "schemaVersion": 1,
+        "namespace": "prod",
+        "passed": 7,
+        "findings": [
+            {
+                "code": "not_on_delete",
+                "severity": "error",
+                "object": "StatefulSet b",
+                "text": "its update strategy is RollingUpdate",
+                "remedy": "set OnDelete",
+            }
+        ],
+        "skipped": [{"check": "order of zones", "why": "cannot list statefulsets"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("-o", "yaml"), '"yaml" is none of text, json'),
+        (("prod",), "unexpected word: prod"),
+    ],
+)
+def test_a_bad_command_line_is_refused(words: tuple[str, ...], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        run(words)
+
+
+def test_help_is_asked_for() -> None:
+    with pytest.raises(HelpRequested):
+        run(("-help",))

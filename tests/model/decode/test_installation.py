@@ -1,0 +1,142 @@
+"""What is read of the objects of an installation, and what of a Secret is not."""
+
+from base64 import b64encode
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rollout_operator.model.decode.installation import (
+    decode_endpoints,
+    decode_native_budget,
+    decode_operator,
+    decode_service,
+    decode_zone_set,
+)
+from rollout_operator.model.decode.registrations import (
+    decode_allowed,
+    decode_certificate,
+    decode_hooks,
+    decode_username,
+)
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.labels import LabelSelector, SelectorTerm
+
+
+def encode(**fields: object) -> bytes:
+    return msgspec.json.encode(fields)
+
+
+def deployment(image: str, labels: dict[str, str] | None = None) -> bytes:
+    containers = [{"image": "proxy:1"}, {"image": image, "command": ["x"], "args": ["-a"]}]
+    return encode(
+        metadata={"name": "one", "labels": labels or {}},
+        spec={"template": {"spec": {"containers": containers}}},
+    )
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "rollout-operator",
+        "grafana/rollout-operator:v0.39.0",
+        "host:5000/hardened/grafana-rollout-operator@sha256:abc",
+    ],
+)
+def test_an_operator_is_known_by_its_image(image: str) -> None:
+    found = decode_operator(deployment(image))
+    assert found is not None
+    assert (found.words, found.account, found.replicas, found.ready) == (
+        ("x", "-a"), "default", 1, 0,
+    )  # fmt: skip
+
+
+def test_or_by_the_labels_that_charts_give_it() -> None:
+    for key in ("app.kubernetes.io/name", "name"):
+        found = decode_operator(deployment("mirror/image:1", {key: "rollout-operator"}))
+        assert found is not None
+    assert decode_operator(deployment("rollout-operator-docs", {"name": "docs"})) is None
+
+
+def test_a_set_keeps_all_keys() -> None:
+    found = decode_zone_set(
+        encode(
+            metadata={
+                "name": "a",
+                "namespace": "p",
+                "uid": "u",
+                "resourceVersion": "1",
+                "labels": {"x": "y"},
+                "annotations": {"rollout-max-unavailible": "1"},
+            },
+            spec={"template": {"metadata": {"labels": {"app": "a"}}}},
+        )
+    )
+    assert found.labels == {"x": "y"}
+    assert found.annotations == {"rollout-max-unavailible": "1"}
+    assert found.pod_labels == {"app": "a"}
+
+
+def test_an_endpoint_is_ready_unless_it_says_otherwise() -> None:
+    endpoints = [{"conditions": {"ready": False}}, {"conditions": {}}, {}]
+    labels = {"kubernetes.io/service-name": "s"}
+    raw = encode(metadata={"name": "s-1", "labels": labels}, endpoints=endpoints)
+    assert decode_endpoints(raw) == ("s", 2)
+    assert decode_endpoints(encode(metadata={"name": "s-1"}, endpoints=None)) == ("", 0)
+
+
+def test_a_service_that_is_another_name_has_no_endpoints() -> None:
+    raw = encode(metadata={"name": "s"}, spec={"type": "ExternalName", "ports": [{"port": 1}]})
+    found = decode_service(raw)
+    assert (found.ports, found.has_endpoints) == ((1,), False)
+
+
+def test_a_native_budget_as_it_is_written() -> None:
+    expression = {"key": "a", "operator": "In", "values": ["b"]}
+    spec = {"selector": {"matchExpressions": [expression]}, "maxUnavailable": 0}
+    found = decode_native_budget(encode(metadata={"name": "p"}, spec=spec))
+    term = SelectorTerm(key="a", operator="In", values=("b",))
+    assert found.selector == LabelSelector(terms=(term,))
+    assert (found.max_unavailable, found.min_available) == ("0", "")
+    shared = decode_native_budget(encode(metadata={"name": "p"}, spec={"minAvailable": "50%"}))
+    assert (shared.selector, shared.min_available) == (None, "50%")
+
+
+def test_only_webhooks_with_our_paths_are_kept() -> None:
+    service = {"name": "s", "namespace": "p", "path": "/admission/pod-eviction", "port": 8443}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": "p"}}
+    ours = {
+        "name": "ours",
+        "clientConfig": {"service": service, "caBundle": "Y2E="},
+        "failurePolicy": "Ignore",
+        "timeoutSeconds": 3,
+        "namespaceSelector": selector,
+    }
+    other = {"name": "other", "clientConfig": {"url": "https://x/validate"}}
+    labels = {"grafana.com/namespace": "p"}
+    head = {"name": "c", "uid": "u", "resourceVersion": "1", "labels": labels}
+    raw = encode(metadata=head, webhooks=[other, ours])
+    ((hook, bundle),) = decode_hooks("ValidatingWebhookConfiguration", raw)
+
+    assert (hook.configuration, hook.name, bundle) == (
+        "ValidatingWebhookConfiguration c", "ours", "Y2E=",
+    )  # fmt: skip
+    assert (hook.owner, hook.service_namespace, hook.service, hook.port) == ("p", "p", "s", 8443)
+    assert (hook.failure_policy, hook.timeout) == ("Ignore", timedelta(seconds=3))
+    assert hook.selects.takes({"kubernetes.io/metadata.name": "p"})
+    assert not hook.selects.takes({})
+
+
+def test_of_a_secret_the_certificate_is_read_and_nothing_else() -> None:
+    data = {"cert": b64encode(b"PEM").decode(), "key": b64encode(b"hidden").decode()}
+    assert decode_certificate(encode(data=data)) == b"PEM"
+    assert decode_certificate(encode()) == b""
+    assert decode_certificate(encode(data={"cert": "%"})) == b""
+    with pytest.raises(DecodeError) as caught:
+        decode_certificate(encode(data={"cert": 1, "key": "hidden"}))
+    assert "hidden" not in str(caught.value)
+
+
+def test_answers_of_reviews() -> None:
+    assert decode_allowed("SubjectAccessReview", encode(status={"allowed": True})) is True
+    assert decode_username(encode(status={"userInfo": {"username": "me"}})) == "me"

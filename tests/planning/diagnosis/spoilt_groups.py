@@ -1,0 +1,215 @@
+"""Installations with one thing wrong about their groups, budgets or pods."""
+
+from typing import Final
+
+from rollout_operator.model.budget import FlawedBudget
+from rollout_operator.model.diagnosis.findings import FindingCode
+from rollout_operator.model.diagnosis.installation import NativeBudget, PodTrial
+from rollout_operator.model.labels import LabelSelector, SelectorTerm
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    LEADING_ZONE,
+    MAX_UNAVAILABLE,
+    NO_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    Uid,
+)
+from tests.planning.diagnosis.installations import (
+    NAMESPACE,
+    PREPARED,
+    Case,
+    budget,
+    good,
+    native,
+    ungrouped,
+    with_sets,
+    zone_set,
+)
+
+SPOILT_GROUPS: Final = (
+    Case(
+        "one zone",
+        good(sets=(zone_set("a"),)),
+        FindingCode.SINGLE_ZONE,
+        "group ingester",
+        "its only zone is a",
+    ),
+    Case(
+        "RollingUpdate",
+        with_sets(zone_set("zone-c", strategy="RollingUpdate")),
+        FindingCode.NOT_ON_DELETE,
+        "StatefulSet zone-c",
+        "RollingUpdate",
+    ),
+    Case(
+        "10 before 2",
+        good(sets=(zone_set("zone-2"), zone_set("zone-10"))),
+        FindingCode.ZONE_ORDER,
+        "group ingester",
+        "the order is zone-10 and zone-2",
+    ),
+    Case(
+        "a limit that is none",
+        with_sets(zone_set("zone-c", annotations={MAX_UNAVAILABLE: "many"})),
+        FindingCode.ODD_VALUE,
+        "StatefulSet zone-c",
+        MAX_UNAVAILABLE,
+    ),
+    Case(
+        "a switch that is off",
+        with_sets(zone_set("zone-c", labels={NO_DOWNSCALE: "True"})),
+        FindingCode.ODD_VALUE,
+        "StatefulSet zone-c",
+        '"True" is not "true"',
+    ),
+    Case(
+        "a misspelt annotation",
+        with_sets(zone_set("zone-c", annotations={"rollout-max-unavailible": "2"})),
+        FindingCode.KEY_UNKNOWN,
+        "StatefulSet zone-c",
+        f'did you mean "{MAX_UNAVAILABLE}"?',
+    ),
+    Case(
+        "a misspelt label",
+        with_sets(zone_set("zone-c", labels={"grafana.com/no-downscales": "true"})),
+        FindingCode.KEY_UNKNOWN,
+        "StatefulSet zone-c",
+        f'did you mean "{NO_DOWNSCALE}"?',
+    ),
+    Case(
+        "the wrong prefix",
+        with_sets(zone_set("zone-c", annotations={f"grafana.com/{MAX_UNAVAILABLE}": "2"})),
+        FindingCode.KEY_UNKNOWN,
+        "StatefulSet zone-c",
+        f'did you mean "{MAX_UNAVAILABLE}"?',
+    ),
+    Case(
+        "a label among annotations",
+        with_sets(zone_set("zone-c", annotations={NO_DOWNSCALE: "true"})),
+        FindingCode.KEY_MISPLACED,
+        "StatefulSet zone-c",
+        "is a label, not an annotation",
+    ),
+    Case(
+        "an annotation among labels",
+        with_sets(zone_set("zone-c", labels={MAX_UNAVAILABLE: "2"})),
+        FindingCode.KEY_MISPLACED,
+        "StatefulSet zone-c",
+        "is an annotation, not a label",
+    ),
+    Case(
+        "a group of pods only",
+        with_sets(ungrouped(zone_set("zone-c", pod_labels={GROUP_LABEL: "ingester"}))),
+        FindingCode.KEY_MISPLACED,
+        "StatefulSet zone-c",
+        "on the pod template only",
+    ),
+    Case(
+        "pods to be prepared somewhere",
+        with_sets(zone_set("zone-c", labels={PREPARE_DOWNSCALE: "true"})),
+        FindingCode.PREPARE_INCOMPLETE,
+        "StatefulSet zone-c",
+        "annotation is not set or empty",
+    ),
+    Case(
+        "a place, and nothing that asks for it",
+        with_sets(zone_set("zone-c", annotations=PREPARED)),
+        FindingCode.PREPARE_WITHOUT_LABEL,
+        "StatefulSet zone-c",
+        f"without the label {PREPARE_DOWNSCALE}",
+    ),
+    Case(
+        "follows nobody",
+        with_sets(zone_set("zone-c", annotations={LEADING_ZONE: "zone-x"})),
+        FindingCode.LEADING_ZONE_UNKNOWN,
+        "StatefulSet zone-c",
+        '"zone-x" is no zone of its group',
+    ),
+    Case(
+        "maxUnavailable 0",
+        good(zone_budgets=(), native_budgets=(native("p", max_unavailable="0"),)),
+        FindingCode.NATIVE_BUDGET_REFUSES,
+        "PodDisruptionBudget p",
+        "maxUnavailable is 0",
+    ),
+    Case(
+        "as many as there are",
+        good(zone_budgets=(), native_budgets=(native("p", min_available="4"),)),
+        FindingCode.NATIVE_BUDGET_REFUSES,
+        "PodDisruptionBudget p",
+        "minAvailable is 4, and it selects 4 pods",
+    ),
+    Case(
+        "two native budgets",
+        good(
+            zone_budgets=(),
+            native_budgets=(
+                native("p", max_unavailable="1"),
+                NativeBudget(
+                    name="q",
+                    selector=LabelSelector(
+                        terms=(SelectorTerm(key="name", operator="In", values=("zone-a",)),)
+                    ),
+                    max_unavailable="1",
+                ),
+            ),
+        ),
+        FindingCode.NATIVE_BUDGETS_OVERLAP,
+        "PodDisruptionBudget p",
+        "q selects zone-a-0 and zone-a-1 as well",
+    ),
+    Case(
+        "budgets of both kinds",
+        good(native_budgets=(native("p", max_unavailable="1"),)),
+        FindingCode.BUDGETS_OF_TWO_KINDS,
+        "PodDisruptionBudget p",
+        "ZoneAwarePodDisruptionBudget zones selects zone-a-0, zone-a-1",
+    ),
+    Case(
+        "a flawed budget",
+        good(
+            zone_budgets=(
+                FlawedBudget(
+                    namespace=NAMESPACE,
+                    name="bad",
+                    uid=Uid("bad"),
+                    resource_version="1",
+                    problem="invalid value: regex",
+                ),
+            )
+        ),
+        FindingCode.ZONE_BUDGET_INVALID,
+        "ZoneAwarePodDisruptionBudget bad",
+        "invalid value: regex",
+    ),
+    Case(
+        "a budget of nothing",
+        good(zone_budgets=(budget("none", {"app": "store"}),)),
+        FindingCode.ZONE_BUDGET_SELECTS_NOTHING,
+        "ZoneAwarePodDisruptionBudget none",
+        "no StatefulSet and no pod has app=store",
+    ),
+    Case(
+        "two budgets of ours",
+        good(zone_budgets=(budget("one", {}), budget("two", {"name": "zone-a"}))),
+        FindingCode.ZONE_BUDGETS_OVERLAP,
+        "ZoneAwarePodDisruptionBudget one",
+        "two selects zone-a-0 and zone-a-1 as well",
+    ),
+    Case(
+        "D3 Pod Security",
+        good(
+            pod_trials=(PodTrial(set_name="a", error='violates PodSecurity "restricted:latest"'),)
+        ),
+        FindingCode.POD_SECURITY_VIOLATED,
+        "StatefulSet a",
+        "restricted",
+    ),
+    Case(
+        "pods that are refused",
+        good(pod_trials=(PodTrial(set_name="a", error="no such service account"),)),
+        FindingCode.POD_REFUSED,
+        "StatefulSet a",
+        "service account",
+    ),
+)

@@ -1,0 +1,131 @@
+"""Each check: silent on a good installation, and what it says of one thing that is wrong."""
+
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.model.diagnosis.findings import FindingCode
+from rollout_operator.model.diagnosis.installation import (
+    CallableService,
+    HeldLease,
+    Installation,
+    LabelledPod,
+    NativeBudget,
+    PodTrial,
+    Source,
+)
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.planning.diagnosis.checks import CHECKS, diagnose
+from rollout_operator.planning.diagnosis.remedies import EXPLANATIONS
+from tests.planning.diagnosis.installations import (
+    OPERATOR,
+    Case,
+    good,
+    native,
+    reach,
+    with_sets,
+    zone_set,
+)
+from tests.planning.diagnosis.spoilt_groups import SPOILT_GROUPS
+from tests.planning.diagnosis.spoilt_operators import SPOILT_OPERATORS
+
+CASES: Final = (*SPOILT_OPERATORS, *SPOILT_GROUPS)
+
+
+def test_a_good_installation_passes_every_check() -> None:
+    diagnosis = diagnose(good())
+
+    assert diagnosis.findings == ()
+    assert (diagnosis.passed, diagnosis.skipped) == (len(CHECKS), ())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_one_thing_is_wrong(case: Case) -> None:
+    """Nothing else is found beside it."""
+    findings = diagnose(case.installation).findings
+
+    assert {one.code for one in findings} == {case.code}, findings
+    assert case.object in {one.object for one in findings}
+    assert any(case.text in one.text for one in findings), findings
+    assert {one.severity for one in findings} == {EXPLANATIONS[case.code].severity}
+
+
+def test_every_finding_is_provoked_and_explained() -> None:
+    assert {case.code for case in CASES} == {*FindingCode} == {*EXPLANATIONS}
+
+
+@pytest.mark.parametrize("source", list(Source))
+def test_what_could_not_be_read_is_skipped_and_told(source: Source) -> None:
+    diagnosis = diagnose(good(unread={source: "cannot list it"}))
+
+    wanted = [check.name for check in CHECKS if source in check.needs]
+    assert [one.check for one in diagnosis.skipped] == wanted != []
+    assert {one.why for one in diagnosis.skipped} == {"cannot list it"}
+    assert diagnosis.passed == len(CHECKS) - len(wanted)
+    assert diagnosis.findings == ()
+
+
+@pytest.mark.parametrize(
+    "installation",
+    [
+        pytest.param(
+            good(operators=(OPERATOR, replace(OPERATOR, name="s", words=("-mode=shadow",)))),
+            id="a shadow beside it",
+        ),
+        pytest.param(
+            good(operators=(OPERATOR, replace(OPERATOR, name="off", replicas=0, ready=0))),
+            id="another one that is scaled to nothing",
+        ),
+        pytest.param(good(lease=HeldLease(name="x", holder="")), id="a Lease that was released"),
+        pytest.param(
+            with_sets(zone_set("zone-c", annotations={"grafana.com/dashboard": "x"})),
+            id="a key of somebody else",
+        ),
+        pytest.param(
+            good(
+                services=(
+                    CallableService(name="rollout-operator", ports=(443,), has_endpoints=False),
+                ),
+                ready_endpoints={},
+            ),
+            id="a Service that is another name",
+        ),
+        pytest.param(
+            reach('admission webhook "no-downscale" denied the request: label'),
+            id="a refusal is an answer",
+        ),
+        pytest.param(
+            reach("admission webhook x does not support dry run", must_be_refused=True),
+            id="another webhook that takes no dry runs",
+        ),
+        pytest.param(
+            good(pod_trials=(PodTrial(set_name="a", error="exceeded quota: pods"),)),
+            id="a quota that is used up by what there is",
+        ),
+        pytest.param(
+            good(zone_budgets=(), native_budgets=(native("p", min_available="3"),)),
+            id="room for one",
+        ),
+        pytest.param(
+            good(zone_budgets=(), native_budgets=(NativeBudget(name="p", max_unavailable="0"),)),
+            id="a native budget that selects nothing",
+        ),
+        pytest.param(
+            good(
+                pods=(*good().pods, LabelledPod(name="other", labels={"app": "store"})),
+                zone_budgets=(),
+                native_budgets=(
+                    NativeBudget(
+                        name="p",
+                        selector=LabelSelector(labels={"app": "store"}),
+                        max_unavailable="0",
+                    ),
+                ),
+            ),
+            id="a native budget of other pods",
+        ),
+    ],
+)
+def test_what_is_fine_is_left_alone(installation: Installation) -> None:
+    assert diagnose(installation).findings == ()

@@ -1,0 +1,74 @@
+"""The rights that are asked for are those of the shipped Roles."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rollout_operator.model.diagnosis.installation import Right
+from rollout_operator.planning.diagnosis.rights import list_rights
+from tests.kustomize import Object
+from tests.rendered import TRACKER, WEBHOOKS, install
+
+TLS: Final = "-server-tls.enabled=true"
+
+Granted = set[tuple[str, str, str, str]]
+
+
+def _asked(rights: Sequence[Right]) -> Granted:
+    return {
+        (
+            one.verb,
+            one.group,
+            f"{one.resource}/{one.subresource}" if one.subresource else one.resource,
+            one.name,
+        )
+        for one in rights
+    }
+
+
+def _shipped(objects: Sequence[Object]) -> Granted:
+    return {
+        (verb, group, resource, name)
+        for one in objects
+        if one["kind"] in ("Role", "ClusterRole")
+        for rule in one["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+@pytest.mark.parametrize(
+    ("components", "words"),
+    [
+        ((), ()),
+        ((WEBHOOKS,), (TLS,)),
+        ((WEBHOOKS, TRACKER), (TLS, "-use-zone-tracker")),
+    ],
+)
+def test_they_are_those_of_the_manifests(
+    components: Sequence[str], words: Sequence[str], tmp_path: Path
+) -> None:
+    shipped = _shipped(install(tmp_path / "x", *components))
+
+    assert _asked(list_rights(words)) == shipped
+
+
+def test_flags_name_the_objects_and_leave_rights_out() -> None:
+    words = (
+        TLS,
+        "-leader-election.lease-name=other",
+        "-server-tls.self-signed-cert.secret-name",
+        "mine",
+        "-webhooks.update-ca-bundle=false",
+    )
+    asked = _asked(list_rights(words))
+
+    assert ("get", "", "secrets", "mine") in asked
+    assert ("patch", "coordination.k8s.io", "leases", "other") in asked
+    assert {verb for verb, group, *_ in asked if group.startswith("admission")} == {"list", "watch"}
+    alone = _asked(list_rights(("-leader-election.enabled=false",)))
+    assert not any(resource == "leases" for _, _, resource, _ in alone)

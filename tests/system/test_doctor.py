@@ -1,0 +1,399 @@
+"""`doctor` on the real control plane: silent on what our manifests make, and each finding provoked.
+
+One world for all, since installing takes longer than looking. Not provoked here: a `caBundle` that
+is none, which the API server itself refuses.
+"""
+
+import asyncio
+import base64
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.config.grammar import parse_words
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.operator.examine import examine
+from rollout_operator.planning.diagnosis.checks import CHECKS
+from tests.pki.certificates import Legacy
+from tests.rendered import WEBHOOKS
+from tests.system.installing import CONFIGURATIONS, installed
+from tests.system.looks import wait_true
+from tests.system.starts import Ended, run_words
+from tests.world.api import (
+    BUDGETS,
+    CLUSTER_ROLES,
+    DEPLOYMENTS,
+    NAMESPACES,
+    PODS,
+    ROLES,
+    SERVICES,
+    STATEFULSETS,
+    VALIDATING_HOOKS,
+    ApiError,
+    Json,
+)
+from tests.world.budgets import ZONE_BUDGETS, install_kinds, native_budget, zone_budget
+from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
+from tests.world.operatorproc import TLS_FLAG, OperatorProcess
+from tests.world.plane import ADMIN
+from tests.world.scene import World
+
+pytestmark = pytest.mark.controlplane
+
+NAME: Final = "rollout-operator"
+# The API server takes a moment to act on what was written.
+_MOST_LOOKS: Final = 20
+HOOKS: Final = ("no-downscale", "prepare-downscale", *BUDGET_HOOKS)
+APP: Final = {"app": "ingester"}
+TROUBLE: Final = (
+    ZoneSpec(name="alone", group="single", replicas=0),
+    ZoneSpec(name="rolling", group="ruled", replicas=0, strategy="RollingUpdate"),
+    ZoneSpec(name="zone-2", group="ordered", replicas=0),
+    ZoneSpec(name="zone-10", group="ordered", replicas=0),
+    ZoneSpec(
+        name="odd",
+        group="ruled",
+        replicas=0,
+        max_unavailable="many",
+        labels={"grafana.com/prepare-downscale": "true", "rollout-max-unavailable": "1"},
+        annotations={
+            "grafana.com/rollout-downscale-leeder": "a",
+            "grafana.com/no-downscale": "true",
+            "grafana.com/rollout-downscale-leader": "nobody",
+        },
+    ),
+    ZoneSpec(
+        name="half",
+        group="ruled",
+        replicas=0,
+        annotations={"grafana.com/prepare-downscale-http-port": "80"},
+    ),
+)
+
+
+@dataclass(slots=True)
+class Clinic:
+    """A world with the operator as it is shipped, and the command beside it."""
+
+    world: World
+    operator: OperatorProcess
+    hooks: Hooks
+    kubeconfig: Path
+
+    async def examine(self, namespace: str = "") -> Diagnosis:
+        words = [f"-kubeconfig={self.kubeconfig}", f"-n={namespace or self.world.namespace}"]
+        access = find_access(parse_words(ACCESS_FLAGS, words))
+        async with open_client(access) as client:
+            return await examine(client, access.namespace, datetime.now(UTC))
+
+    async def find(self, *codes: FindingCode) -> Diagnosis:
+        """Look until these are found. Raises AssertionError with what is found instead."""
+        for _ in range(_MOST_LOOKS):
+            diagnosis = await self.examine()
+            found = {finding.code for finding in diagnosis.findings}
+            if {*codes} <= found:
+                return diagnosis
+        raise AssertionError(f"not found: {[*({*codes} - found)]}: {diagnosis}")
+
+    async def patch_hook(self, hook: str, **fields: object) -> None:
+        """Change fields of the only webhook of a configuration; a path has `__` for a slash."""
+        steps = [
+            {"op": "add", "path": f"/webhooks/0/{path.replace('__', '/')}", "value": value}
+            for path, value in fields.items()
+        ]
+        name = self.hooks.name(hook)
+        await self.world.api.patch(self.hooks.resource(hook), "", name, steps, kind="json")
+
+    async def set_ready(self, ready: int) -> None:
+        status = {"replicas": 1, "readyReplicas": ready}
+        path = f"{DEPLOYMENTS.path(self.world.namespace, NAME)}/status"
+        await self.world.api.call(
+            "PATCH", path, body={"status": status}, content_type="application/merge-patch+json"
+        )
+
+    async def set_words(self, *words: str) -> None:
+        path = "/spec/template/spec/containers/0/args"
+        step = {"op": "replace", "path": path, "value": [*words]}
+        await self.world.patch(DEPLOYMENTS, NAME, [step], kind="json")
+
+    async def run(self, *words: str) -> Ended:
+        """Run the command as a person would."""
+        env = {"KUBECONFIG": str(self.kubeconfig)}
+        return await asyncio.to_thread(
+            run_words, "doctor", "-n", self.world.namespace, *words, env=env
+        )
+
+
+@asynccontextmanager
+async def _open(world: World, tmp_path: Path) -> AsyncIterator[Clinic]:
+    await install_kinds(world.api)
+    zones = [
+        ZoneSpec(name=name, replicas=1, labels=APP, pod_labels=APP) for name in ("zone-a", "zone-b")
+    ]
+    await world.create(*zones)
+    world.may_be_forbidden = True  # rights are taken away
+    kubeconfig = world.plane.kubeconfig(tmp_path / "admin.conf", world.plane.tokens[ADMIN])
+    async with installed(world, tmp_path / "installed", WEBHOOKS):
+        operator = await world.operator(TLS_FLAG)
+        hooks = Hooks(world.api, world.namespace, Registration(port=1, hooks=HOOKS))
+        clinic = Clinic(world, operator, hooks, kubeconfig)
+        for hook in HOOKS:
+            await clinic.patch_hook(hook, clientConfig__service__port=operator.tls_port)
+        ports = [{"name": "https", "port": operator.tls_port}]
+        await world.patch(SERVICES, NAME, {"spec": {"ports": ports}})
+        await hooks.wait_injected()
+        await hooks.wait_called("zone-a")
+        await clinic.set_ready(1)
+        await world.post(PODS, _pod(f"{operator.name}-{operator.port}"))
+        await world.post(ZONE_BUDGETS, zone_budget("zones", APP))
+        yield clinic
+        operator.kill()
+
+
+def _pod(name: str) -> Json:
+    spec = {"containers": [{"name": "one", "image": "one"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.slow
+async def test_dep88_silent_on_a_good_installation_and_each_finding_provoked(
+    world: World, tmp_path: Path
+) -> None:
+    """DEP-88, D-76, D3, D20, D21."""
+    async with _open(world, tmp_path) as clinic:
+        await _assert_silent(clinic)
+        await _provoke_operator(clinic)
+        await _provoke_rights(clinic)
+        await _provoke_registrations(clinic)
+        await _provoke_settings(clinic)
+        clinic.operator.kill()
+        await _provoke_reach(clinic)
+        await _provoke_certificates(clinic)
+        await _provoke_guards(clinic)
+
+
+async def _assert_silent(clinic: Clinic) -> None:
+    world = clinic.world
+    ended = await clinic.run("-strict")
+    assert (ended.code, ended.out, ended.err) == (0, f"{len(CHECKS)} checks passed\n", "")
+    budgets = await world.api.items(ZONE_BUDGETS, world.namespace)
+    assert [one["metadata"]["name"] for one in budgets] == ["zones"], "a dry run leaves no trace"
+    assert len(await world.api.items(PODS, world.namespace)) == 3
+    for name in ("zone-a", "zone-b"):
+        assert (await world.get(STATEFULSETS, name))["spec"]["replicas"] == 1
+
+
+async def _provoke_operator(clinic: Clinic) -> None:
+    """D20, D21: no namespace, no operator, two, one that is not ready or started wrongly."""
+    world = clinic.world
+    missing = await clinic.examine("nowhere")
+    assert missing.has(FindingCode.NAMESPACE_MISSING), missing
+
+    await world.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": 0}})
+    await clinic.find(FindingCode.OPERATOR_MISSING)
+    await world.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": 1}})
+
+    await clinic.set_ready(0)
+    found = await world.get(DEPLOYMENTS, NAME)
+    words = found["spec"]["template"]["spec"]["containers"][0]["args"]
+    odd = ("-kubernetes.namespace=elsewhere", "-webhooks.ca-bundle-names=,")
+    await clinic.set_words(*odd)
+    second = {"metadata": {"name": "second"}, "spec": (await world.get(DEPLOYMENTS, NAME))["spec"]}
+    await world.post(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", **second})
+    holder = f"{clinic.operator.name}-{clinic.operator.port}"
+    await world.api.delete(PODS, world.namespace, holder, grace=timedelta(0))
+    await clinic.find(
+        FindingCode.OPERATOR_NOT_READY,
+        FindingCode.TWO_OPERATORS,
+        FindingCode.LEASE_HOLDER_UNKNOWN,
+        FindingCode.OTHER_NAMESPACE_WATCHED,
+        FindingCode.BUNDLE_NAME_EMPTY,
+        FindingCode.WEBHOOKS_NOT_SERVED,
+    )
+    await world.delete(DEPLOYMENTS, "second")
+    await clinic.set_words(*words)
+    await clinic.set_ready(1)
+    await world.post(PODS, _pod(holder))
+    assert (await clinic.find()).findings == ()
+
+
+async def _provoke_rights(clinic: Clinic) -> None:
+    """D20: fewer verbs in Role and ClusterRole; the account itself is told what it may not read."""
+    world = clinic.world
+    role = await world.get(ROLES, NAME)
+    fewer = [{**rule, "verbs": rule["verbs"][:-1] or ["list"]} for rule in role["rules"]]
+    await world.patch(ROLES, NAME, {"rules": fewer})
+    named = f"{NAME}-{world.namespace}-webhooks"
+    step = {"op": "replace", "path": "/rules/0/verbs", "value": ["list", "watch"]}
+    await world.api.patch(CLUSTER_ROLES, "", named, [step], kind="json")
+    texts = ""
+    for _ in range(_MOST_LOOKS):
+        texts = " ".join(one.text for one in (await clinic.examine()).findings)
+        if "patch pods" in texts and "patch validatingwebhookconfigurations" in texts:
+            break
+    assert "patch pods" in texts, texts
+    assert "patch validatingwebhookconfigurations" in texts, texts
+    await world.patch(ROLES, NAME, {"rules": role["rules"]})
+    step["value"] = ["list", "watch", "patch"]
+    await world.api.patch(CLUSTER_ROLES, "", named, [step], kind="json")
+
+    poor = clinic.world.plane.kubeconfig(world.folder / "poor.conf", world.token)
+    own = await replace(clinic, kubeconfig=poor).examine()
+    assert not any(one.check == "rights of the operator" for one in own.skipped), own
+    assert any('"deployments" in API group "apps"' in one.why for one in own.skipped), own
+
+
+async def _provoke_registrations(clinic: Clinic) -> None:
+    """What is wrong with the objects by which the API server finds the operator."""
+    world = clinic.world
+    service = await world.get(SERVICES, NAME)
+    await clinic.patch_hook("pod-eviction", failurePolicy="Ignore", timeoutSeconds=1)
+    configuration = await world.api.get(VALIDATING_HOOKS, "", clinic.hooks.name("pod-eviction"))
+    foreign = {
+        **configuration,
+        "metadata": {"name": f"foreign-{world.namespace}"},
+    }
+    foreign["webhooks"][0]["clientConfig"] = {
+        "service": {"name": NAME, "namespace": "other", "path": "/admission/pod-eviction"}
+    }
+    await world.api.create(VALIDATING_HOOKS, "", foreign)
+    await world.patch(SERVICES, NAME, {"spec": {"ports": [{"name": "https", "port": 1}]}})
+    await clinic.find(
+        FindingCode.WEBHOOK_IGNORES_FAILURE,
+        FindingCode.WEBHOOK_TIMEOUT_SHORT,
+        FindingCode.WEBHOOK_OF_OTHERS,
+        FindingCode.WEBHOOK_PORT_MISSING,
+    )
+    await world.api.delete(VALIDATING_HOOKS, "", foreign["metadata"]["name"])
+    await clinic.patch_hook("pod-eviction", failurePolicy="Fail", timeoutSeconds=5)
+
+    await world.delete(SERVICES, NAME)
+    await clinic.find(FindingCode.WEBHOOK_SERVICE_MISSING)
+    plain = {"ports": service["spec"]["ports"], "selector": {"app": "nothing"}}
+    head = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME}}
+    await world.post(SERVICES, {**head, "spec": plain})
+    await clinic.find(FindingCode.WEBHOOK_WITHOUT_ENDPOINTS)
+    await world.delete(SERVICES, NAME)
+    again = {key: service["spec"][key] for key in ("type", "externalName", "ports")}
+    await world.post(SERVICES, {**head, "spec": again})
+
+
+async def _provoke_settings(clinic: Clinic) -> None:
+    """Groups, keys, budgets and pods, all at once."""
+    world = clinic.world
+    for zone in TROUBLE:
+        await world.post(STATEFULSETS, statefulset(zone, world.namespace))
+    steps = [{"op": "add", "path": "/spec/template/spec/serviceAccountName", "value": "nobody"}]
+    await world.patch(STATEFULSETS, "alone", steps, kind="json")
+    for name, most in (("none", 0), ("another", 1)):
+        await world.post(BUDGETS, native_budget(name, APP, most))
+    await world.post(ZONE_BUDGETS, zone_budget("nothing", {"app": "none"}))
+    enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await world.api.patch(NAMESPACES, "", world.namespace, {"metadata": {"labels": enforce}})
+    await clinic.find(
+        FindingCode.SINGLE_ZONE,
+        FindingCode.NOT_ON_DELETE,
+        FindingCode.ZONE_ORDER,
+        FindingCode.ODD_VALUE,
+        FindingCode.KEY_UNKNOWN,
+        FindingCode.KEY_MISPLACED,
+        FindingCode.PREPARE_INCOMPLETE,
+        FindingCode.PREPARE_WITHOUT_LABEL,
+        FindingCode.LEADING_ZONE_UNKNOWN,
+        FindingCode.NATIVE_BUDGET_REFUSES,
+        FindingCode.NATIVE_BUDGETS_OVERLAP,
+        FindingCode.BUDGETS_OF_TWO_KINDS,
+        FindingCode.ZONE_BUDGET_SELECTS_NOTHING,
+        FindingCode.POD_SECURITY_VIOLATED,
+        FindingCode.POD_REFUSED,
+    )
+    text = (await clinic.run()).out
+    assert 'did you mean "grafana.com/rollout-downscale-leader"?' in text, text
+    assert "violates PodSecurity" in text, text
+
+
+async def _provoke_reach(clinic: Clinic) -> None:
+    """DEP-88: a webhook that never answers, and one that a failing call switches off."""
+    world = clinic.world
+    with _silent_port() as port:
+        for hook in HOOKS:
+            ports = {"clientConfig__service__port": port, "timeoutSeconds": 1}
+            await clinic.patch_hook(hook, **ports)
+        ended = await _run_until_timeout(clinic)
+    found = json.loads(ended.out)["findings"]
+    (late,) = [
+        one for one in found if "zpdb-validation" in one["object"] and "timed" in one["code"]
+    ]
+    assert "firewall" in late["remedy"]
+
+    await clinic.patch_hook("zpdb-validation", failurePolicy="Ignore")
+    bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(x)", podNameRegexGroup=9)
+    await _wait_accepted(world, bad)
+    await world.post(ZONE_BUDGETS, zone_budget("overlapping", APP))
+    await clinic.find(
+        FindingCode.WEBHOOK_NOT_CALLED,
+        FindingCode.WEBHOOK_UNREACHABLE,
+        FindingCode.ZONE_BUDGET_INVALID,
+        FindingCode.ZONE_BUDGETS_OVERLAP,
+    )
+
+
+async def _provoke_certificates(clinic: Clinic) -> None:
+    """A CA of somebody else, one that is over, and none."""
+    old = Legacy(ca_life=timedelta(days=1)).data()["ca"]
+    other = Legacy(ca_life=timedelta(days=365 * 100)).data()["ca"]
+    for hook, ca in (("no-downscale", old), ("pod-eviction", other)):
+        await clinic.patch_hook(hook, clientConfig__caBundle=base64.b64encode(ca).decode())
+    await clinic.patch_hook("zpdb-validation", clientConfig__caBundle="")
+    await clinic.find(
+        FindingCode.WEBHOOK_CA_EXPIRED,
+        FindingCode.WEBHOOK_CA_DIFFERS,
+        FindingCode.WEBHOOK_CA_MISSING,
+    )
+
+
+async def _provoke_guards(clinic: Clinic) -> None:
+    """Labels and budgets whose webhooks are gone, and an operator that serves them for nobody."""
+    world = clinic.world
+    for resource in CONFIGURATIONS.values():
+        for hook in HOOKS:
+            if clinic.hooks.resource(hook) == resource:
+                await world.api.delete(resource, "", clinic.hooks.name(hook))
+    await clinic.find(FindingCode.GUARD_WITHOUT_WEBHOOK, FindingCode.WEBHOOKS_MISSING)
+
+
+@contextmanager
+def _silent_port() -> Iterator[int]:
+    """Yield a port that takes connections and never says a word, as behind some firewalls."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+async def _run_until_timeout(clinic: Clinic) -> Ended:
+    """Run the command until the API server has taken the change of the configurations."""
+    for _ in range(_MOST_LOOKS):
+        ended = await clinic.run("-o", "json")
+        if ended.code == ExitCode.UNREACHED:
+            return ended
+    raise AssertionError(f"it never timed out: {ended}")
+
+
+async def _wait_accepted(world: World, budget: Json) -> None:
+    async def is_accepted() -> bool:
+        try:
+            await world.post(ZONE_BUDGETS, budget)
+        except ApiError:
+            return False
+        return True
+
+    await wait_true("accepted", is_accepted)
