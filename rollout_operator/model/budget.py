@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model.labels import selects
 from rollout_operator.model.names import Uid
 
 
@@ -43,6 +44,11 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether it counts by partition over all other zones, and not by zone."""
         return self.pattern != ""
 
+    @property
+    def maximum(self) -> str:
+        """Return the maximum as it is written, such as `1` or `20%`."""
+        return str(self.max_unavailable) if self.percentage is None else f"{self.percentage}%"
+
 
 class FlawedBudget(msgspec.Struct, frozen=True, kw_only=True):
     """A budget that cannot be obeyed as it is written. What it selects is still known, if at all.
@@ -68,6 +74,40 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
     """The version in force. None where there is none for them: then they may not go."""
     problem: str = ""
     """Why the newest version is not in force, empty where it is."""
+
+
+class BudgetVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the budget of one name: the version in force, and what the newest lacks."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    generation: int
+    """Of the newest version, flawed or not; 0 where it cannot even be told."""
+    budget: Budget | None = None
+    """The version in force."""
+    problem: str = ""
+    """Why the newest version is not in force, empty where it is."""
+    flawed_selector: Mapping[str, str] | None = None
+    """Of the newest version, where that is flawed and its selector is not."""
+
+    @property
+    def selectors(self) -> tuple[Mapping[str, str], ...]:
+        """Return what puts a pod under the budget, any of them."""
+        own = () if self.budget is None else (self.budget.selector,)
+        return own if self.flawed_selector is None else (*own, self.flawed_selector)
+
+    def find_state(self, labels: Mapping[str, str]) -> BudgetState | None:
+        """Return the budget as it is for a pod with these labels, None where it is not under it.
+
+        A version that cannot be obeyed and selects more than the one in force adds the pods that
+        only it selects, without a budget: they were put under one, and nobody can say which.
+        """
+        if self.budget is not None and selects(self.budget.selector, labels):
+            return BudgetState(name=self.name, budget=self.budget, problem=self.problem)
+        if self.flawed_selector is not None and selects(self.flawed_selector, labels):
+            return BudgetState(name=self.name, budget=None, problem=self.problem)
+        return None
 
 
 @unique

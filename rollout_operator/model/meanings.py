@@ -139,6 +139,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.POD_NOT_FOUND: "there is no such pod; the API server says so itself",
         Code.BUDGET_VALID: "a ZoneAwarePodDisruptionBudget is stored as it was sent",
+        Code.BUDGET_HAS_ROOM: "pods may go; the sentence says how many, and where",
         Code.DISRUPTION_BUDGET_USED: (
             "as many pods are down, or unaccounted for, as the budget allows"
         ),
@@ -171,6 +172,9 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
             "the pod belongs to no StatefulSet, or to one that the budget does not select"
         ),
         Code.PARTITION_UNKNOWN: "podNamePartitionRegex finds no partition in the name of the pod",
+        Code.BUDGET_SELECTS_NO_PODS: (
+            "the labels are on StatefulSets and on none of their pods: no eviction is held"
+        ),
         Code.GRANT_TAKEN_BACK: "the pod did not go: what was granted no longer counts",
         Code.DOWNSCALE_RECORDED: (
             "the time of a downscale is written where the answer could not carry it"

@@ -98,6 +98,8 @@ class Code(StrEnum):
     POD_NOT_RUNNING = "pod_not_running"
     POD_NOT_FOUND = "pod_not_found"
     BUDGET_VALID = "budget_valid"
+    # disruption budgets as a whole: nothing is held
+    BUDGET_HAS_ROOM = "budget_has_room"
     # disruption budgets: time or the cluster will change it
     DISRUPTION_BUDGET_USED = "disruption_budget_used"
     BUDGETS_NOT_READ = "budgets_not_read"
@@ -115,6 +117,7 @@ class Code(StrEnum):
     TOO_FEW_ZONES = "too_few_zones"
     OWNER_NOT_STATEFULSET = "owner_not_statefulset"
     PARTITION_UNKNOWN = "partition_unknown"
+    BUDGET_SELECTS_NO_PODS = "budget_selects_no_pods"
     # after a disruption was allowed
     GRANT_TAKEN_BACK = "grant_taken_back"
     # after a downscale was allowed
@@ -146,6 +149,8 @@ REVIEW_CODES: Final = frozenset(
         Code.POD_NOT_RUNNING,
         Code.POD_NOT_FOUND,
         Code.BUDGET_VALID,
+        Code.BUDGET_HAS_ROOM,
+        Code.BUDGET_SELECTS_NO_PODS,
         Code.NOT_AN_EVICTION,
         Code.GRANT_UNUSED,
         Code.ROLLOUT_FIRST,
@@ -154,7 +159,7 @@ REVIEW_CODES: Final = frozenset(
         Code.DOWNSCALE_UNDONE,
     }
 )
-"""Codes that only say why a review was answered as it was, and never what holds a group."""
+"""Codes that say why a review was answered as it was, or what a budget is; none holds a group."""
 
 
 @unique

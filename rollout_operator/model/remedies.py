@@ -101,6 +101,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.POD_NOT_RUNNING: "",
         Code.POD_NOT_FOUND: "",
         Code.BUDGET_VALID: "",
+        Code.BUDGET_HAS_ROOM: "",
         Code.DISRUPTION_BUDGET_USED: "find out why the named pods are down",
         Code.BUDGETS_NOT_READ: "mend what the error in the sentence names",
         Code.GRANT_NOT_RECORDED: "mend what the error in the sentence names",
@@ -118,6 +119,9 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.TOO_FEW_ZONES: "correct the selector of the budget, or the labels of the StatefulSets",
         Code.OWNER_NOT_STATEFULSET: "correct the selector of the budget",
         Code.PARTITION_UNKNOWN: "correct podNamePartitionRegex of the budget",
+        Code.BUDGET_SELECTS_NO_PODS: (
+            "put the labels of the selector on spec.template.metadata.labels of the StatefulSets"
+        ),
         Code.GRANT_TAKEN_BACK: "",
         Code.DOWNSCALE_RECORDED: "",
         Code.DOWNSCALE_UNDONE: "",

@@ -4,6 +4,7 @@ Always there, also without webhooks: a rollout asks the arbiter as evictions do.
 where the kind is installed, and nothing for pods that no budget selects.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -15,6 +16,7 @@ from rollout_operator.controllers.budgets.controller import (
     PodKey,
 )
 from rollout_operator.controllers.worker import Workers
+from rollout_operator.guards.budgets.accounts import Accounts
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.pod_records import Recorder
@@ -26,6 +28,7 @@ from rollout_operator.kube.cache.store import BudgetStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.operator.context import Context
 
@@ -59,23 +62,23 @@ class Budgets:
         self.informer.on_change(context.events.on_budget)
         self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
         self.process = name = context.make_name()
-        self.arbiter = Arbiter(
-            ArbiterContext(
-                budgets=self.catalog,
-                find_lack=self._find_lack,
-                sets=context.sets,
-                pods=context.pods,
-                reader=context.make_observer(counting),
-                pending=context.pending,
-                recorder=Recorder(granting, context.clock, name),
-                find_downscale=context.downscales.find_underway,
-                find_newcomers=context.arrivals.get,
-                age=lambda: max(context.age, self._follow.age),
-                now=partial(context.tell_time, granting),
-                clock=context.clock,
-                metrics=context.metrics,
-            )
+        common = ArbiterContext(
+            budgets=self.catalog,
+            find_lack=self._find_lack,
+            sets=context.sets,
+            pods=context.pods,
+            reader=context.make_observer(counting),
+            pending=context.pending,
+            recorder=Recorder(granting, context.clock, name),
+            find_downscale=context.downscales.find_underway,
+            find_newcomers=context.arrivals.get,
+            age=lambda: max(context.age, self._follow.age),
+            now=partial(context.tell_time, granting),
+            clock=context.clock,
+            metrics=context.metrics,
         )
+        self.arbiter = Arbiter(common)
+        self.accounts = Accounts(common)
         context.health.part(f"{ZONE_BUDGETS.plural} watch", is_ready=self._describe_unknown)
         self._queue: WorkQueue[PodKey] = WorkQueue()
         controller = DisruptionController(
@@ -111,6 +114,14 @@ class Budgets:
         self._context.events.report_budgets(self._store.list_all())
         tasks.start("disruption workers", self._workers.run())
         tasks.start("withdrawals of grants", self.arbiter.run())
+
+    def describe(self) -> Iterator[BudgetDescription]:
+        """Yield what is said of each budget, by name.
+
+        Each takes milliseconds: others have their turn in between. Nothing where budgets are not
+        known.
+        """
+        return self.accounts.list_descriptions()
 
     def close(self) -> None:
         """Begin nothing new from now on."""

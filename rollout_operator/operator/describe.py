@@ -32,7 +32,7 @@ class Describer:
     async def describe(self) -> Description:
         """Return the namespace as it is now.
 
-        Between two groups others have a turn: a thousand of them take a second.
+        Between two groups, and two budgets, others have a turn: a thousand of them take a second.
         """
         groups: list[GroupDescription] = []
         for name in sorted(self._context.sets.list_groups()):
@@ -61,8 +61,11 @@ class Describer:
         return replace(decision, underway=underway.plan, underway_since=underway.since)
 
     async def _describe_budgets(self) -> tuple[BudgetDescription, ...]:
-        """Return the budgets of the namespace."""
-        return ()
+        budgets: list[BudgetDescription] = []
+        for budget in self._budgets.describe():
+            budgets.append(budget)
+            await asyncio.sleep(0)
+        return tuple(budgets)
 
     def _describe_operator(self) -> OperatorDescription:
         health = self._context.health

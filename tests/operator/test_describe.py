@@ -3,7 +3,7 @@
 import asyncio
 
 from rollout_operator import __version__
-from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.description import Description, GroupDescription, Phase
@@ -15,6 +15,7 @@ from tests.operator.test_other_operators import call, change
 from tests.operator.test_other_operators import running as acting
 from tests.operator.test_shadow import SHADOW, patch
 from tests.operator.test_shadow import running as looking_on
+from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time
 
 
@@ -100,6 +101,26 @@ async def test_what_a_person_must_change_is_told_with_what_to_do() -> None:
 
     assert (group.phase, group.code) == (Phase.HELD, Code.WRONG_STRATEGY)
     assert [one.remedy for one in group.waits] == [REMEDIES[Code.WRONG_STRATEGY]]
+
+
+@in_virtual_time
+async def test_budgets_are_described_with_what_to_do() -> None:
+    """D-75: of one that guards nothing, and of one that guards what it is to guard."""
+    async with acting("operator-1") as (sandbox, (process,)):
+        for name, zone in (("named", "zone-a"), ("grouped", "")):
+            labels = {"name": zone} if zone else {"rollout-group": "ingester"}
+            body = zone_budget(name, labels)
+            await call(sandbox, ApiRequest(verb="create", resource=ZONE_BUDGETS, body=body))
+        await asyncio.sleep(30)
+        description = await process.describe()
+
+    grouped, named = description.budgets
+    assert (grouped.name, grouped.zones, grouped.pods) == ("grouped", 2, 0)
+    assert [(one.code, one.remedy) for one in grouped.waits] == [
+        (Code.BUDGET_SELECTS_NO_PODS, REMEDIES[Code.BUDGET_SELECTS_NO_PODS])
+    ]
+    assert [one.code for one in named.waits] == [Code.TOO_FEW_ZONES]
+    assert f'budget "named": {named.text}' in list(render_description(description))
 
 
 @in_virtual_time

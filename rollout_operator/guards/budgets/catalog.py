@@ -6,13 +6,12 @@ budget exists. What it selects is asked of it by labels; what it allows is decid
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec.structs import replace
+
 from rollout_operator.kube.cache.store import AnyBudget
-from rollout_operator.model.budget import Budget, BudgetState, FlawedBudget
-from rollout_operator.model.labels import selects
-from rollout_operator.model.names import Uid
+from rollout_operator.model.budget import Budget, BudgetState, BudgetVersions, FlawedBudget
 from rollout_operator.model.objects import Unreadable, decides
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
@@ -24,25 +23,12 @@ _IGNORED: Final = "ignored"
 _DELETE_IGNORED: Final = "delete-ignored"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _BudgetVersions:
-    """What is known of the budget of one name."""
-
-    uid: Uid
-    generation: int
-    """Of the newest version, flawed or not; 0 where it cannot even be told."""
-    budget: Budget | None = None
-    problem: str = ""
-    flawed_selector: Mapping[str, str] | None = None
-    """Of the newest version, where that is flawed and its selector is not."""
-
-
 class BudgetCatalog:
     """The budgets of one namespace, fed by their informer."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics.budgets
-        self._known: dict[str, _BudgetVersions] = {}
+        self._known: dict[str, BudgetVersions] = {}
 
     def on_change(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
         """Take a change of the cache: what was stored and what is stored now."""
@@ -57,20 +43,17 @@ class BudgetCatalog:
             self._take_flawed(new)
 
     def find(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
-        """Return the budgets that a pod with these labels is under, by name.
-
-        A version that cannot be obeyed and selects more than the one in force adds the pods that
-        only it selects, without a budget: they were put under one, and nobody can say which.
-        """
-        entries = [_enter(name, known, labels) for name, known in self._known.items()]
+        """Return the budgets that a pod with these labels is under, by name."""
+        entries = [known.find_state(labels) for known in self._known.values()]
         return tuple(sorted((one for one in entries if one is not None), key=lambda one: one.name))
 
-    def list_all(self) -> Sequence[BudgetState]:
-        """Return all budgets, by name."""
-        return tuple(
-            BudgetState(name=name, budget=known.budget, problem=known.problem)
-            for name, known in sorted(self._known.items())
-        )
+    def get(self, name: str) -> BudgetVersions | None:
+        """Return what is known of a budget."""
+        return self._known.get(name)
+
+    def list_all(self) -> Sequence[BudgetVersions]:
+        """Return what is known of all budgets, by name."""
+        return tuple(known for _, known in sorted(self._known.items()))
 
     def _take(self, budget: Budget) -> None:
         known = self._find_same(budget)
@@ -84,14 +67,18 @@ class BudgetCatalog:
                 )
             self._metrics.count(_IGNORED)
             return
-        self._known[budget.name] = _BudgetVersions(
-            uid=budget.uid, generation=budget.generation, budget=budget
+        self._known[budget.name] = BudgetVersions(
+            namespace=budget.namespace,
+            name=budget.name,
+            uid=budget.uid,
+            generation=budget.generation,
+            budget=budget,
         )
         log.info(
             "Obeying budget",
             zpdb=budget.name,
             generation=budget.generation,
-            max_unavailable=_render_maximum(budget),
+            max_unavailable=budget.maximum,
             partition_pattern=budget.pattern,
         )
         self._metrics.count(_UPDATED)
@@ -103,7 +90,9 @@ class BudgetCatalog:
         generation = flawed.generation if isinstance(flawed, FlawedBudget) else 0
         if known is not None and 0 < generation < known.generation:
             return
-        base = known or _BudgetVersions(uid=flawed.uid, generation=generation)
+        base = known or BudgetVersions(
+            namespace=flawed.namespace, name=flawed.name, uid=flawed.uid, generation=generation
+        )
         problem = flawed.problem if isinstance(flawed, FlawedBudget) else flawed.error
         now = replace(
             base,
@@ -116,7 +105,7 @@ class BudgetCatalog:
         if (now.generation, now.problem) != (base.generation, base.problem) or known is None:
             self._tell_flawed(flawed.name, now)
 
-    def _tell_flawed(self, name: str, now: _BudgetVersions) -> None:
+    def _tell_flawed(self, name: str, now: BudgetVersions) -> None:
         stays = now.budget
         effect = "the version before stays in force"
         if stays is None:
@@ -143,7 +132,7 @@ class BudgetCatalog:
         self._metrics.count(_DELETED)
         self._metrics.forget(last.name)
 
-    def _find_same(self, view: AnyBudget) -> _BudgetVersions | None:
+    def _find_same(self, view: AnyBudget) -> BudgetVersions | None:
         """Return what is known of this very object: another UID is another budget."""
         known = self._known.get(view.name)
         return known if known is not None and known.uid == view.uid else None
@@ -157,7 +146,7 @@ class BudgetCatalog:
         self._metrics.show(name, maximum=maximum, is_valid=not known.problem)
 
 
-def _is_news(known: _BudgetVersions, budget: Budget) -> bool:
+def _is_news(known: BudgetVersions, budget: Budget) -> bool:
     """Tell whether a version replaces what is known of the same budget.
 
     Annotations change without a new generation.
@@ -165,17 +154,3 @@ def _is_news(known: _BudgetVersions, budget: Budget) -> bool:
     if budget.generation != known.generation or known.budget is None:
         return budget.generation >= known.generation
     return bool(known.problem) or decides(known.budget, budget)
-
-
-def _enter(name: str, known: _BudgetVersions, labels: Mapping[str, str]) -> BudgetState | None:
-    if known.budget is not None and selects(known.budget.selector, labels):
-        return BudgetState(name=name, budget=known.budget, problem=known.problem)
-    if known.flawed_selector is not None and selects(known.flawed_selector, labels):
-        return BudgetState(name=name, budget=None, problem=known.problem)
-    return None
-
-
-def _render_maximum(budget: Budget) -> str:
-    if budget.percentage is not None:
-        return f"{budget.percentage}%"
-    return str(budget.max_unavailable)

@@ -128,10 +128,13 @@ class Survey:
         """Tell whether a pod of this zone does not count as up for others."""
         return pod in self._down_uids
 
-    def tally(self, partition: str | None, pod: Pod) -> ZoneCount:
-        """Return what is not proven up for the decision on a pod, of this zone or of another."""
+    def tally(self, partition: str | None, pod: Pod | None = None) -> ZoneCount:
+        """Return what is not proven up for the decision on a pod, of this zone or of another.
+
+        Without a pod that is all there is.
+        """
         down = self._down.find(partition)
-        if pod.uid in self._down_uids:
+        if pod is not None and pod.uid in self._down_uids:
             down = [one for one in down if one.pod.uid != pod.uid]
         # A name without a partition may be of any: but a pod that exists is of none then.
         absent = self._absent.find(partition, with_unknown=True)

@@ -131,15 +131,36 @@ class Decisions:
     Each gets the answer that it would get alone; what does not depend on the pod is decided once.
     """
 
-    def __init__(self, snapshot: BudgetSnapshot) -> None:
+    def __init__(self, snapshot: BudgetSnapshot, surveys: dict[Uid, Survey] | None = None) -> None:
+        """Decide by a snapshot; `surveys` are those of the same zones, where others have them."""
         self._snapshot = snapshot
         self._maximum = find_maximum(snapshot)
         self._shared = _share(_find_shared(snapshot, self._maximum))
         self._movement = _share(_find_movement(snapshot))
         self._zones = order_zones(snapshot.zones)
-        self._surveys: dict[Uid, Survey] = {}
+        self._surveys: dict[Uid, Survey] = {} if surveys is None else surveys
         self._counted: Refusal | None = None
         self._is_counted = False
+
+    @property
+    def maximum(self) -> int:
+        """Return how many pods may be down at a time, as far as the StatefulSet decides it."""
+        return self._maximum
+
+    def assess_any(self) -> Refusal | None:
+        """Return why no pod of any zone may go, whatever is counted."""
+        return self._shared or self._movement
+
+    def survey(self, zone: Zone) -> Survey:
+        """Return a zone as the budget counts it."""
+        known = self._surveys.get(zone.sts.uid)
+        if known is None:
+            snapshot = self._snapshot
+            by = CountingRule(
+                budget=snapshot.budget, deletions=snapshot.deletions, now=snapshot.now
+            )
+            known = self._surveys[zone.sts.uid] = Survey(zone, by)
+        return known
 
     def assess(self, pod: Pod) -> Refusal | None:
         """Return why a pod may not go, None where it may."""
@@ -170,23 +191,13 @@ class Decisions:
 
     def _is_itself_down(self, snapshot: BudgetSnapshot) -> bool:
         own = next(zone for zone in self._zones if zone.sts.uid == snapshot.owner)
-        return self._survey(own).has_down(snapshot.pod.uid)
-
-    def _survey(self, zone: Zone) -> Survey:
-        known = self._surveys.get(zone.sts.uid)
-        if known is None:
-            snapshot = self._snapshot
-            by = CountingRule(
-                budget=snapshot.budget, deletions=snapshot.deletions, now=snapshot.now
-            )
-            known = self._surveys[zone.sts.uid] = Survey(zone, by)
-        return known
+        return self.survey(own).has_down(snapshot.pod.uid)
 
     def _count_zones(self, snapshot: BudgetSnapshot) -> Refusal | None:
         """Return the first zone that has too many pods down: any at all, where it is another."""
         for zone in self._zones:
             limit = self._maximum if zone.sts.uid == snapshot.owner else 1
-            tally = self._survey(zone).tally(None, snapshot.pod)
+            tally = self.survey(zone).tally(None, snapshot.pod)
             if tally.total >= limit:
                 place = f"in {zone.sts.name}"
                 refusal = _refuse_used(snapshot, [tally], place, self._maximum)
@@ -197,7 +208,7 @@ class Decisions:
         """Return why the other zones have too little left of a partition, all of them together."""
         maximum = self._maximum
         others = [zone for zone in self._zones if zone.sts.uid != snapshot.owner]
-        tallies = [self._survey(zone).tally(partition, snapshot.pod) for zone in others]
+        tallies = [self.survey(zone).tally(partition, snapshot.pod) for zone in others]
         if sum(tally.total for tally in tallies) < maximum:
             return None
         refusal = _refuse_used(snapshot, tallies, f"in partition {partition}", maximum)

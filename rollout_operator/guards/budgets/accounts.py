@@ -1,0 +1,80 @@
+"""What the budgets of a running operator are like now, for those who only look.
+
+From the same caches, grants and records as decisions, and by the same counting. Nothing here
+decides.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rollout_operator.guards.budgets.request import DisruptionRequest
+from rollout_operator.guards.budgets.snapshots import ArbiterContext, Snapshots
+from rollout_operator.model.budget import Budget, BudgetVersions, DisruptionSource
+from rollout_operator.model.description import BudgetDescription
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod
+from rollout_operator.planning.budgets.rule import BudgetSnapshot
+from rollout_operator.planning.description.budgets import describe_budget
+
+# A snapshot is about one pod; this one is in no zone.
+_NO_POD: Final = Pod(namespace="", name="", uid=Uid(""), resource_version="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetAccount:
+    """One budget: which version of it is known, what is said of it, what that rests on."""
+
+    known: BudgetVersions
+    described: BudgetDescription
+    zones: tuple[Uid, ...]
+    """The StatefulSets that it selects."""
+
+
+class Accounts:
+    """The budgets of one namespace, described one at a time: each takes milliseconds."""
+
+    def __init__(self, context: ArbiterContext) -> None:
+        self._budgets = context.budgets
+        self._find_lack = context.find_lack
+        self._snapshots = Snapshots(context)
+
+    def find(self, name: str) -> BudgetAccount | None:
+        """Return the account of a budget, None where there is none, or it is not known."""
+        known = self._budgets.get(name)
+        if known is None or self._find_lack(DisruptionSource.EVICTION) is not None:
+            return None
+        snapshot = self._observe(known)
+        return BudgetAccount(
+            known=known,
+            described=describe_budget(known, snapshot, self._budgets.list_all()),
+            zones=() if snapshot is None else tuple(zone.sts.uid for zone in snapshot.zones),
+        )
+
+    def list_descriptions(self) -> Iterator[BudgetDescription]:
+        """Yield what is said of each budget, by name; others may have their turn in between."""
+        for known in self._budgets.list_all():
+            account = self.find(known.name)
+            if account is not None:
+                yield account.described
+
+    def _observe(self, known: BudgetVersions) -> BudgetSnapshot | None:
+        budget = known.budget or _stand_in(known)
+        if budget is None:
+            return None
+        ask = DisruptionRequest(pod=_NO_POD, engine=DisruptionSource.EVICTION)
+        return self._snapshots.observe(budget, ask)
+
+
+def _stand_in(known: BudgetVersions) -> Budget | None:
+    """Return a budget by which the pods of one are counted that cannot be obeyed."""
+    if known.flawed_selector is None:
+        return None
+    return Budget(
+        namespace=known.namespace,
+        name=known.name,
+        uid=known.uid,
+        resource_version="",
+        selector=known.flawed_selector,
+        max_unavailable=0,
+    )

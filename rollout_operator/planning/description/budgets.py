@@ -1,0 +1,283 @@
+"""Describe one disruption budget: whether it is obeyed, what it counts, how many pods may go now.
+
+Whatever is counted and refused here is counted and refused by `planning.budgets`, and in its words:
+a person reads what an eviction would be told. How many more may go is the most that could, one
+after the other and well chosen, if nothing else changed: by zone those of the zone with most room,
+by partition those of all partitions together. Where the names of pods are doubtful it is less.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rollout_operator.model.budget import BudgetVersions
+from rollout_operator.model.description import BudgetDescription
+from rollout_operator.model.group import Zone
+from rollout_operator.model.labels import LEFT_OUT, selects
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.planning.budgets.counting import Survey, find_partition
+from rollout_operator.planning.budgets.rule import (
+    BudgetSnapshot,
+    Decisions,
+    Refusal,
+    choose_budget,
+)
+from rollout_operator.planning.description.groups import describe_reason
+from rollout_operator.planning.rollout.zones import order_zones
+from rollout_operator.planning.wording import NAMES_SHOWN, count, cut, join_names, verb
+
+# Of many zones and partitions that are short a person reads the first few.
+_MOST_WAITS: Final = 3
+
+
+def describe_budget(
+    known: BudgetVersions, snapshot: BudgetSnapshot | None, others: Iterable[BudgetVersions] = ()
+) -> BudgetDescription:
+    """Return a budget as it is now.
+
+    `snapshot` shows its zones, about no pod in particular; None where it cannot be told what the
+    budget selects. `others` are the other budgets of the namespace.
+    """
+    seen = _Scope() if snapshot is None else _observe(known, snapshot, others)
+    room = _Room() if snapshot is None or known.budget is None else _measure(snapshot, seen)
+    # What only a person changes is told even where other pods may go.
+    holding = [one for one in room.blockers if room.allowed == 0 or one.severity is Severity.ERROR]
+    waits = _shorten((*_list_problems(known, seen), *holding))
+    return BudgetDescription(
+        name=known.name,
+        is_valid=not known.problem,
+        maximum="" if known.budget is None else known.budget.maximum,
+        zones=seen.zones,
+        pods=seen.pods,
+        unavailable=seen.unavailable,
+        allowed=room.allowed,
+        text=cut(waits[0].text if waits else _tell(seen, room)),
+        waits=tuple(map(describe_reason, waits)),
+    )
+
+
+def list_rivals(
+    known: BudgetVersions, others: Iterable[BudgetVersions]
+) -> tuple[BudgetVersions, ...]:
+    """Return the budgets that may select a pod of this one: no label speaks against it."""
+    return tuple(
+        other
+        for other in others
+        if other.name != known.name
+        and any(_agree(one, two) for one in known.selectors for two in other.selectors)
+    )
+
+
+def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all(other.get(key, value) == value for key, value in one.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """What a budget selects, and what of it counts as down."""
+
+    zones: int = 0
+    owned: int = 0
+    """Pods of its zones, whatever their labels are."""
+    pods: int = 0
+    """Those of them that it selects."""
+    unavailable: int = 0
+    surveys: dict[Uid, Survey] = field(default_factory=dict)
+    standing: Mapping[Uid, Sequence[Pod]] = field(default_factory=dict)
+    """Pods of each zone that are up, and under this budget alone."""
+    misfit: Refusal | None = None
+    """Why the first pod that it selects is under no budget that could be obeyed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """How many pods may go, where, and what holds the others."""
+
+    allowed: int = 0
+    places: Mapping[str, int] = field(default_factory=dict)
+    """How many may go of each zone, or partition, that has room."""
+    total: int = 0
+    """Number of zones, or of partitions, with pods that are up."""
+    by_partition: bool = False
+    blockers: tuple[Reason, ...] = ()
+
+
+def _observe(
+    known: BudgetVersions, snapshot: BudgetSnapshot, others: Iterable[BudgetVersions]
+) -> _Scope:
+    surveys: dict[Uid, Survey] = {}
+    decisions, rivals = Decisions(snapshot, surveys), list_rivals(known, others)
+    standing: dict[Uid, Sequence[Pod]] = {}
+    owned = pods = unavailable = 0
+    misfit: Refusal | None = None
+    for zone in order_zones(snapshot.zones):
+        survey = decisions.survey(zone)
+        unavailable += survey.tally(None).total
+        mine = [
+            pod for pod in zone.own_pods if any(selects(s, pod.labels) for s in known.selectors)
+        ]
+        misfits = {pod.uid: found for pod in mine if (found := _find_misfit(known, rivals, pod))}
+        misfit = misfit or next(iter(misfits.values()), None)
+        standing[zone.sts.uid] = [
+            pod
+            for pod in mine
+            if pod.is_ready
+            and pod.uid not in misfits
+            and not survey.has_down(pod.uid)
+            and selects(snapshot.budget.selector, pod.labels)
+        ]
+        owned, pods = owned + len(zone.own_pods) + len(zone.own_unreadable), pods + len(mine)
+    return _Scope(
+        zones=len(snapshot.zones) + len(snapshot.unreadable),
+        owned=owned,
+        pods=pods,
+        unavailable=unavailable,
+        surveys=surveys,
+        standing=standing,
+        misfit=misfit,
+    )
+
+
+def _find_misfit(
+    known: BudgetVersions, rivals: Sequence[BudgetVersions], pod: Pod
+) -> Refusal | None:
+    """Return that a pod is under more than one budget, or may be."""
+    if not rivals and LEFT_OUT not in pod.labels:
+        return None
+    found = (one.find_state(pod.labels) for one in (known, *rivals))
+    states = sorted((one for one in found if one is not None), key=lambda one: one.name)
+    choice = choose_budget(states, pod)
+    if isinstance(choice, Refusal) and choice.reason.code is Code.BUDGETS_OVERLAP:
+        return choice
+    return None
+
+
+def _measure(snapshot: BudgetSnapshot, seen: _Scope) -> _Room:
+    """Return how many pods may go by the version in force."""
+    blocker = Decisions(snapshot, seen.surveys).assess_any()
+    if blocker is not None:
+        return _Room(blockers=(blocker.reason,))
+    zones = [zone for zone in order_zones(snapshot.zones) if zone.own_pods]
+    decisions: dict[Uid | None, Decisions] = {
+        zone.sts.uid: _decide(snapshot, seen, zone) for zone in zones
+    }
+    if snapshot.budget.by_partition:
+        return _measure_partitions(snapshot, seen, zones, decisions)
+    return _measure_zones(seen, zones, decisions)
+
+
+def _decide(snapshot: BudgetSnapshot, seen: _Scope, zone: Zone) -> Decisions:
+    """Return what decides on pods of a zone."""
+    about = replace(snapshot, pod=_choose_pod(seen, zone), owner=zone.sts.uid)
+    return Decisions(about, seen.surveys)
+
+
+def _choose_pod(seen: _Scope, zone: Zone) -> Pod:
+    """Return the pod that stands for the others of its zone: one that is up, where there is one."""
+    return next(iter(seen.standing[zone.sts.uid]), zone.own_pods[0])
+
+
+def _measure_zones(
+    seen: _Scope, zones: Sequence[Zone], decisions: Mapping[Uid | None, Decisions]
+) -> _Room:
+    places: dict[str, int] = {}
+    blockers: list[Reason] = []
+    for zone in zones:
+        decided, standing = decisions[zone.sts.uid], seen.standing[zone.sts.uid]
+        refusal = decided.assess(_choose_pod(seen, zone))
+        if refusal is not None:
+            blockers.append(refusal.reason)
+        elif standing:
+            left = decided.maximum - decided.survey(zone).tally(None).total
+            # A pod that is down may be all that is: it does not count for itself.
+            places[zone.sts.name] = min(max(left, 0), len(standing))
+    places = {name: room for name, room in places.items() if room}
+    allowed = max(places.values(), default=0)
+    return _Room(allowed=allowed, places=places, total=len(zones), blockers=tuple(blockers))
+
+
+def _measure_partitions(
+    snapshot: BudgetSnapshot,
+    seen: _Scope,
+    zones: Sequence[Zone],
+    decisions: Mapping[Uid | None, Decisions],
+) -> _Room:
+    standing: dict[str | None, list[Pod]] = {}
+    for pod in (pod for zone in zones for pod in seen.standing[zone.sts.uid]):
+        standing.setdefault(find_partition(snapshot.budget, pod.name), []).append(pod)
+    places: dict[str, int] = {}
+    blockers: list[Reason] = []
+    for partition, pods in standing.items():
+        down = {} if partition is None else _count_down(seen, partition)
+        left = decisions[pods[0].owner_uid].maximum - sum(down.values())
+        if partition is not None and left > 0:
+            places[partition] = min(left, len(pods))
+            continue
+        # What is down in its own zone does not hold a pod.
+        first = max(pods, key=lambda pod: down.get(pod.owner_uid, 0))
+        if down.get(first.owner_uid, 0) == 0 and len(blockers) >= _MOST_WAITS:
+            continue
+        refusal = decisions[first.owner_uid].assess(first)
+        if refusal is not None:
+            blockers.append(refusal.reason)
+        elif partition is not None:
+            places[partition] = 1
+    return _Room(
+        allowed=sum(places.values()),
+        places=places,
+        total=len(standing),
+        by_partition=True,
+        blockers=tuple(blockers),
+    )
+
+
+def _count_down(seen: _Scope, partition: str) -> Mapping[Uid | None, int]:
+    """Return for each zone how many pods of a partition are not proven up."""
+    return {owner: survey.tally(partition).total for owner, survey in seen.surveys.items()}
+
+
+def _list_problems(known: BudgetVersions, seen: _Scope) -> Iterator[Reason]:
+    """Yield what only a person can put right, the worst first."""
+    if known.problem:
+        yield Reason(Code.BUDGET_INVALID, _tell_invalid(known), Severity.ERROR)
+    if seen.misfit is not None:
+        yield seen.misfit.reason
+    if known.selectors and seen.owned and not seen.pods:
+        text = (
+            f"budget {known.name} selects {count(seen.zones, 'StatefulSet')} and none of"
+            f" {verb(seen.owned, 'its pod', f'their {seen.owned} pods')}: no eviction is held"
+        )
+        yield Reason(Code.BUDGET_SELECTS_NO_PODS, text, Severity.ERROR)
+
+
+def _tell_invalid(known: BudgetVersions) -> str:
+    if known.budget is not None:
+        effect = f"the version before, of generation {known.budget.generation}, stays in force"
+    elif known.flawed_selector is not None:
+        effect = "no pod that it selects may go"
+    else:
+        effect = "what it selects cannot be told: it guards nothing"
+    return f"budget {known.name} is not valid: {known.problem}; {effect}"
+
+
+def _tell(seen: _Scope, room: _Room) -> str:
+    """Return what may go, of a budget that nothing holds."""
+    up = f"{sum(map(len, seen.standing.values()))} of {count(seen.pods, 'pod')} up"
+    if not room.places:
+        return f"{count(seen.zones, 'zone')}, and no pod that is up"
+    more = f"{room.allowed} more {verb(room.allowed, 'pod', 'pods')} may go"
+    if room.by_partition:
+        where = f"{len(room.places)} of {count(room.total, 'partition')} have room"
+    elif len(room.places) == room.total and len({*room.places.values()}) == 1:
+        where = "of any one zone"
+    else:
+        names = [f"{number} of {name}" for name, number in room.places.items()]
+        where = f"of one zone alone ({join_names(names, shown=NAMES_SHOWN)})"
+    held = f"; {room.blockers[0].text}" if room.blockers else f"; {up}"
+    return f"{more}{': ' if room.by_partition else ', '}{where}{held}"
+
+
+def _shorten(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    return tuple({reason.text: reason for reason in reasons}.values())[:_MOST_WAITS]
