@@ -186,6 +186,7 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         *(("statefulsets", verb, "") for verb in ("list", "watch", "get")),
         ("statefulsets/status", "update", ""),
         *(("zoneawarepoddisruptionbudgets", verb, "") for verb in ("list", "watch")),
+        ("zoneawarepoddisruptionbudgets/status", "patch", ""),
         *(("leases", verb, "rollout-operator") for verb in ("get", "patch")),
         ("leases", "create", ""),
         *(("events", verb, "") for verb in ("create", "patch")),
@@ -197,6 +198,7 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         "statefulsets": ["apps"],
         "statefulsets/status": ["apps"],
         "zoneawarepoddisruptionbudgets": ["rollout-operator.grafana.com"],
+        "zoneawarepoddisruptionbudgets/status": ["rollout-operator.grafana.com"],
         "leases": ["coordination.k8s.io"],
         "events": ["events.k8s.io"],
     }

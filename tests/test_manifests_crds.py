@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 import yaml
 
 from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.model.budget import BudgetCondition, BudgetStatus
 from tests.kustomize import Object, render
 from tests.rendered import MANIFESTS, find_field
 
@@ -38,7 +40,8 @@ FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "DEPLOY-40 the kind of templates": (
         TEMPLATES,
         {
-            "spec.names.categories": ["all"],
+            "spec.names.shortNames": ["rtmpl"],
+            "spec.names.categories": ["all", "rollout-operator"],
             "spec.versions.0.subresources": {
                 "status": {},
                 "scale": {
@@ -60,7 +63,14 @@ NARROWING: Final[dict[str, dict[str, Any]]] = {
             "podNameRegexGroup": {"type": "integer", "minimum": 1},
             "crossZoneEvictionDelay": {"type": "string"},
         },
-        "status": {},
+        "status": {
+            "observedGeneration": {"type": "integer"},
+            "zones": {"type": "integer"},
+            "pods": {"type": "integer"},
+            "currentUnavailable": {"type": "integer"},
+            "allowedDisruptions": {"type": "integer"},
+            "conditions": {"type": "array"},
+        },
     },
     TEMPLATES: {
         "spec": {
@@ -72,13 +82,22 @@ NARROWING: Final[dict[str, dict[str, Any]]] = {
 }
 COLUMNS: Final = {
     BUDGETS: {
-        "Max Unavailable": ".spec.maxUnavailable",
-        "Percentage": ".spec.maxUnavailablePercentage",
+        "Max": ".spec.maxUnavailable",
+        "Percent": ".spec.maxUnavailablePercentage",
+        "Unavailable": ".status.currentUnavailable",
+        "Allowed": ".status.allowedDisruptions",
+        "Ready": '.status.conditions[?(@.type=="Ready")].status',
+        "Reason": '.status.conditions[?(@.type=="Ready")].reason',
+        "Age": ".metadata.creationTimestamp",
+        "Valid": '.status.conditions[?(@.type=="Valid")].status',
         "Partition": ".spec.podNamePartitionRegex",
         "Delay": ".spec.crossZoneEvictionDelay",
+    },
+    TEMPLATES: {
+        "StatusReplicas": ".status.replicas",
+        "SpecReplicas": ".spec.replicas",
         "Age": ".metadata.creationTimestamp",
     },
-    TEMPLATES: {"StatusReplicas": ".status.replicas", "SpecReplicas": ".spec.replicas"},
 }
 
 
@@ -106,6 +125,17 @@ def test_a_kind_is_as_the_operator_asks_for_it(name: str) -> None:
     assert (version["name"], version["served"], version["storage"]) == ("v1", True, True)
     columns = {one["name"]: one["jsonPath"] for one in version["additionalPrinterColumns"]}
     assert columns == COLUMNS[name]
+
+
+def test_a_status_has_the_fields_that_are_written() -> None:
+    """One that the schema lacks would be dropped, and written for ever."""
+    status = find_field(read_crd(BUDGETS), f"{SCHEMA}.properties.status.properties")
+    conditions = status["conditions"]
+
+    assert set(status) == set(msgspec.to_builtins(BudgetStatus()))
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+    fields = msgspec.to_builtins(BudgetCondition(type="Ready", status="True"))
+    assert set(conditions["items"]["properties"]) == set(fields)
 
 
 @pytest.mark.parametrize(("name", "fields"), FIELDS.values(), ids=FIELDS)

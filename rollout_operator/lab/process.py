@@ -35,7 +35,7 @@ from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.lease import Identity
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Clients, Context, Telemetry
-from rollout_operator.operator.engine import Engine
+from rollout_operator.operator.engine import Engine, Feature
 from rollout_operator.operator.reviews import Reviews
 from rollout_operator.telemetry.registry import GroupState
 from rollout_operator.web.reviews.dispatch import Reviewer
@@ -116,6 +116,10 @@ class SimulatedProcess:
         self._life = life
         self._links.append(life.link)
         self._tasks.start(f"{self.name} life {self.lives}", self._live(life))
+
+    def add_feature(self, build: Callable[[Context, Budgets], Feature]) -> None:
+        """Have this life do what only a cluster needs; before it is ready."""
+        self._current.engine.add_feature(build)
 
     async def wait_ready(self) -> None:
         """Wait until it is ready for the first time in this life."""

@@ -1,4 +1,4 @@
-"""A ZoneAwarePodDisruptionBudget as far as it decides, and the record of a pod that may go by it.
+"""A ZoneAwarePodDisruptionBudget: what decides of it, its status, and the record of a pod under it.
 
 How a budget is read from the API's object, and what is refused, is written in
 `model.decode.budget`.
@@ -134,3 +134,39 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     engine: DisruptionSource = DisruptionSource.EVICTION
     lasts: timedelta = timedelta(0)
     """How long after `at` the answer may still be acted upon."""
+
+
+class BudgetCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One condition, as Kubernetes has them."""
+
+    type: str
+    status: str
+    """`True` or `False`."""
+    reason: str = ""
+    """One of our codes in CamelCase, such as `DisruptionBudgetUsed`."""
+    message: str = ""
+    last_transition_time: str = ""
+    """When `status` changed last, as RFC 3339."""
+    observed_generation: int = 0
+
+
+class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`status` of a budget: written for people, never read to decide.
+
+    Empty where nothing was written, or nothing can be read.
+    """
+
+    observed_generation: int = 0
+    zones: int = 0
+    pods: int = 0
+    current_unavailable: int = 0
+    allowed_disruptions: int = 0
+    conditions: tuple[BudgetCondition, ...] = ()
+
+
+class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status that the API server shows of a budget."""
+
+    name: str
+    uid: Uid
+    status: BudgetStatus

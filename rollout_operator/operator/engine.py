@@ -114,6 +114,10 @@ class Engine:
         """Serve reviews as well, with what `build` makes."""
         self._reviews = build(self._context, self._budgets)
 
+    def add_feature(self, build: Callable[[Context, Budgets], Feature]) -> None:
+        """Have one more part work once this process acts: what `build` makes."""
+        self._features = (*self._features, build(self._context, self._budgets))
+
     async def serve(
         self,
         stop: asyncio.Event,

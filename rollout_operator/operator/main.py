@@ -26,6 +26,7 @@ from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.lease import Identity, render_address
+from rollout_operator.operator.budget_status import BudgetReports
 from rollout_operator.operator.context import Clients, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.pods.sender import HttpSender
@@ -119,6 +120,8 @@ def _build_engine(
     engine = Engine(config, clients, telemetry)
     if config.is_shadow:
         log.info("Shadow mode: nothing is written, and no webhook is answered")
+    else:
+        engine.add_feature(BudgetReports)
     if config.answers_reviews:
         # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.
         from rollout_operator.operator.webhooks import Webhooks

@@ -161,7 +161,7 @@ FORBIDDEN: Final = (
     ("coordination.k8s.io", "leases", "list watch update delete deletecollection"),
     ("events.k8s.io", "events", "get list watch update delete"),
     (BUDGETS, ZPDB, "get create update patch delete"),
-    (BUDGETS, f"{ZPDB}/status", "update patch"),
+    (BUDGETS, f"{ZPDB}/status", "get update"),
     ("apps", "deployments", "get create update patch delete"),
     ("batch", "jobs", "create"),
     ("rbac.authorization.k8s.io", "rolebindings", "create update patch bind"),

@@ -3,8 +3,8 @@
 All clients of a process share one `RateLimiter`, as the flags say it of the process. Who waits for
 a token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
 for, then live reads, then what takes grants back, then the lists of caches, then reads that hold
-nothing up. Each priority has a patience: a caller that has waited so much longer than a more urgent
-one goes before it, so that none starves. Watches are free.
+nothing up, at last what is only shown to people. Each priority has a patience: a caller that has
+waited so much longer than a more urgent one goes before it, so that none starves. Watches are free.
 """
 
 import asyncio
@@ -42,6 +42,8 @@ class Priority(IntEnum):
     """Lists that fill caches. What they show is as old as the last event until they are in."""
     RECORD = 5
     """Reads before a revision is recorded: no pod waits for it."""
+    REPORT = 6
+    """Reads and writes that only show people what is going on."""
 
 
 # By so many seconds a caller must have come earlier to go before a delete: less than the 30 s and
@@ -54,17 +56,20 @@ _PATIENCE: Final[Mapping[Priority, float]] = {
     # Hardly more than a look: what it shows is needed to go on.
     Priority.LIST: 27,
     Priority.RECORD: 40,
+    Priority.REPORT: 45,
 }
+# No answer waits for their writes: they are as urgent as their reads.
+_PATIENT: Final = frozenset({Priority.TAKE_BACK, Priority.REPORT})
 
 
 def choose_priority(call: Call, reads: Priority) -> Priority:
     """Return the priority of a call of a client whose reads have the priority `reads`.
 
-    One that takes back has no answer to give: its writes are as urgent as its reads.
+    One that takes back, or reports, has no answer to give: its writes are as urgent as its reads.
     """
     if call.verb == "delete":
         return Priority.DELETE
-    if call.is_write and reads is not Priority.TAKE_BACK:
+    if call.is_write and reads not in _PATIENT:
         return Priority.ANSWER
     return reads
 

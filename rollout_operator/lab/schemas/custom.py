@@ -65,6 +65,9 @@ _PATTERN: Final = "podNamePartitionRegex"
 _GROUP: Final = "podNameRegexGroup"
 _DELAY: Final = "crossZoneEvictionDelay"
 _TYPES: Final = {_COUNT: int, _SHARE: int, _PATTERN: str, _GROUP: int, _DELAY: str}
+_NUMBERS: Final = frozenset(
+    {"observedGeneration", "zones", "pods", "currentUnavailable", "allowedDisruptions"}
+)
 _LEAST: Final = {_COUNT: 0, _SHARE: 0, _GROUP: 1}
 _LONGEST_PATTERN: Final = 1024
 _HAS_GROUP: Final = re.compile(r"\(([^?]|\?P?<)", re.DOTALL)
@@ -85,6 +88,20 @@ def _prune_budget(obj: JsonObject) -> None:
         labels = {key: value for key, value in labels.items() if value is not None}
         spec["selector"] = {"matchLabels": labels}
     obj["spec"] = spec
+
+
+def _prune_budget_status(obj: JsonObject) -> None:
+    """Drop, in place, what the schema does not have: of a condition nothing is left out."""
+    if "status" not in obj:
+        return
+    given = child(obj, "status")
+    for key, value in given.items():
+        is_right = (
+            type(value) is int if key in _NUMBERS else key != "conditions" or type(value) is list
+        )
+        if not is_right:
+            not_modelled(f"a budget whose status.{key} is {value!r}")
+    obj["status"] = {key: given[key] for key in given if key in _NUMBERS or key == "conditions"}
 
 
 def _check_budget(obj: JsonObject) -> None:
@@ -115,10 +132,9 @@ def _is_pattern(pattern: str) -> bool:
 
 
 ZONE_BUDGET: Final = Rules(
-    parts=frozenset({"spec"}),
-    raw=frozenset({"spec"}),
+    raw=frozenset({"spec", "status"}),
     raises_generation=("spec",),
-    defaults={"spec": _prune_budget},
+    defaults={"spec": _prune_budget, "status": _prune_budget_status},
     on_status_update=_keep_metadata,
     check=_check_budget,
 )

@@ -8,7 +8,7 @@ what it is for, and whoever waits for a healthy object waits for no drain.
 from datetime import datetime
 from typing import Final
 
-from rollout_operator.model.budget_status import BudgetCondition, BudgetStatus
+from rollout_operator.model.budget import BudgetCondition, BudgetStatus
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.model.units import format_rfc3339

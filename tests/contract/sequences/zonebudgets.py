@@ -43,6 +43,26 @@ async def what_a_schema_does_not_know(world: World) -> None:
 
 
 @sequence()
+async def the_status_of_a_budget(world: World) -> None:
+    """As the operator writes it; what it says of the same generation again is no change."""
+    await world.create(ZONE_BUDGETS, {**zone_budget("a"), "status": {"zones": 9}})
+    condition = {
+        "type": "Ready", "status": "True", "reason": "BudgetHasRoom", "message": "1 more pod",
+        "lastTransitionTime": "2026-01-01T12:00:00Z", "observedGeneration": 1,
+    }  # fmt: skip
+    status: JsonObject = {
+        "observedGeneration": 1, "zones": 3, "pods": 9, "currentUnavailable": 0,
+        "allowedDisruptions": 1, "conditions": [condition],
+    }  # fmt: skip
+    for _ in range(2):
+        await world.patch(ZONE_BUDGETS, "a/status", {"status": status})
+    await world.patch(ZONE_BUDGETS, "a/status", {"status": {"pods": 8}, "spec": {"x": 1}})
+    await world.patch(ZONE_BUDGETS, "a", {"status": {"pods": 7}})
+    await world.patch(ZONE_BUDGETS, "a/status", {"metadata": {"uid": "another"}, "status": {}})
+    await world.get(ZONE_BUDGETS, "a")
+
+
+@sequence()
 async def a_budget_changes(world: World) -> None:
     made = tree(await world.make(ZONE_BUDGETS, zone_budget("a", maxUnavailable=1)))
     await world.patch(ZONE_BUDGETS, "a", {"spec": {"maxUnavailable": 3}})

@@ -198,13 +198,14 @@ async def test_t_12_clients_that_give_up_do_not_stall_the_bucket() -> None:
 async def test_d_65_the_more_urgent_goes_first() -> None:
     line = Line(RateLimiter(1, 1))
     await line.join("first")
+    await line.join("report", priority=Priority.REPORT)
     await line.join("record", priority=Priority.RECORD)
     await line.join("list", priority=Priority.LIST)
     await line.join("look", "later look", priority=Priority.LOOK)
     await line.join("answer", priority=Priority.ANSWER)
     await line.join("delete", priority=Priority.DELETE)
     assert await line.end() == [
-        *("first", "delete", "answer", "look", "later look", "list", "record")
+        *("first", "delete", "answer", "look", "later look", "list", "record", "report")
     ]
 
 
@@ -270,6 +271,7 @@ def test_d_65_deletes_go_before_other_writes_before_reads_of_controllers() -> No
     assert choose_priority(get, Priority.ANSWER) is Priority.ANSWER
     patch = object_call("patch", PODS, "prod", "a-0")
     assert choose_priority(patch, Priority.LIST) is Priority.ANSWER
+    assert choose_priority(patch, Priority.REPORT) is Priority.REPORT
     delete = object_call("delete", PODS, "prod", "a-0")
     assert choose_priority(delete, Priority.LIST) is Priority.DELETE
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rollout_operator.model.budget_status import BudgetCondition, BudgetStatus
+from rollout_operator.model.budget import BudgetCondition, BudgetStatus
 from rollout_operator.model.description import BudgetDescription, Waiting
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.description.budget_status import (

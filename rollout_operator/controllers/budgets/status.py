@@ -1,0 +1,204 @@
+"""Write on each disruption budget what is seen of it, for `kubectl get` and `kubectl describe`.
+
+What it says is decided in `planning.description`. No decision reads it and nothing waits for it, so
+it is the last of all that this process sends: after a while in which changes come together, a few a
+second at most, and not at all where the role forbids it or the kind as installed drops it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import msgspec
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.budgets.accounts import BudgetAccount
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Patcher, Reader
+from rollout_operator.model.budget import BudgetStatus, ShownStatus
+from rollout_operator.model.decode.budget_status import decode_budget_status
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    DecodeError,
+    Denied,
+    NotElected,
+    NotFound,
+)
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.description.budget_status import render_budget_status
+from rollout_operator.telemetry.logs import log
+
+# Changes within this time are one write: of one budget there is no more than one in it.
+SETTLE: Final = timedelta(seconds=2)
+# Between two writes, of whatever budgets.
+WRITE_PAUSE: Final = timedelta(milliseconds=300)
+# Between two looks, which may take some milliseconds each.
+LOOK_PAUSE: Final = timedelta(milliseconds=20)
+# Time alone brings a pod up that has to be ready for a while.
+LOOK_AGAIN: Final = timedelta(seconds=30)
+# All budgets are read this often: whoever writes a status by hand has it for no longer.
+READ_AGAIN: Final = timedelta(minutes=5)
+# A role, or a definition, is changed by a person.
+TRY_AGAIN: Final = timedelta(minutes=10)
+RETRIES: Final = Backoff(first=timedelta(seconds=5), most=READ_AGAIN)
+
+
+class StatusClient(Reader, Patcher, Protocol):
+    """What a BudgetStatuses calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusContext:
+    """What a BudgetStatuses works with."""
+
+    client: StatusClient
+    namespace: str
+    find_account: Callable[[str], BudgetAccount | None]
+    now: Callable[[], datetime]
+    """The API server's time."""
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What the API server shows of a budget."""
+
+    uid: Uid
+    status: BudgetStatus
+    asked: BudgetStatus | None = None
+    """What was asked for when it came to that, where this process wrote it: a kind that lacks a
+    field drops it, and to ask again changes nothing."""
+
+    @property
+    def newest(self) -> BudgetStatus:
+        return self.asked or self.status
+
+
+class BudgetStatuses:
+    """Reconciles the status of budgets, by their names; one at a time."""
+
+    def __init__(self, context: StatusContext) -> None:
+        self._context = context
+        self._shown: dict[str, _Shown] = {}
+        self._failures: dict[str, int] = {}
+        # On the clock's `elapsed`.
+        self._read_at: timedelta | None = None
+        self._not_before = timedelta(0)
+        self._is_told = False
+
+    async def reconcile(self, name: str) -> Result:
+        """Write the status of a budget where it says anything new."""
+        left = self._not_before - self._context.clock.elapsed()
+        if left > timedelta(0):
+            return Result(again=left)
+        try:
+            again = await self._write(name)
+        except NotElected:
+            return Result()
+        except NotFound as error:
+            again = await self._find_missing(name, error)
+        except ApiError as error:
+            again = self._note_failure(name, error)
+        await self._context.clock.sleep(LOOK_PAUSE)
+        return Result(again=again)
+
+    async def _write(self, name: str) -> timedelta | None:
+        """Return when to look again at the latest, None where there is nothing to look at."""
+        context = self._context
+        if self._read_at is None or context.clock.elapsed() - self._read_at >= READ_AGAIN:
+            await self._read()
+        account = context.find_account(name)
+        if account is None:
+            self._shown.pop(name, None)
+            self._failures.pop(name, None)
+            return None
+        described = account.described
+        if any(wait.code is Code.VIEW_STALE for wait in described.waits):
+            return LOOK_AGAIN  # what is not known is not written
+        uid, generation = account.known.uid, account.known.generation
+        shown = self._shown.get(name)
+        if shown is None or shown.uid != uid:
+            shown = _Shown(uid=uid, status=BudgetStatus())
+        before = shown.newest
+        status = render_budget_status(described, generation, before=before, now=context.now())
+        if status != before:
+            await self._patch(name, uid, status)
+        self._failures.pop(name, None)
+        return LOOK_AGAIN if described.unavailable or described.waits else READ_AGAIN
+
+    async def _patch(self, name: str, uid: Uid, status: BudgetStatus) -> None:
+        context = self._context
+        fields: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
+        patch: JsonObject = {"metadata": {"uid": uid}, "status": fields}
+        body = await context.client.patch(
+            ZONE_BUDGETS, context.namespace, name, patch, subresource="status"
+        )
+        await context.clock.sleep(WRITE_PAUSE)
+        found = decode_budget_status(body).status
+        is_dropped = found == BudgetStatus()
+        self._shown[name] = _Shown(uid=uid, status=found, asked=None if is_dropped else status)
+        if is_dropped:
+            self._give_up(
+                "the kind as it is installed has no such status: it drops what is written"
+            )
+        else:
+            self._is_told = False
+
+    async def _read(self) -> None:
+        """Read what all budgets show. Raises ApiError."""
+        context, token = self._context, ""
+        found: dict[str, ShownStatus] = {}
+        while True:
+            page = await context.client.fetch_page(ZONE_BUDGETS, context.namespace, token=token)
+            for item in page.items:
+                try:
+                    one = decode_budget_status(item)
+                except DecodeError as error:
+                    log.debug("Status of a budget cannot be read", err=error)
+                    continue
+                found[one.name] = one
+            token = page.next_token
+            if not token:
+                break
+        self._shown = {name: self._compare(one) for name, one in found.items()}
+        self._read_at = context.clock.elapsed()
+
+    def _compare(self, found: ShownStatus) -> _Shown:
+        known = self._shown.get(found.name)
+        if known is not None and (known.uid, known.status) == (found.uid, found.status):
+            return known
+        return _Shown(uid=found.uid, status=found.status)
+
+    async def _find_missing(self, name: str, error: NotFound) -> timedelta | None:
+        """Find out whether the budget is gone, or the kind has no status to write."""
+        try:
+            await self._read()
+        except ApiError as other:
+            return self._note_failure(name, other)
+        account, shown = self._context.find_account(name), self._shown.get(name)
+        if account is None or shown is None or shown.uid != account.known.uid:
+            return SETTLE  # or will be: the cache has yet to show it
+        self._give_up(error)
+        return TRY_AGAIN
+
+    def _note_failure(self, name: str, error: ApiError) -> timedelta:
+        self._read_at = None  # it may have been written, by this process or by another one
+        if isinstance(error, Denied):
+            self._give_up(error)
+            return TRY_AGAIN
+        log.debug("Status of a budget not written", zpdb=name, err=error)
+        if isinstance(error, Conflict):
+            return SETTLE
+        self._failures[name] = self._failures.get(name, 0) + 1
+        return RETRIES.bound(self._failures[name])
+
+    def _give_up(self, why: ApiError | str) -> None:
+        """Write nothing for a while; that is told once."""
+        self._not_before = self._context.clock.elapsed() + TRY_AGAIN
+        if not self._is_told:
+            log.info("Status of budgets is not written: nothing else depends on it", err=why)
+        self._is_told = True

@@ -1,0 +1,101 @@
+"""Composition of the status of budgets: which changes matter to which budget, and who writes it.
+
+Only on a cluster: nothing that is decided rests on it, so the lab does without.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.budgets.status import SETTLE, BudgetStatuses, StatusContext
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.guards.budgets.accounts import BudgetAccount
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.labels import selects
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.operator.budgets import Budgets
+from rollout_operator.operator.context import Context
+
+
+class BudgetReports:
+    """Keeps the status of each budget up to date, in the process that acts."""
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._budgets = budgets
+        self._queue: WorkQueue[str] = WorkQueue()
+        # The budgets that select a StatefulSet, and the other way round, as they were last seen.
+        self._names: dict[Uid, set[str]] = {}
+        self._zones: dict[str, tuple[Uid, ...]] = {}
+        client = context.open("reporting budgets", Priority.REPORT)
+        statuses = BudgetStatuses(
+            StatusContext(
+                client=client,
+                namespace=context.namespace,
+                find_account=self._find_account,
+                now=partial(context.tell_time, client),
+                clock=context.clock,
+            )
+        )
+        self._workers = Workers(self._queue, statuses.reconcile, count=1, rng=context.rng)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+        context.pending.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
+        context.downscales.on_change(lambda uid, group: self._wake_owners([uid]))
+        budgets.informer.on_change(lambda old, new: self._wake_all())
+        self._is_running = False
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to write."""
+        self._is_running = True
+        self._wake_all()
+        tasks.start("budget status", self._workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._queue.close()
+
+    async def finish(self) -> None:
+        """Wait for nothing: a write that is cut off is made by the next process."""
+
+    def _find_account(self, name: str) -> BudgetAccount | None:
+        """Return the account of a budget, and remember whose changes concern it."""
+        account = self._budgets.accounts.find(name)
+        zones = () if account is None else account.zones
+        for uid in self._zones.pop(name, ()):
+            self._names[uid].discard(name)
+            if not self._names[uid]:
+                del self._names[uid]
+        if account is not None:
+            self._zones[name] = zones
+        for uid in zones:
+            self._names.setdefault(uid, set()).add(name)
+        return account
+
+    def _on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        sets = [one for one in (old, new) if one is not None]
+        self._wake_owners(one.uid for one in sets)
+        for known in self._budgets.catalog.list_all():
+            # One that it did not select before.
+            if any(selects(own, one.labels) for own in known.selectors for one in sets):
+                self._wake(known.name)
+
+    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        self._wake_owners({one.owner_uid for one in (old, new) if one is not None})
+
+    def _wake_owners(self, owners: Iterable[Uid | None]) -> None:
+        for owner in owners:
+            for name in self._names.get(owner, ()) if owner is not None else ():
+                self._wake(name)
+
+    def _wake_all(self) -> None:
+        """Look at all budgets: one that changes may overlap with others, or no longer."""
+        for name in {*self._zones, *(known.name for known in self._budgets.catalog.list_all())}:
+            self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        if self._is_running:
+            self._queue.add_after(name, SETTLE)
