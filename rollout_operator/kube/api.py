@@ -60,7 +60,6 @@ ZONE_BUDGETS: Final = Resource(
     "ZoneAwarePodDisruptionBudget",
 )
 NATIVE_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-SERVICES: Final = Resource("", "v1", "services", "Service")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
 _AUTHORIZATION: Final = "authorization.k8s.io"

@@ -28,7 +28,7 @@ _DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
 
 def list_rights(words: Sequence[str]) -> tuple[Right, ...]:
     """Return what an operator with these arguments has to be allowed to do."""
-    rights = [*_BASE, *_EVENTS]
+    rights = [*_BASE, *_REPORTS]
     if is_on(words, "leader-election.enabled", default=True):
         rights += _lease_rights(find_value(words, LEASE_FLAG) or DEFAULT_LEASE)
     if is_on(words, TLS_FLAG, default=False):
@@ -105,8 +105,21 @@ _BASE: Final = (
 )
 
 
-_EVENTS: Final = _optional(
-    _of("create patch", "events.k8s.io", "events", "`kubectl describe` does not tell what is done")
+_REPORTS: Final = _optional(
+    [
+        *_of(
+            "create patch",
+            "events.k8s.io",
+            "events",
+            "`kubectl describe` does not tell what is done",
+        ),
+        *_of(
+            "patch",
+            _ZONES,
+            "zoneawarepoddisruptionbudgets/status",
+            "`kubectl get zpdb` does not show how many pods may go",
+        ),
+    ]
 )
 
 
