@@ -10,11 +10,13 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.events import name_reason
+from tests.system.budgeted import hold
 from tests.system.grants import told, without
 from tests.system.guarded import NO_DOWNSCALE, guard
 from tests.system.looks import read_metric, wait_line, wait_true
 from tests.system.scaled import follow, wait_counts
 from tests.world.api import PODS, STATEFULSETS, Json, Resource
+from tests.world.budgets import ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.clients import Route
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
@@ -24,6 +26,11 @@ pytestmark = pytest.mark.controlplane
 # kubectl asks for those of the core group: the same objects.
 CORE_EVENTS: Final = Resource("v1", "events")
 WRITTEN: Final = "rollout_operator_events_total"
+KINDS: Final = {
+    STATEFULSETS: "StatefulSet",
+    PODS: "Pod",
+    ZONE_BUDGETS: "ZoneAwarePodDisruptionBudget",
+}
 A, B, C = (f"ingester-zone-{letter}" for letter in "abc")
 
 
@@ -90,6 +97,28 @@ async def test_d40_a_wait_that_stays_and_events_at_the_end(world: World) -> None
     await world.judge.assert_clean()
 
 
+async def test_d40_a_held_pod_and_a_budget_that_was_invalid_before(world: World) -> None:
+    """D-40: in the words of the refusal and of the log; a drain that asks again is no news."""
+    labels = {"rollout-group": "mock"}
+    # Of two groups none is named, which the schema of the kind cannot tell.
+    bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(a)(b)")
+    zones = grouped_zones("mock", letters="ab", replicas=1)
+    held = await hold(world, *zones, budgets=[zone_budget("mock", labels), bad])
+    (found,) = await _wait_events(world, ZONE_BUDGETS, "bad", name_reason(Code.BUDGET_INVALID))
+    await wait_line(held.operator, "Budget cannot be obeyed", "zpdb=bad", found["message"])
+    assert found["type"] == "Warning"
+
+    await world.kubelet.make_unready("mock-zone-a-0")
+    for _ in range(3):
+        answer = await held.assert_refuses("mock-zone-b-0", 429, "1 pod not ready in mock-zone-a")
+    reason = name_reason(Code.DISRUPTION_BUDGET_USED)
+    (found,) = await _wait_events(world, PODS, "mock-zone-b-0", reason)
+    assert answer.message.endswith(found["message"])
+    assert (found["type"], _count(found)) == ("Normal", 1)
+    assert await read_metric(held.operator, WRITTEN, outcome="limited") == 2
+    assert await _list_events(world, ZONE_BUDGETS, "mock") == []
+
+
 async def test_sec17_without_the_right_one_line_says_so(world: World) -> None:
     """SEC-17, DEP-48: everything else works, and nothing is asked for again and again."""
     names = await world.create(*three_zones(replicas=1))
@@ -144,8 +173,7 @@ async def _list_events(
     world: World, resource: Resource, name: str, uid: str = ""
 ) -> Sequence[Json]:
     """Return the Events of the operator on an object, oldest first, as `kubectl describe` asks."""
-    kind = {STATEFULSETS: "StatefulSet", PODS: "Pod"}[resource]
-    fields = {"involvedObject.kind": kind, "involvedObject.name": name}
+    fields = {"involvedObject.kind": KINDS[resource], "involvedObject.name": name}
     if uid:
         fields["involvedObject.uid"] = uid
     selector = ",".join(f"{key}={value}" for key, value in fields.items())
