@@ -192,13 +192,15 @@ def _describe_times(run: Run) -> list[Figure]:
 def _describe_costs(run: Run) -> list[Figure]:
     replaced = len(run.rollout.restarts)
     calls: Mapping[str, int] = {
-        what: count for what, count in run.requests.items() if not what.startswith("watch ")
+        what: count
+        for what, count in run.requests.items()
+        if not what.startswith("watch ") and not what.endswith(" events")
     }
     figures = [
         Figure(
             name="requests_per_pod",
             value=sum(calls.values()) / replaced,
-            means="requests of the operator by replaced pod, without watches",
+            means="requests of the operator by replaced pod, without watches and Events",
         )
     ]
     figures += [
@@ -209,9 +211,15 @@ def _describe_costs(run: Run) -> list[Figure]:
         )
         for what, count in sorted(calls.items())
     ]
-    watches = sum(run.requests.values()) - sum(calls.values())
+    watches = sum(count for what, count in run.requests.items() if what.startswith("watch "))
+    events = sum(count for what, count in run.requests.items() if what.endswith(" events"))
     return [
         *figures,
+        Figure(
+            name="events_per_pod",
+            value=events / replaced,
+            means="Events written by replaced pod, with those of its zone; no delete waits for one",
+        ),
         Figure(name="watches", value=watches, means="watches opened meanwhile"),
         Figure(
             name="cpu_ms_per_pod",

@@ -231,6 +231,8 @@ def _moments(entries: Iterable[Json], operator: str) -> Iterable[Moment]:
             case "update", "statefulsets/status" if user != operator and body:
                 ready = body.get("status", {}).get("readyReplicas", 0)
                 yield Counted(at, answered, name, max(body["spec"]["replicas"] - ready, 0))
+            case _, "events":
+                continue  # no delete waits for one
             case verb, _ if user == operator and verb != "watch":
                 yield Asked(at, answered)
 

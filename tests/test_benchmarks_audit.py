@@ -131,9 +131,13 @@ def test_a_rollout_is_its_restarts_and_the_reactions_between_them() -> None:
 
 
 def test_a_reaction_has_the_part_of_the_server() -> None:
-    """The write that allowed the delete, 10 ms, and one list of 10 ms, half of it at that time."""
+    """The write that allowed the delete, 10 ms, and one list of 10 ms, half of it at that time.
+
+    No delete waits for an Event.
+    """
     log = one_zone_after_the_other()
     log.add(1.005, "list", "pods ")
+    log.add(2.005, "create", "events ", took=0.05)
 
     reactions = log.rollout().reactions
 
