@@ -27,6 +27,7 @@ _FIELDS: Final = {
     "namespace",
     "images",
     "replacements",
+    "configMapGenerator",
 }
 _CLUSTER_SCOPED: Final = {
     "Namespace",
@@ -65,6 +66,8 @@ def _accumulate(folder: Path, objects: list[Object]) -> list[Object]:
         _refuse_twins(objects)
     for entry in loaded.get("components", ()):
         objects = _accumulate((folder / entry).resolve(), objects)
+    objects = [*objects, *(_generate(folder, one) for one in loaded.get("configMapGenerator", ()))]
+    _refuse_twins(objects)
     for patch in loaded.get("patches", ()):
         _patch(objects, patch)
     if "namespace" in loaded:
@@ -78,6 +81,22 @@ def _accumulate(folder: Path, objects: list[Object]) -> list[Object]:
 
 def _load(path: Path) -> list[Object]:
     return [copy.deepcopy(one) for one in yaml.safe_load_all(path.read_text()) if one]
+
+
+def _generate(folder: Path, given: Object) -> Object:
+    """Return a ConfigMap of files, each `key=path`."""
+    _only(given, {"name", "files", "options"}, "configMapGenerator")
+    options = given["options"]
+    _only(options, {"disableNameSuffixHash", "labels"}, "configMapGenerator.options")
+    if not options.get("disableNameSuffixHash"):
+        raise KustomizeError(f"{given['name']}: a name with a hash")
+    files = dict(entry.split("=") for entry in given["files"])
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": given["name"], "labels": dict(options["labels"])},
+        "data": {key: (folder / path).read_text() for key, path in files.items()},
+    }
 
 
 def _refuse_twins(objects: list[Object]) -> None:
@@ -165,7 +184,8 @@ def _replace(objects: list[Object], replacement: Object) -> None:
         # As in kustomize: what nothing matches is no error, what has no such field is one.
         for one in list(_select(objects, target["select"])):
             for path in target["fieldPaths"]:
-                _write(one, path, value, options)
+                for place in _spread(one, path):
+                    _write(one, place, value, options)
 
 
 def _read_source(objects: list[Object], source: Object) -> str:
@@ -192,6 +212,16 @@ def _write(one: Object, path: str, value: str, options: Object) -> None:
         parts[options.get("index", 0)] = value
         value = options["delimiter"].join(parts)
     holder[last] = value
+
+
+def _spread(one: Object, path: str) -> list[str]:
+    """Return a path once for each item of the lists that a `*` in it stands for."""
+    before, star, after = path.partition(".*.")
+    if not star:
+        return [path]
+    holder, last = _walk(one, before)
+    places = range(len(holder[last]))
+    return [end for place in places for end in _spread(one, f"{before}.{place}.{after}")]
 
 
 def _walk(one: Object, path: str) -> tuple[Any, Any]:

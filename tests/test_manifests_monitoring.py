@@ -1,16 +1,24 @@
 """The component `monitoring`: what it scrapes, and alerts that can fire at all."""
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
-from prometheus_client.metrics import MetricWrapperBase
 
-from rollout_operator.telemetry.metrics import Metrics
 from tests.code_rules import ROOT
-from tests.kustomize import Object
+from tests.expressions import (
+    FUNCTIONS,
+    assert_balanced,
+    assert_known,
+    bare,
+    functions_of,
+    list_own_metrics,
+    metrics_of,
+)
+from tests.kustomize import Object, render
 from tests.rendered import MANIFESTS, MONITORING, NAMESPACE, by_name, container_of, install
 
 FOLDER: Final = MANIFESTS / "components" / MONITORING
@@ -22,14 +30,6 @@ OTHERS: Final = {
     "kube_validatingwebhookconfiguration_info",
     "up",
 }
-# Set by the operator at each scrape, from what it is given when webhooks are served.
-LATE: Final = {"kube_validating_webhook_failure_policy"}
-FUNCTIONS: Final = {
-    *("avg_over_time", "rate", "sum", "max", "count", "time"),
-    *("histogram_quantile", "label_replace"),
-}
-WORDS: Final = {"by", "on", "or", "unless"}
-SUFFIXES: Final = ("_bucket", "_count", "_sum", "_total")
 UPSTREAM: Final = {
     "IncorrectWebhookConfigurationFailurePolicy": "5m",
     "BadZoneAwarePodDisruptionBudgetConfiguration": "5m",
@@ -45,29 +45,6 @@ def load_rules() -> list[Object]:
 
 
 RULES: Final = [pytest.param(rule, id=rule["alert"]) for rule in load_rules()]
-
-
-def list_own_metrics() -> dict[str, set[str]]:
-    """Return the labels of our metrics by name, as `Metrics` makes them."""
-    collectors = Metrics().registry._collector_to_names  # there is no public list of them
-    return {
-        str(one._name): set(one._labelnames)
-        for one in collectors
-        if isinstance(one, MetricWrapperBase)
-    }
-
-
-def bare(expression: str) -> str:
-    """Return an expression without its texts, in which anything may stand."""
-    return re.sub(r'"[^"]*"', '""', expression)
-
-
-def metrics_of(expression: str) -> set[str]:
-    """Return the names that an expression reads, selectors and lists of labels left out."""
-    text = re.sub(r"\{[^}]*\}", "", bare(expression))
-    text = re.sub(r"\b(by|on)\s*\([^)]*\)", r"\1", text)
-    words = set(re.findall(r"(?<![\w.])[a-z_]\w*", re.sub(r"\[\w+\]", "", text)))
-    return words - FUNCTIONS - WORDS
 
 
 @pytest.fixture
@@ -120,6 +97,7 @@ def test_dep77_the_alerts_that_are_promised() -> None:
         "DownscaleNotUndone",
         "EvictionsBlocked",
         "EvictionsUnused",
+        "NoReplicaActs",
         "ReviewsNotForwarded",
         "RolloutBlocked",
         "WatchStale",
@@ -136,51 +114,76 @@ def test_an_alert_is_whole(rule: Object) -> None:
     assert name.startswith(PREFIX)
     assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
     assert rule["labels"]["severity"] in {"warning", "critical"}
-    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    assert set(rule["annotations"]) == {"summary", "runbook_url"}
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     assert (page, anchor) == (ALERTS_PAGE, name.removeprefix(PREFIX).lower())
+
+
+def list_runbooks(objects: list[Object]) -> list[tuple[str, str]]:
+    """Return page and anchor of each alert that is installed."""
+    (group,) = by_name(objects)["PrometheusRule", "rollout-operator"]["spec"]["groups"]
+    urls = [str(rule["annotations"]["runbook_url"]).partition("#") for rule in group["rules"]]
+    return [(page, anchor) for page, _, anchor in urls]
+
+
+def test_runbooks_lead_to_the_status_page_of_the_operator_that_is_meant(tmp_path: Path) -> None:
+    """By name and port of the Service; each alert has a namespace to put in."""
+    objects = install(tmp_path, MONITORING)
+    (port,) = by_name(objects)["Service", "rollout-operator"]["spec"]["ports"]
+    found = list_runbooks(objects)
+
+    assert {page for page, _ in found} == {
+        f"http://rollout-operator.{{{{ $labels.namespace }}}}.svc:{port['port']}/status"
+    }
+    assert [anchor for _, anchor in found] == [
+        rule["alert"].removeprefix(PREFIX).lower() for rule in load_rules()
+    ]
+    assert all("namespace" in _by(rule["expr"]) or not _by(rule["expr"]) for rule in load_rules())
+
+
+def test_another_page_is_named_as_the_document_says(tmp_path: Path) -> None:
+    """The block in docs/alerts.md, as it stands there."""
+    install(tmp_path, MONITORING)
+    (block,) = [
+        textwrap.dedent(one)
+        for one in re.findall(r"(?:^    .*\n|^\n)+", (ROOT / ALERTS_PAGE).read_text(), re.MULTILINE)
+        if "replacements:" in one
+    ]
+    path = tmp_path / "kustomization.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | yaml.safe_load(block)))
+    runbook = {"page": "https://docs.example.com/rollout-operator/alerts"}
+    metadata = {"name": "runbooks", "annotations": {"config.kubernetes.io/local-config": "true"}}
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": runbook}
+    (tmp_path / "runbooks.yaml").write_text(yaml.safe_dump(made))
+    path.write_text(path.read_text().replace("- operator\n", "- operator\n- runbooks.yaml\n"))
+
+    found = list_runbooks(render(tmp_path))
+
+    assert {page for page, _ in found} == {runbook["page"]}
+    assert found[0][1] == load_rules()[0]["alert"].removeprefix(PREFIX).lower()
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_an_expression_is_one(rule: Object) -> None:
     """Brackets balance, only known functions are called, and it ends in a comparison."""
-    text, open_ones = bare(rule["expr"]), []
-    pairs = {")": "(", "]": "[", "}": "{"}
-    for letter in text:
-        if letter in pairs.values():
-            open_ones.append(letter)
-        elif letter in pairs:
-            assert open_ones
-            assert open_ones.pop() == pairs[letter]
-    assert not open_ones
-    called = set(re.findall(r"(\w+)\s*\(", text)) - WORDS
-    assert called <= FUNCTIONS
-    assert re.search(r"(==|[<>]=?) [\d.]+\)?$", text.strip())
+    assert_balanced(rule["expr"])
+    assert functions_of(rule["expr"]) <= FUNCTIONS
+    assert re.search(r"(==|[<>]=?) [\d.]+\)?$", bare(rule["expr"]).strip())
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_an_alert_asks_for_what_there_is(rule: Object) -> None:
     """DEP-67, DEP-77: each metric and each label that an expression selects by exists."""
-    own = list_own_metrics()
-    for name in metrics_of(rule["expr"]):
-        if name in OTHERS | LATE:
-            continue
-        known = next((each for each in (name, *_cut(name)) if each in own), None)
-        assert known is not None, name
-        selected = re.findall(rf"{name}\{{([^}}]*)\}}", rule["expr"])
-        keys = {key for part in selected for key in re.findall(r"(\w+)[=!]~?\"", part)}
-        assert keys <= own[known], name
+    assert_known(rule["expr"], OTHERS)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_summary_names_labels_that_are_left(rule: Object) -> None:
     """A label that the expression sums away would be shown as nothing."""
     named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
-    kept = [set(re.split(r"[,\s]+", one)) for one in re.findall(r"\bby \(([^)]*)\)", rule["expr"])]
+    kept = _by(rule["expr"])
 
-    if kept:
-        assert named <= set.union(*kept)
-    else:
-        assert named <= {"namespace"}, "of the target, which every series has"
+    assert named <= (kept or {"namespace"}), "without any, of the target, which every series has"
 
 
 def test_the_names_of_metrics_are_found() -> None:
@@ -193,5 +196,7 @@ def test_the_names_of_metrics_are_found() -> None:
     assert list_own_metrics()["rollout_operator_group_waiting"] == {"rollout_group", "reason"}
 
 
-def _cut(name: str) -> list[str]:
-    return [name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)]
+def _by(expression: str) -> set[str]:
+    """Return the labels that sums keep, of all of them."""
+    lists = re.findall(r"\bby \(([^)]*)\)", expression)
+    return {label for one in lists for label in re.split(r"[,\s]+", one)}
