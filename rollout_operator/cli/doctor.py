@@ -106,6 +106,8 @@ def choose_exit_code(diagnosis: Diagnosis, *, is_strict: bool = False) -> ExitCo
     is_bad = diagnosis.count(Severity.ERROR) > 0
     if is_strict:
         is_bad = bool(diagnosis.findings or diagnosis.skipped)
+    # Nothing was found where nothing could be read.
+    is_bad = is_bad or not (diagnosis.passed or diagnosis.findings)
     return ExitCode.FAILED if is_bad else ExitCode.DONE
 
 
@@ -120,7 +122,7 @@ def render_text(diagnosis: Diagnosis) -> str:
     order = (Severity.ERROR, Severity.WARN)
     found = sorted(diagnosis.findings, key=lambda finding: order.index(finding.severity))
     lines = [line for finding in found for line in _list_lines(finding)]
-    lines += [f"skipped  {one.check}: {one.why}" for one in diagnosis.skipped]
+    lines += _list_skipped(diagnosis)
     return "".join(f"{line}\n" for line in (*lines, _sum_up(diagnosis)))
 
 
@@ -130,13 +132,25 @@ def _list_lines(finding: Finding) -> Iterator[str]:
     yield f"       -> {finding.remedy}"
 
 
+def _list_skipped(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield one line for each thing that could not be read."""
+    checks: dict[str, list[str]] = {}
+    for one in diagnosis.skipped:
+        checks.setdefault(one.why, []).append(one.check)
+    for why, names in checks.items():
+        yield f"skipped  {why}"
+        yield f"       not checked: {'; '.join(names)}"
+
+
 def _sum_up(diagnosis: Diagnosis) -> str:
-    found = {
-        "error": diagnosis.count(Severity.ERROR),
-        "warning": diagnosis.count(Severity.WARN),
-    }
-    counts = [f"{number} {noun}{'s' * (number != 1)}" for noun, number in found.items() if number]
-    counts.append(f"{diagnosis.passed} checks passed")
-    if diagnosis.skipped:
-        counts.append(f"{len(diagnosis.skipped)} skipped")
-    return ", ".join(counts)
+    counts = [
+        (diagnosis.count(Severity.ERROR), "error", ""),
+        (diagnosis.count(Severity.WARN), "warning", ""),
+        (diagnosis.passed, "check", " passed"),
+        (len(diagnosis.skipped), "check", " skipped"),
+    ]
+    return ", ".join(
+        f"{number} {noun}{'s' * (number != 1)}{end}"
+        for number, noun, end in counts
+        if number or end == " passed"
+    )

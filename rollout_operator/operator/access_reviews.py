@@ -22,6 +22,8 @@ from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.rights import list_rights
 
 _ACCOUNTS: Final = "system:serviceaccount"
+# How manifests and charts call the account, mostly with the name of a release before it.
+_PROGRAM: Final = "rollout-operator"
 
 
 async def ask_rights(
@@ -35,7 +37,7 @@ async def ask_rights(
     caller = await _fetch_caller(client)
     prefix = f"{_ACCOUNTS}:{namespace}:"
     accounts = [(one.account, one.words) for one in list_acting(installation)]
-    if not accounts and caller.startswith(prefix):
+    if not accounts and caller.startswith(prefix) and caller.endswith(_PROGRAM):
         # The operator's own account may read no Deployments: flags are not known then.
         accounts = [(caller.removeprefix(prefix), ())]
     answers: list[RightAnswer] = []

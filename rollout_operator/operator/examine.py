@@ -181,7 +181,12 @@ class Reading:
         try:
             yield
         except OperatorError as error:
-            self.unread[source] = f"{error}"
+            self.note(source, error)
+
+    def note(self, source: Source, error: OperatorError) -> None:
+        """Note why a part could not be read; of what is not permitted the call says all."""
+        denied = isinstance(error, Denied) and error.call
+        self.unread[source] = f"may not {denied}" if denied else f"{error}"
 
     async def fetch_namespace_labels(self) -> dict[str, str] | None:
         """Return the labels of the namespace, None where there is none, or it may not be read.
@@ -195,7 +200,7 @@ class Reading:
         except Denied as error:
             if error.status == _UNAUTHORIZED:
                 raise
-            self.unread[Source.NAMESPACE] = f"{error}"
+            self.note(Source.NAMESPACE, error)
             return None
 
     async def list_all(
@@ -233,7 +238,7 @@ class Reading:
         except NotFound:
             return None
         except OperatorError as error:
-            self.unread[Source.LEASE] = f"{error}"
+            self.note(Source.LEASE, error)
             return None
         return HeldLease(name=name, holder=lease.holder)
 

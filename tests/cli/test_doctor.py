@@ -1,6 +1,7 @@
 """`doctor`: what it prints, and how it ends (DEP-88, D-76)."""
 
 import json
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -45,10 +46,11 @@ def diagnosis(*findings: Finding, skipped: tuple[SkippedCheck, ...] = ()) -> Dia
         (diagnosis(), ExitCode.DONE, ExitCode.DONE),
         (diagnosis(WARNING), ExitCode.DONE, ExitCode.FAILED),
         (diagnosis(skipped=(SKIPPED,)), ExitCode.DONE, ExitCode.FAILED),
+        (Diagnosis(namespace="prod", skipped=(SKIPPED,)), ExitCode.FAILED, ExitCode.FAILED),
         (diagnosis(WARNING, ERROR), ExitCode.FAILED, ExitCode.FAILED),
         (diagnosis(ERROR, TIMED_OUT), ExitCode.UNREACHED, ExitCode.UNREACHED),
     ],
-    ids=["nothing", "warning", "skipped", "error", "time-out"],
+    ids=["nothing", "warning", "skipped", "all skipped", "error", "time-out"],
 )
 def test_the_exit_code_says_how_bad_it_is(
     found: Diagnosis, plain: ExitCode, strict: ExitCode
@@ -62,15 +64,17 @@ def test_a_good_installation_is_one_line() -> None:
 
 
 def test_errors_come_first_and_each_says_what_to_do() -> None:
-    assert render_text(diagnosis(WARNING, ERROR, skipped=(SKIPPED,))) == (
+    skipped = (SKIPPED, replace(SKIPPED, check="spelling of keys"))
+    assert render_text(diagnosis(WARNING, ERROR, skipped=skipped)) == (
         "error  not_on_delete  StatefulSet b\n"
         "       its update strategy is RollingUpdate\n"
         "       -> set OnDelete\n"
         "warn   single_zone  group a\n"
         "       its only zone is a\n"
         "       -> label the others\n"
-        "skipped  order of zones: cannot list statefulsets\n"
-        "1 error, 1 warning, 7 checks passed, 1 skipped\n"
+        "skipped  cannot list statefulsets\n"
+        "       not checked: order of zones; spelling of keys\n"
+        "1 error, 1 warning, 7 checks passed, 2 checks skipped\n"
     )
 
 

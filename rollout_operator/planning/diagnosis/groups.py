@@ -55,7 +55,9 @@ def check_values(installation: Installation) -> Iterator[Finding]:
     for members in _list_groups(installation).values():
         for reason in list_warnings([Zone(sts=one.sts) for one in members]):
             if reason.code is not Code.PODS_SHARE_LABELS:
-                yield find(FindingCode.ODD_VALUE, f"StatefulSet {reason.zone}", reason.text)
+                name = f"StatefulSet {reason.zone}"
+                text = reason.text.removeprefix(f"{name}: ")
+                yield find(FindingCode.ODD_VALUE, name, text)
 
 
 def check_preparing(installation: Installation) -> Iterator[Finding]:
@@ -64,7 +66,7 @@ def check_preparing(installation: Installation) -> Iterator[Finding]:
         if is_labelled(one.sts.labels, PREPARE_DOWNSCALE):
             target = plan_target(one.sts.annotations, one.sts.service_name)
             if isinstance(target, str):
-                yield find(FindingCode.PREPARE_INCOMPLETE, _name(one), target)
+                yield find(FindingCode.PREPARE_INCOMPLETE, _name(one), target.rstrip("."))
         elif PREPARE_DOWNSCALE not in one.labels:
             found = sorted({PREPARE_PATH, PREPARE_PORT} & one.annotations.keys())
             if found:

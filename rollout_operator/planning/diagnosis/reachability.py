@@ -10,6 +10,7 @@ from typing import Final
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, ReachAnswer
 from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.wording import join_names
 
 _FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
 _DENIED: Final = re.compile(r'admission webhook "([^"]*)" denied the request')
@@ -17,6 +18,9 @@ _TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout
 _POD_SECURITY: Final = "violates PodSecurity"
 # A webhook of somebody else that has side effects: nothing is learnt of ours.
 _NOT_TRIED: Final = "does not support dry run"
+# Of the violations, of which the API server names all; answers are cut themselves.
+_SHOWN: Final = 120
+_POD: Final = re.compile(r'pods "[^"]*" is forbidden: |cannot create pods in namespace [^:]*: ')
 # More pods than the quota has room for: those that are replaced have left theirs by then.
 _QUOTA: Final = "exceeded quota"
 
@@ -45,10 +49,22 @@ def _judge(answer: ReachAnswer) -> Iterator[Finding]:
 
 
 def check_pods(installation: Installation) -> Iterator[Finding]:
-    """Yield StatefulSets whose next pod the API server would refuse."""
+    """Yield StatefulSets whose next pod the API server would refuse; those alike together."""
+    alike: dict[str, list[str]] = {}
     for trial in installation.pod_trials:
-        name = f"StatefulSet {trial.set_name}"
-        if _POD_SECURITY in trial.error:
-            yield find(FindingCode.POD_SECURITY_VIOLATED, name, trial.error)
-        elif trial.error and not any(words in trial.error for words in (_QUOTA, _NOT_TRIED)):
-            yield find(FindingCode.POD_REFUSED, name, trial.error)
+        if trial.error and not any(words in trial.error for words in (_QUOTA, _NOT_TRIED)):
+            alike.setdefault(_shorten(trial.error), []).append(trial.set_name)
+    for text, (first, *others) in alike.items():
+        is_security = text.startswith(_POD_SECURITY)
+        code = FindingCode.POD_SECURITY_VIOLATED if is_security else FindingCode.POD_REFUSED
+        more = f"; the same for {join_names(others)}" if others else ""
+        yield find(code, f"StatefulSet {first}", f"{text}{more}")
+
+
+def _shorten(error: str) -> str:
+    """Return what is the same for all pods of a kind: their names come before it."""
+    _, security, violations = error.partition(_POD_SECURITY)
+    if security:
+        cut = "..." if len(violations) > _SHOWN else ""
+        return f"{security}{violations[:_SHOWN]}{cut}"
+    return _POD.sub("", error)

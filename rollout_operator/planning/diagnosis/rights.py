@@ -13,6 +13,7 @@ from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, Right, RightAnswer
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.wording import join_names
 
 SECRET_FLAG: Final = "server-tls.self-signed-cert.secret-name"  # noqa: S105 (the name of a flag)
 DEFAULT_SECRET: Final = "rollout-operator-self-signed-certificate"  # noqa: S105 (a name)
@@ -54,24 +55,25 @@ def check_cluster_rights(installation: Installation) -> Iterator[Finding]:
 
 
 def _list_missing(answers: Iterable[RightAnswer]) -> Iterator[Finding]:
-    missing: dict[tuple[str, str, bool], list[str]] = {}
+    missing: dict[tuple[str, str, bool], dict[str, list[str]]] = {}
     for answer in answers:
         right = answer.right
         if not answer.is_granted:
             key = answer.account, right.purpose, right.is_optional
-            missing.setdefault(key, []).append(_render(right))
-    for (account, purpose, is_optional), rights in missing.items():
+            verbs = missing.setdefault(key, {}).setdefault(_render_object(right), [])
+            verbs.append(right.verb)
+    for (account, purpose, is_optional), objects in missing.items():
         code = FindingCode.OPTIONAL_RIGHT_MISSING if is_optional else FindingCode.RIGHT_MISSING
-        text = f"it may not {'; '.join(rights)}: {purpose}"
-        yield find(code, f"ServiceAccount {account}", text)
+        rights = "; ".join(f"{join_names(verbs)} {what}" for what, verbs in objects.items())
+        yield find(code, f"ServiceAccount {account}", f"it may not {rights}: {purpose}")
 
 
-def _render(right: Right) -> str:
-    """Return a right as a rule of a Role names it."""
+def _render_object(right: Right) -> str:
+    """Return what a right is about, as a rule of a Role names it."""
     resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
     named = f' "{right.name}"' if right.name else ""
     group = f' in API group "{right.group}"' if right.group else ""
-    return f"{right.verb} {resource}{named}{group}"
+    return f"{resource}{named}{group}"
 
 
 def _of(verbs: str, group: str, resource: str, purpose: str, name: str = "") -> list[Right]:

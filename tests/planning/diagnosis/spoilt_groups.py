@@ -206,6 +206,18 @@ SPOILT_GROUPS: Final = (
         "restricted",
     ),
     Case(
+        "D3 Pod Security, in many zones",
+        good(
+            pod_trials=tuple(
+                PodTrial(set_name=name, error=f'pods "{name}-x" is forbidden: violates PodSecurity')
+                for name in "abc"
+            )
+        ),
+        FindingCode.POD_SECURITY_VIOLATED,
+        "StatefulSet a",
+        "violates PodSecurity; the same for b and c",
+    ),
+    Case(
         "pods that are refused",
         good(pod_trials=(PodTrial(set_name="a", error="no such service account"),)),
         FindingCode.POD_REFUSED,
