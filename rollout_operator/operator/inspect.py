@@ -138,6 +138,7 @@ class Inspector:
                 now=seen.now,
                 operator=None if own is None else own.operator,
                 groups=tuple(described),
+                budgets=tuple(seen.describe_budgets()),
             ),
             own=own if own is not None and own.operator and own.operator.is_acting else None,
             groups=groups,

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.shadow.rollouts import choose_permitted
+from rollout_operator.guards.budgets.accounts import Accounts
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
@@ -19,6 +20,7 @@ from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.kube.api import ApiClient
 from rollout_operator.kube.cache.store import AnyBudget, PodStore, StatefulSetStore
+from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import StatefulSet
@@ -54,7 +56,9 @@ class ObservedNamespace:
         self._downscales = Downscales(clock, late_calls=timedelta(0))
         self.budgets = BudgetCatalog(source.metrics)
         self._observer = self._make_observer()
-        self._arbiter = self._make_arbiter()
+        context = self._make_context()
+        self._arbiter = Arbiter(context)
+        self._accounts = Accounts(context)
 
     def take_budget(self, budget: AnyBudget) -> None:
         """Take over a budget."""
@@ -63,6 +67,10 @@ class ObservedNamespace:
     def observe(self) -> Mapping[GroupName, Group]:
         """Return all groups by name."""
         return {name: self._observer.observe(name) for name in sorted(self.sets.list_groups())}
+
+    def describe_budgets(self) -> Iterator[BudgetDescription]:
+        """Yield what is said of each budget, by name; each takes milliseconds."""
+        return self._accounts.list_descriptions()
 
     def list_sets(self) -> Iterator[StatefulSet]:
         """Yield all StatefulSets that can be read, also those of no group."""
@@ -105,20 +113,18 @@ class ObservedNamespace:
             find_downscale=self._downscales.find_underway,
         )
 
-    def _make_arbiter(self) -> Arbiter:
-        return Arbiter(
-            ArbiterContext(
-                budgets=self.budgets,
-                find_lack=lambda source: None,
-                sets=self.sets,
-                pods=self.pods,
-                reader=self._observer,
-                pending=self._pending,
-                recorder=Recorder(self._source.client, self._source.clock, ""),
-                find_downscale=self._downscales.find_underway,
-                age=lambda: timedelta(0),
-                now=lambda: self.now,
-                clock=self._source.clock,
-                metrics=self._source.metrics,
-            )
+    def _make_context(self) -> ArbiterContext:
+        return ArbiterContext(
+            budgets=self.budgets,
+            find_lack=lambda source: None,
+            sets=self.sets,
+            pods=self.pods,
+            reader=self._observer,
+            pending=self._pending,
+            recorder=Recorder(self._source.client, self._source.clock, ""),
+            find_downscale=self._downscales.find_underway,
+            age=lambda: timedelta(0),
+            now=lambda: self.now,
+            clock=self._source.clock,
+            metrics=self._source.metrics,
         )

@@ -100,6 +100,24 @@ async def test_d_75_it_says_what_the_operator_says() -> None:
 
 
 @in_virtual_time
+async def test_d_75_of_a_budget_it_says_the_same_as_well() -> None:
+    labels = {"rollout-group": "ingester"}
+    zones = [ZoneSpec(name=name, replicas=2, pod_labels=labels) for name in NAMES]
+    async with looking_on(*zones) as world:
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+        await world.create(ZONE_BUDGETS, {**BUDGET, "spec": spec})
+        process = world.sandbox.process()
+        process.start()
+        await VirtualClock().sleep(world.patience)
+
+        [mine] = (await world.look()).description.budgets
+        [theirs] = (await process.describe()).budgets
+
+        assert mine == theirs
+        assert (mine.zones, mine.pods, mine.unavailable, mine.allowed) == (3, 6, 0, 1)
+
+
+@in_virtual_time
 async def test_a_status_that_lags_its_spec_settles_nothing() -> None:
     async with looking_on(*ZONES) as world:
         assert (await world.look()).is_settled
