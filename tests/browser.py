@@ -104,6 +104,10 @@ class Page:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self.call("Emulation.setEmulatedMedia", features=features)
 
+    async def run_scripts(self, *, is_on: bool) -> None:
+        """Let pages that are opened from now on run scripts, or not."""
+        await self.call("Emulation.setScriptExecutionDisabled", value=not is_on)
+
     async def draw(self) -> bytes:
         """Return what the window shows as a PNG."""
         answer = await self.call("Page.captureScreenshot")

@@ -119,7 +119,7 @@ class _Client:
         if self._seen is None or fragment.number != self._seen.number:
             news = fragment.render_news(self._seen)
             self._seen = fragment
-            await self.send(b"event: sections\ndata: %b\n\n" % news)
+            await self.send(news)
         elif _now() - self._sent >= HEARTBEAT.total_seconds():
             await self.send(b"event: alive\ndata: 1\n\n")
 

@@ -60,14 +60,18 @@ class Fragment:
     _news: dict[int, bytes] = field(default_factory=dict)
 
     def render_news(self, seen: "Fragment | None") -> bytes:
-        """Return as JSON what a page has to change that shows `seen`; once for all such pages."""
+        """Return the event that says what a page has to change which shows `seen`.
+
+        It is one piece of memory for all such pages, also while it waits for slow ones.
+        """
         number = 0 if seen is None else seen.number
         news = self._news.get(number)
         if news is None:
             shown = {} if seen is None else seen.sections
             changed = {key: html for key, html in self.sections.items() if shown.get(key) != html}
             body = {"order": list(self.sections), "changed": changed}
-            news = self._news[number] = msgspec.json.encode(body)
+            news = b"event: sections\ndata: %b\n\n" % msgspec.json.encode(body)
+            self._news[number] = news
         return news
 
 

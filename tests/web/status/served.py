@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import msgspec
+from aiohttp import ClientSession, web
 
 from rollout_operator.model.description import Description
-from tests.web.admin_world import World, serving
+from tests.web.admin_world import World, listening, serving
 from tests.web.status.descriptions import describe
 
 LIMIT_S = 20.0
+KEPT = ("Content-Type", "Content-Security-Policy")
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
 
@@ -85,3 +87,25 @@ async def following(shown: Shown, path: str = "/status/events") -> AsyncIterator
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
+
+
+@asynccontextmanager
+async def behind_prefix(port: int, prefix: str) -> AsyncIterator[int]:
+    """Serve the pages of a port below a path, as the API server's proxy does; give its port."""
+    async with ClientSession() as client:
+
+        async def forward(request: web.Request) -> web.StreamResponse:
+            path = request.raw_path.removeprefix(prefix)
+            headers = {"Accept": request.headers.get("Accept", "*/*")}
+            async with client.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer:
+                kept = {key: answer.headers[key] for key in KEPT if key in answer.headers}
+                response = web.StreamResponse(status=answer.status, headers=kept)
+                await response.prepare(request)
+                async for piece in answer.content.iter_any():
+                    await response.write(piece)
+                return response
+
+        app = web.Application()
+        app.router.add_get(prefix + "/{path:.*}", forward)
+        async with listening(app) as own:
+            yield own

@@ -1,55 +1,121 @@
-"""The page in a real browser: nothing complains, it fits, and it changes by itself."""
+"""The page in a real browser: nothing complains, it fits, and it changes by itself.
+
+One browser for all: it takes seconds to begin.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
 
-from rollout_operator.model.description import Phase, PodState
+from rollout_operator.model.description import Description, GroupDescription, Phase, PodState
 from rollout_operator.model.outcome import Code
-from tests.browser import browsing, find_browser
+from tests.browser import Page, browsing, find_browser
 from tests.web.status.descriptions import HOSTILE, budget, describe, group, operator, waiting, zone
-from tests.web.status.served import showing
+from tests.web.status.served import Shown, behind_prefix, showing
 
 BROWSER = find_browser()
 WIDTHS = (1280, 400)
+PREFIX = "/api/v1/namespaces/prod/services/rollout-operator:8001/proxy"
+HEADLINE = "document.querySelector('#g-ingester .headline')?.textContent"
+LINK = "document.getElementById('link').className"
+ORDER = "[...document.getElementById('live').children].map((one) => one.id)"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium; on Debian the package is `chromium`"),
+]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here; on Debian the package is `chromium`")
-async def test_the_page_lives_in_a_browser() -> None:
-    """One browser for all: it takes seconds to begin."""
+@dataclass(slots=True)
+class Looked:
+    """A browser, and what it is shown."""
+
+    page: Page
+    shown: Shown
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.shown.admin.server.port}"
+
+
+@pytest.fixture
+async def looked() -> AsyncIterator[Looked]:
+    """Yield a browser beside a server."""
     assert BROWSER is not None
+    async with showing() as shown, browsing(BROWSER) as page:
+        yield Looked(page, shown)
+
+
+def wait_for_pod() -> Description:
+    """Return a namespace with much in it, some of it hostile."""
     states = (*PodState, *(PodState.READY,) * 40)
     zones = tuple(zone(f"ingester-zone-{one}", states=states) for one in "abc")
-    hostile = group("x", headline=HOSTILE, waits=(waiting(HOSTILE, remedy=HOSTILE),))
-    before = describe(
+    return describe(
         group(zones=zones, waits=(waiting(),)),
-        hostile,
+        _hostile(),
         operator=operator(parts=("pods watch: proved live 1 s ago",)),
         budgets=(budget(),),
     )
-    after = describe(
-        hostile, group(zones=zones, phase=Phase.HELD, headline="now paused", code=Code.PAUSED)
+
+
+def hold() -> Description:
+    """Return the same a moment later: another headline, another order, some parts gone."""
+    held = group(phase=Phase.HELD, headline="now paused", code=Code.PAUSED)
+    return describe(_hostile(), held)
+
+
+def _hostile() -> GroupDescription:
+    return group("x", headline=HOSTILE, waits=(waiting(HOSTILE, remedy=HOSTILE),))
+
+
+async def test_the_page_lives_in_a_browser(looked: Looked) -> None:
+    """Also behind a path, where all links must be relative, and without scripts."""
+    page, shown = looked.page, looked.shown
+    for width in WIDTHS:
+        await _see_it_change(looked, f"{looked.address}/status", width)
+    async with behind_prefix(shown.admin.server.port, PREFIX) as port:
+        for path in ("/", "/status"):
+            await _see_it_change(looked, f"http://127.0.0.1:{port}{PREFIX}{path}", 1280)
+        await page.open(f"http://127.0.0.1:{port}{PREFIX}/reasons#paused", width=400)
+    assert await page.evaluate("document.querySelector(':target').textContent") == "paused"
+    assert await page.evaluate("document.documentElement.scrollWidth") == 400
+
+    await page.open(f"{looked.address}/status", width=1280)
+    await page.wait(f"{LINK} === 'link live'")
+    assert page.complaints == []
+    await shown.admin.server.stop()
+    await page.wait(f"{LINK} === 'link lost'")
+    await shown.admin.server.start()
+
+
+async def test_the_page_reloads_itself_without_scripts(looked: Looked) -> None:
+    looked.shown.now = wait_for_pod()
+    await looked.page.run_scripts(is_on=False)
+    await looked.page.open(f"{looked.address}/status", width=1280)
+    assert "zone-b has 2 of 3" in await looked.page.evaluate(HEADLINE)
+    looked.shown.now = hold()
+    await looked.page.wait(f"{HEADLINE}?.startsWith('now paused')")
+
+    assert looked.page.complaints == []
+    await looked.page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<i style=\"top:0\">')"
     )
-    async with showing() as shown, browsing(BROWSER) as page:
-        url = f"http://127.0.0.1:{shown.admin.server.port}/status"
-        for width in WIDTHS:
-            shown.now = before
-            await page.open(url, width=width)
-            await page.wait("document.getElementById('link').className === 'link live'")
-            await page.wait("document.title === '2 waiting - prod'")
-            wide = await page.evaluate("document.documentElement.scrollWidth")
-            assert wide == width, "nothing sticks out"
-            await page.evaluate("window.stays = document.getElementById('g-x')")
-            words = "document.querySelector('#g-ingester .headline').textContent"
-            assert "zone-b has 2 of 3 pods ready" in await page.evaluate(words)
+    await looked.page.wait("true")
+    assert "style" in str(looked.page.complaints), "what the policy refuses would have been seen"
 
-            shown.now = after
-            await page.wait(f"{words}.startsWith('now paused')")
-            assert await page.evaluate("document.title") == "1 held, 1 waiting - prod"
-            order = "[...document.getElementById('live').children].map((one) => one.id)"
-            assert await page.evaluate(order) == ["summary", "g-ingester", "g-x"]
-            assert await page.evaluate("window.stays.isConnected"), "what is the same stays"
-        await shown.admin.server.stop()
-        await page.wait("document.getElementById('link').className === 'link lost'")
 
-    lost = [one for one in page.complaints if "status/events" not in one]
-    assert lost == []
+async def _see_it_change(looked: Looked, url: str, width: int) -> None:
+    page = looked.page
+    looked.shown.now = wait_for_pod()
+    await page.open(url, width=width)
+    await page.wait(f"{LINK} === 'link live' && document.title === '2 waiting - prod'")
+    assert await page.evaluate("document.documentElement.scrollWidth") == width
+    assert "zone-b has 2 of 3" in await page.evaluate(HEADLINE)
+    await page.evaluate("window.stays = document.getElementById('g-x'); true")
+
+    looked.shown.now = hold()
+    await page.wait(f"{HEADLINE}?.startsWith('now paused')")
+    assert await page.evaluate("document.title") == "1 held, 1 waiting - prod"
+    assert await page.evaluate(ORDER) == ["summary", "g-ingester", "g-x"]
+    assert await page.evaluate("window.stays.isConnected"), "what is the same stays as it is"

@@ -5,6 +5,8 @@ from itertools import product
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rollout_operator.model.description import (
     Description,
@@ -14,7 +16,10 @@ from rollout_operator.model.description import (
     Step,
 )
 from rollout_operator.model.outcome import Code
-from rollout_operator.web.status.page import list_page
+from rollout_operator.planning.wording import one_line
+from rollout_operator.web.status.group import POD_ICONS
+from rollout_operator.web.status.markup import escape, make_anchor, render_prose
+from rollout_operator.web.status.page import list_page, read_asset
 from rollout_operator.web.status.sections import Fragment, SectionRenderer
 from tests.virtual_time import in_virtual_time
 from tests.web.status.descriptions import (
@@ -28,6 +33,7 @@ from tests.web.status.descriptions import (
     zone,
 )
 from tests.web.status.elements import Elements
+from tests.web.status.served import Event
 
 SHOWN_HOSTILE = "<script>alert('x')</script>\"'&\\u202etxt\\x00\\nnext\\x1b[31m"
 
@@ -166,10 +172,25 @@ async def test_a_whole_annotation_is_cut() -> None:
     assert len(page.text) < 20_000
 
 
+@settings(max_examples=50)
+@given(st.text())
+def test_any_text_reads_back_as_one_line(text: str) -> None:
+    """SEC-13: in an element, in an attribute, and in a sentence with code in it."""
+    elements = Elements(f'<p title="{escape(text)}">{escape(text)}</p>')
+    prose = Elements(f"<p>{render_prose(text)}</p>")
+
+    assert elements.tags == [("p", {"title": one_line(text)})]
+    assert "".join(elements.texts) == f" {one_line(text)} "
+    assert {tag for tag, _ in prose.tags} <= {"p", "code"}
+    assert "".join(prose.texts).strip() in {one_line(text).strip(), drop_marks(text)}
+
+
+def drop_marks(text: str) -> str:
+    return one_line(text).replace("`", "").strip()
+
+
 @pytest.mark.parametrize("name", ["a b", "", "-", "x" * 64, "é", "../x", '"'])
 def test_only_a_plain_name_is_an_anchor(name: str) -> None:
-    from rollout_operator.web.status.markup import make_anchor
-
     anchor = make_anchor(name)
     assert anchor.isascii()
     assert len(anchor) == 19
@@ -214,6 +235,13 @@ async def test_others_have_their_turn_while_a_thousand_groups_are_rendered() -> 
     assert max(map(len, fragment.sections.values())) < 30_000
 
 
+def read_news(news: bytes) -> Event:
+    head, _, data = news.decode().removesuffix("\n\n").partition("\ndata: ")
+    assert head == "event: sections"
+    assert "\n" not in data
+    return msgspec.json.decode(data, type=Event)
+
+
 async def render_twice(before: Description, after: Description) -> tuple[Fragment, Fragment]:
     renderer = SectionRenderer()
     return await renderer.render(before), await renderer.render(after)
@@ -232,14 +260,14 @@ async def test_news_are_what_has_changed_and_made_once_for_all() -> None:
     first, second = await render_twice(
         describe(group("a"), group("b")), describe(group("c"), group("b", headline="new"))
     )
-    news = msgspec.json.decode(second.render_news(first))
-    everything = msgspec.json.decode(second.render_news(None))
+    news = read_news(second.render_news(first))
+    everything = read_news(second.render_news(None))
 
-    assert news["order"] == ["summary", "g-b", "g-c"]
-    assert {*news["changed"]} == {"g-b", "g-c", "summary"} - (
+    assert news.order == ["summary", "g-b", "g-c"]
+    assert {*news.changed} == {"g-b", "g-c", "summary"} - (
         {"summary"} if first.sections["summary"] == second.sections["summary"] else set()
     )
-    assert everything == {"order": news["order"], "changed": second.sections}
+    assert everything == Event(order=news.order, changed=second.sections)
     assert second.render_news(first) is second.render_news(first)
 
 
@@ -249,15 +277,10 @@ async def test_rows_are_shared_by_few() -> None:
     before = many(300, 1, 1)
     after = [*before[:-1], msgspec.structs.replace(before[-1], headline="new")]
     first, second = await render_twice(describe(*before), describe(*after))
-    news = msgspec.json.decode(second.render_news(first))
-
-    assert [*news["changed"]] == ["more-10"]
+    assert [*read_news(second.render_news(first)).changed] == ["more-10"]
 
 
 def test_every_pair_of_state_and_revision_has_a_style() -> None:
-    from rollout_operator.web.status.group import POD_ICONS
-    from rollout_operator.web.status.page import read_asset
-
     style = read_asset("page.css")
     for state, age in product(POD_ICONS.values(), ("new", "old")):
         assert f".{state}" in style, (state, age)
