@@ -6,6 +6,7 @@ from functools import cache
 import msgspec
 
 from rollout_operator.model.description import SCHEMA_VERSION, Description
+from rollout_operator.model.outcome import Code
 
 
 def list_document(description: Description) -> Iterator[bytes]:
@@ -34,6 +35,8 @@ def _list_elements(elements: tuple[object, ...]) -> Iterator[bytes]:
 def render_schema() -> bytes:
     """Return the JSON schema of what `list_document` yields."""
     schema = msgspec.json.schema(Description)
+    # Reasons are added without a new version: a program must not refuse one that it does not know.
+    schema["$defs"][Code.__name__] = {"title": Code.__name__, "type": "string"}
     titled = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"rollout-operator /status.json, version {SCHEMA_VERSION}",
