@@ -217,7 +217,10 @@ def test_what_is_no_code_is_installed_too() -> None:
 
 def test_the_console_script_is_the_operator() -> None:
     """D-61: `.venv/bin/rollout-operator`, and the same entry that the image starts."""
-    assert PROJECT["project"]["scripts"] == {"rollout-operator": "rollout_operator.cli.main:main"}
+    main = "rollout_operator.cli.main:main"
+    # kubectl finds the second one as a plugin.
+    scripts = {"rollout-operator": main, "kubectl-rollout_operator": main}
+    assert PROJECT["project"]["scripts"] == scripts
     launcher = (ROOT / "image" / "rollout-operator").read_text()
     assert "from rollout_operator.cli.main import main" in launcher
 

@@ -49,11 +49,13 @@ OPERATOR: Final = "run"
 COMMANDS: Final = (
     Command(OPERATOR, "run the operator, as without a command"),
     Command("status", "what each rollout group does, and what it waits for"),
+    Command("explain", "whether a pod may go now, and what would have to happen first"),
     Command("wait", "wait until rollout groups are rolled out, in a script"),
     Command("demo", "watch the operator at work on a simulated cluster"),
     Command("simulate", "what the operator would do with objects of your cluster"),
     Command("doctor", "prove an installation, and name what is wrong with what to do"),
     Command("uninstall-webhooks", "delete the webhook configurations of an operator"),
+    Command("completion", "print what lets a shell complete commands and flags"),
     Command("version", "print the version, as -version does"),
     Command("help", "print this, or with the name of a command its help"),
 )

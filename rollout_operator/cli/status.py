@@ -26,6 +26,7 @@ from rollout_operator.config.grammar import (
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.demo.drawing import BLANK, Line, Style
 from rollout_operator.lab.end import forget_output
+from rollout_operator.model.description import Description
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.units import quote
@@ -107,7 +108,9 @@ async def show(words: Words, output: OutputStream) -> None:
         if not words.value(WATCH):
             seen = await viewer.look()
             if words.value(OUTPUT) == "json":
-                output.stream.write(render_json(seen, is_everywhere=words.value(EVERYWHERE)))
+                output.stream.write(
+                    render_json([one.best for one in seen], is_everywhere=words.value(EVERYWHERE))
+                )
             else:
                 width = output.width(is_wide=is_wide)
                 output.write(draw_all(seen, StatusView(width=width, is_wide=is_wide)), width)
@@ -126,9 +129,8 @@ def draw_all(seen: Sequence[Inspection], view: StatusView) -> list[Line]:
     return lines or [(("there is no rollout group", Style.PLAIN),)]
 
 
-def render_json(seen: Sequence[Inspection], *, is_everywhere: bool) -> str:
+def render_json(found: Sequence[Description], *, is_everywhere: bool) -> str:
     """Return the descriptions as JSON: one, or a list of all namespaces."""
-    found = [one.best for one in seen]
     body = msgspec.json.encode(found if is_everywhere else found[0])
     return f"{msgspec.json.format(body).decode()}\n"
 

@@ -111,9 +111,9 @@ def _draw_operator(
         yield ((f"operator {one_line(operator.version)}: {state}, {acts}", Style.PLAIN),)
         shown = (*operator.missing, *(operator.parts if view.is_wide else ()))
         for text in shown:
-            yield from _wrap(text, view, indent=2)
+            yield from wrap_text(text, view, indent=2)
     for note in notes:
-        yield from _wrap(note, view, style=Style.YELLOW)
+        yield from wrap_text(note, view, style=Style.YELLOW)
     if operator is None or not operator.is_acting:
         yield ((COMPUTED, Style.FAINT),)
 
@@ -121,11 +121,11 @@ def _draw_operator(
 def _draw_group(group: GroupDescription, now: datetime, view: StatusView) -> Iterator[Line]:
     yield _head(group, now)
     code = f" [{group.code}]" if group.code is not None else ""
-    yield from _wrap(f"{group.headline}{code}", view, indent=2)
+    yield from wrap_text(f"{group.headline}{code}", view, indent=2)
     first = group.waits[0] if group.waits else None
     is_told = first is not None and (first.code, first.text) == (group.code, group.headline)
     if first is not None and is_told and first.remedy:
-        yield from _wrap(first.remedy, view, indent=4, style=Style.FAINT)
+        yield from wrap_text(first.remedy, view, indent=4, style=Style.FAINT)
     yield from _draw_zones(group.zones, now, view)
     if group.downscale is not None:
         yield from _draw_labelled("scales", group.downscale.text, view)
@@ -209,7 +209,7 @@ def _draw_unready(zone: ZoneDescription, now: datetime, view: StatusView) -> Ite
             why = f": {pod.why}" if pod.why else ""
             revision = f" [{pod.revision}]" if pod.revision else ""
             text = f"{pod.name} {pod.state}{age}{why}{revision}"
-            yield from _wrap(text, view, indent=4, style=choose_look(pod).style)
+            yield from wrap_text(text, view, indent=4, style=choose_look(pod).style)
 
 
 def _draw_steps(steps: Iterable[Step], view: StatusView) -> Iterator[Line]:
@@ -221,11 +221,11 @@ def _draw_waits(label: str, waits: Iterable[Waiting], view: StatusView) -> Itera
     for wait in waits:
         yield from _draw_labelled(label, f"{wait.text} [{wait.code}]", view)
         if wait.remedy:
-            yield from _wrap(wait.remedy, view, indent=_LABEL + 2, style=Style.FAINT)
+            yield from wrap_text(wait.remedy, view, indent=_LABEL + 2, style=Style.FAINT)
 
 
 def _draw_labelled(label: str, text: str, view: StatusView) -> Iterator[Line]:
-    first, *more = _wrap(text, view, indent=_LABEL)
+    first, *more = wrap_text(text, view, indent=_LABEL)
     (shown, style), *_ = first
     yield ((f"  {label:{_LABEL - 2}}", Style.BOLD), (shown[_LABEL:], style))
     yield from more
@@ -239,7 +239,7 @@ def _draw_budgets(budgets: Sequence[BudgetDescription], view: StatusView) -> Ite
         down = f"{one.unavailable}/{one.pods}"
         numbers = f"  {one.maximum or '-':>5}  {down:>7}  {one.allowed:>6}"
         yield ((f"{one_line(one.name)[:names]:{names}}", Style.BOLD), (numbers, style))
-        yield from _wrap(one.text, view, indent=2)
+        yield from wrap_text(one.text, view, indent=2)
 
 
 def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
@@ -254,10 +254,10 @@ def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
         )
 
 
-def _wrap(
+def wrap_text(
     text: str, view: StatusView, *, indent: int = 0, style: Style = Style.PLAIN
 ) -> Iterator[Line]:
-    """Yield the lines of a text; there is at least one."""
+    """Yield the lines of a text, one at least."""
     pad = " " * indent
     lines = textwrap.wrap(
         one_line(text),

@@ -30,11 +30,12 @@ from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.description import Description, GroupDescription
+from rollout_operator.model.description import Description
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName
 from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.outcome import Plan
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.operator.observed import ObjectsFrom, ObservedNamespace
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
@@ -60,6 +61,10 @@ class Inspection:
     """What the operator that acts says; None where it was not reached."""
     groups: Mapping[GroupName, Group]
     """The snapshots behind the description."""
+    plans: Mapping[GroupName, Plan]
+    """What the operator would decide on them now."""
+    observed: ObservedNamespace
+    """All that was listed."""
     notes: tuple[str, ...] = ()
     """What could not be read, and why."""
 
@@ -131,17 +136,24 @@ class Inspector:
         notes: list[str] = []
         seen, own = await both(self._read(notes, is_fresh), self._ask_operator(notes))
         groups = seen.observe()
-        described = await gather_all(self._describe(seen, group) for group in groups.values())
+        planned = await gather_all(self._plan(seen, group) for group in groups.values())
+        plans = dict(zip(groups, planned, strict=True))
+        described = (
+            describe_group(group, GroupDecision(plan=plans[name], looked=seen.now))
+            for name, group in groups.items()
+        )
         return Inspection(
             description=Description(
                 namespace=self._namespace,
                 now=seen.now,
                 operator=None if own is None else own.operator,
                 groups=tuple(described),
-                budgets=tuple(seen.describe_budgets()),
+                budgets=seen.describe_budgets(),
             ),
             own=own if own is not None and own.operator and own.operator.is_acting else None,
             groups=groups,
+            plans=plans,
+            observed=seen,
             notes=tuple(notes),
         )
 
@@ -160,11 +172,9 @@ class Inspector:
             seen.take_budget(budget)
         return seen
 
-    async def _describe(self, seen: ObservedNamespace, group: Group) -> GroupDescription:
+    async def _plan(self, seen: ObservedNamespace, group: Group) -> Plan:
         scales = await self._scales.read(list_references(zone.sts for zone in group.zones))
-        scaling = plan_scaling(ScalingSnapshot(group=group, scales=scales))
-        plan = await seen.plan(group, scaling)
-        return describe_group(group, GroupDecision(plan=plan, looked=seen.now))
+        return await seen.plan(group, plan_scaling(ScalingSnapshot(group=group, scales=scales)))
 
     async def _list_budgets(self, lister: _Lister, notes: list[str]) -> Sequence[AnyBudget]:
         try:

@@ -3,7 +3,7 @@
 Nothing is written: the arbiter is asked what it would permit, and no pod is called.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -16,14 +16,16 @@ from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.kube.api import ApiClient
 from rollout_operator.kube.cache.store import AnyBudget, PodStore, StatefulSetStore
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Action, EqualPods, Plan, Reason, ReplacePods
 from rollout_operator.model.scaling import ScalingPlan
 from rollout_operator.planning.rollout.plan import plan_group
@@ -56,9 +58,9 @@ class ObservedNamespace:
         self._downscales = Downscales(clock, late_calls=timedelta(0))
         self.budgets = BudgetCatalog(source.metrics)
         self._observer = self._make_observer()
-        context = self._make_context()
-        self._arbiter = Arbiter(context)
-        self._accounts = Accounts(context)
+        common = self._make_context()
+        self._arbiter = Arbiter(common)
+        self._accounts = Accounts(common)
 
     def take_budget(self, budget: AnyBudget) -> None:
         """Take over a budget."""
@@ -68,13 +70,15 @@ class ObservedNamespace:
         """Return all groups by name."""
         return {name: self._observer.observe(name) for name in sorted(self.sets.list_groups())}
 
-    def describe_budgets(self) -> Iterator[BudgetDescription]:
-        """Yield what is said of each budget, by name; each takes milliseconds."""
-        return self._accounts.list_descriptions()
+    def describe_budgets(self) -> tuple[BudgetDescription, ...]:
+        """Return all budgets, by name."""
+        return tuple(self._accounts.list_descriptions())
 
-    def list_sets(self) -> Iterator[StatefulSet]:
-        """Yield all StatefulSets that can be read, also those of no group."""
-        yield from (one for one in self.sets.list_all() if isinstance(one, StatefulSet))
+    async def assess_eviction(self, pod: Pod) -> Reason | None:
+        """Return why an eviction of a pod would be refused by a budget, None where it would not."""
+        request = DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)
+        [refusal] = await self._arbiter.assess_all([request])
+        return None if refusal is None else refusal.reason
 
     async def plan(self, group: Group, scaling: ScalingPlan) -> Plan:
         """Return what the operator would decide for a group now, of rollout and of scaling."""

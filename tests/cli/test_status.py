@@ -26,7 +26,6 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 SETS = "/apis/apps/v1/namespaces/mimir/statefulsets"
 PODS = "/api/v1/namespaces/mimir/pods"
 EMPTY: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": []}
-SEEN = Inspection(description=EXAMPLE, own=None, groups={})
 ZONES = three_zones(replicas=2)
 
 
@@ -47,11 +46,11 @@ def test_a_bad_command_line_ends_with_2(
 
 
 def test_json_is_the_description() -> None:
-    one = json.loads(render_json([SEEN], is_everywhere=False))
+    one = json.loads(render_json([EXAMPLE], is_everywhere=False))
     assert (one["schema_version"], one["namespace"]) == (SCHEMA_VERSION, "mimir")
     assert one["groups"][0]["phase"] == "waiting"
 
-    assert json.loads(render_json([SEEN], is_everywhere=True)) == [one]
+    assert json.loads(render_json([EXAMPLE], is_everywhere=True)) == [one]
 
 
 async def run(server: FakeApi, folder: Path, *words: str) -> str:

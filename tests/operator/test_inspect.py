@@ -141,6 +141,8 @@ async def test_a_budget_that_selects_pods_alone_holds_the_group_here_as_well() -
         [group] = (await world.look()).description.groups
 
         assert (group.phase, group.code) == (Phase.HELD, Code.TOO_FEW_ZONES)
+        [budget] = (await world.look()).description.budgets
+        assert (budget.name, budget.maximum, budget.allowed) == ("ingester", "1", 0)
         assert not [step for step in group.steps if not step.is_waiting]
 
 

@@ -1,0 +1,96 @@
+"""`rollout-operator completion`: what lets a shell complete commands and flags.
+
+The words are those of the help texts: a new command or flag is completed by itself.
+"""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rollout_operator.cli.commands import COMMANDS, PROGRAM
+from rollout_operator.config.grammar import UsageError, parse_mixed
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.units import quote
+
+_FLAG: Final = re.compile(r"^  -([a-zA-Z][-.\w]*)", re.MULTILINE)
+
+_USAGE: Final = f"""\
+Usage: {PROGRAM} completion bash|zsh|fish
+
+Prints what lets a shell complete commands and flags:
+
+  bash   source <({PROGRAM} completion bash)
+  zsh    source <({PROGRAM} completion zsh)
+  fish   {PROGRAM} completion fish | source
+"""
+_BASH: Final = """\
+_rollout_operator() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} words
+  case ${{COMP_WORDS[1]}} in
+{cases}
+    *) words="{commands}" ;;
+  esac
+  if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"; fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _rollout_operator {program} kubectl-rollout_operator
+"""
+# zsh runs completions of bash, and both then know the same words.
+_ZSH: Final = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
+
+
+def run(words: Sequence[str]) -> int:
+    """Print the script of a shell; return 0. Raises HelpRequested and UsageError."""
+    shells = {"bash": render_bash, "zsh": render_zsh, "fish": render_fish}
+    named = parse_mixed((), words).leftovers
+    if len(named) != 1 or named[0] not in shells:
+        given = f", not {quote(' '.join(named))}" if named else ""
+        raise UsageError(f"name one shell: {', '.join(shells)}{given}")
+    sys.stdout.write(shells[named[0]](list_flags()))
+    return ExitCode.DONE
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return _USAGE
+
+
+def list_flags() -> Mapping[str, Sequence[str]]:
+    """Return the flags of each command, without the dash."""
+    return {
+        command.name: tuple(dict.fromkeys(_FLAG.findall(command.load().render_usage())))
+        for command in COMMANDS
+        if command.name != "help"
+    }
+
+
+def render_bash(flags: Mapping[str, Sequence[str]]) -> str:
+    """Return the script for bash."""
+    cases = [f'    {name}) words="{" ".join(_dash(flags[name]))}" ;;' for name in flags]
+    commands = " ".join(command.name for command in COMMANDS)
+    return _BASH.format(cases="\n".join(cases), commands=commands, program=PROGRAM)
+
+
+def render_zsh(flags: Mapping[str, Sequence[str]]) -> str:
+    """Return the script for zsh."""
+    return _ZSH + render_bash(flags)
+
+
+def render_fish(flags: Mapping[str, Sequence[str]]) -> str:
+    """Return the script for fish."""
+    lines = [
+        f"complete -c {PROGRAM} -f -n __fish_use_subcommand -a {command.name}"
+        f' -d "{command.summary}"'
+        for command in COMMANDS
+    ]
+    lines += [
+        f'complete -c {PROGRAM} -n "__fish_seen_subcommand_from {name}" -o {flag}'
+        for name, known in flags.items()
+        for flag in known
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _dash(flags: Sequence[str]) -> list[str]:
+    return [f"-{flag}" for flag in flags]

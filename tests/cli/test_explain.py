@@ -1,0 +1,113 @@
+"""`explain`: one pod or StatefulSet, by any of its names (D-76)."""
+
+import pytest
+
+from rollout_operator.cli.explain import (
+    ExplainedKind,
+    ExplainedObject,
+    draw_explanation,
+    read_target,
+)
+from rollout_operator.cli.main import main
+from rollout_operator.cli.status_view import StatusView
+from rollout_operator.config.grammar import UsageError
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
+from rollout_operator.lab.demo.drawing import render_line
+from rollout_operator.lab.zones import ZoneSpec, three_zones
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.exit_codes import ExitCode
+from tests.operator.inspected import Onlooker, looking_on
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+ZONES = three_zones(replicas=2)
+NAMES = [zone.name for zone in ZONES]
+APP = {"app": "ingester"}
+BUDGET: JsonObject = {
+    "apiVersion": "rollout-operator.grafana.com/v1",
+    "kind": "ZoneAwarePodDisruptionBudget",
+    "metadata": {"name": "ingester"},
+    "spec": {"maxUnavailable": 0, "selector": {"matchLabels": APP}},
+}
+
+
+async def explain(world: Onlooker, *words: str) -> str:
+    lines = await draw_explanation(await world.look(), read_target(words), StatusView(width=80))
+    return "\n".join(render_line(line, 80, is_coloured=False) for line in lines)
+
+
+@in_virtual_time
+async def test_d_76_which_pod_goes_now_and_what_the_others_wait_for() -> None:
+    async with looking_on(*ZONES) as world:
+        assert "no rollout deletes it" in await explain(world, f"{NAMES[0]}-0")
+
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+
+        now = await explain(world, f"pod/{NAMES[0]}-0")
+        assert now.startswith(f"pod {NAMES[0]}-0 of group ingester\nrollout: ")
+        assert "it goes now" in " ".join(now.split())
+        assert now.endswith("eviction: no zone-aware budget refuses it")
+        later = await explain(world, "pod", f"{NAMES[2]}-1")
+        assert "it cannot go yet [pod_outdated]" in " ".join(later.split())
+        assert f"first: {NAMES[0]} and {NAMES[1]} have outdated pods" in later
+        assert "it is the turn of" in await explain(world, NAMES[0])
+        assert "cannot go yet" in await explain(world, f"sts/{NAMES[1]}")
+
+
+@in_virtual_time
+async def test_an_eviction_that_a_budget_would_refuse_says_why() -> None:
+    zones = [ZoneSpec(name=name, replicas=2, labels=APP, pod_labels=APP) for name in NAMES]
+    async with looking_on(*zones) as world:
+        await world.create(ZONE_BUDGETS, BUDGET)
+        text = await explain(world, f"{NAMES[0]}-0")
+
+        assert "\neviction: " in text
+        assert "[budget_zero]" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (ExplainedObject("ingester-zone-d"), "; did you mean ingester-zone-"),
+        (ExplainedObject("ingester-zone-a-7"), "; did you mean ingester-zone-a-"),
+        (
+            ExplainedObject("ingester-zone-a-0", ExplainedKind.SET),
+            "; did you mean ingester-zone-a?",
+        ),
+        (
+            ExplainedObject("x", ExplainedKind.SET),
+            "; there are ingester-zone-a, ingester-zone-b and",
+        ),
+    ],
+)
+@in_virtual_time
+async def test_a_name_that_is_not_there_is_answered_with_the_nearest(
+    target: ExplainedObject, told: str
+) -> None:
+    async with looking_on(*ZONES) as world:
+        with pytest.raises(InvalidInput, match=r"in a rollout group of namespace default") as found:
+            await draw_explanation(await world.look(), target, StatusView(width=80))
+
+        assert told in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (["a-0"], ExplainedObject("a-0")),
+        (["pod/a-0"], ExplainedObject("a-0", ExplainedKind.POD)),
+        (["po", "a-0"], ExplainedObject("a-0", ExplainedKind.POD)),
+        (["sts/a"], ExplainedObject("a", ExplainedKind.SET)),
+        (["StatefulSet", "a"], ExplainedObject("a", ExplainedKind.SET)),
+    ],
+)
+def test_what_words_name(words: list[str], target: ExplainedObject) -> None:
+    assert read_target(words) == target
+
+
+@pytest.mark.parametrize("words", [[], ["pod/"], ["svc/a"], ["a", "b"], ["a", "b", "c"]])
+def test_other_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError):
+        read_target(words)
+    assert main(["explain", *words]) == ExitCode.BAD_COMMAND_LINE
+    assert "See rollout-operator explain -help" in capsys.readouterr().err

@@ -1,0 +1,128 @@
+"""`status`, `wait` and `explain` on the real control plane, with rights to read and no others."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rollout_operator.lab.zones import three_zones
+from rollout_operator.model.exit_codes import ExitCode
+from tests.world.api import STATEFULSETS, Json
+from tests.world.judge import Judge
+from tests.world.manifests import apply_manifests
+from tests.world.scene import World
+from tests.world.sets import PAUSED
+
+pytestmark = pytest.mark.controlplane
+
+READER: Final = "reader"
+READS: Final = frozenset({"list", "get"})
+
+
+@pytest.mark.slow
+async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: World) -> None:
+    """Each exit code of `wait`, once; what is shown agrees with the objects; nothing is written."""
+    names = await world.create(*three_zones(replicas=2))
+    person = Person(await grant_reads(world))
+    judge = Judge(world.plane, world.namespace, f"system:serviceaccount:{world.namespace}:{READER}")
+    async with judge:
+        # Without an operator.
+        shown = await person.ask("status")
+        assert "ingester  rolled out  6/6 ready  6/6 updated" in shown
+        assert "operator not reached: " in shown
+        assert "this is computed from the objects" in shown
+        assert "rolled out" in await person.ask("wait", "-timeout=1m")
+
+        await world.set_image(names, "v2")
+        told = await person.ask("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
+        assert "0/6 updated" in told
+        assert told.endswith("not rolled-out within 3s\n")
+        assert "goes now" in " ".join((await person.ask("explain", f"{names[0]}-0")).split())
+        later = await person.ask("explain", f"pod/{names[2]}-0")
+        assert "cannot go yet" in " ".join(later.split())
+
+        # With one: it waits until the last revision is recorded.
+        await world.operator()
+        await person.ask("wait", "-timeout=2m")
+        for name in names:
+            status = (await world.get(STATEFULSETS, name))["status"]
+            assert status["currentRevision"] == status["updateRevision"]
+        found = json.loads(await person.ask("status", "-o=json"))
+        assert describe(found) == await count_pods(world, names)
+
+        for name in names:
+            await world.annotate(name, **{PAUSED: "true"})
+        await world.set_image(names, "v3")
+        told = await person.ask("wait", "-timeout=2m", code=ExitCode.NEEDS_A_PERSON)
+        assert "group ingester: held" in told
+        assert told.endswith("a person has to change something for group ingester\n")
+
+        await person.ask("status", "-context=wrld", code=ExitCode.FAILED)
+        assert "did you mean world?" in person.errors
+        await person.ask("status", "-n=default", code=ExitCode.FAILED)
+        assert 'grant verb list on \\"statefulsets\\"' in json.dumps(person.errors)
+        assert {call.verb for call in await judge.calls()} <= READS
+    await world.judge.assert_clean()
+
+
+class Person:
+    """Types commands, with a kubeconfig in the environment."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._environ = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+        self.errors = ""
+
+    async def ask(self, *words: str, code: int = 0) -> str:
+        """Run a command, which ends with this code; return what it shows."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "rollout_operator", *words, env=self._environ,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        shown, errors = await process.communicate()
+        self.errors = errors.decode()
+        assert process.returncode == code, (words, shown, errors)
+        return shown.decode()
+
+
+async def grant_reads(world: World) -> Path:
+    """Return the kubeconfig of an account that may list sets and pods of the namespace only."""
+    rules = [
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    named = {"metadata": {"name": READER}}
+    objects: list[Json] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", **named},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", **named, "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            **named,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": READER},
+            "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": world.namespace}],
+        },
+    ]
+    await apply_manifests(world.api, world.namespace, objects)
+    token = await world.plane.fetch_token(world.api, world.namespace, READER)
+    path = world.folder / "reader.conf"
+    return world.plane.kubeconfig(path, token, namespace=world.namespace)
+
+
+def describe(found: Json) -> dict[str, tuple[int, int]]:
+    """Return how many pods of each zone are ready and updated, as `status` has it."""
+    zones = [zone for group in found["groups"] for zone in group["zones"]]
+    return {zone["name"]: (zone["ready"], zone["updated"]) for zone in zones}
+
+
+async def count_pods(world: World, names: list[str]) -> dict[str, tuple[int, int]]:
+    """Return the same, as the objects have it."""
+    statuses = {name: (await world.get(STATEFULSETS, name))["status"] for name in names}
+    return {
+        name: (status["readyReplicas"], status["updatedReplicas"])
+        for name, status in statuses.items()
+    }
