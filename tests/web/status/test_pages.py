@@ -97,7 +97,7 @@ async def test_the_schema_is_served_and_stands_in_the_documents(admin: World) ->
 
     assert text.encode() == render_schema()
     assert SCHEMA.read_bytes() == render_schema(), "write it anew: python -m tests.pictures schema"
-    assert Code.PAUSED not in text, "a new reason is no new schema"
+    assert Code.SEVERAL_ZONES_NOT_READY not in text, "a new reason is no new schema"
 
 
 def test_every_field_is_explained() -> None:
