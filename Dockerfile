@@ -11,11 +11,13 @@ ARG RUNTIME=gcr.io/distroless/python3-debian13:nonroot
 
 FROM ${BUILD} AS build
 ARG SOURCE_DATE_EPOCH=0
+# requirements-otel.lock adds traces, and 11 MB.
+ARG LOCK=requirements.lock
 WORKDIR /src
-COPY requirements.lock ./
+COPY requirements.lock requirements-otel.lock ./
 COPY image/ image/
 COPY rollout_operator/ rollout_operator/
-RUN PIP_NO_CACHE_DIR=1 image/assemble /image
+RUN PIP_NO_CACHE_DIR=1 LOCK=${LOCK} image/assemble /image
 
 FROM ${RUNTIME}
 # Arguments end with their stage: what the labels say is named again here.

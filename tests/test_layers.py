@@ -123,6 +123,7 @@ ONLY_IN = {
     "cryptography": {"pki"},
     "prometheus_client": {"telemetry"},
     "aiohttp": {"kube", "pods", "oci", "web"},
+    "opentelemetry": {"telemetry"},
 }
 PURE = {"model", "planning"}
 IMPURE = {"asyncio", "time", "random", "os", "socket", "ssl", "logging"}
@@ -206,6 +207,17 @@ def find_circle(modules: Iterable[Module]) -> Sequence[str]:
     except CycleError as error:
         return tuple(error.args[1])
     return ()
+
+
+def test_one_module_knows_of_traces() -> None:
+    """DEP-12: it is imported where they are asked for, and only there."""
+    found = {
+        module.name
+        for module in load_package()
+        for _, name in list_imports(module)
+        if name.startswith("opentelemetry")
+    }
+    assert found == {"telemetry.traces"}
 
 
 def test_the_package_keeps_its_layers() -> None:

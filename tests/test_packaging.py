@@ -15,12 +15,14 @@ from packaging.utils import canonicalize_name
 from tests.code_rules import ROOT
 
 RUNTIME: Final = ROOT / "requirements.lock"
+TRACING: Final = ROOT / "requirements-otel.lock"
 DEVELOPMENT: Final = ROOT / "requirements-dev.lock"
 TOOLCHAIN: Final = ROOT / "requirements-go.lock"
-LOCKS: Final = (RUNTIME, DEVELOPMENT, TOOLCHAIN)
+LOCKS: Final = (RUNTIME, TRACING, DEVELOPMENT, TOOLCHAIN)
 PINNED: Final = re.compile(r"^([a-z0-9-]+)==(\S+)( ; [^\\]+)? \\$")
 HASH: Final = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRA: Final[list[str]] = PROJECT["project"]["optional-dependencies"]["otel"]
 DOCKERFILE: Final = (ROOT / "Dockerfile").read_text()
 
 
@@ -50,10 +52,14 @@ def test_a_lock_holds_exact_versions_and_hashes_and_no_address(lock: Path) -> No
     ("lock", "wanted"),
     [
         (RUNTIME, PROJECT["project"]["dependencies"]),
-        (DEVELOPMENT, PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["dev"]),
+        (TRACING, PROJECT["project"]["dependencies"] + EXTRA),
+        (
+            DEVELOPMENT,
+            EXTRA + PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["dev"],
+        ),
         (TOOLCHAIN, PROJECT["dependency-groups"]["go"]),
     ],
-    ids=["runtime", "development", "toolchain"],
+    ids=["runtime", "tracing", "development", "toolchain"],
 )
 def test_a_lock_answers_pyproject(lock: Path, wanted: list[str]) -> None:
     """D-62: what is asked for is locked, at a version that is asked for."""
@@ -66,8 +72,16 @@ def test_a_lock_answers_pyproject(lock: Path, wanted: list[str]) -> None:
 
 
 def test_what_is_tested_is_what_runs() -> None:
-    """D-62: the development lock holds all of the run-time lock, at the same versions."""
-    assert versions(RUNTIME).items() <= versions(DEVELOPMENT).items()
+    """D-62: the development lock holds all of the run-time locks, at the same versions."""
+    assert versions(RUNTIME).items() <= versions(TRACING).items()
+    assert versions(TRACING).items() <= versions(DEVELOPMENT).items()
+
+
+def test_an_extra_is_in_no_lock_of_those_who_do_not_ask_for_it() -> None:
+    """D-62: the image is built from the run-time lock, unless told otherwise."""
+    assert [name for name in versions(RUNTIME) if name.startswith("opentelemetry")] == []
+    assert "\nARG LOCK=requirements.lock\n" in DOCKERFILE
+    assert "lock=${LOCK:-requirements.lock}\n" in (ROOT / "image" / "assemble").read_text()
 
 
 def test_few_packages_at_run_time() -> None:
@@ -196,6 +210,7 @@ def test_the_image_is_made_of_little() -> None:
     assert [line for line in lines if line and not line.startswith("#")] == [
         "*",
         "!requirements.lock",
+        "!requirements-otel.lock",
         "!image",
         "!rollout_operator",
         "**/__pycache__",

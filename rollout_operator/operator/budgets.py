@@ -31,6 +31,7 @@ from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.operator.context import Context
+from rollout_operator.telemetry.spans import trace_keys
 
 # Pods whose grants are looked after at a time; each mostly waits for the API server.
 WORKERS: Final = 4
@@ -93,7 +94,7 @@ class Budgets:
         )
         self._workers = Workers(
             self._queue,
-            controller.reconcile,
+            trace_keys("reconcile budgets", controller.reconcile),
             count=WORKERS,
             rng=context.rng,
         )

@@ -33,6 +33,7 @@ from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.health import Heartbeat
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.trace_switch import traced
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
 
@@ -57,7 +58,7 @@ def run(config: Config, limits: LifeLimits | None = None) -> int:
         log.warn("Deprecated flag has no effect", flag=name)
     if config.leftovers:
         log.warn("Ignoring words after the flags", words=" ".join(config.leftovers))
-    with asyncio.Runner(loop_factory=_choose_loop()) as runner:
+    with traced(os.environ), asyncio.Runner(loop_factory=_choose_loop()) as runner:
         runner.run(_serve(config, limits or LifeLimits()))
     return 0
 

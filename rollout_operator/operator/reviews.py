@@ -41,6 +41,7 @@ from rollout_operator.planning.budgets.reviews import is_running
 from rollout_operator.planning.downscales.request import assess_unprepared
 from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.spans import trace_keys
 from rollout_operator.web.http.metrics import name_route
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
@@ -312,7 +313,7 @@ class Reviews:
             self._queue.add(uid)
         self._workers = Workers(
             self._queue,
-            controller.reconcile,
+            trace_keys("reconcile downscales", controller.reconcile),
             count=WORKERS,
             rng=context.rng,
         )

@@ -18,6 +18,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.operator.context import Context
+from rollout_operator.telemetry.spans import trace_keys
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
 # our rate limits, so that many cost nothing: one that records a revision keeps no delete waiting.
@@ -54,7 +55,7 @@ class Rollouts:
         longest = context.settings.reconcile_interval
         self._workers: Workers[GroupName] = Workers(
             self._queue,
-            self._build_controller(arbiter, longest).reconcile,
+            trace_keys("reconcile rollout", self._build_controller(arbiter, longest).reconcile),
             count=WORKERS,
             backoff=Backoff(first=BUG_BACKOFF, most=max(BUG_BACKOFF, longest)),
             rng=context.rng,

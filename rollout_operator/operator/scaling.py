@@ -31,6 +31,7 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.operator.context import Context
 from rollout_operator.planning.scaling.following import keeps_time
+from rollout_operator.telemetry.spans import trace_keys
 
 # Groups whose counts are looked at at a time; each mostly waits for the API server.
 WORKERS: Final = 32
@@ -92,14 +93,14 @@ class Scaling:
         self._controller = self._build_controller(observer)
         self._workers: Workers[GroupName] = Workers(
             self._queue,
-            self._controller.reconcile,
+            trace_keys("reconcile scaling", self._controller.reconcile),
             # What pods said and what a live read shows must still count when the count is written.
             count=min(WORKERS, choose_most_looks(context.settings.client_qps)),
             rng=context.rng,
         )
         self._callers: Workers[Uid] = Workers(
             self._pod_calls.queue,
-            self._pod_calls.reconcile,
+            trace_keys("call pods", self._pod_calls.reconcile),
             count=CALLERS,
             rng=context.rng,
         )

@@ -20,6 +20,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.names import GroupName
 from rollout_operator.operator.context import Context
+from rollout_operator.telemetry.spans import trace_keys
 
 # Groups that are looked at at a time; it costs no request but those for the zone tracker.
 WORKERS: Final = 8
@@ -101,7 +102,8 @@ class Shadow:
     def _employ(self, reconcile: Callable[[GroupName], Awaitable[Result]]) -> Workers[GroupName]:
         queue: WorkQueue[GroupName] = WorkQueue()
         self._queues.append(queue)
-        return Workers(queue, reconcile, count=WORKERS, rng=self._context.rng)
+        shadowed = trace_keys("reconcile shadow", reconcile)
+        return Workers(queue, shadowed, count=WORKERS, rng=self._context.rng)
 
     def _wake(self, group: GroupName) -> None:
         for queue in self._queues:

@@ -26,6 +26,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import PodAnswer
 from rollout_operator.model.units import format_duration
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.spans import Attribute, Span, tracing
 
 Method = Literal["POST", "DELETE"]
 
@@ -198,7 +199,7 @@ class PodClient:
             self._fence("call pods")
         except NotElected as error:
             raise call.failed(f"{error}", may_arrive=False) from error
-        with self._measured(call):
+        with tracing.spans.begin_within("call pod") as span, self._measured(call, span):
             try:
                 async with asyncio.timeout(self._timeout.total_seconds()) as limit:
                     await self._send(call)
@@ -218,7 +219,7 @@ class PodClient:
             call.status = await self._sender.send(call.method, call.endpoint)
 
     @contextmanager
-    def _measured(self, call: _CallUnderway) -> Iterator[None]:
+    def _measured(self, call: _CallUnderway, span: Span) -> Iterator[None]:
         start = self._clock.elapsed()
         try:
             yield
@@ -227,6 +228,8 @@ class PodClient:
             labels = (self._path_label(call.endpoint.path), call.method, status)
             duration = (self._clock.elapsed() - start).total_seconds()
             self._metrics.pod_request_duration.labels(*labels).observe(duration)
+            if span.is_recorded:
+                span.note(_describe_call(call))
 
     def _path_label(self, path: str) -> str:
         if len(self._paths) < MOST_PATHS:
@@ -252,6 +255,16 @@ def describe(error: Exception) -> str:
     if isinstance(error, ConnectionBroken):
         return "connection closed without an answer"
     return f"no answer: {type(error).__name__}"
+
+
+def _describe_call(call: _CallUnderway) -> Mapping[str, Attribute]:
+    """Return what a trace shows of a call: of a query nobody knows what is secret."""
+    known: dict[str, Attribute] = {
+        "pod": call.endpoint.pod,
+        "http.request.method": call.method,
+        "url.path": f"/{call.endpoint.path}",
+    }
+    return {**known, "http.response.status_code": call.status} if call.status else known
 
 
 def is_success(status: int) -> bool:

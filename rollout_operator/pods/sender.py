@@ -2,8 +2,8 @@
 
 A pod is a stranger: nothing that it answers is followed, kept, unpacked or believed beyond its
 status and, where it is asked for a time, that time; and nothing is sent to it that tells who we
-are but our namespace (SEC-11, SEC-12). Which requests are made, how long one may take and what its
-status means is decided in `client`.
+are but our namespace and, where we trace, the number of the trace (SEC-11, SEC-12). Which requests
+are made, how long one may take and what its status means is decided in `client`.
 """
 
 import ssl
@@ -21,6 +21,7 @@ from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import CLUSTER_HEADER
 from rollout_operator.pods.client import ConnectionBroken, Method, is_success
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.spans import tracing
 
 # Reading pauses at twice this much of a body; most are closed unread once their head is there.
 _READ_BUFFER: Final = 32 * 1024
@@ -66,7 +67,7 @@ class HttpSender:
             method,
             # As it was written: what is escaped in it stays so, and what is not, too.
             URL(url, encoded=True),
-            headers={"Host": endpoint.authority},
+            headers={"Host": endpoint.authority, **tracing.spans.make_headers()},
             allow_redirects=False,
             server_hostname=endpoint.host.removesuffix("."),
         ) as response:

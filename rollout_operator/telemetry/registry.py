@@ -16,6 +16,7 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
+from rollout_operator.telemetry.spans import tracing
 
 # A reason whose numbers change with each event is written at most this often per zone.
 QUIET: Final = timedelta(seconds=1)
@@ -118,6 +119,7 @@ class GroupStates:
         Returns after how long to post again where the log still lacks a reason, which changed too
         soon after it was last written or has not stayed long enough; else None.
         """
+        tracing.spans.find_current().note_reasons((*plan.waits, *plan.problems))
         plans = self._plans.setdefault(plan.group, {})
         plans[subject] = plan
         posted, plan = plan, merge_plans([plans[each] for each in Subject if each in plans])

@@ -31,6 +31,7 @@ from rollout_operator.kube.connection.transport import NotRepeated, Transport
 from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.spans import Span, tracing
 
 # The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
 CONNECT_LIMIT: Final = timedelta(seconds=5)
@@ -153,10 +154,19 @@ class Exchange:
 
     async def _send_once(self, request: HttpRequest) -> _Answer:
         call = request.call
-        if not request.has_turn:
-            await self.admit(call, min(request.within, request.sent_within or request.within))
-        if call.is_write:
-            self._fence(call.text)
+        with _traced(call) as span:
+            if not request.has_turn:
+                await self.admit(call, min(request.within, request.sent_within or request.within))
+            if call.is_write:
+                self._fence(call.text)
+            answer = await self._exchange(request)
+            if span.is_recorded:
+                span.note({"http.response.status_code": answer.status})
+        return answer
+
+    async def _exchange(self, request: HttpRequest) -> _Answer:
+        """Send, and return what came back, in time."""
+        call = request.call
         limit = request.within.total_seconds()
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):
@@ -208,6 +218,15 @@ class Exchange:
                 )
                 return error
         return error_of(call, answer.status, read_status(answer.body), answer.retry_after)
+
+
+@contextmanager
+def _traced(call: Call) -> Iterator[Span]:
+    """Surround one request, its wait for a token included, by a span."""
+    with tracing.spans.begin_within(f"{call.verb} {call.resource.plural}".rstrip()) as span:
+        if span.is_recorded:
+            span.note({"http.request.method": call.method, "url.path": call.path})
+        yield span
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from rollout_operator.model.review import Review, Scalable, Unusable
 from rollout_operator.model.units import format_duration, parse_duration
 from rollout_operator.planning.downscales.request import RETRY, refuse
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.spans import Attribute, SpanRole, tracing
 from rollout_operator.web.reviews.answer import render_answer
 
 # The API server stops waiting at its own limit; the answer has a tenth of the time for its way.
@@ -79,10 +80,13 @@ class Reviewer:
 
     async def answer(self, path: str, review: Review, deadline: Deadline) -> bytes:
         """Return the body of the answer, in time."""
-        verdict = await self._ask(path, review, deadline)
+        with tracing.spans.begin("review", SpanRole.SERVER) as span:
+            verdict = await self._ask(path, review, deadline)
+            if span.is_recorded:
+                span.note(_describe_review(path, review, verdict))
         if isinstance(verdict, bytes):
             return verdict  # logged and counted by the replica that has decided
-        _log_verdict(path, review, verdict)
+        _log_verdict(path, review, verdict, span.log_keys)
         self.on_verdict(path, review, verdict)
         # Only where there is something to patch: it looks through all configurations.
         may_patch = bool(verdict.annotations) and self.may_patch(path)
@@ -120,16 +124,38 @@ def _read_timeout(query: str) -> timedelta | None:
     return span if span > timedelta(0) else None
 
 
-def _log_verdict(path: str, review: Review, verdict: Verdict) -> None:
-    """Log one decision."""
+def _describe_review(
+    path: str, review: Review, verdict: Verdict | bytes
+) -> Mapping[str, Attribute]:
+    """Return what a trace shows of a review and its answer."""
+    known: dict[str, Attribute] = {
+        "hook": path,
+        "operation": review.operation,
+        "resource": _name_resource(review),
+        "namespace": review.namespace,
+        "name": review.name,
+        "dry_run": review.dry_run,
+    }
+    if isinstance(verdict, bytes):
+        return {**known, "forwarded": True}
+    reason = verdict.reason
+    text = reason.text or "; ".join(verdict.warnings)
+    return {**known, "allowed": verdict.is_allowed, "reason": reason.code.value, "why": text}
+
+
+def _name_resource(review: Review) -> str:
+    return f"{review.resource}/{review.subresource}" if review.subresource else review.resource
+
+
+def _log_verdict(path: str, review: Review, verdict: Verdict, keys: Mapping[str, str]) -> None:
+    """Log one decision; `keys` are those of its trace."""
     is_news = verdict.reason.code is Code.PODS_PREPARED or bool(verdict.warnings)
     write = log.debug if verdict.is_allowed and not is_news else log.info
-    resource = review.resource
     write(
         "Allowing change" if verdict.is_allowed else "Refusing change",
         hook=path,
         operation=review.operation,
-        resource=f"{resource}/{review.subresource}" if review.subresource else resource,
+        resource=_name_resource(review),
         namespace=review.namespace,
         name=review.name,
         replicas_from=_replicas(review.old),
@@ -138,6 +164,7 @@ def _log_verdict(path: str, review: Review, verdict: Verdict) -> None:
         user=review.user,
         reason=verdict.reason.code,
         text=verdict.reason.text or "; ".join(verdict.warnings),
+        **keys,
     )
 
 

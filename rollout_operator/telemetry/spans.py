@@ -1,0 +1,156 @@
+"""Spans: which work took how long inside of which, with the reasons that came of it.
+
+Decides what a span looks like to the rest of the package. Whether any is recorded, and where they
+go, is decided in `traces`, which binds `tracing` where the environment asks for that. Until then
+each call here returns the same object, which does nothing: a review has no time to spare.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from enum import Enum, auto, unique
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
+
+from rollout_operator.model.outcome import Reason
+
+Attribute = str | int | bool
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+
+@unique
+class SpanRole(Enum):
+    """Which part a span has in a request."""
+
+    INTERNAL = auto()
+    SERVER = auto()
+    CLIENT = auto()
+
+
+class Span(Protocol):
+    """Work underway: it begins and ends with a `with` block, and fails by its exception."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Tell whether anything is kept: nothing need be put together where it is not."""
+        ...
+
+    @property
+    def log_keys(self) -> Mapping[str, str]:
+        """Return the keys by which a log line is found from the trace; none where it is off."""
+        ...
+
+    def note(self, attributes: Mapping[str, Attribute]) -> None:
+        """Add what is known of the work by now."""
+        ...
+
+    def note_reasons(self, reasons: Iterable[Reason]) -> None:
+        """Add each reason as an event, the first one also as what the span came to."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class SpanSource(Protocol):
+    """Where spans come from."""
+
+    def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
+        """Return a span inside of the current one, or the first of a new trace."""
+        ...
+
+    def begin_within(self, name: str, role: SpanRole = SpanRole.CLIENT) -> Span:
+        """Return a span inside of the current one; where none is recorded, neither is this."""
+        ...
+
+    def find_current(self) -> Span:
+        """Return the span of the work at hand, to be added to; it is not to be entered."""
+        ...
+
+    def make_headers(self) -> Mapping[str, str]:
+        """Return the headers by which another process continues the trace; mostly none."""
+        ...
+
+
+class NoSpan:
+    """The span of work that is not traced."""
+
+    __slots__ = ()
+
+    is_recorded: Final = False
+    log_keys: Final[Mapping[str, str]] = {}
+
+    def note(self, attributes: Mapping[str, Attribute]) -> None:
+        """Keep nothing."""
+
+    def note_reasons(self, reasons: Iterable[Reason]) -> None:
+        """Keep nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+NO_SPAN: Final = NoSpan()
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class NoSpans:
+    """The source of a process that does not trace."""
+
+    def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
+        """Return the span that does nothing."""
+        return NO_SPAN
+
+    def begin_within(self, name: str, role: SpanRole = SpanRole.CLIENT) -> Span:
+        """Return the span that does nothing."""
+        return NO_SPAN
+
+    def find_current(self) -> Span:
+        """Return the span that does nothing."""
+        return NO_SPAN
+
+    def make_headers(self) -> Mapping[str, str]:
+        """Return none."""
+        return _NO_HEADERS
+
+
+class Tracing:
+    """The spans of this process, as `log` is its log: `with tracing.spans.begin("review")`."""
+
+    __slots__ = ("spans",)
+
+    def __init__(self) -> None:
+        self.spans: SpanSource = NoSpans()
+
+    def bind(self, spans: SpanSource | None) -> None:
+        """Take spans from there from now on; None turns tracing off."""
+        self.spans = NoSpans() if spans is None else spans
+
+
+tracing: Final = Tracing()
+
+
+def trace_keys(name: str, reconcile: Callable[[K], Awaitable[R]]) -> Callable[[K], Awaitable[R]]:
+    """Return `reconcile` with a span of this name around each key."""
+
+    async def reconcile_traced(key: K) -> R:
+        with tracing.spans.begin(name) as span:
+            if span.is_recorded:
+                span.note({"key": "/".join(key) if isinstance(key, tuple) else str(key)})
+            return await reconcile(key)
+
+    return reconcile_traced

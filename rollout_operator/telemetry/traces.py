@@ -1,0 +1,182 @@
+"""Traces by OpenTelemetry: the only module that knows it, imported only where they are asked for.
+
+Decides from the environment whether and where spans are sent. The variables are those of the SDK,
+which reads most of them itself: sampling, limits, headers, certificates.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from rollout_operator import __version__
+from rollout_operator.model.outcome import Reason
+from rollout_operator.telemetry.spans import NO_SPAN, Attribute, Span, SpanRole
+
+PROGRAM: Final = "rollout-operator"
+# The pod has 30 s to end; what a collector has not taken by then is lost.
+FLUSH_LIMIT: Final = timedelta(seconds=5)
+# A collector that is away makes a line with each attempt, for as long as it is away.
+QUIET: Final = timedelta(minutes=1)
+# Reasons may quote what tenants wrote, which may be 256 KiB.
+LONGEST_TEXT: Final = 1024
+
+_TRACE_CONTEXT: Final = "tracecontext"
+# Not those of the library's choice: baggage has nothing to carry, and the name of one that is not
+# installed would be an error at the import.
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_ROLES: Final = {
+    SpanRole.INTERNAL: trace.SpanKind.INTERNAL,
+    SpanRole.SERVER: trace.SpanKind.SERVER,
+    SpanRole.CLIENT: trace.SpanKind.CLIENT,
+}
+
+
+class RecordedSpan:
+    """A span of OpenTelemetry as `spans.Span`."""
+
+    __slots__ = ("_manager", "_span")
+
+    def __init__(self, manager: AbstractContextManager[trace.Span] | None, span: trace.Span):
+        self._manager = manager
+        self._span = span
+
+    @property
+    def is_recorded(self) -> bool:
+        """Tell whether it was sampled and has not ended."""
+        return self._span.is_recording()
+
+    @property
+    def log_keys(self) -> Mapping[str, str]:
+        """Return the id of its trace, as grafana/rollout-operator logs it."""
+        found = self._span.get_span_context()
+        if not found.trace_flags.sampled:
+            return {}
+        return {"trace_id": trace.format_trace_id(found.trace_id)}
+
+    def note(self, attributes: Mapping[str, Attribute]) -> None:
+        """Add attributes."""
+        self._span.set_attributes({key: _cut(value) for key, value in attributes.items()})
+
+    def note_reasons(self, reasons: Iterable[Reason]) -> None:
+        """Add each reason as an event, the first one also as attributes."""
+        for place, reason in enumerate(reasons):
+            told = {"reason": reason.code.value, "why": _cut(reason.text)}
+            if reason.zone:
+                told["zone"] = reason.zone
+            if place == 0:
+                self._span.set_attributes(told)
+            self._span.add_event("reason", told)
+
+    def __enter__(self) -> Self:
+        assert self._manager is not None  # the current span is not entered again
+        self._span = self._manager.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._manager is not None
+        self._manager.__exit__(kind, error, trace)
+
+
+class RecordedSpans:
+    """The source of spans of a process that traces."""
+
+    def __init__(self, provider: TracerProvider, *, tells_others: bool = True) -> None:
+        """`tells_others`: other processes get the header by which they continue a trace."""
+        self._provider = provider
+        self._tells_others = tells_others
+        self._tracer = provider.get_tracer(PROGRAM, __version__)
+
+    def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
+        """Return a span inside of the current one, or the first of a new trace."""
+        manager = self._tracer.start_as_current_span(
+            name, kind=_ROLES[role], record_exception=False
+        )
+        return RecordedSpan(manager, trace.INVALID_SPAN)
+
+    def begin_within(self, name: str, role: SpanRole = SpanRole.CLIENT) -> Span:
+        """Return a span inside of the current one; none where that is not recorded.
+
+        Watches and the Lease would else be most of what is sent. A task that a reconcile started
+        and left behind has a current span that has ended: it is not recorded either.
+        """
+        return self.begin(name, role) if trace.get_current_span().is_recording() else NO_SPAN
+
+    def find_current(self) -> Span:
+        """Return the span of the work at hand."""
+        return RecordedSpan(None, trace.get_current_span())
+
+    def make_headers(self) -> Mapping[str, str]:
+        """Return `traceparent`, for a request that belongs to the current span."""
+        headers: dict[str, str] = {}
+        if self._tells_others and trace.get_current_span().is_recording():
+            _PROPAGATOR.inject(headers)
+        return headers
+
+    def close(self) -> None:
+        """Send what has not been sent, for a few seconds. Blocks."""
+        # The SDK would wait for half a minute: the thread ends with the process.
+        closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        closing.start()
+        closing.join(FLUSH_LIMIT.total_seconds())
+
+
+class RarelyLogged(logging.Filter):
+    """Lets one record pass in each `QUIET`."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._quiet_until = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the record is written."""
+        now = self._now()
+        if now < self._quiet_until:
+            return False
+        self._quiet_until = now + QUIET.total_seconds()
+        return True
+
+
+def open_spans(environ: Mapping[str, str], processor: SpanProcessor | None = None) -> RecordedSpans:
+    """Return a source whose spans are sent by OTLP over HTTP, or by another processor."""
+    provider = TracerProvider(resource=_describe_process(environ), shutdown_on_exit=False)
+    provider.add_span_processor(processor or _send_by_http())
+    asked = (environ.get("OTEL_PROPAGATORS") or _TRACE_CONTEXT).split(",")
+    tells_others = _TRACE_CONTEXT in (name.strip() for name in asked)
+    return RecordedSpans(provider, tells_others=tells_others)
+
+
+def _send_by_http() -> SpanProcessor:
+    exporter = OTLPSpanExporter()
+    logging.getLogger(OTLPSpanExporter.__module__).addFilter(RarelyLogged())
+    return BatchSpanProcessor(exporter)
+
+
+def _describe_process(environ: Mapping[str, str]) -> Resource:
+    """Return what all spans say of this process; the name as in grafana/rollout-operator."""
+    given = Resource.create()
+    name = given.attributes.get(SERVICE_NAME, "")
+    if str(name).startswith("unknown_service"):
+        name = environ.get("JAEGER_SERVICE_NAME") or PROGRAM
+    return given.merge(Resource({SERVICE_NAME: name, SERVICE_VERSION: __version__}))
+
+
+def _cut(value: Attribute) -> Attribute:
+    return value[:LONGEST_TEXT] if isinstance(value, str) else value

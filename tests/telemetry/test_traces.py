@@ -1,0 +1,262 @@
+"""What a trace holds: reviews, reconciles, calls to pods and to the API server, and the reasons."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
+
+from rollout_operator.kube.api import PODS
+from rollout_operator.model.errors import NotFound
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code, Plan, Reason, Verdict
+from rollout_operator.model.review import Review, Unusable, Version
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.telemetry.spans import tracing
+from rollout_operator.telemetry.trace_switch import traced
+from rollout_operator.telemetry.traces import LONGEST_TEXT, QUIET, RarelyLogged
+from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
+from tests.fakes_clock import FakeClock
+from tests.kube.client_bench import POD, open_bench
+from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.pods.conftest import LONG, opened
+from tests.pods.one_call import confirm, fail
+from tests.pods.pod_servers import PodServers, status
+from tests.recorded_spans import recorded
+from tests.web.webhook_world import PATH, ScriptedHook
+
+REVIEW = Review(
+    version=Version.V1,
+    uid="u",
+    operation="UPDATE",
+    resource="statefulsets",
+    subresource="scale",
+    namespace="prod",
+    name="zone-b",
+    old=Unusable("absent"),
+    new=Unusable("absent"),
+)
+WAITS = Reason(code=Code.ZONE_NOT_READY, text="zone-b has 2 of 3 pods ready", zone="zone-b")
+PAUSED = Reason(code=Code.PAUSED_ZONE_NOT_READY, text="zone-c is paused", zone="zone-c")
+
+
+# --- reviews -----------------------------------------------------------------------------------
+
+
+async def answer(verdict: Verdict) -> None:
+    hook = ScriptedHook(verdict=verdict)
+    reviewer = Reviewer(hooks={PATH: hook}, request_timeout=LONG, clock=FakeClock())
+    await reviewer.answer(PATH, REVIEW, Deadline(LONG, LONG))
+
+
+async def test_a_review_is_a_span_with_its_reason(lines: list[str]) -> None:
+    """TRACE-04: and its log line names the trace."""
+    with recorded() as traces:
+        await answer(Verdict(is_allowed=False, reason=WAITS))
+    span = traces.find("review")
+    assert span.kind is SpanKind.SERVER
+    assert span.status.status_code is StatusCode.UNSET, "a denial is no error"
+    known = traces.attributes("review")
+    assert known["hook"] == PATH
+    assert (known["allowed"], known["reason"]) == (False, "zone_not_ready")
+    assert known["why"] == "zone-b has 2 of 3 pods ready"
+    assert span.context is not None
+    (line,) = lines
+    assert f"trace_id={format_trace_id(span.context.trace_id)}" in line
+
+
+async def test_a_review_that_is_not_sampled_is_not_kept(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DEP-12: the SDK's own variables decide."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    with recorded() as traces:
+        await answer(Verdict(is_allowed=False, reason=WAITS))
+    assert traces.names() == []
+    assert "trace_id" not in lines[0]
+
+
+# --- reconciles --------------------------------------------------------------------------------
+
+
+def test_the_reasons_of_a_plan_are_those_of_its_span() -> None:
+    """D-40: the same code and sentence as in log, metric and page."""
+    states = GroupStates(Metrics(), FakeClock())
+    with recorded() as traces, tracing.spans.begin("reconcile"):
+        states.post(Plan(group=GroupName("g"), waits=(WAITS, PAUSED)))
+    assert traces.attributes("reconcile") == {
+        "reason": "zone_not_ready",
+        "why": "zone-b has 2 of 3 pods ready",
+        "zone": "zone-b",
+    }
+    events = [dict(event.attributes or {}) for event in traces.find("reconcile").events]
+    assert [event["reason"] for event in events] == ["zone_not_ready", "paused_zone_not_ready"]
+
+
+def test_a_long_text_is_cut() -> None:
+    """SEC-13: tenants may write 256 KiB."""
+    with recorded() as traces, tracing.spans.begin("x") as span:
+        span.note({"a": "b" * (LONGEST_TEXT + 1)})
+        span.note_reasons([Reason(code=Code.PAUSED_ZONE_NOT_READY, text="c" * (LONGEST_TEXT + 1))])
+    known = traces.attributes("x")
+    assert (known["a"], known["why"]) == ("b" * LONGEST_TEXT, "c" * LONGEST_TEXT)
+
+
+# --- calls -------------------------------------------------------------------------------------
+
+
+async def test_a_request_to_the_api_server_is_a_span_inside() -> None:
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", POD, reply({}), refuse(404, "NotFound", "gone"))
+        with recorded() as traces, tracing.spans.begin("reconcile"):
+            await bench.client().fetch(PODS, "prod", "a-0")
+        assert traces.is_within("get pods", "reconcile")
+        assert traces.find("get pods").kind is SpanKind.CLIENT
+        assert traces.attributes("get pods") == {
+            "http.request.method": "GET",
+            "url.path": POD,
+            "http.response.status_code": 200,
+        }
+        with recorded() as traces, tracing.spans.begin("reconcile"), pytest.raises(NotFound):
+            await bench.client().fetch(PODS, "prod", "a-0")
+        assert traces.attributes("get pods")["http.response.status_code"] == 404
+    assert all("traceparent" not in request.headers for request in server.requests)
+
+
+async def test_a_request_outside_of_a_reconcile_is_not_traced() -> None:
+    """Watches and the Lease would be most of what is sent."""
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", POD, reply({}))
+        with recorded() as traces:
+            await bench.client().fetch(PODS, "prod", "a-0")
+    assert traces.names() == []
+
+
+async def test_what_a_reconcile_left_running_is_not_traced() -> None:
+    """Such as the watch of an object that a zone mirrors: it would belong to it for ever."""
+    over = asyncio.Event()
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", POD, reply({}))
+
+        async def fetch_later() -> None:
+            await over.wait()
+            await bench.client().fetch(PODS, "prod", "a-0")
+
+        with recorded() as traces:
+            async with asyncio.TaskGroup() as tasks:
+                with tracing.spans.begin("reconcile"):
+                    tasks.create_task(fetch_later())
+                over.set()
+    assert traces.names() == ["reconcile"]
+
+
+async def test_a_call_to_a_pod_carries_its_trace() -> None:
+    """SEC-11: that and nothing else is added to the request."""
+    async with PodServers(status(200)) as pods, opened(LONG, Metrics()) as client:
+        with recorded() as traces, tracing.spans.begin("review"):
+            await confirm(client, replace(pods.endpoint(4, path="a/b"), query="token=secret"))
+        await confirm(client, pods.endpoint(4, path="a/b"))
+    traced_lines, plain = (seen.head.decode().split("\r\n")[1:] for seen in pods.seen)
+    context = traces.find("call pod").context
+    assert context is not None
+    ids = f"{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}"
+    (header,) = set(traced_lines) - set(plain)
+    assert header.startswith(f"traceparent: 00-{ids}-")
+    assert traces.is_within("call pod", "review")
+    assert traces.attributes("call pod") == {
+        "pod": "zone-a-4",
+        "http.request.method": "POST",
+        "url.path": "/a/b",
+        "http.response.status_code": 200,
+    }
+
+
+async def test_other_propagators_than_ours_send_no_header() -> None:
+    async with PodServers(status(200)) as pods, opened(LONG, Metrics()) as client:
+        with recorded({"OTEL_PROPAGATORS": "none"}), tracing.spans.begin("review"):
+            await confirm(client, pods.endpoint(4))
+    assert b"traceparent" not in pods.seen[0].head
+
+
+async def test_a_call_without_an_answer_is_a_failed_span() -> None:
+    async with PodServers(status(200)) as pods, opened(LONG, Metrics()) as client:
+        endpoint = pods.endpoint(4)
+    async with opened(LONG, Metrics()) as client:
+        with recorded() as traces, tracing.spans.begin("review"):
+            error = await fail(client, endpoint)
+    span = traces.find("call pod")
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == f"PodError: {error}"
+    assert "http.response.status_code" not in traces.attributes("call pod")
+
+
+# --- sending -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def collector(received: list[ExportTraceServiceRequest]) -> Iterator[str]:
+    """Run what takes spans by OTLP over HTTP; yield its URL."""
+
+    class Taker(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            assert self.path == "/v1/traces"
+            received.append(ExportTraceServiceRequest.FromString(body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Taker)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({}, "rollout-operator"),
+        ({"JAEGER_SERVICE_NAME": "old"}, "old"),
+        ({"OTEL_SERVICE_NAME": "mine", "JAEGER_SERVICE_NAME": "old"}, "mine"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=theirs"}, "theirs"),
+    ],
+)
+def test_a_collector_gets_the_spans_at_the_end(
+    environ: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRACE-02, PROC-05: what has not been sent by then is."""
+    received: list[ExportTraceServiceRequest] = []
+    with collector(received) as url:
+        for key, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": url, **environ}.items():
+            monkeypatch.setenv(key, value)
+        asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, **environ}
+        with traced(asked), tracing.spans.begin("review"):
+            pass
+    ((spans,),) = (one.resource_spans for one in received)
+    told = {one.key: one.value.string_value for one in spans.resource.attributes}
+    assert told["service.name"] == name
+    assert [span.name for scope in spans.scope_spans for span in scope.spans] == ["review"]
+
+
+def test_an_unreachable_collector_is_told_once_in_a_while() -> None:
+    """TRACE-03: and delays nothing."""
+    now = 1.0
+    rarely = RarelyLogged(lambda: now)
+    record = logging.makeLogRecord({})
+    assert [rarely.filter(record) for _ in range(3)] == [True, False, False]
+    now += QUIET.total_seconds()
+    assert rarely.filter(record)
