@@ -17,6 +17,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
+from rollout_operator.telemetry.spans import trace_keys
 
 
 class BudgetReports:
@@ -38,7 +39,8 @@ class BudgetReports:
                 clock=context.clock,
             )
         )
-        self._workers = Workers(self._queue, statuses.reconcile, count=1, rng=context.rng)
+        reconcile = trace_keys("reconcile budget status", statuses.reconcile)
+        self._workers = Workers(self._queue, reconcile, count=1, rng=context.rng)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
         context.pending.on_change(lambda pod: self._wake_owners([pod.owner_uid]))

@@ -2,14 +2,9 @@
 
 import asyncio
 import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
 from rollout_operator.kube.api import PODS
@@ -30,6 +25,7 @@ from tests.pods.conftest import LONG, opened
 from tests.pods.one_call import confirm, fail
 from tests.pods.pod_servers import PodServers, status
 from tests.recorded_spans import recorded
+from tests.trace_collector import open_collector
 from tests.web.webhook_world import PATH, ScriptedHook
 
 REVIEW = Review(
@@ -200,32 +196,6 @@ async def test_a_call_without_an_answer_is_a_failed_span() -> None:
 # --- sending -----------------------------------------------------------------------------------
 
 
-@contextmanager
-def collector(received: list[ExportTraceServiceRequest]) -> Iterator[str]:
-    """Run what takes spans by OTLP over HTTP; yield its URL."""
-
-    class Taker(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            assert self.path == "/v1/traces"
-            received.append(ExportTraceServiceRequest.FromString(body))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Taker)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.parametrize(
     ("environ", "name"),
     [
@@ -239,17 +209,14 @@ def test_a_collector_gets_the_spans_at_the_end(
     environ: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TRACE-02, PROC-05: what has not been sent by then is."""
-    received: list[ExportTraceServiceRequest] = []
-    with collector(received) as url:
-        for key, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": url, **environ}.items():
+    with open_collector() as collector:
+        asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **environ}
+        for key, value in asked.items():
             monkeypatch.setenv(key, value)
-        asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, **environ}
         with traced(asked), tracing.spans.begin("review"):
             pass
-    ((spans,),) = (one.resource_spans for one in received)
-    told = {one.key: one.value.string_value for one in spans.resource.attributes}
-    assert told["service.name"] == name
-    assert [span.name for scope in spans.scope_spans for span in scope.spans] == ["review"]
+    assert collector.services() == {name}
+    assert [span.name for span in collector.spans()] == ["review"]
 
 
 def test_an_unreachable_collector_is_told_once_in_a_while() -> None:
