@@ -283,8 +283,15 @@ class Writer(Patcher, Protocol):
 class DryRunner(Protocol):
     """Writes that pass admission, webhooks included, and are not stored. Raise as a Writer does."""
 
-    async def try_create(self, resource: Resource, namespace: str, body: JsonObject) -> None:
-        """POST an object that is not stored."""
+    async def try_create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: JsonObject,
+        name: str = "",
+        subresource: str = "",
+    ) -> None:
+        """POST an object, or a subresource of the one with this name, that is not stored."""
         ...
 
     async def try_patch(

@@ -13,6 +13,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, DryRunne
 from rollout_operator.model.decode.installation import decode_pod_to_try
 from rollout_operator.model.diagnosis.installation import (
     BUDGET_PATH,
+    EVICTION_PATH,
     NO_DOWNSCALE_PATH,
     PREPARE_DOWNSCALE_PATH,
     Installation,
@@ -53,7 +54,7 @@ async def try_webhooks(client: DryRunner, installation: Installation) -> tuple[R
     """
     answers: list[ReachAnswer] = []
     denials: list[ApiError] = []
-    for attempt in (_try_budget, _try_scale):
+    for attempt in (_try_budget, _try_scale, _try_eviction):
         try:
             answers += await attempt(client, installation)
         except (Denied, NotFound) as error:
@@ -87,6 +88,25 @@ async def _try_scale(client: DryRunner, installation: Installation) -> list[Reac
     request = f"scale {found.name} down to {found.replicas - 1}"
     scaling = client.try_patch(STATEFULSETS, found.namespace, found.name, patch, "scale")
     return [await _answer(ReachAnswer(request=request, paths=paths), scaling)]
+
+
+async def _try_eviction(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
+    """Evict a pod of a member: what the webhook says does not matter."""
+    names = {pod.name for pod in installation.pods}
+    firsts = (f"{one.sts.name}-{one.sts.first_ordinal}" for one in installation.members)
+    pod = next((name for name in firsts if name in names), "")
+    if not pod or EVICTION_PATH not in {hook.path for hook in installation.own_hooks}:
+        return []
+    namespace = installation.namespace
+    eviction: JsonObject = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": namespace},
+        # A second time: nothing that overlooks the query may take a pod.
+        "deleteOptions": {"dryRun": ["All"]},
+    }
+    evicting = client.try_create(PODS, namespace, eviction, pod, "eviction")
+    return [await _answer(ReachAnswer(request=f"evict {pod}", paths=(EVICTION_PATH,)), evicting)]
 
 
 async def _answer(asked: ReachAnswer, request: Awaitable[None]) -> ReachAnswer:

@@ -20,7 +20,7 @@ from rollout_operator.model.errors import (
     Unreachable,
 )
 from rollout_operator.operator.examine import examine, read_installation
-from tests.controllers.fake_client import FakeClient, set_json
+from tests.controllers.fake_client import FakeClient, pod_json, set_json
 from tests.pki.certificates import Legacy
 
 NAMESPACE: Final = "test"
@@ -119,8 +119,16 @@ class Cluster(FakeClient):
         allowed = not any(f'"verb":"{verb}"' in spec for verb in self.missing_verbs)
         return msgspec.json.encode({"kind": resource.kind, "status": {"allowed": allowed}})
 
-    async def try_create(self, resource: Resource, namespace: str, body: JsonObject) -> None:
-        self._try(f"create {resource.plural}", body)
+    async def try_create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: JsonObject,
+        name: str = "",
+        subresource: str = "",
+    ) -> None:
+        parts = (resource.plural, name, subresource)
+        self._try(f"create {'/'.join(part for part in parts if part)}", body)
 
     async def try_patch(
         self,
@@ -184,6 +192,18 @@ async def test_dep88_what_is_tried_is_scaled_by_one_and_refused_by_budgets() -> 
         (True, ADMISSION_DENIED),
         (False, ""),
     ]
+
+
+async def test_dep88_an_eviction_says_twice_that_it_is_none() -> None:
+    cluster = Cluster()
+    cluster.put("validatingwebhookconfigurations", configuration("/admission/pod-eviction"))
+    cluster.put("pods", pod_json("zone-b", 0))
+    refused = Refused('failed calling webhook "pod-eviction": connection refused')
+    cluster.answers = {"create pods/zone-b-0/eviction": refused}
+    diagnosis = await examine(cluster, NAMESPACE, NOW)
+
+    assert cluster.tried[0][1]["deleteOptions"] == {"dryRun": ["All"]}
+    assert diagnosis.has(FindingCode.WEBHOOK_UNREACHABLE)
 
 
 async def test_dep88_no_answer_is_a_time_out() -> None:

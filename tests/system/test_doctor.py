@@ -295,7 +295,7 @@ async def _provoke_settings(clinic: Clinic) -> None:
         await world.post(STATEFULSETS, statefulset(zone, world.namespace))
     steps = [{"op": "add", "path": "/spec/template/spec/serviceAccountName", "value": "nobody"}]
     await world.patch(STATEFULSETS, "alone", steps, kind="json")
-    for name, most in (("none", 0), ("another", 1)):
+    for name, most in (("none", 0), ("another", 1), ("all", 2)):
         await world.post(BUDGETS, native_budget(name, APP, most))
     await world.post(ZONE_BUDGETS, zone_budget("nothing", {"app": "none"}))
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -311,6 +311,7 @@ async def _provoke_settings(clinic: Clinic) -> None:
         FindingCode.PREPARE_WITHOUT_LABEL,
         FindingCode.LEADING_ZONE_UNKNOWN,
         FindingCode.NATIVE_BUDGET_REFUSES,
+        FindingCode.NATIVE_BUDGET_PROTECTS_NOTHING,
         FindingCode.NATIVE_BUDGETS_OVERLAP,
         FindingCode.BUDGETS_OF_TWO_KINDS,
         FindingCode.ZONE_BUDGET_SELECTS_NOTHING,
@@ -329,13 +330,8 @@ async def _provoke_reach(clinic: Clinic) -> None:
         for hook in HOOKS:
             ports = {"clientConfig__service__port": port, "timeoutSeconds": 1}
             await clinic.patch_hook(hook, **ports)
-        ended = await _run_until_timeout(clinic)
-    found = json.loads(ended.out)["findings"]
-    (late,) = [
-        one for one in found if "zpdb-validation" in one["object"] and "timed" in one["code"]
-    ]
-    assert "firewall" in late["remedy"]
-
+        # Of the two about downscales the mutating one is asked first.
+        await _wait_timed_out(clinic, "prepare-downscale", *BUDGET_HOOKS)
     await clinic.patch_hook("zpdb-validation", failurePolicy="Ignore")
     bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(x)", podNameRegexGroup=9)
     await _wait_accepted(world, bad)
@@ -379,13 +375,18 @@ def _silent_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-async def _run_until_timeout(clinic: Clinic) -> Ended:
-    """Run the command until the API server has taken the change of the configurations."""
+async def _wait_timed_out(clinic: Clinic, *hooks: str) -> None:
+    """Run the command until the API server has taken the change of all configurations."""
+    wanted = {f"webhook {clinic.hooks.name(hook)}.grafana.com" for hook in hooks}
     for _ in range(_MOST_LOOKS):
         ended = await clinic.run("-o", "json")
-        if ended.code == ExitCode.UNREACHED:
-            return ended
-    raise AssertionError(f"it never timed out: {ended}")
+        found = json.loads(ended.out)["findings"]
+        late = {one["object"]: one["remedy"] for one in found if "timed_out" in one["code"]}
+        if wanted == late.keys():
+            assert ended.code == ExitCode.UNREACHED
+            assert all("firewall" in remedy for remedy in late.values())
+            return
+    raise AssertionError(f"not all timed out: {found}")
 
 
 async def _wait_accepted(world: World, budget: Json) -> None:

@@ -248,9 +248,16 @@ class Client:
         call = object_call("patch", resource, namespace, name, subresource)
         return await self._write(self._patch(call, patch, has_turn=has_turn))
 
-    async def try_create(self, resource: Resource, namespace: str, body: JsonObject) -> None:
+    async def try_create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: JsonObject,
+        name: str = "",
+        subresource: str = "",
+    ) -> None:
         """POST an object that is not stored; see `api.DryRunner`."""
-        call = Call(verb="create", resource=resource, namespace=namespace)
+        call = object_call("create", resource, namespace, name, subresource)
         request = HttpRequest(call=call, query=DRY_RUN, body=body, within=self._timeouts.write)
         await self._exchange.ask(request)
 

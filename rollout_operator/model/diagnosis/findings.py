@@ -54,6 +54,7 @@ class FindingCode(StrEnum):
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
     # budgets
     NATIVE_BUDGET_REFUSES = "native_budget_refuses"
+    NATIVE_BUDGET_PROTECTS_NOTHING = "native_budget_protects_nothing"
     NATIVE_BUDGETS_OVERLAP = "native_budgets_overlap"
     BUDGETS_OF_TWO_KINDS = "budgets_of_two_kinds"
     ZONE_BUDGET_INVALID = "zone_budget_invalid"

@@ -25,29 +25,43 @@ _ZONED = "ZoneAwarePodDisruptionBudget"
 
 
 def check_native_room(installation: Installation) -> Iterator[Finding]:
-    """Yield PodDisruptionBudgets over members of groups that have no room at all."""
+    """Yield PodDisruptionBudgets over members of groups that never allow, or always."""
     for budget in installation.native_budgets:
-        members = [one for one in installation.members if _takes(budget, one)]
-        why = _find_refusal(budget, sum(one.sts.replicas for one in members)) if members else ""
-        if why:
-            yield find(FindingCode.NATIVE_BUDGET_REFUSES, f"{_NATIVE} {budget.name}", why)
+        pods = sum(one.sts.replicas for one in installation.members if _takes(budget, one))
+        room = _count_room(budget, pods) if pods else None
+        if room is None or 0 < room < pods:
+            continue
+        code = (
+            FindingCode.NATIVE_BUDGET_PROTECTS_NOTHING
+            if room > 0
+            else FindingCode.NATIVE_BUDGET_REFUSES
+        )
+        field = "maxUnavailable" if budget.max_unavailable else "minAvailable"
+        value = budget.max_unavailable or budget.min_available
+        text = f"{field} is {value}, and it selects {count(pods, 'pod')}"
+        yield find(code, f"{_NATIVE} {budget.name}", text)
 
 
 def _takes(budget: NativeBudget, one: ZoneSet) -> bool:
     return budget.selector is not None and budget.selector.takes(one.pod_labels)
 
 
-def _find_refusal(budget: NativeBudget, pods: int) -> str:
-    """Return why a budget over so many pods never allows, empty where it may."""
-    if budget.max_unavailable in {"0", "0%"}:
-        return f"maxUnavailable is {budget.max_unavailable}"
-    if budget.min_available == "100%":
-        return "minAvailable is 100%"
+def _count_room(budget: NativeBudget, pods: int) -> int | None:
+    """Return how many of so many ready pods may go at once, None where nothing tells."""
+    most = _count_share(budget.max_unavailable, pods)
+    least = _count_share(budget.min_available, pods)
+    if most is None and least is None:
+        return None
+    return max(most if most is not None else pods - (least or 0), 0)
+
+
+def _count_share(text: str, pods: int) -> int | None:
+    """Return the number of pods that a field stands for; shares are rounded up."""
     try:
-        least = parse_go_int(budget.min_available)
-    except InvalidInput:  # a share, which is rounded up, or nothing
-        return ""
-    return f"minAvailable is {least}, and it selects {count(pods, 'pod')}" if least >= pods else ""
+        number = parse_go_int(text.removesuffix("%"))
+    except InvalidInput:
+        return None
+    return -(-number * pods // 100) if text.endswith("%") else number
 
 
 def check_native_overlap(installation: Installation) -> Iterator[Finding]:

@@ -226,6 +226,11 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "a PodDisruptionBudget refuses every eviction, also while all pods are ready",
         "leave room for one pod, or use a ZoneAwarePodDisruptionBudget in its place",
     ),
+    FindingCode.NATIVE_BUDGET_PROTECTS_NOTHING: Advice(
+        _WARN,
+        "a PodDisruptionBudget lets all pods of the groups go at once",
+        "lower `maxUnavailable`, or raise `minAvailable`, or remove it",
+    ),
     FindingCode.NATIVE_BUDGETS_OVERLAP: Advice(
         _ERROR,
         "two PodDisruptionBudgets select one pod: the API server answers its eviction with 500",

@@ -119,7 +119,9 @@ async def test_dep_88_a_dry_run_says_so_and_is_otherwise_as_in_earnest(bench: Be
     client = bench.client()
     await client.try_create(PODS, "prod", {"kind": "Pod"})
     await client.try_patch(STATEFULSETS, "prod", "a", {"spec": {"replicas": 1}}, "scale")
-    created, patched = bench.server.requests
-    assert created.query == patched.query == {"dryRun": "All"}
+    bench.server.on("POST", f"{pods_path}/a-0/eviction", reply({}, 201))
+    await client.try_create(PODS, "prod", {"kind": "Eviction"}, "a-0", "eviction")
+    created, patched, evicted = bench.server.requests
+    assert created.query == patched.query == evicted.query == {"dryRun": "All"}
     assert (created.json, patched.json) == ({"kind": "Pod"}, {"spec": {"replicas": 1}})
     assert patched.headers["content-type"] == "application/merge-patch+json"

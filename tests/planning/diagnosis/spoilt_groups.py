@@ -130,7 +130,7 @@ SPOILT_GROUPS: Final = (
         good(zone_budgets=(), native_budgets=(native("p", max_unavailable="0"),)),
         FindingCode.NATIVE_BUDGET_REFUSES,
         "PodDisruptionBudget p",
-        "maxUnavailable is 0",
+        "maxUnavailable is 0, and it selects 4 pods",
     ),
     Case(
         "as many as there are",
@@ -138,6 +138,27 @@ SPOILT_GROUPS: Final = (
         FindingCode.NATIVE_BUDGET_REFUSES,
         "PodDisruptionBudget p",
         "minAvailable is 4, and it selects 4 pods",
+    ),
+    Case(
+        "a share of nothing",
+        good(zone_budgets=(), native_budgets=(native("p", min_available="76%"),)),
+        FindingCode.NATIVE_BUDGET_REFUSES,
+        "PodDisruptionBudget p",
+        "minAvailable is 76%",
+    ),
+    Case(
+        "all of them",
+        good(zone_budgets=(), native_budgets=(native("p", max_unavailable="4"),)),
+        FindingCode.NATIVE_BUDGET_PROTECTS_NOTHING,
+        "PodDisruptionBudget p",
+        "maxUnavailable is 4, and it selects 4 pods",
+    ),
+    Case(
+        "none of them",
+        good(zone_budgets=(), native_budgets=(native("p", min_available="0"),)),
+        FindingCode.NATIVE_BUDGET_PROTECTS_NOTHING,
+        "PodDisruptionBudget p",
+        "minAvailable is 0",
     ),
     Case(
         "two native budgets",
