@@ -59,7 +59,7 @@ from rollout_operator.model.errors import Denied, NotFound, OperatorError
 from rollout_operator.operator.access_reviews import ask_rights
 from rollout_operator.operator.dry_runs import try_pods, try_webhooks
 from rollout_operator.pki.examination import read_bundle
-from rollout_operator.planning.diagnosis.arguments import find_value
+from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
 from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.rights import (
@@ -67,6 +67,7 @@ from rollout_operator.planning.diagnosis.rights import (
     DEFAULT_SECRET,
     LEASE_FLAG,
     SECRET_FLAG,
+    SELF_SIGNED_FLAG,
 )
 
 # What is not asked where its ground could not be read.
@@ -129,10 +130,17 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     installation = msgspec.structs.replace(
         installation,
         lease=await reading.fetch_lease(find_value(words, LEASE_FLAG) or DEFAULT_LEASE),
-        hooks=await reading.list_hooks(find_value(words, SECRET_FLAG) or DEFAULT_SECRET),
+        hooks=await reading.list_hooks(_find_secret(words)),
     )
     raw_sets = [raw for one, raw in sets if one.sts.group is not None]
     return await _ask(reading, installation, raw_sets)
+
+
+def _find_secret(words: Sequence[str]) -> str:
+    """Return the name of the Secret that is served from; empty where files are."""
+    if not is_on(words, SELF_SIGNED_FLAG, default=True):
+        return ""
+    return find_value(words, SECRET_FLAG) or DEFAULT_SECRET
 
 
 def _decode_set(raw: msgspec.Raw) -> tuple[ZoneSet, bytes]:
@@ -266,6 +274,8 @@ class Reading:
 
     async def _fetch_certificate(self, secret: str) -> bytes:
         """Return the certificate that the operator serves, empty where it may not be read."""
+        if not secret:
+            return b""
         try:
             return decode_certificate(await self.client.fetch(SECRETS, self.namespace, secret))
         except OperatorError:

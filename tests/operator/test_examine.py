@@ -177,6 +177,19 @@ async def test_everything_is_read_and_nothing_written() -> None:
     assert writes == []
 
 
+async def test_a_secret_that_is_not_served_from_is_compared_with_nothing() -> None:
+    cluster = Cluster()
+    files = "-server-tls.self-signed-cert.enabled=false"
+    cluster.put("deployments", deployment("-server-tls.enabled=true", files))
+    ca = Legacy().data()["ca"]
+    cluster.put("validatingwebhookconfigurations", configuration("/admission/no-downscale", ca))
+    (hook,) = (await read(cluster)).own_hooks
+
+    assert hook.bundle is not None
+    assert hook.bundle.vouches is None
+    assert not any("secrets" in call for call in cluster.calls)
+
+
 async def test_dep88_what_is_tried_is_scaled_by_one_and_refused_by_budgets() -> None:
     cluster = Cluster()
     for path in ("/admission/no-downscale", "/admission/zpdb-validation"):

@@ -149,7 +149,8 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.WEBHOOK_TIMEOUT_SHORT: Advice(
         _WARN,
         "the API server gives up before the operator can have asked pods",
-        "raise `timeoutSeconds` of the webhook, or lower `-pods.client-timeout`",
+        "raise `timeoutSeconds` of the webhook and `-server-tls.request-timeout`, or lower"
+        " `-pods.client-timeout`",
     ),
     FindingCode.GUARD_WITHOUT_WEBHOOK: Advice(
         _ERROR,

@@ -25,6 +25,7 @@ from rollout_operator.planning.diagnosis.rights import TLS_FLAG
 from rollout_operator.planning.downscales.request import is_labelled
 
 _DEFAULT_POD_TIMEOUT: Final = timedelta(seconds=5)
+_DEFAULT_REQUEST_TIMEOUT: Final = timedelta(seconds=10)
 # The other hooks answer out of memory; a new connection and a busy machine take some of it.
 _LEAST: Final = timedelta(seconds=2)
 
@@ -118,22 +119,29 @@ def check_policies(installation: Installation) -> Iterator[Finding]:
 
 def check_timeouts(installation: Installation) -> Iterator[Finding]:
     """Yield webhooks that the API server does not wait long enough for."""
+    served = _find_span(installation, "server-tls.request-timeout", _DEFAULT_REQUEST_TIMEOUT)
     for hook in installation.own_hooks:
         least = _LEAST
         if hook.path == PREPARE_DOWNSCALE_PATH:
             # A pod that answers at its last moment is answered for as well.
-            least = _find_pod_timeout(installation) + timedelta(seconds=1)
-        if hook.timeout < least:
-            text = f"timeoutSeconds {hook.timeout.total_seconds():.0f} < {format_duration(least)}"
+            asked = _find_span(installation, "pods.client-timeout", _DEFAULT_POD_TIMEOUT)
+            least = asked + timedelta(seconds=1)
+        if min(hook.timeout, served) < least:
+            seconds = f"{hook.timeout.total_seconds():.0f}"
+            text = (
+                f"timeoutSeconds {seconds}, -server-tls.request-timeout {format_duration(served)}:"
+                f" less than {format_duration(least)}"
+            )
             yield find(FindingCode.WEBHOOK_TIMEOUT_SHORT, _name(hook), text)
 
 
-def _find_pod_timeout(installation: Installation) -> timedelta:
-    texts = [find_value(one.words, "pods.client-timeout") for one in list_acting(installation)]
+def _find_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
+    """Return the duration that a flag of the operator has; what is none stops it anyway."""
+    texts = [find_value(one.words, flag) for one in list_acting(installation)]
     try:
-        return parse_duration(next(filter(None, texts), "")) if any(texts) else _DEFAULT_POD_TIMEOUT
+        return parse_duration(next(filter(None, texts), format_duration(default)))
     except InvalidInput:
-        return _DEFAULT_POD_TIMEOUT
+        return default
 
 
 def _name(hook: HookRegistration) -> str:

@@ -212,14 +212,21 @@ SPOILT_OPERATORS: Final = (
         _hooks(PREPARE_DOWNSCALE_PATH, timeout=timedelta(seconds=5)),
         FindingCode.WEBHOOK_TIMEOUT_SHORT,
         f"MutatingWebhookConfiguration prepare-downscale-{NAMESPACE}",
-        "timeoutSeconds 5 < 6s",
+        "timeoutSeconds 5, -server-tls.request-timeout 10s: less than 6s",
+    ),
+    Case(
+        "pods that may take longer than a request",
+        _operator("-pods.client-timeout=20s"),
+        FindingCode.WEBHOOK_TIMEOUT_SHORT,
+        f"MutatingWebhookConfiguration prepare-downscale-{NAMESPACE}",
+        "less than 21s",
     ),
     Case(
         "little time for any",
         _hooks(EVICTION_PATH, timeout=timedelta(seconds=1)),
         FindingCode.WEBHOOK_TIMEOUT_SHORT,
         f"ValidatingWebhookConfiguration pod-eviction-{NAMESPACE}",
-        "timeoutSeconds 1 < 2s",
+        "timeoutSeconds 1, -server-tls.request-timeout 10s: less than 2s",
     ),
     Case(
         "a label without its webhook",

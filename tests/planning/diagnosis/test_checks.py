@@ -100,6 +100,10 @@ def test_what_could_not_be_read_is_skipped_and_told(source: Source) -> None:
             id="another webhook that takes no dry runs",
         ),
         pytest.param(
+            reach("422 Invalid: spec.podNameRegexGroup", must_be_refused=True),
+            id="a schema that refuses first",
+        ),
+        pytest.param(
             good(pod_trials=(PodTrial(set_name="a", error="exceeded quota: pods"),)),
             id="a quota that is used up by what there is",
         ),
