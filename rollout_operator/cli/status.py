@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -141,7 +142,7 @@ async def _redraw(viewer: Viewer, output: OutputStream, *, is_wide: bool) -> Non
         while True:
             try:
                 seen = await viewer.look(is_fresh=False)
-                lines = draw_all(seen, StatusView(width=output.width(), is_wide=is_wide))
+                lines = fit(seen, output.size(), is_wide=is_wide)
                 trouble: list[Line] = []
             except ApiError as error:
                 if not lines:
@@ -149,6 +150,15 @@ async def _redraw(viewer: Viewer, output: OutputStream, *, is_wide: bool) -> Non
                 trouble = [((f"not read since: {error}", Style.RED),)]
             frame.draw([*trouble, *lines])
             await clock.sleep(EVERY)
+
+
+def fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) -> list[Line]:
+    """Return the lines about all namespaces, fewer where the terminal is too low for all."""
+    view = StatusView(width=size.columns, is_wide=is_wide)
+    lines = draw_all(seen, view)
+    if len(lines) < size.lines:
+        return lines
+    return draw_all(seen, replace(view, is_wide=False, is_terse=True))
 
 
 class Views(Protocol):

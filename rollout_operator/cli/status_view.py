@@ -32,6 +32,8 @@ _PHASES: Final = {
     Phase.WAITING: Style.YELLOW,
     Phase.HELD: Style.RED,
 }
+# What a person looks for first.
+_ORDER: Final = tuple(reversed(Phase))
 _LONGEST_NAME: Final = 40
 # Fewer marks of pods than this say nothing.
 _LEAST_PODS: Final = 8
@@ -65,17 +67,22 @@ class StatusView:
     width: int
     is_wide: bool = False
     """Revisions, limits and each pod that is not ready as well."""
+    is_terse: bool = False
+    """For a terminal that is too low: what stands still comes first, what is done in one line."""
 
 
 def draw_status(description: Description, notes: Sequence[str], view: StatusView) -> list[Line]:
     """Return the lines about one namespace; `notes` say what could not be read."""
     lines = [_title(description)]
     lines += _draw_operator(description.operator, notes, view)
-    for group in description.groups:
+    groups = description.groups
+    if view.is_terse:
+        groups = tuple(sorted(groups, key=lambda group: _ORDER.index(group.phase)))
+    for group in groups:
         lines += [BLANK, *_draw_group(group, description.now, view)]
     if description.budgets:
         lines += [BLANK, *_draw_budgets(description.budgets, view)]
-    return [*lines, *_draw_legend(description.groups)]
+    return lines if view.is_terse else [*lines, *_draw_legend(groups)]
 
 
 def render_age(span: timedelta) -> str:
@@ -120,13 +127,17 @@ def _draw_operator(
 
 def _draw_group(group: GroupDescription, now: datetime, view: StatusView) -> Iterator[Line]:
     yield _head(group, now)
+    if view.is_terse and group.phase is Phase.ROLLED_OUT:
+        return
     code = f" [{group.code}]" if group.code is not None else ""
     yield from wrap_text(f"{group.headline}{code}", view, indent=2)
     first = group.waits[0] if group.waits else None
     is_told = first is not None and (first.code, first.text) == (group.code, group.headline)
-    if first is not None and is_told and first.remedy:
+    if first is not None and is_told and first.remedy and not view.is_terse:
         yield from wrap_text(first.remedy, view, indent=4, style=Style.FAINT)
     yield from _draw_zones(group.zones, now, view)
+    if view.is_terse:
+        return
     if group.downscale is not None:
         yield from _draw_labelled("scales", group.downscale.text, view)
     headline = (group.code, group.headline)
@@ -239,7 +250,8 @@ def _draw_budgets(budgets: Sequence[BudgetDescription], view: StatusView) -> Ite
         down = f"{one.unavailable}/{one.pods}"
         numbers = f"  {one.maximum or '-':>5}  {down:>7}  {one.allowed:>6}"
         yield ((f"{one_line(one.name)[:names]:{names}}", Style.BOLD), (numbers, style))
-        yield from wrap_text(one.text, view, indent=2)
+        if not view.is_terse:
+            yield from wrap_text(one.text, view, indent=2)
 
 
 def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:

@@ -1,19 +1,21 @@
 """What `status` shows of a description: readable at 80 columns, and nothing worded here."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from rollout_operator.cli.status_view import StatusView, draw_status, render_age
 from rollout_operator.lab.demo.drawing import render_line
-from rollout_operator.model.description import Description, OperatorDescription
+from rollout_operator.model.description import Description, OperatorDescription, Phase
 from tests.cli.described import EXAMPLE, describe, group, zone
 
 NOTE = "operator not reached: no endpoints"
 
 
-def shown(description: Description, *notes: str, width: int = 80, is_wide: bool = False) -> str:
-    view = StatusView(width=width, is_wide=is_wide)
+def shown(description: Description, *notes: str, width: int = 80, **more: bool) -> str:
+    view = replace(StatusView(width=width), **more)
+    width = view.width
     lines = draw_status(description, notes, view)
     texts = [render_line(line, 10_000, is_coloured=False).rstrip() for line in lines]
     assert max(map(len, texts)) <= width
@@ -53,6 +55,17 @@ def test_wide_shows_revisions_limits_and_pods_that_are_not_ready() -> None:
 
     assert "  zone-a      3/3      3/3  ###   zone-a-1 > zone-a-2, at most 1 down" in text
     assert "    zone-b-1 not ready for 1m30s: CrashLoopBackOff [zone-b-1]" in text
+
+
+def test_a_low_terminal_shows_what_stands_still_first_and_what_is_done_in_a_line() -> None:
+    done = group(zone("done-a", "###"), name="done", phase=Phase.ROLLED_OUT)
+    text = shown(describe(done, *EXAMPLE.groups), is_terse=True)
+
+    lines = text.splitlines()
+    assert text.index("ingester  waiting") < text.index("done  rolled out")
+    assert "done-a" not in text
+    assert "look at the pod's log" not in text
+    assert len(lines) == 15
 
 
 def test_the_operator_that_acts_is_named_and_nothing_is_computed() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from rollout_operator.web.status.document import render_schema
 from tests.code_rules import ROOT
+from tests.pictures.status_command import draw_status_command
 from tests.pictures.status_page import draw_status_page
 
 DOCS: Final = ROOT / "docs"
@@ -21,6 +22,7 @@ async def _write_schema() -> bytes:
 
 
 PICTURES: Final[Mapping[str, tuple[str, Callable[[], Coroutine[None, None, bytes]]]]] = {
+    "status": ("pictures/status.svg", draw_status_command),
     "page": ("pictures/status-page.png", draw_status_page),
     "schema": ("status.schema.json", _write_schema),
 }

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ import pytest
 
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.exit_codes import ExitCode
+from tests.terminal import on_terminal, read_until
 from tests.world.api import STATEFULSETS, Json
 from tests.world.judge import Judge
 from tests.world.manifests import apply_manifests
@@ -19,6 +21,7 @@ from tests.world.sets import PAUSED
 
 pytestmark = pytest.mark.controlplane
 
+LIMIT_S: Final = 60.0
 READER: Final = "reader"
 READS: Final = frozenset({"list", "get"})
 
@@ -36,6 +39,7 @@ async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: 
         assert "operator not reached: " in shown
         assert "this is computed from the objects" in shown
         assert "rolled out" in await person.ask("wait", "-timeout=1m")
+        assert "ingester-zone-c      2/2" in await asyncio.to_thread(person.watch)
 
         await world.set_image(names, "v2")
         told = await person.ask("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
@@ -86,6 +90,15 @@ class Person:
         self.errors = errors.decode()
         assert process.returncode == code, (words, shown, errors)
         return shown.decode()
+
+    def watch(self) -> str:
+        """Look live on a terminal until it shows pods, and end it by Ctrl-C."""
+        command = (sys.executable, "-m", "rollout_operator", "status", "-w")
+        with on_terminal(command, **self._environ) as (process, master):
+            shown = read_until(master, "updated, ready")
+            os.write(master, b"\x03")
+            assert process.wait(LIMIT_S) == 0
+        return re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 
 async def grant_reads(world: World) -> Path:
