@@ -222,7 +222,8 @@ def _check_metrics(text: str, types: Mapping[str, str], series: list[Series]) ->
     short_values = {name.removeprefix("rollout_operator_"): one for name, one in values.items()}
     assert short_values["group_reconciles_total"] >= 3
     passes = short_values["group_reconcile_duration_seconds_count"]
-    assert short_values["group_reconciles_total"] == passes
+    # A page is read in pieces, and a pass may begin or end in between.
+    assert abs(short_values["group_reconciles_total"] - passes) <= 1
     assert short_values["last_successful_group_reconcile_timestamp_seconds"] > 1e9
     assert {one.labels["route"] for one in series if "route" in one.labels} == {"ready", "metrics"}
 
