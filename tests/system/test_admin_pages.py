@@ -122,6 +122,9 @@ PAGES: Final = {
     "/livez": (200, "alive\n"),
     "/status": (200, 'group "ingester"'),
     "/": (200, 'group "ingester"'),
+    "/status.json": (200, '"name":"ingester"'),
+    "/status.schema.json": (200, "GroupDescription"),
+    "/reasons": (200, "several_zones_not_ready"),
     "/debug/pprof/": (200, "no Go profiler"),
     "/debug/pprof/heap": (200, "no Go profiler"),
     "/debug/pprof": (200, "no Go profiler"),
@@ -154,6 +157,12 @@ async def test_dep67_what_the_port_shows_before_and_after_a_rollout(world: World
     await world.roll(names, "v2")
     await wait_reason(operator, "ingester", "up_to_date")
     await operator.fetch("/ready")
+
+    async def is_renewed() -> bool:
+        lines = (await operator.metrics()).splitlines()
+        return any("leases object" in line and '"PATCH"' in line for line in lines)
+
+    await wait_true("without a Lease that was renewed", is_renewed)
     await operator.metrics()  # what a scrape itself counts is seen by the next
     text = await operator.metrics()
     _check_metrics(text, *_parse(text))
@@ -243,6 +252,8 @@ VALIDATED: Final[tuple[tuple[str, dict[str, str], int], ...]] = (
     ("/ready", {CLUSTER: "other"}, 200),
     ("/livez", {}, 200),
     ("/status", {}, 200),
+    ("/status.json", {}, 200),
+    ("/reasons", {}, 200),
     ("/debug/pprof/heap", {}, 200),
 )
 

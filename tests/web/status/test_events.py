@@ -11,6 +11,7 @@ from rollout_operator.model.description import Phase
 from rollout_operator.web.status import events
 from rollout_operator.web.status.events import EventStreams
 from rollout_operator.web.status.sections import Fragment
+from tests.virtual_time import in_virtual_time
 from tests.web.admin_world import listening
 from tests.web.status.descriptions import describe, group, operator
 from tests.web.status.served import BROWSER, LIMIT_S, following, showing
@@ -35,8 +36,8 @@ async def test_a_change_arrives_and_what_stays_does_not() -> None:
 async def test_all_clients_share_one_rendering() -> None:
     async with showing() as shown, AsyncExitStack() as stack:
         shown.now = describe(group())
-        streams = [await stack.enter_async_context(following(shown)) for _ in range(20)]
         begun = asyncio.get_running_loop().time()
+        streams = [await stack.enter_async_context(following(shown)) for _ in range(20)]
         news = await asyncio.gather(*(stream.next_event() for stream in streams))
         took = asyncio.get_running_loop().time() - begun
 
@@ -79,7 +80,7 @@ class Slow:
     async def get(self) -> Fragment:
         self.number += 1
         self.begun.set()
-        return Fragment(self.number, {"summary": f"{self.number}" * 2_000_000})
+        return Fragment(self.number, {"summary": f"{self.number % 10}" * 16_000_000})
 
 
 async def test_a_slow_client_is_cut_and_holds_no_place() -> None:
@@ -97,7 +98,24 @@ async def test_a_slow_client_is_cut_and_holds_no_place() -> None:
         writer.close()
         slow.streams.close()
 
-    assert slow.number <= 3
+    assert slow.number <= 5
+
+
+class Stuck(asyncio.WriteTransport):
+    """A transport from which nothing goes."""
+
+    def get_write_buffer_size(self) -> int:
+        return 1
+
+
+@in_virtual_time
+async def test_who_takes_nothing_is_waited_for_and_then_cut() -> None:
+    client = events._Client(web.StreamResponse(), Stuck(), timedelta(seconds=10))
+    await asyncio.sleep(9)
+    assert client.is_behind()
+    await asyncio.sleep(2)
+    with pytest.raises(TimeoutError):
+        client.is_behind()
 
 
 @pytest.mark.parametrize("place", [0, 1, 128, 255])
