@@ -30,7 +30,7 @@ from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.description import Description
+from rollout_operator.model.description import SCHEMA_VERSION, Description
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName
@@ -194,7 +194,7 @@ class Inspector:
                 body = await self._client.fetch(
                     SERVICES, self._namespace, self._service, "proxy/status.json"
                 )
-            return _DESCRIPTION.decode(body)
+            return _read_description(body)
         except TimeoutError:
             why = f"no answer within {OWN_LIMIT.total_seconds():g} s"
         except Denied:
@@ -214,6 +214,15 @@ class Inspector:
         if not lease.holder:
             return (f"no process holds the Lease {self._lease}",)
         return (f"the Lease {self._lease} is held by {lease.holder}, renewed {lease.renewed}",)
+
+
+def _read_description(body: bytes) -> Description:
+    """Return what the operator answered. Raises MsgspecError, and InvalidInput."""
+    own = _DESCRIPTION.decode(body)
+    if own.schema_version != SCHEMA_VERSION:
+        version = f"{own.schema_version} of its description, this command reads {SCHEMA_VERSION}"
+        raise InvalidInput(f"it writes version {version}")
+    return own
 
 
 async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequence[str]:

@@ -196,6 +196,18 @@ async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
 
 
 @in_virtual_time
+async def test_an_operator_of_another_version_is_not_misread() -> None:
+    async with looking_on(*ZONES) as world:
+        own = Description(schema_version=2, namespace="default", now=world.sandbox.clock().now())
+        seen = await asking(world, services=msgspec.json.encode(own)).look()
+
+        assert seen.own is None
+        assert seen.notes == (
+            "operator not reached: it writes version 2 of its description, this command reads 1",
+        )
+
+
+@in_virtual_time
 async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer() -> None:
     lease = msgspec.json.encode(
         {

@@ -4,24 +4,29 @@ import asyncio
 import json
 import os
 import re
+import socket
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from rollout_operator import __version__
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.exit_codes import ExitCode
 from tests.terminal import on_terminal, read_until
-from tests.world.api import STATEFULSETS, Json
+from tests.world.api import PODS, ROLES, SERVICES, STATEFULSETS, Json, Resource
 from tests.world.judge import Judge
 from tests.world.manifests import apply_manifests
 from tests.world.scene import World
-from tests.world.sets import PAUSED
+from tests.world.sets import PAUSED, is_ready
 
 pytestmark = pytest.mark.controlplane
 
 LIMIT_S: Final = 60.0
+ENDPOINTS: Final = Resource("v1", "endpoints")
+ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "endpointslices")
 READER: Final = "reader"
 READS: Final = frozenset({"list", "get"})
 
@@ -50,8 +55,12 @@ async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: 
         assert "cannot go yet" in " ".join(later.split())
 
         # With one: it waits until the last revision is recorded.
-        await world.operator()
+        operator = await world.operator()
         await person.ask("wait", "-timeout=2m")
+        if await serve(world, operator.port):
+            shown = await person.ask("status")
+            assert f"operator {__version__}: ready, acts" in shown, shown
+            assert "computed" not in shown
         for name in names:
             status = (await world.get(STATEFULSETS, name))["status"]
             assert status["currentRevision"] == status["updateRevision"]
@@ -124,6 +133,56 @@ async def grant_reads(world: World) -> Path:
     token = await world.plane.fetch_token(world.api, world.namespace, READER)
     path = world.folder / "reader.conf"
     return world.plane.kubeconfig(path, token, namespace=world.namespace)
+
+
+async def serve(world: World, port: int) -> bool:
+    """Lead the operator's Service to this machine; False where it has only a loopback address."""
+    address = find_address()
+    if address is None:
+        return False
+    name: Json = {"name": "rollout-operator"}
+    ports: list[Json] = [{"name": "http", "port": 8001, "targetPort": port}]
+    await world.post(SERVICES, {"metadata": name, "spec": {"ports": ports}})
+    listening: list[Json] = [{"name": "http", "port": port}]
+    # The API server calls only what is the address of a pod of the namespace.
+    pod: Json = {"metadata": name, "spec": {"containers": [{"name": "app", "image": "v1"}]}}
+    await world.post(PODS, pod)
+    await world.wait_pod("rollout-operator", "ready", is_ready)
+    status: Json = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+    await world.api.patch(PODS, world.namespace, "rollout-operator", status, subresource="status")
+    target: Json = {"kind": "Pod", "name": "rollout-operator", "namespace": world.namespace}
+    behind: Json = {"ip": address, "targetRef": target}
+    subset: Json = {"addresses": [behind], "ports": listening}
+    await world.post(ENDPOINTS, {"metadata": name, "subsets": [subset]})
+    labels: Json = {"kubernetes.io/service-name": "rollout-operator"}
+    endpoints: Json = {
+        "addresses": [address],
+        "conditions": {"ready": True},
+        "targetRef": target,
+    }
+    await world.post(
+        ENDPOINT_SLICES,
+        {
+            "metadata": {**name, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [endpoints],
+            "ports": listening,
+        },
+    )
+    use: Json = {"apiGroups": [""], "resources": ["services/proxy"], "verbs": ["get"]}
+    await world.patch(ROLES, READER, [{"op": "add", "path": "/rules/-", "value": use}], kind="json")
+    return True
+
+
+def find_address() -> str | None:
+    """Return an address of this machine that the API server calls: none on loopback is."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # documentation's own; nothing is sent
+        except OSError:
+            return None
+        address = str(probe.getsockname()[0])
+    return None if ip_address(address).is_loopback else address
 
 
 def describe(found: Json) -> dict[str, tuple[int, int]]:
