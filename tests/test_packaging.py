@@ -102,6 +102,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
         "ruff check",
         "mypy --strict",
         "tests.world.assets",
+        "tests.world.promql",
         "pytest -n",
     ]
     assert commands[-1] == checks[-1]

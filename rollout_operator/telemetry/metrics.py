@@ -44,6 +44,8 @@ _NEVER_HOLD: Final = frozenset(
     }
 )
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD | REVIEW_CODES)
+# Every operator reads pods and StatefulSets; other groups have a series once they are held back.
+API_GROUPS: Final = ("core", "apps")
 FAILURE_POLICIES: Final = ("Fail", "Ignore")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
 EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
@@ -280,6 +282,8 @@ class Metrics:
             "Requests to the Kubernetes API server that our own rate limiter did not let pass.",
             "api_group",
         )
+        for group in API_GROUPS:
+            self.api_rate_limited.labels(group)
         self.pod_request_duration = self._histogram(
             "pod_http_client_request_duration_seconds",
             "Time spent on requests to pods; status_code is error where no answer came, "

@@ -1,0 +1,139 @@
+"""Dashboards and alerts on the series of a real operator, as Prometheus evaluates them (DEP-97)."""
+
+import re
+import time
+from typing import Final
+
+import pytest
+
+from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.names import PAUSED
+from tests.dashboard import list_expressions
+from tests.expressions import metrics_of
+from tests.system.budgeted import create_budgets
+from tests.system.guarded import Guarded, guard, prepared_zone
+from tests.system.looks import read_metric, wait_true
+from tests.system.scaled import follow, scale, wait_counts
+from tests.system.upstream_queries import ALERTS, DASHBOARD
+from tests.test_manifests_monitoring import OTHERS, load_rules
+from tests.world.api import STATEFULSETS
+from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, zone_budget
+from tests.world.drains import CREATED
+from tests.world.hooks import BUDGET_HOOKS, Registration
+from tests.world.promql import Query, Scrape, evaluate
+from tests.world.scene import World
+from tests.world.webpods import WebPods
+
+pytestmark = pytest.mark.controlplane
+
+STEP: Final = 30
+GROUP: Final = "ingester"
+BUDGET: Final = "ingester"
+WAITING: Final = "rollout_operator_group_waiting"
+
+
+class Scraper:
+    """Prometheus on the operator: each page half a minute after the one before."""
+
+    def __init__(self, guarded: Guarded) -> None:
+        self._guarded = guarded
+        self._start = int(time.time())
+        self.pages: list[str] = []
+
+    async def scrape(self) -> None:
+        """Take one page."""
+        self.pages.append(await self._guarded.operator.metrics())
+
+    def find_empty(self, expressions: list[str]) -> list[str]:
+        """Return the expressions that are none, or that return no series at any time."""
+        namespace = self._guarded.world.namespace
+        target = {"job": f"{namespace}/rollout-operator", "namespace": namespace, "pod": "operator"}
+        scrapes = [
+            Scrape(at=self._start + STEP * place, page=page, labels=target)
+            for place, page in enumerate(self.pages)
+        ]
+        end = scrapes[-1].at
+        queries = [
+            Query(expression=fill_in(each, namespace), start=self._start, end=end, step=STEP)
+            for each in expressions
+        ]
+        answers = evaluate(scrapes, queries)
+        return [
+            f"{query.expression}: {answer.error or 'no series'}"
+            for query, answer in zip(queries, answers, strict=True)
+            if answer.error or not answer.series
+        ]
+
+
+async def test_dep97_dashboards_and_alerts_find_series(world: World) -> None:
+    """DEP-97, DEP-74: after a rollout, an eviction and a downscale; ours and upstream's."""
+    pods = await world.serve_pods()
+    await create_budgets(world, [zone_budget(BUDGET, {"rollout-group": GROUP}, maxUnavailable=0)])
+    zones = list_zones(pods)
+    hooks = (*Registration(port=0).hooks, *BUDGET_HOOKS)
+    guarded = await guard(world, *zones, pods=pods, registration={"hooks": hooks})
+    scraper = Scraper(guarded)
+    await scraper.scrape()
+
+    await play(guarded, scraper)
+
+    alerts = [drop_comparisons(rule["expr"]) for rule in load_rules()]
+    own = [each for each in alerts if not metrics_of(each) & OTHERS]
+    assert len(own) == len(alerts) - 2
+    assert scraper.find_empty([*list_expressions(), *own]) == []
+    assert scraper.find_empty([*DASHBOARD, *ALERTS]) == []
+
+
+def list_zones(pods: WebPods) -> list[ZoneSpec]:
+    """Return zones under a budget, whose pods are prepared, and the later of which follow."""
+    zones = [prepared_zone(pods, zone, wait="1s") for zone in grouped_zones(GROUP, letters="ab")]
+    return [zones[0], follow(zones[1], zones[0].name)]
+
+
+async def play(guarded: Guarded, scraper: Scraper) -> None:
+    """Roll out, evict and scale down, with scrapes in between."""
+    world, names = guarded.world, [f"{GROUP}-zone-{letter}" for letter in "ab"]
+    await pause(world, names[0], "true")
+    await world.set_image(names[:1], "v2")
+
+    async def is_paused() -> bool:
+        held = {"rollout_group": GROUP, "reason": "paused"}
+        return await read_metric(guarded.operator, WAITING, **held) == 1
+
+    await wait_true("paused", is_paused)
+    await scraper.scrape()
+    await pause(world, names[0], "false")
+    await world.wait_adopted(names)
+    assert (await evict(world.api, world.namespace, f"{names[0]}-0")).status not in CREATED
+    await world.patch(ZONE_BUDGETS, BUDGET, {"spec": {"maxUnavailable": 1}})
+    await scraper.scrape()
+
+    async def is_evicted() -> bool:
+        return (await evict(world.api, world.namespace, f"{names[0]}-0")).status in CREATED
+
+    await wait_true("evicted", is_evicted)
+    await world.wait_ready(names)
+    await scale(guarded, names[0], 2)
+    await wait_counts(world, dict.fromkeys(names, 2))
+    for _ in range(2):
+        await scraper.scrape()
+
+
+async def pause(world: World, name: str, value: str) -> None:
+    """Set the annotation of a zone that pauses it."""
+    await world.patch(STATEFULSETS, name, {"metadata": {"annotations": {PAUSED: value}}})
+
+
+def fill_in(expression: str, namespace: str) -> str:
+    """Return an expression as Grafana sends it, with all clusters and groups chosen."""
+    chosen = {"cluster": ".*", "namespace": namespace, "rollout_group": ".*"}
+    return re.sub(r"\$(\w+)", lambda found: chosen.get(found[1], "5m"), expression)
+
+
+def drop_comparisons(expression: str) -> str:
+    """Return what an alert looks at, whether it is too much or not.
+
+    Answers with a status of 500 are a fault of ours, which no script brings about.
+    """
+    text = re.sub(r"\s(==|[<>]=?) [\d.]+", " ", expression)
+    return text.replace("unless on", "or on").replace('"5.."', '"..."')
