@@ -142,6 +142,7 @@ class Inspector:
             describe_group(group, GroupDecision(plan=plans[name], looked=seen.now))
             for name, group in groups.items()
         )
+        is_own = own is not None and own.operator is not None and own.operator.is_acting
         return Inspection(
             description=Description(
                 namespace=self._namespace,
@@ -150,11 +151,12 @@ class Inspector:
                 groups=tuple(described),
                 budgets=seen.describe_budgets(),
             ),
-            own=own if own is not None and own.operator and own.operator.is_acting else None,
+            own=own if is_own else None,
             groups=groups,
             plans=plans,
             observed=seen,
-            notes=tuple(notes),
+            # What this person may not read, the operator has read.
+            notes=() if is_own else tuple(notes),
         )
 
     async def _read(self, notes: list[str], is_fresh: bool) -> ObservedNamespace:

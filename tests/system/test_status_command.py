@@ -61,6 +61,7 @@ async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: 
             shown = await person.ask("status")
             assert f"operator {__version__}: ready, acts" in shown, shown
             assert "computed" not in shown
+            assert "left out" not in shown
         for name in names:
             status = (await world.get(STATEFULSETS, name))["status"]
             assert status["currentRevision"] == status["updateRevision"]
@@ -103,7 +104,7 @@ class Person:
     def watch(self) -> str:
         """Look live on a terminal until it shows pods, and end it by Ctrl-C."""
         command = (sys.executable, "-m", "rollout_operator", "status", "-w")
-        with on_terminal(command, **self._environ) as (process, master):
+        with on_terminal(command, KUBECONFIG=self._environ["KUBECONFIG"]) as (process, master):
             shown = read_until(master, "updated, ready")
             os.write(master, b"\x03")
             assert process.wait(LIMIT_S) == 0
