@@ -14,7 +14,8 @@ def list_facts(description: Description, notes: Sequence[str] = ()) -> Mapping[s
     where = description.namespace
     facts = dict(_list_groups(description))
     for budget in description.budgets:
-        facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}"
+        code = f" [{budget.waits[0].code}]" if budget.waits else ""
+        facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}{code}"
     if notes:
         facts[f"{where} notes"] = "; ".join(notes)
     return {about: one_line(text) for about, text in facts.items()}
@@ -29,7 +30,8 @@ def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
 def render_group_line(group: GroupDescription) -> str:
     """Return a group in one line."""
     ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
-    return one_line(f"group {group.name}: {group.phase}, {ready}: {group.headline}")
+    code = "" if group.code is None else f" [{group.code}]"
+    return one_line(f"group {group.name}: {group.phase}, {ready}: {group.headline}{code}")
 
 
 def _list_groups(description: Description) -> Iterator[tuple[str, str]]:

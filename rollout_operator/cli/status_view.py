@@ -251,7 +251,16 @@ def _draw_budgets(budgets: Sequence[BudgetDescription], view: StatusView) -> Ite
         numbers = f"  {one.maximum or '-':>5}  {down:>7}  {one.allowed:>6}"
         yield ((f"{one_line(one.name)[:names]:{names}}", Style.BOLD), (numbers, style))
         if not view.is_terse:
-            yield from wrap_text(one.text, view, indent=2)
+            yield from _draw_budget_waits(one, view)
+
+
+def _draw_budget_waits(budget: BudgetDescription, view: StatusView) -> Iterator[Line]:
+    first = budget.waits[0] if budget.waits else None
+    code = "" if first is None else f" [{first.code}]"
+    yield from wrap_text(f"{budget.text}{code}", view, indent=2)
+    if first is not None and first.remedy:
+        yield from wrap_text(first.remedy, view, indent=4, style=Style.FAINT)
+    yield from _draw_waits("waits", budget.waits[1:], view)
 
 
 def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:

@@ -174,6 +174,7 @@ class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
     allowed: int
     """How many more pods may be disrupted now, at most."""
     text: str
+    """That of the first of `waits`, where there are any."""
     waits: tuple[Waiting, ...] = ()
 
 

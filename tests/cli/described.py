@@ -81,6 +81,10 @@ def group(*zones: ZoneDescription, **changes: object) -> GroupDescription:
 
 def describe(*groups: GroupDescription, **changes: object) -> Description:
     """Return the description of namespace mimir, with a budget."""
+    used = (
+        "1 pod not ready in zone-b (zone-b-1: CrashLoopBackOff); budget ingester: max unavailable 1"
+    )
+    why = Waiting(code=Code.DISRUPTION_BUDGET_USED, text=used, remedy="see why they are down")
     budget = BudgetDescription(
         name="ingester",
         is_valid=True,
@@ -89,7 +93,8 @@ def describe(*groups: GroupDescription, **changes: object) -> Description:
         pods=9,
         unavailable=1,
         allowed=0,
-        text="budget ingester is used: 1 of 9 pods is down",
+        text=used,
+        waits=(why,),
     )
     made = Description(namespace="mimir", now=NOW, groups=groups, budgets=(budget,))
     return replace(made, **changes)

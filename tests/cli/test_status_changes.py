@@ -13,11 +13,12 @@ FACTS = list_facts(EXAMPLE)
 def test_everything_is_new_at_first() -> None:
     assert list(list_changes({}, FACTS)) == [
         "group ingester: waiting, 8/9 ready, 4/9 updated:"
-        " zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); zone-c waits",
+        " zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); zone-c waits [zone_not_ready]",
         "zone zone-a: 3/3 ready, 3/3 updated",
         "zone zone-b: 2/3 ready, 1/3 updated",
         "zone zone-c: 3/3 ready, 0/3 updated",
-        "budget ingester: budget ingester is used: 1 of 9 pods is down",
+        "budget ingester: 1 pod not ready in zone-b (zone-b-1: CrashLoopBackOff);"
+        " budget ingester: max unavailable 1 [disruption_budget_used]",
     ]
 
 

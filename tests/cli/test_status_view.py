@@ -44,7 +44,9 @@ ingester  waiting  8/9 ready  4/9 updated  for 3m0s
 
 BUDGET      MAX     DOWN  MAY GO
 ingester      1      1/9       0
-  budget ingester is used: 1 of 9 pods is down
+  1 pod not ready in zone-b (zone-b-1: CrashLoopBackOff); budget ingester: max
+  unavailable 1 [disruption_budget_used]
+    see why they are down
 
 # updated, ready  o outdated, ready  ! not ready  > its turn"""
     )

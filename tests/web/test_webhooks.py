@@ -309,19 +309,19 @@ async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
         [
             "level=debug",
             f'msg="Allowing change" {begin} resource=statefulsets namespace=prod name=zone-a'
-            ' replicas_from=3 replicas_to=2 dry_run=false user="" reason=not_a_downscale text=""\n',
+            ' replicas_from=3 replicas_to=2 dry_run=false user="" reason=not_a_downscale why=""\n',
         ],
         [
             "level=info",
             f'msg="Refusing change" {begin} resource=statefulsets/scale namespace=prod name=zone-a'
             " replicas_from=3 replicas_to=2 dry_run=true user=kate reason=no_downscale"
-            ' text="it has <the> label"\n',
+            ' why="it has <the> label"\n',
         ],
         [
             "level=info",
             f'msg="Allowing change" {begin} resource=statefulsets namespace=prod name=zone-a'
             ' replicas_from=3 replicas_to=null dry_run=false user="" reason=not_a_downscale'
-            " text=odd\n",
+            " why=odd\n",
         ],
     ]
     assert counted == [

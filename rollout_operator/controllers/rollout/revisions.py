@@ -68,6 +68,7 @@ class Revisions:
         log.info(
             "Recording revision",
             zone=zone.name, revision=action.revision, reason=action.reason.code,
+            why=action.reason.text,
         )  # fmt: skip
         whole = msgspec.json.decode(body, type=JsonObject)
         status = msgspec.convert(whole["status"], type=JsonObject)

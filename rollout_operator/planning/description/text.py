@@ -124,5 +124,9 @@ def _list_explanation(explanation: Explanation) -> Iterator[str]:
 
 
 def _list_budget(budget: BudgetDescription) -> Iterator[str]:
-    yield f'budget "{budget.name}": {budget.text}'
-    yield from _list_waits("waits", budget.waits)
+    first = budget.waits[0] if budget.waits else None
+    code = "" if first is None else f" [{first.code}]"
+    yield f'budget "{budget.name}": {budget.text}{code}'
+    if first is not None and first.remedy:
+        yield f"  {first.remedy}"
+    yield from _list_waits("waits", budget.waits[1:])

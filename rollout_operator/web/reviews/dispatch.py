@@ -163,7 +163,7 @@ def _log_verdict(path: str, review: Review, verdict: Verdict, keys: Mapping[str,
         dry_run=review.dry_run,
         user=review.user,
         reason=verdict.reason.code,
-        text=verdict.reason.text or "; ".join(verdict.warnings),
+        why=verdict.reason.text or "; ".join(verdict.warnings),
         **keys,
     )
 

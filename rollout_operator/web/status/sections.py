@@ -193,11 +193,12 @@ def _render_budget(budget: BudgetDescription) -> str:
     room = "may be disrupted now" if budget.is_valid else "invalid"
     kind = "invalid" if not budget.is_valid else "free" if budget.allowed else "used"
     waits = render_items(map(render_waiting, budget.waits[:MOST_PARTS]), "reasons")
+    text = "" if budget.waits else f"<p>{escape(budget.text)}</p>"
     return (
         f'<div class="budget {kind}"><div class="room"><b>{budget.allowed}</b>{room}</div>'
         f'<div><b class="zone-name">{escape(budget.name)}</b> <span class="figures">'
         f"at most {escape(budget.maximum)} · {budget.zones} zones · {budget.pods} pods,"
-        f" {budget.unavailable} down</span><p>{escape(budget.text)}</p>{waits}</div></div>"
+        f" {budget.unavailable} down</span>{text}{waits}</div></div>"
     )
 
 

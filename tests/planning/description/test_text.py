@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.description import (
     BudgetDescription,
@@ -18,6 +19,16 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.planning.description.text import render_description, render_group
 from tests.builders import NOW
 
+BUDGET = BudgetDescription(
+    name="store",
+    is_valid=True,
+    maximum="1",
+    zones=3,
+    pods=9,
+    unavailable=0,
+    allowed=1,
+    text="1 of 9 pods may go",
+)
 GROUP = GroupDescription(
     name="ingester",
     phase=Phase.ROLLING_OUT,
@@ -73,18 +84,7 @@ def test_a_namespace_in_full() -> None:
             parts=("election: acts: operator-2",),
         ),
         groups=(GROUP,),
-        budgets=(
-            BudgetDescription(
-                name="store",
-                is_valid=True,
-                maximum="1",
-                zones=3,
-                pods=9,
-                unavailable=0,
-                allowed=1,
-                text="1 of 9 pods may go",
-            ),
-        ),
+        budgets=(BUDGET,),
     )
 
     assert list(render_description(description)) == [
@@ -119,6 +119,21 @@ def test_without_an_operator_there_are_the_groups_alone() -> None:
     description = Description(namespace="prod", now=NOW)
 
     assert list(render_description(description)) == ["0 rollout groups"]
+
+
+def test_a_budget_says_first_what_holds_it_with_code_and_remedy() -> None:
+    invalid = Waiting(code=Code.BUDGET_INVALID, text="store is not valid", remedy="mend it")
+    used = Waiting(code=Code.DISRUPTION_BUDGET_USED, text="1 pod not ready")
+    held = replace(BUDGET, text=invalid.text, waits=(invalid, used))
+
+    shown = list(render_description(Description(namespace="prod", now=NOW, budgets=(held,))))
+
+    assert shown[2:] == [
+        'budget "store": store is not valid [budget_invalid]',
+        "  mend it",
+        "  waits:",
+        "    disruption_budget_used: 1 pod not ready",
+    ]
 
 
 def test_the_reason_to_read_first_is_not_said_twice() -> None:

@@ -135,11 +135,15 @@ async def test_an_empty_namespace_and_one_that_nothing_is_known_of() -> None:
 
 @in_virtual_time
 async def test_budgets_say_how_many_pods_may_go() -> None:
-    invalid = msgspec.structs.replace(budget("b"), is_valid=False, allowed=0, waits=(waiting(),))
+    why = waiting()
+    invalid = msgspec.structs.replace(
+        budget("b", text=why.text), is_valid=False, allowed=0, waits=(why,)
+    )
     page = await read(describe(budgets=(budget(), invalid)))
 
     assert "1may be disrupted now ingester at most 1 · 3 zones · 9 pods, 0 down" in page.text
     assert "0invalid b" in page.text
+    assert page.text.count("zone-b has 2 of 3 pods ready") == 1
 
 
 @in_virtual_time
