@@ -120,7 +120,9 @@ async def test_budgets_are_described_with_what_to_do() -> None:
         (Code.BUDGET_SELECTS_NO_PODS, REMEDIES[Code.BUDGET_SELECTS_NO_PODS])
     ]
     assert [one.code for one in named.waits] == [Code.TOO_FEW_ZONES]
-    assert f'budget "named": {named.text} [{Code.TOO_FEW_ZONES}]' in list(render_description(description))
+    assert f'budget "named": {named.text} [{Code.TOO_FEW_ZONES}]' in list(
+        render_description(description)
+    )
 
 
 @in_virtual_time
