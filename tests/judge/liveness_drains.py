@@ -78,6 +78,8 @@ UNDERWAY: Final = timedelta(seconds=6)
 # A turn of no use ends after five minutes: what has waited for nearly as long tells nothing.
 TURN: Final = timedelta(minutes=4)
 REFUSED: Final = 300
+# Such a call may have been answered; one that did not get through was not.
+TIMED_OUT: Final = "context deadline exceeded"
 # What the messages of refusals for want of room say, and of those for what came to nothing.
 ROOM: Final = ("max unavailable ", "the next place under budget ")
 NO_ROOM: Final = ("max unavailable = 0",)
@@ -170,9 +172,10 @@ def _count_turn(rule: Rule, limit: int) -> int:
 
 
 def _find_granted(book: Book) -> Iterator[int]:
-    """Yield the evictions that a process of the operator allowed, or began to answer."""
+    """Yield the evictions that a process of the operator allowed, or may have allowed."""
     for review in list_reviews(book, EVICTION_PATH):
-        is_lost = review.status < 0 and book.is_operator(review.actor)
+        has_begun = book.is_operator(review.actor) or TIMED_OUT in review.message
+        is_lost = review.status < 0 and has_begun
         if review.allowed or is_lost:
             yield review.call
 

@@ -1,6 +1,8 @@
 """Evictions and deletes under a budget: histories that break a promise, and that nearly do."""
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -283,6 +285,9 @@ def test_a_record_counts_until_the_pod_is_touched() -> None:
 
 USED = "1 pod not ready in zone-a; budget ingester: max unavailable 1"
 HELD = "the next place under budget ingester is for the rollout; zone-c-0 waits"
+_UNANSWERED = {"actor": "default/rollout-operator", "status": -1}
+LOST = {"allowed": False, "review": {**_UNANSWERED, "message": "context deadline exceeded"}}
+UNREACHED = {"allowed": False, "review": {**_UNANSWERED, "message": "connection refused"}}
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -298,6 +303,8 @@ REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
         pytest.param({"message": "max unavailable = 0; budget ingester"}, [], id="there is none"),
         pytest.param({"in_vain": 15}, [], id="LI-01 LI-09 another webhook has refused it"),
         pytest.param({"in_vain": 15, "allowed": False}, [50], id="LI-01 LI-09 both have"),
+        pytest.param({"in_vain": 15, **LOST}, [], id="LI-01 LI-09 the answer was lost"),
+        pytest.param({"in_vain": 15, **UNREACHED}, [50], id="LI-01 LI-09 it was not asked"),
         pytest.param({"pod": "a-1"}, [], id="it is served by the rollout"),
         pytest.param({"crashed": True}, [], id="LI-10 pods that are down take no place"),
     ],
@@ -315,6 +322,7 @@ def pass_over(
     evicted: float = 0,
     in_vain: float = 0,
     allowed: bool = True,
+    review: Mapping[str, object] = MappingProxyType({}),
     crashed: bool = False,
     **spec: Any,
 ) -> list[float]:
@@ -328,7 +336,7 @@ def pass_over(
 
     def grant(at: float) -> None:
         t.ask_eviction(at, pod, status=403, message="the quota is used")
-        t.review(at + 0.1, pod, t.number, path=EVICTION_PATH, allowed=allowed)
+        t.review(at + 0.1, pod, t.number, path=EVICTION_PATH, allowed=allowed, **review)
 
     ask = partial(t.ask_eviction, name=pod, status=429, message=message)
     steps: list[tuple[float, Any]] = [(at, ask) for at in waits]

@@ -83,12 +83,24 @@ def test_a_zone_follows_to_counts_that_the_leading_one_has(
     assert judge(events) == broken
 
 
-@pytest.mark.parametrize(("takes", "broken"), [(7, []), (0, ["SCALE-05"])])
-def test_a_write_is_judged_by_when_it_was_sent(takes: float, broken: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("takes", "struck", "broken"),
+    [
+        pytest.param(7, False, [], id="it takes long"),
+        pytest.param(0, False, ["SCALE-05"], id="it does not"),
+        pytest.param(7, True, ["SCALE-05"], id="what a fault strikes does not"),
+    ],
+)
+def test_a_write_is_judged_by_when_it_was_sent(
+    takes: float, struck: bool, broken: list[str]
+) -> None:
     """SCALE-05: what another group looked at while it was on its way says nothing about it."""
 
     def events(t: HistoryBuilder) -> None:
-        lead(lead(t), 20.5, 3).look(19).look(26).set_replicas(27, "b", 2, looked=False)
+        lead(lead(t), 20.5, 3).look(19).look(26)
+        if struck:
+            t.fault(26.9, "lost", "call 7: patch statefulsets/zone-b: ")
+        t.set_replicas(27, "b", 2, looked=False)
 
     assert judge(events, promises=Promises(patches_take=s(takes))) == broken
 
