@@ -10,7 +10,8 @@ from rollout_operator.model.event import EventAction, EventKind
 from rollout_operator.model.meanings import MEANINGS
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.remedies import REMEDIES
-from rollout_operator.planning.events import NAMED_REASONS, name_reason
+from rollout_operator.planning.events import NAMED_REASONS
+from rollout_operator.planning.wording import camel_case
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 from tests.world.manifests import read_manifests
 
@@ -65,7 +66,7 @@ def test_the_events_are_those_of_the_code() -> None:
     reasons = [reason for row in rows for reason in re.findall(r"`(\w+)`", row[2])]
     assert len(reasons) == len(set(reasons))
     assert set(reasons) >= NAMED_REASONS
-    assert set(reasons) <= NAMED_REASONS | {name_reason(code) for code in Code}
+    assert set(reasons) <= NAMED_REASONS | {camel_case(code) for code in Code}
     assert all(f"`{outcome}`" in EVENTS for outcome in EVENT_OUTCOMES)
 
 

@@ -64,9 +64,7 @@ def find_access(
         choice = KubeconfigChoice(files=files, origin="kubeconfig", context=context)
         namespace = read_kubeconfig(choice).namespace
     elif context or not environ.get("KUBERNETES_SERVICE_HOST"):
-        raise ConfigError(
-            "there is no kubeconfig: give -kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
-        )
+        raise ConfigError(_miss(environ))
     else:
         choice, namespace = None, _read_first(service_account / "namespace")
     return Access(
@@ -97,7 +95,26 @@ def _find_files(flag: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
     paths: Sequence[Path] = [Path(path) for path in listed.split(os.pathsep) if path]
     if not listed and home:
         paths = [Path(home, ".kube", "config")]
-    return tuple(path for path in paths if path.exists())
+    return tuple(path for path in paths if _is_there(path))
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether there is such a file, also one that may not be read: that is said later."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _miss(environ: Mapping[str, str]) -> str:
+    """Return that no kubeconfig was found, and what to do."""
+    listed = environ.get("KUBECONFIG", "")
+    if listed:
+        return f"there is no kubeconfig: KUBECONFIG names {quote(listed)}, where there is no file"
+    return "there is no kubeconfig: give -kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
 
 
 def _read_first(file: Path) -> str:

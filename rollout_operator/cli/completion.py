@@ -32,6 +32,7 @@ _rollout_operator() {{
     *) words="{commands}" ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"; fi
+  case $current in --*) words="-${{words// -/ --}}" ;; esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }}
 complete -o default -F _rollout_operator {program} kubectl-rollout_operator

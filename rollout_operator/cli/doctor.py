@@ -18,15 +18,14 @@ from rollout_operator.config.grammar import (
     BOOL,
     TEXT,
     Flag,
-    UsageError,
     parse_words,
     refuse_leftovers,
+    refuse_other_choices,
 )
 from rollout_operator.kube.connection.connect import Access
 from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, FindingCode
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.units import quote
 from rollout_operator.operator.examine import examine
 from rollout_operator.telemetry import logs
 
@@ -84,12 +83,10 @@ def run(words: Sequence[str]) -> int:
     """
     parsed = parse_words((*ACCESS_FLAGS, OUTPUT, STRICT), words)
     refuse_leftovers(parsed)
-    output = parsed.value(OUTPUT)
-    if output not in _FORMATS:
-        raise UsageError(f"-output: {quote(output)} is none of {', '.join(_FORMATS)}")
+    refuse_other_choices(parsed, OUTPUT, _FORMATS)
     logs.configure(level="warn")
     diagnosis = asyncio.run(_examine(find_access(parsed)))
-    render = render_json if output == "json" else render_text
+    render = render_json if parsed.value(OUTPUT) == "json" else render_text
     sys.stdout.write(render(diagnosis))
     return choose_exit_code(diagnosis, is_strict=parsed.value(STRICT))
 

@@ -15,7 +15,6 @@ from rollout_operator.cli.status_view import StatusView, wrap_text
 from rollout_operator.config.grammar import Flag, UsageError, Words, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.demo.drawing import Line, Style
-from rollout_operator.lab.end import forget_output
 from rollout_operator.model.description import Explanation
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
@@ -67,11 +66,7 @@ def run(words: Sequence[str]) -> int:
     parsed = parse_mixed(EXPLAIN_FLAGS, words)
     target = read_target(parsed.leftovers)
     be_quiet()
-    try:
-        asyncio.run(_run(parsed, target, find_output(sys.stdout, os.environ)))
-    except BrokenPipeError:
-        forget_output()
-        return ExitCode.UNREAD
+    asyncio.run(_run(parsed, target, find_output(sys.stdout, os.environ)))
     return ExitCode.DONE
 
 
@@ -90,7 +85,9 @@ def read_target(words: Sequence[str]) -> ExplainedObject:
     if not name:
         raise UsageError("name one pod or StatefulSet: NAME, pod/NAME or sts/NAME")
     if kind.lower() not in _KINDS:
-        raise UsageError(f"{kind}/{name}: write pod/{name} or sts/{name}")
+        raise UsageError(
+            f"{kind} is neither a pod nor a StatefulSet: write pod/{name} or sts/{name}"
+        )
     return ExplainedObject(name, _KINDS[kind.lower()])
 
 

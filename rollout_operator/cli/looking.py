@@ -12,7 +12,7 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
 from rollout_operator.config.flags import find_flag
-from rollout_operator.config.grammar import TEXT, Flag, Words
+from rollout_operator.config.grammar import TEXT, Flag, Words, refuse_leftovers
 from rollout_operator.kube.client.client import Client
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.errors import InvalidInput
@@ -86,6 +86,11 @@ async def open_viewer(
     async with open_client(access) as client:
         namespace = "" if is_everywhere else access.namespace
         yield Viewer(client, namespace, service, words.value(GROUP))
+
+
+def refuse_words(words: Words) -> None:
+    """Raise UsageError for a word that is no flag: mostly it is the name of a group."""
+    refuse_leftovers(words, f"; a group is named by -{GROUP.name}")
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

@@ -4,16 +4,18 @@ A first word that starts with a dash is a flag of the operator itself, as is no 
 image is started with flags only. Whatever goes wrong is one line on stderr and an exit code.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final, TextIO
 
 from rollout_operator.cli.commands import OPERATOR, PROGRAM, Command, UnknownCommand, find_command
 from rollout_operator.config.grammar import HelpRequested
 from rollout_operator.model.errors import ConfigError, OperatorError
 from rollout_operator.model.exit_codes import ExitCode
 
-_VERSION = ("-version", "--version")
+_VERSION: Final = ("-version", "--version")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,7 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = find_command(name)
     except UnknownCommand as error:
         return _refuse(error, f"{PROGRAM} -help")
-    return _run(command, rest)
+    try:
+        code = _run(command, rest)
+        # At exit the interpreter would do it, and print a traceback where that fails.
+        sys.stdout.flush()
+    except OSError as error:
+        code = _judge_lost_output(error)
+    return code
 
 
 def _choose(words: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -61,6 +69,17 @@ def _refuse(error: ConfigError, help_words: str) -> int:
     return error.exit_code
 
 
+def _judge_lost_output(error: OSError) -> int:
+    """Return the exit code where stdout takes no more; raise the error if it is another one."""
+    if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        raise error
+    _forget(sys.stdout)
+    if error.errno == errno.EPIPE:
+        return ExitCode.UNREAD
+    _complain(f"cannot write the output: {error.strerror}")
+    return ExitCode.FAILED
+
+
 def _chain(error: BaseException) -> str:
     """Return an error and what caused it on one line."""
     texts = [str(error)]
@@ -76,5 +95,9 @@ def _complain(text: str) -> None:
         sys.stderr.write(f"{PROGRAM}: {' '.join(text.splitlines())}\n")
         sys.stderr.flush()
     except BrokenPipeError:
-        # What is left in the buffer would fail again at exit, which then is 120.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        _forget(sys.stderr)
+
+
+def _forget(stream: TextIO) -> None:
+    """Let what is left in the buffer be lost: it would fail again at exit, which then is 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -11,7 +11,14 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.looking import LOOK_FLAGS, SERVICE, Viewer, be_quiet, open_viewer
+from rollout_operator.cli.looking import (
+    LOOK_FLAGS,
+    SERVICE,
+    Viewer,
+    be_quiet,
+    open_viewer,
+    refuse_words,
+)
 from rollout_operator.cli.screen import LiveFrame, OutputStream, find_output
 from rollout_operator.cli.status_changes import list_changes, list_facts
 from rollout_operator.cli.status_view import StatusView, draw_status
@@ -22,15 +29,13 @@ from rollout_operator.config.grammar import (
     UsageError,
     Words,
     parse_mixed,
-    refuse_leftovers,
+    refuse_other_choices,
 )
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.demo.drawing import BLANK, Line, Style
-from rollout_operator.lab.end import forget_output
 from rollout_operator.model.description import Description
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.model.units import quote
 from rollout_operator.operator.inspect import Inspection
 
 FORMATS: Final = ("text", "wide", "json")
@@ -77,11 +82,9 @@ Exit codes:
 def run(words: Sequence[str]) -> int:
     """Show what there is; return the exit code. Raises HelpRequested and OperatorError."""
     parsed = parse_mixed(STATUS_FLAGS, words)
-    refuse_leftovers(parsed)
-    format = parsed.value(OUTPUT)
-    if format not in FORMATS:
-        raise UsageError(f"-output: {quote(format)} is none of {', '.join(FORMATS)}")
-    if format == "json" and parsed.value(WATCH):
+    refuse_words(parsed)
+    refuse_other_choices(parsed, OUTPUT, FORMATS)
+    if parsed.value(OUTPUT) == "json" and parsed.value(WATCH):
         raise UsageError("-watch shows text: leave out -output=json")
     be_quiet()
     try:
@@ -89,9 +92,6 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         if not parsed.value(WATCH):
             raise
-    except BrokenPipeError:
-        forget_output()
-        return ExitCode.UNREAD
     return ExitCode.DONE
 
 

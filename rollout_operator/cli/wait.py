@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.looking import LOOK_FLAGS, be_quiet, open_viewer
+from rollout_operator.cli.looking import LOOK_FLAGS, be_quiet, open_viewer, refuse_words
 from rollout_operator.cli.status_changes import render_group_line
 from rollout_operator.config.grammar import (
     DURATION,
@@ -18,14 +18,13 @@ from rollout_operator.config.grammar import (
     UsageError,
     Words,
     parse_mixed,
-    refuse_leftovers,
+    refuse_other_choices,
 )
 from rollout_operator.config.usage import render_entries
-from rollout_operator.lab.end import forget_output
 from rollout_operator.model.description import GroupDescription, Phase
 from rollout_operator.model.errors import InvalidInput, TooManyRequests, Unreachable
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.model.units import format_duration, quote
+from rollout_operator.model.units import format_duration
 from rollout_operator.operator.inspect import Inspection
 
 
@@ -75,18 +74,12 @@ Look = Callable[[], Awaitable[Inspection]]
 def run(words: Sequence[str]) -> int:
     """Wait; return the exit code. Raises HelpRequested and OperatorError."""
     parsed = parse_mixed(WAIT_FLAGS, words)
-    refuse_leftovers(parsed)
-    goal = parsed.value(FOR)
-    if goal not in tuple(Goal):
-        raise UsageError(f"-for: {quote(goal)} is none of {', '.join(Goal)}")
+    refuse_words(parsed)
+    refuse_other_choices(parsed, FOR, Goal)
     if parsed.value(TIMEOUT) < timedelta(0):
         raise UsageError("-timeout must not be negative")
     be_quiet()
-    try:
-        return asyncio.run(_run(parsed))
-    except BrokenPipeError:
-        forget_output()
-        return ExitCode.UNREAD
+    return asyncio.run(_run(parsed))
 
 
 def render_usage() -> str:
@@ -138,10 +131,7 @@ class GroupWait:
     async def run(self) -> ExitCode:
         """Look until it has come, or never will by itself, or the time is over."""
         deadline = self.clock.elapsed() + self.timeout
-        seen = await self.look()
-        if not seen.description.groups:
-            where = seen.description.namespace
-            raise InvalidInput(f"there is no rollout group in namespace {where}")
+        seen = await self._look_at_groups()
         while True:
             end = self._judge(seen, deadline)
             if end is not None:
@@ -150,9 +140,17 @@ class GroupWait:
             await self.clock.sleep(min(EVERY, left))
             seen = await self._look_again(seen)
 
+    async def _look_at_groups(self) -> Inspection:
+        """Raise InvalidInput where there is none: that all of none are done says nothing."""
+        seen = await self.look()
+        if not seen.description.groups:
+            where = seen.description.namespace
+            raise InvalidInput(f"there is no rollout group in namespace {where}")
+        return seen
+
     async def _look_again(self, last: Inspection) -> Inspection:
         try:
-            return await self.look()
+            return await self._look_at_groups()
         except (Unreachable, TooManyRequests) as error:
             # An API server that is replaced is back before the time is over.
             self._say(f"not read: {error}")

@@ -9,7 +9,7 @@ exist is decided in `flags`, what they mean together in `checks`.
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
@@ -105,6 +105,20 @@ def refuse_leftovers(words: Words, hint: str = "") -> None:
     """Raise UsageError for a word after the flags: it may have meant something."""
     if words.leftovers:
         raise UsageError(f"unexpected word: {words.leftovers[0]}{hint}")
+
+
+def refuse_other_choices(words: Words, flag: Flag[str], choices: Iterable[str]) -> None:
+    """Raise UsageError for a value that is none of the choices."""
+    problem = next(find_other_choice(words, flag, choices), "")
+    if problem:
+        raise UsageError(problem)
+
+
+def find_other_choice(words: Words, flag: Flag[str], choices: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with a value that is none of the choices."""
+    value, known = words.value(flag), tuple(choices)
+    if value not in known:
+        yield f"-{flag.name} must be one of {', '.join(known)}: {quote(value)}"
 
 
 def parse_words(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:

@@ -27,7 +27,7 @@ from rollout_operator.model.outcome import (
 )
 from rollout_operator.model.scaling import ScaleZone
 from rollout_operator.model.units import format_duration
-from rollout_operator.planning.wording import count, verb
+from rollout_operator.planning.wording import camel_case, count, verb
 
 ROLLOUT_BEGUN: Final = "RolloutBegun"
 ZONE_ROLLED_OUT: Final = "ZoneRolledOut"
@@ -69,11 +69,6 @@ class ReportedGroup:
 
 Choice = tuple[ReportedGroup, tuple[EventRecord, ...]]
 """What Events have said of a group, with those that are to say so."""
-
-
-def name_reason(code: Code) -> str:
-    """Return a code as the reason of an Event: `ZoneNotReady` for `zone_not_ready`."""
-    return "".join(word.capitalize() for word in code.split("_"))
 
 
 def choose_delete_events(
@@ -256,7 +251,7 @@ def _render(regarding: Regarding, action: EventAction, reason: Reason) -> EventR
     return EventRecord(
         regarding=regarding,
         action=action,
-        reason=name_reason(reason.code),
+        reason=camel_case(reason.code),
         note=reason.text,
         severity=reason.severity,
     )

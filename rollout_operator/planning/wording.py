@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from rollout_operator.model.outcome import Action, Plan, RecordRevision, ReplacePods
+from rollout_operator.model.outcome import Action, Code, Plan, RecordRevision, ReplacePods
 
 # A line of a log or a page holds three names with their troubles; the rest is a number.
 NAMES_SHOWN: Final = 3
@@ -43,6 +43,11 @@ def count(number: int, noun: str) -> str:
 def verb(number: int, singular: str, plural: str) -> str:
     """Return the form of a verb that fits to so many subjects."""
     return singular if number == 1 else plural
+
+
+def camel_case(code: Code) -> str:
+    """Return a code as Kubernetes writes reasons: `ZoneNotReady` for `zone_not_ready`."""
+    return "".join(word.capitalize() for word in code.split("_"))
 
 
 def cut(text: str) -> str:

@@ -1,5 +1,6 @@
 """Where a person's command finds its cluster (D-76): flags, KUBECONFIG, home, service account."""
 
+from errno import EACCES
 from pathlib import Path
 
 import pytest
@@ -91,11 +92,38 @@ def test_without_any_cluster_it_says_where_it_looked(words: tuple[str, ...]) -> 
         find(*words, **host)
 
 
+def test_files_that_kubeconfig_names_and_that_are_not_there_are_told(tmp_path: Path) -> None:
+    """The advice to set KUBECONFIG would lead nowhere."""
+    with pytest.raises(ConfigError, match=f'KUBECONFIG names "{tmp_path}/none", where there is no'):
+        find(KUBECONFIG=f"{tmp_path}/none")
+
+
+@pytest.mark.parametrize("variable", ["KUBECONFIG", "HOME"])
+def test_a_file_that_may_not_be_looked_for_is_named(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose home belongs to another user."""
+
+    def refuse(path: Path, **options: bool) -> None:
+        raise PermissionError(EACCES, "Permission denied", f"{path}")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}/.*: Permission denied"):
+        find(**{variable: f"{tmp_path}/x"})
+
+
 def test_what_is_wrong_with_the_words_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     file = write(tmp_path / "config")
 
     with pytest.raises(ConfigError, match=r"contexts\[name=frst\]\.context .* did you mean first"):
         find("-context=frst", KUBECONFIG=str(file))
+    with pytest.raises(ConfigError, match=r"\.context is not there; there is only first, second$"):
+        find("-context=other", KUBECONFIG=str(file))
+    with pytest.raises(
+        ConfigError, match=r'\.server: "10\.0\.0\.1:6443" is no URL: it begins with'
+    ):
+        find(KUBECONFIG=str(write(tmp_path / "plain", "10.0.0.1:6443")))
     with pytest.raises(UsageError, match=r"-namespace: \"\.\./x\" is not a name of a namespace"):
         find("-n", "../x", KUBECONFIG=str(file))
     with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}/none: No such file"):

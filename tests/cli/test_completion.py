@@ -26,6 +26,7 @@ def test_all_flags_of_a_command_are_known() -> None:
         ("rollout-operator wait -ti", "-timeout"),
         ("kubectl-rollout_operator explain -cont", "-context"),
         ("rollout-operator wait -f", "-for"),
+        ("rollout-operator wait --ti", "--timeout"),
     ],
 )
 def test_bash_completes_commands_and_flags(line: str, offered: str) -> None:

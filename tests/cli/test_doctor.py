@@ -99,7 +99,7 @@ def test_json_has_the_same_for_scripts() -> None:
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("-o", "yaml"), '"yaml" is none of text, json'),
+        (("-o", "yaml"), '-output must be one of text, json: "yaml"'),
         (("prod",), "unexpected word: prod"),
     ],
 )

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pytest
@@ -151,6 +151,31 @@ def test_the_exit_code_is_the_same_where_nobody_reads_what_is_wrong() -> None:
     words = [sys.executable, "-m", "rollout_operator", "-zzzzzz"]
     assert subprocess.run(words, stderr=writer, check=False, timeout=60).returncode == 2
     os.close(writer)
+
+
+@pytest.mark.parametrize("words", [("help",), ("doctor", "-help"), ("completion", "bash")])
+def test_output_that_nothing_reads_ends_with_141_and_no_traceback(words: tuple[str, ...]) -> None:
+    """Such as `rollout-operator help | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = run_process(words, writer)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_output_for_which_there_is_no_room_is_an_error_of_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        ended = run_process(("version",), full.fileno())
+    assert ended.returncode == 1
+    assert ended.stderr == "rollout-operator: cannot write the output: No space left on device\n"
+
+
+def run_process(words: Sequence[str], stdout: int) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end, with this as its output."""
+    command = [sys.executable, "-m", "rollout_operator", *words]
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
 
 
 def test_a_message_stays_on_one_line(capsys: Captured) -> None:

@@ -32,7 +32,7 @@ ZONES = three_zones(replicas=2)
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["-o=yaml"], '-output: "yaml" is none of text, wide, json'),
+        (["-o=yaml"], '-output must be one of text, wide, json: "yaml"'),
         (["-w", "-o=json"], "-watch shows text: leave out -output=json"),
         (["ingester"], "unexpected word: ingester"),
         (["-gruop=x"], "did you mean -group?"),

@@ -172,13 +172,27 @@ async def test_nothing_to_wait_for_is_an_error() -> None:
         assert await world.client.fetch_page(STATEFULSETS, "default")
 
 
+@in_virtual_time
+async def test_groups_that_go_meanwhile_are_an_error_and_not_done() -> None:
+    async with looking_on(*ZONES) as world:
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+        task = asyncio.ensure_future(Wait(world).end())
+        await VirtualClock().sleep(timedelta(seconds=2))
+        for name in NAMES:
+            await world.change(name, {"metadata": {"labels": {"rollout-group": None}}})
+
+        with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
+            await task
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["-for=ready"], '-for: "ready" is none of rolled-out, whole'),
+        (["-for=ready"], '-for must be one of rolled-out, whole: "ready"'),
         (["-timeout=-1s"], "-timeout must not be negative"),
         (["-timeout=10"], "write 10s or 10m"),
-        (["ingester"], "unexpected word: ingester"),
+        (["ingester"], "unexpected word: ingester; a group is named by -group"),
     ],
 )
 def test_a_bad_command_line_ends_with_2(

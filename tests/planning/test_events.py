@@ -33,13 +33,13 @@ from rollout_operator.planning.events import (
     choose_held_event,
     choose_revision_events,
     choose_wait_events,
-    name_reason,
     next_wait_report,
     note_waits,
     render_scaled,
 )
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.wording import camel_case
 from tests.builders import group, pod, sts, unreadable, zone
 from tests.planning.scalings import read_view
 
@@ -66,8 +66,8 @@ def waiting(code: Code = Code.PAUSED, zone: str = "zone-a", **changes: object) -
 
 
 def test_the_reason_is_the_code_in_camel_case() -> None:
-    assert name_reason(Code.SEVERAL_ZONES_NOT_READY) == "SeveralZonesNotReady"
-    assert len({name_reason(code) for code in Code}) == len(Code)
+    assert camel_case(Code.SEVERAL_ZONES_NOT_READY) == "SeveralZonesNotReady"
+    assert len({camel_case(code) for code in Code}) == len(Code)
 
 
 def test_a_rollout_from_its_begin_to_its_end() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.events import name_reason
+from rollout_operator.planning.wording import camel_case
 from tests.system.budgeted import hold
 from tests.system.grants import told, without
 from tests.system.guarded import NO_DOWNSCALE, guard
@@ -54,19 +54,19 @@ async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> No
         line = await wait_line(operator, "Terminating pod", f"pod={pod} ")
         assert f"reason={Code.POD_OUTDATED} " in line
         assert f'why="{found["message"]}"' in line
-        assert (found["reason"], found["type"]) == (name_reason(Code.POD_OUTDATED), "Normal")
+        assert (found["reason"], found["type"]) == (camel_case(Code.POD_OUTDATED), "Normal")
         assert found["reportingComponent"] == "rollout-operator"
 
     await world.set_replicas(A, 3)
     await wait_counts(world, {A: 3, B: 3})
-    found = (await _wait_events(world, STATEFULSETS, B, name_reason(Code.SCALE_UP)))[-1]
+    found = (await _wait_events(world, STATEFULSETS, B, camel_case(Code.SCALE_UP)))[-1]
     line = await wait_line(operator, "Scaling zone", f"reason={Code.SCALE_UP} ")
     assert f'why="{found["message"]}"' in line
 
     for _ in range(2):
         answer = await guarded.workload(A).scale(2, Route.MERGE)
         assert answer.status == 400
-    reason = name_reason(Code.NO_DOWNSCALE)
+    reason = camel_case(Code.NO_DOWNSCALE)
     found = (await _wait_events(world, STATEFULSETS, A, reason, count=2))[-1]
     sentence, _, asker = found["message"].partition("; asked by ")
     assert answer.message.endswith(sentence)
@@ -84,7 +84,7 @@ async def test_d40_a_wait_that_stays_and_events_at_the_end(world: World) -> None
     await world.kubelet.make_unready(f"{A}-0")
     await world.kubelet.make_unready(f"{B}-0")
     await world.set_image(names, "v2")
-    reason = name_reason(Code.SEVERAL_ZONES_NOT_READY)
+    reason = camel_case(Code.SEVERAL_ZONES_NOT_READY)
     for name in names:
         found = (await _wait_events(world, STATEFULSETS, name, reason))[-1]
         assert (found["type"], found["action"]) == ("Warning", "Wait")
@@ -93,7 +93,7 @@ async def test_d40_a_wait_that_stays_and_events_at_the_end(world: World) -> None
     await world.wait_image(f"{A}-0", "v2")
     await operator.terminate()
     (found,) = await _list_events(world, PODS, f"{A}-0")
-    assert found["reason"] == name_reason(Code.POD_BROKEN_AND_OUTDATED)
+    assert found["reason"] == camel_case(Code.POD_BROKEN_AND_OUTDATED)
     await world.judge.assert_clean()
 
 
@@ -104,14 +104,14 @@ async def test_d40_a_held_pod_and_a_budget_that_was_invalid_before(world: World)
     bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(a)(b)")
     zones = grouped_zones("mock", letters="ab", replicas=1)
     held = await hold(world, *zones, budgets=[zone_budget("mock", labels), bad])
-    (found,) = await _wait_events(world, ZONE_BUDGETS, "bad", name_reason(Code.BUDGET_INVALID))
+    (found,) = await _wait_events(world, ZONE_BUDGETS, "bad", camel_case(Code.BUDGET_INVALID))
     await wait_line(held.operator, "Budget cannot be obeyed", "zpdb=bad", found["message"])
     assert found["type"] == "Warning"
 
     await world.kubelet.make_unready("mock-zone-a-0")
     for _ in range(3):
         answer = await held.assert_refuses("mock-zone-b-0", 429, "1 pod not ready in mock-zone-a")
-    reason = name_reason(Code.DISRUPTION_BUDGET_USED)
+    reason = camel_case(Code.DISRUPTION_BUDGET_USED)
     (found,) = await _wait_events(world, PODS, "mock-zone-b-0", reason)
     assert answer.message.endswith(found["message"])
     assert (found["type"], _count(found)) == ("Normal", 1)

@@ -20,7 +20,8 @@ import pytest
 
 from rollout_operator.lab.trace.log_lines import read_log_line
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.events import ROLLOUT_FINISHED, ZONE_ROLLED_OUT, name_reason
+from rollout_operator.planning.events import ROLLOUT_FINISHED, ZONE_ROLLED_OUT
+from rollout_operator.planning.wording import camel_case
 from tests.system.budgeted import Budgeted, hold
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.looks import read_metric, wait_line, wait_true
@@ -42,7 +43,7 @@ A, B, C = (f"ingester-zone-{letter}" for letter in "abc")
 BROKEN: Final = f"{C}-0"
 # Codes by their names in Events and conditions. The end of a rollout has names of its own.
 CODES: Final = {
-    **{name_reason(code): code for code in Code},
+    **{camel_case(code): code for code in Code},
     ROLLOUT_FINISHED: Code.UP_TO_DATE,
     ZONE_ROLLED_OUT: Code.ROLLED_OUT,
 }

@@ -7,6 +7,7 @@ which requests there are in `client`.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -238,7 +239,7 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        told = excerpt(f"{error}") or (
+        told = excerpt(_render_loss(error)) or (
             timed_out if isinstance(error, TimeoutError) else type(error).__name__
         )
         if call.is_write and not isinstance(error, _NOTHING_SENT):
@@ -246,6 +247,17 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
             raise UnknownOutcome(text, call=call.text) from error
         lost = ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
         raise lost(f"cannot {call.text}: no answer: {told}", call=call.text) from error
+
+
+def _render_loss(error: Exception) -> str:
+    """Return the text of an error; of a connection that was not made, without the library's own."""
+    is_about_tls = isinstance(error, aiohttp.ClientSSLError)
+    if is_about_tls or not isinstance(error, aiohttp.ClientConnectorError):
+        return f"{error}"
+    # Of a name that is not known the number is none of the system's.
+    number = error.errno or 0
+    why = os.strerror(number) if number > 0 else error.strerror
+    return f"Cannot connect to host {error.host}:{error.port}: {why}"
 
 
 def _describe(call: Call) -> str:

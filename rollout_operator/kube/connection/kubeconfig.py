@@ -11,11 +11,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from rollout_operator.kube.connection.kubeconfig_fields import check_cluster, check_user
+from rollout_operator.kube.connection.kubeconfig_fields import (
+    check_cluster,
+    check_server,
+    check_user,
+)
 from rollout_operator.model.errors import ConfigError
 
 # The library ignores them: we would act with other rights than the file asks for.
 _NOT_SUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra")
+# Of all contexts, some people have hundreds.
+_MOST_NAMES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +85,7 @@ class _Merged:
             if entry.get("name") == name and isinstance(value, dict):
                 return _Entry(value, file.resolve().parent)
         names = [str(entry.get("name", "")) for _, entry in self._list(plural)]
-        close = get_close_matches(name, names, n=1)
-        hint = f"; did you mean {close[0]}?" if close and close[0] != name else ""
+        hint = "" if name in names else _suggest(name, names)
         raise ConfigError(f"{self.label}: {plural}[name={name}].{field} is not there{hint}")
 
     def _list(self, plural: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
@@ -121,9 +126,12 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
 
 def _read_cluster(merged: _Merged, name: str, server: str) -> Mapping[str, object]:
     entry = merged.find("clusters", name)
-    cluster = {**entry.value, "server": server or _text(entry.value, "server")}
-    if not cluster["server"]:
+    url = server or _text(entry.value, "server")
+    cluster = {**entry.value, "server": url}
+    if not url:
         raise ConfigError(f"{merged.label}: clusters[name={name}].cluster.server is not set")
+    if not server:
+        check_server(f"{merged.label}: clusters[name={name}].cluster.server", url)
     check_cluster(f"{merged.label}: clusters[name={name}].cluster", cluster, entry.base)
     authority = _text(cluster, "certificate-authority")
     if authority:
@@ -155,8 +163,19 @@ def _parse(file: Path, label: str) -> Mapping[str, object]:
         place = f" at line {mark.line + 1}" if mark is not None else ""
         raise ConfigError(f"{label}: it is not YAML{place}") from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{label}: it is not a kubeconfig, but {type(content).__name__}")
+        what = "it is empty" if content is None else "it is not a kubeconfig: no mapping of fields"
+        raise ConfigError(f"{label}: {what}")
     return content
+
+
+def _suggest(name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about a name that no entry has."""
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = ", ..." if len(names) > _MOST_NAMES else ""
+    return f"; there is only {shown}{more}" if names else ""
 
 
 def _text(value: Mapping[str, object], field: str) -> str:

@@ -17,6 +17,12 @@ from rollout_operator.model.units import quote
 _PEM: Final = b"-----BEGIN "
 
 
+def check_server(where: str, server: str) -> None:
+    """Raise ConfigError for a server that is no URL; `where` is the file and the path in it."""
+    if not server.lower().startswith(("https://", "http://")):
+        raise ConfigError(f"{where}: {quote(server)} is no URL: it begins with https://")
+
+
 def check_cluster(where: str, cluster: Mapping[str, object], base: Path) -> None:
     """Raise ConfigError for a CA that is not there; `where` is the file and the path in it."""
     _check_pem(where, cluster, "certificate-authority", base)

@@ -15,13 +15,14 @@ from rollout_operator.config.grammar import (
     Flag,
     UsageError,
     Words,
+    find_other_choice,
     parse_words,
     refuse_leftovers,
 )
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.demo.drawing import MOST_PODS
 from rollout_operator.lab.demo.screen import Color
-from rollout_operator.model.units import format_duration, quote
+from rollout_operator.model.units import format_duration
 
 # Each has a line of its own in 24.
 MOST_ZONES: Final = 8
@@ -187,8 +188,8 @@ def render_demo_usage() -> str:
 
 def _find_problems(words: Words) -> Iterator[str]:
     """Yield what is wrong, in the order in which it is told; only the first is."""
-    yield from _check_choice(words, STORY, (*STORIES, ALL))
-    yield from _check_choice(words, COLOR, tuple(Color))
+    yield from find_other_choice(words, STORY, (*STORIES, ALL))
+    yield from find_other_choice(words, COLOR, Color)
     yield from _check_range(words, ZONES, 1, MOST_ZONES)
     yield from _check_range(words, PODS, 1, MOST_PODS)
     yield from _check_range(words, LIMIT, 1, MOST_PODS)
@@ -205,11 +206,6 @@ def _find_problems(words: Words) -> Iterator[str]:
     least, fastest = _SPEEDS
     if not (math.isfinite(speed) and least <= speed <= fastest):
         yield f"-{SPEED.name} must be from {least:g} to {fastest:g}: {speed:g}"
-
-
-def _check_choice(words: Words, flag: Flag[str], choices: Sequence[str]) -> Iterator[str]:
-    if words.value(flag) not in choices:
-        yield f"-{flag.name} must be one of {', '.join(choices)}: {quote(words.value(flag))}"
 
 
 def _check_range(words: Words, flag: Flag[int], least: int, most: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from rollout_operator.config.grammar import (
     FlagKind,
     UsageError,
     Words,
+    find_other_choice,
     parse_words,
     refuse_leftovers,
 )
@@ -180,8 +181,7 @@ def _gathering() -> Flag[tuple[Change, ...]]:
 def _find_problems(words: Words) -> Iterator[str]:
     if not words.value(FILE):
         yield f"-{FILE.name} has not been specified"
-    if words.value(OUTPUT) not in tuple(Output):
-        yield f"-{OUTPUT.name} must be one of {', '.join(Output)}: {quote(words.value(OUTPUT))}"
+    yield from find_other_choice(words, OUTPUT, Output)
     for flag in (READY, TERMINATES):
         if not timedelta(0) <= words.value(flag) <= LONGEST_SPAN:
             most = format_duration(LONGEST_SPAN)

@@ -12,7 +12,7 @@ from rollout_operator.model.budget import BudgetCondition, BudgetStatus
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.wording import one_line
+from rollout_operator.planning.wording import camel_case, one_line
 
 VALID: Final = "Valid"
 READY: Final = "Ready"
@@ -39,7 +39,7 @@ def render_budget_status(
         BudgetCondition(
             type=kind,
             status=str(is_true),
-            reason=render_code(code),
+            reason=camel_case(code),
             # A terminal shows it: what it quotes of a tenant must not steer that.
             message=one_line(text),
             last_transition_time=_find_time(before, kind, str(is_true), now),
@@ -55,11 +55,6 @@ def render_budget_status(
         allowed_disruptions=described.allowed,
         conditions=(*own, *(one for one in before.conditions if one.type not in {VALID, READY})),
     )
-
-
-def render_code(code: Code) -> str:
-    """Return a code as the reason of a condition, such as `DisruptionBudgetUsed`."""
-    return "".join(word.capitalize() for word in code.split("_"))
 
 
 def _choose_lead(described: BudgetDescription) -> Code:

@@ -242,7 +242,9 @@ async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kub
     [
         pytest.param({"current-context": None}, "current-context is not set", id="no context set"),
         pytest.param(
-            {"current-context": "z"}, "contexts[name=z].context is not there", id="no such context"
+            {"current-context": "z"},
+            "contexts[name=z].context is not there; there is only other, c",
+            id="no such context",
         ),
         pytest.param(
             {"clusters": []}, "clusters[name=k].cluster is not there", id="no such cluster"
@@ -298,8 +300,8 @@ async def test_flag_14_what_is_wrong_with_a_kubeconfig(
     [
         pytest.param(b"a: [\nb: secret", "it is not YAML at line 2", id="no YAML"),
         pytest.param(b"\xff\xfe\x00", "it is not YAML", id="no text"),
-        pytest.param(b"", "it is not a kubeconfig, but NoneType", id="empty"),
-        pytest.param(b"secret", "it is not a kubeconfig, but str", id="a word"),
+        pytest.param(b"", "it is empty", id="empty"),
+        pytest.param(b"secret", "it is not a kubeconfig: no mapping of fields", id="a word"),
         pytest.param(None, "No such file or directory", id="no file"),
     ],
 )

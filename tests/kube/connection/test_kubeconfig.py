@@ -109,7 +109,7 @@ def test_of_several_files_the_first_that_names_something_wins(whole: Path, tmp_p
     ("context", "problem"),
     [
         ("prd", "contexts[name=prd].context is not there; did you mean prod?"),
-        ("zzz", "contexts[name=zzz].context is not there"),
+        ("zzz", "contexts[name=zzz].context is not there; there is only prod, staging"),
     ],
 )
 def test_a_context_that_is_not_there(whole: Path, context: str, problem: str) -> None:

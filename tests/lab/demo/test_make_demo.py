@@ -22,6 +22,6 @@ async def test_a_whole_rollout_in_plain_lines(plane: ControlPlane) -> None:
     assert "\x1b" not in text
     for zone in "abc":
         assert all(f"  zone-{zone}-{n} " in text for n in range(2))
-        assert f"rolled_out: zone-{zone}: recording revision" in text
+        assert f"rolled_out: zone-{zone} has 2 of 2 pods ready at revision" in text
     assert "6 of 6 pods ready on v2" in text
     assert text.splitlines()[-2:] == ["deletes 6, refused 0", "judge clean"]

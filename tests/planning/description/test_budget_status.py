@@ -7,11 +7,8 @@ from msgspec.structs import replace
 from rollout_operator.model.budget import BudgetCondition, BudgetStatus
 from rollout_operator.model.description import BudgetDescription, Waiting
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.description.budget_status import (
-    render_budget_status,
-    render_code,
-)
-from rollout_operator.planning.wording import MAX_LINE
+from rollout_operator.planning.description.budget_status import render_budget_status
+from rollout_operator.planning.wording import MAX_LINE, camel_case
 from tests.builders import NOW
 
 ROOM = BudgetDescription(
@@ -59,7 +56,7 @@ def test_a_budget_that_is_used_is_ready_and_says_why_nothing_goes() -> None:
     """It does what it is for: whoever waits for healthy objects waits for no drain."""
     for code in (Code.DISRUPTION_BUDGET_USED, Code.BUDGET_ZERO, Code.DOWNSCALE_UNDERWAY):
         assert outline(render(waiting(code)))[1] == (
-            f"Ready True {render_code(code)}: because of {code}"
+            f"Ready True {camel_case(code)}: because of {code}"
         )
 
 
