@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rollout_operator.telemetry.families import Histogram
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.http.sending import send_all
 
 UNMATCHED: Final = "other"
 
@@ -126,8 +127,7 @@ async def _send(request: web.Request, response: web.StreamResponse, limit: timed
     transport.set_write_buffer_limits(high=0)
     try:
         async with asyncio.timeout(limit.total_seconds()):
-            await response.prepare(request)
-            await response.write_eof()
+            await send_all(request, response)
     except TimeoutError:
         transport.abort()
     except ConnectionError:

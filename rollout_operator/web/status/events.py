@@ -15,6 +15,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from rollout_operator.web.http.connection import WRITE_LIMIT
+from rollout_operator.web.http.sending import write_pieces
 from rollout_operator.web.status.sections import Fragment
 
 MOST_CLIENTS: Final = 256
@@ -127,7 +128,7 @@ class _Client:
         """Send something. Raises TimeoutError and ConnectionError."""
         self._sent = _now()
         async with asyncio.timeout(self._limit):
-            await self._response.write(data)
+            await write_pieces(self._response, data, len(data))
 
 
 def _measure_wait(place: int) -> float:
