@@ -27,6 +27,7 @@ from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, Findin
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.outcome import Severity
 from rollout_operator.operator.examine import examine
+from rollout_operator.planning.wording import one_line
 from rollout_operator.telemetry import logs
 
 SCHEMA_VERSION: Final = 1
@@ -120,7 +121,7 @@ def render_text(diagnosis: Diagnosis) -> str:
     found = sorted(diagnosis.findings, key=lambda finding: order.index(finding.severity))
     lines = [line for finding in found for line in _list_lines(finding)]
     lines += _list_skipped(diagnosis)
-    return "".join(f"{line}\n" for line in (*lines, _sum_up(diagnosis)))
+    return "".join(f"{one_line(line)}\n" for line in (*lines, _sum_up(diagnosis)))
 
 
 def _list_lines(finding: Finding) -> Iterator[str]:

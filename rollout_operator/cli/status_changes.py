@@ -24,7 +24,7 @@ def list_facts(description: Description, notes: Sequence[str] = ()) -> Mapping[s
 def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     """Yield what is new or another, then what is gone."""
     yield from (text for about, text in now.items() if before.get(about) != text)
-    yield from (f"{about} is gone" for about in before if about not in now)
+    yield from (one_line(f"{about} is gone") for about in before if about not in now)
 
 
 def render_group_line(group: GroupDescription) -> str:

@@ -248,7 +248,7 @@ def _draw_budgets(budgets: Sequence[BudgetDescription], view: StatusView) -> Ite
     for one in budgets:
         style = Style.PLAIN if one.is_valid else Style.RED
         down = f"{one.unavailable}/{one.pods}"
-        numbers = f"  {one.maximum or '-':>5}  {down:>7}  {one.allowed:>6}"
+        numbers = f"  {one_line(one.maximum) or '-':>5}  {down:>7}  {one.allowed:>6}"
         yield ((f"{one_line(one.name)[:names]:{names}}", Style.BOLD), (numbers, style))
         if not view.is_terse:
             yield from _draw_budget_waits(one, view)

@@ -8,13 +8,16 @@ one is added freely, and none is renamed or removed without a new `SCHEMA_VERSIO
 
 from datetime import datetime
 from enum import StrEnum, unique
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from rollout_operator.model.outcome import Code, Severity
 
 SCHEMA_VERSION: Final = 1
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""One without a zone is refused where a description is read: it compares with no other."""
 
 
 @unique
@@ -84,7 +87,7 @@ class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_updated: bool = False
     why: str = ""
     """Why it is not ready; empty where it is."""
-    since: datetime | None = None
+    since: Time | None = None
     """Since when it is ready, or exists; None where neither is known."""
 
 
@@ -125,19 +128,19 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Why it does not go on, or what it does: the one sentence to read first."""
     code: Code | None = None
     """Of the headline; None where nothing has been decided."""
-    since: datetime | None = None
+    since: Time | None = None
     """Since when the leading reason is the same; None where that is not known."""
-    looked: datetime
+    looked: Time
     """When the decision below was made."""
     desired: int
     ready: int
     updated: int
-    began: datetime | None = None
+    began: Time | None = None
     """When the first pod of this rollout was replaced, as far as the pods show it."""
-    expected_end: datetime | None = None
+    expected_end: Time | None = None
     """When all pods will be ready at the pace so far; None where nothing tells."""
     zones: tuple[ZoneDescription, ...] = ()
-    underway_since: datetime | None = None
+    underway_since: Time | None = None
     """Since when the steps are being carried out; None where they are not yet, or not here."""
     steps: tuple[Step, ...] = ()
     """At most `planning.description.steps.MOST_STEPS`."""
@@ -196,7 +199,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     namespace: str
-    now: datetime
+    now: Time
     operator: OperatorDescription | None = None
     groups: tuple[GroupDescription, ...] = ()
     budgets: tuple[BudgetDescription, ...] = ()

@@ -201,7 +201,7 @@ class Inspector:
             why = f"no answer within {OWN_LIMIT.total_seconds():g} s"
         except Denied:
             why = f"it takes the right to get services/proxy of {self._service}"
-        except (ApiError, InvalidInput, msgspec.MsgspecError) as error:
+        except (ApiError, InvalidInput, msgspec.MsgspecError, RecursionError) as error:
             why = f"{error}"
         notes.append(f"operator not reached: {why}")
         notes.extend(await self._find_holder())
@@ -219,7 +219,7 @@ class Inspector:
 
 
 def _read_description(body: bytes) -> Description:
-    """Return what the operator answered. Raises MsgspecError, and InvalidInput."""
+    """Return what the operator answered. Raises MsgspecError, RecursionError, InvalidInput."""
     own = _DESCRIPTION.decode(body)
     if own.schema_version != SCHEMA_VERSION:
         version = f"{own.schema_version} of its description, this command reads {SCHEMA_VERSION}"

@@ -78,6 +78,17 @@ def test_errors_come_first_and_each_says_what_to_do() -> None:
     )
 
 
+def test_what_a_tenant_wrote_steers_no_terminal() -> None:
+    evil = "\x1b[2J\x9b1m\n0 errors"
+    finding = Finding(
+        code=FindingCode.SINGLE_ZONE, severity=Severity.WARN, object=evil, text=evil, remedy=evil
+    )
+    text = render_text(diagnosis(finding, skipped=(SkippedCheck(check=evil, why=evil),)))
+
+    assert len(text.splitlines()) == 6
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
 def test_json_has_the_same_for_scripts() -> None:
     assert json.loads(render_json(diagnosis(ERROR, skipped=(SKIPPED,)))) == {
         "schemaVersion": 1,

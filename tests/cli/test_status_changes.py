@@ -35,3 +35,9 @@ def test_what_changed_and_what_is_gone() -> None:
         "zone zone-b: 3/3 ready, 3/3 updated",
         "mimir zone zone-c is gone",
     ]
+
+
+def test_a_name_that_is_gone_steers_no_terminal() -> None:
+    evil = list_facts(describe(group(name="\x1b[2J"), budgets=()))
+
+    assert list(list_changes(evil, {})) == ["mimir group \\x1b[2J is gone"]

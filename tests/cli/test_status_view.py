@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from rollout_operator.cli.status_view import StatusView, draw_status, render_age
@@ -92,6 +93,14 @@ def test_what_a_tenant_wrote_steers_no_terminal() -> None:
     text = shown(describe(group(zone(evil, "#"), headline=evil, name=evil), namespace=evil))
 
     assert "\\x1b[2J\\x07zone" in text
+
+
+def test_nor_does_what_answers_in_place_of_the_operator() -> None:
+    """No number of ours is written so: only the answer of another program has it."""
+    [budget] = EXAMPLE.budgets
+    text = shown(describe(budgets=(msgspec.structs.replace(budget, maximum="\x1b[2J"),)))
+
+    assert "\\x1b[2J" in text
 
 
 @pytest.mark.parametrize(

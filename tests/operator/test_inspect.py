@@ -1,6 +1,7 @@
 """Looking at a namespace from outside (D-76): the same core, without an operator, by reads only."""
 
 import msgspec
+import pytest
 
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource
 from rollout_operator.lab.zones import ZoneSpec, three_zones
@@ -208,6 +209,28 @@ async def test_an_operator_of_another_version_is_not_misread() -> None:
         assert seen.notes == (
             "operator not reached: it writes version 2 of its description, this command reads 1",
         )
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(
+            b'{"namespace":"default","now":"2026-01-01T00:00:00"}',
+            "Expected `datetime` with a timezone component",
+            id="a time that compares with no other",
+        ),
+        pytest.param(b'{"x":' + b"[" * 100_000, "recursion", id="deeper than Python goes"),
+    ],
+)
+@in_virtual_time
+async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes, why: str) -> None:
+    """Whoever may run a pod behind the Service answers for the operator."""
+    async with looking_on(*ZONES) as world:
+        seen = await asking(world, services=body).look()
+
+    assert seen.own is None
+    assert seen.notes[0].startswith("operator not reached: ")
+    assert why in seen.notes[0]
 
 
 @in_virtual_time
