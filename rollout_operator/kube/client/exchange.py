@@ -218,7 +218,10 @@ class Exchange:
                     "Server belongs to another cluster", call=call.text, route=route, err=error
                 )
                 return error
-        return error_of(call, answer.status, read_status(answer.body), answer.retry_after)
+        status = read_status(answer.body)
+        return error_of(
+            call, answer.status, status, answer.retry_after, log_in=self._transport.log_in
+        )
 
 
 @contextmanager

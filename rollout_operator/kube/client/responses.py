@@ -40,11 +40,7 @@ _BY_WEBHOOK: Final = re.compile(r'admission webhook ".*" denied the request', re
 _WEBHOOK_FAILED: Final = "failed calling webhook"
 # A proxy may echo our request; neither a credential nor the userinfo of a URL may be shown.
 _SECRETS: Final = re.compile(r"(?i)((?:bearer|basic)\s+)[^\s\"',}]+|(//)[^\s/@]+(?=@)")
-# A 401 names neither: the token of a pod is bound to the very ServiceAccount that it was made for.
-_UNAUTHORIZED: Final = (
-    "the API server does not accept these credentials; restart the pod where its ServiceAccount"
-    " was deleted and created again"
-)
+_UNAUTHORIZED: Final = "the API server does not accept these credentials"
 _TOO_OLD: Final = frozenset({"Expired", "Gone"})
 _VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 
@@ -116,10 +112,13 @@ def parse_retry_after(header: str, status: Status) -> timedelta | None:
     return min(timedelta(seconds=seconds), MAX_RETRY_AFTER) if seconds > 0 else None
 
 
-def error_of(call: Call, code: int, status: Status, retry_after: str = "") -> ApiError:
+def error_of(
+    call: Call, code: int, status: Status, retry_after: str = "", *, log_in: str = ""
+) -> ApiError:
     """Return the error for an answer that is not a success.
 
-    `code` is the HTTP status, or that of the Status in an ERROR line; `retry_after` the header.
+    `code` is the HTTP status, or that of the Status in an ERROR line; `retry_after` the header;
+    `log_in` what helps where the credentials are refused.
     """
     reason = _reason(status)
     text = f"cannot {call.text}: {_told(code, status)}"
@@ -128,7 +127,7 @@ def error_of(call: Call, code: int, status: Status, retry_after: str = "") -> Ap
         return TooManyRequests(text, call=call.text, reason=reason, retry_after=wait)
     kind = _class_of(call, code, status)
     if code == 401:
-        text = f"{text}; {_UNAUTHORIZED}"
+        text = "; ".join(filter(None, (text, _UNAUTHORIZED, log_in)))
     if kind is Denied and code == 403:
         role = "Role" if call.resource.is_namespaced else "ClusterRole"
         verb = "get" if call.verb == DISCOVER else call.verb

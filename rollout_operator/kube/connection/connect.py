@@ -9,7 +9,7 @@ services are the library's part.
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,10 @@ from rollout_operator.model.errors import ConfigError
 from rollout_operator.telemetry.logs import log
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+# The token of a pod is bound to the very ServiceAccount that it was made for.
+_IN_POD: Final = "restart the pod where its ServiceAccount was deleted and created again"
+_BY_KUBECONFIG: Final = "log in again, or mend the user of the kubeconfig"
 
 _SERVICE: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
@@ -67,7 +71,8 @@ async def connect(access: Access, clock: Clock) -> Transport:
         credential = await _by_kubeconfig(configuration, choice, clock)
     else:
         credential = _in_cluster(configuration, access, clock)
-    return open_transport(configuration, credential, access.namespace, clock, access.environ)
+    transport = open_transport(configuration, credential, access.namespace, clock, access.environ)
+    return replace(transport, log_in=_IN_POD if choice is None else _BY_KUBECONFIG)
 
 
 def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Clock) -> Credential:

@@ -108,6 +108,8 @@ class Transport:
     """One for all clients: who has not asked yet knows the time by the answers to others."""
     page_sizes: PageSizes
     """One for all clients: a live look needs no attempt of its own to learn what a cache has."""
+    log_in: str = ""
+    """What a person can do where the API server refuses our credentials."""
 
     async def close(self) -> None:
         """Close all connections."""

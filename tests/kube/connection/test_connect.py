@@ -17,7 +17,7 @@ from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.model.errors import ConfigError, Unreachable
+from rollout_operator.model.errors import ConfigError, Denied, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.fake_api import FakeApi, refuse, reply
 from tests.world.pki import Pki, make_pki
@@ -329,6 +329,20 @@ def in_cluster(account: Path, url: str = "https://127.0.0.1:1") -> Access:
     host, _, port = url.removeprefix("https://").partition(":")
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     return Access(namespace="ops", service_account=account, environ=environ)
+
+
+async def test_refused_credentials_come_with_what_helps_who_has_them(
+    account: Path, pki: Pki, kubeconfig: Kubeconfig
+) -> None:
+    """PROC-02: a person has no pod to restart, and a pod cannot log in."""
+    async with FakeApi(serving(pki)) as server:
+        server.on("GET", POD, refuse(401, "Unauthorized", ""))
+        async with connected(in_cluster(account, server.url)) as client:
+            with pytest.raises(Denied, match="credentials; restart the pod where"):
+                await client.fetch(PODS, "prod", "a-0")
+        kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
+        with pytest.raises(Denied, match="credentials; log in again, or mend"):
+            await fetch_by(kubeconfig.write(), server.url)
 
 
 async def test_dep_11_in_a_cluster_the_service_account_is_used(account: Path, pki: Pki) -> None:
