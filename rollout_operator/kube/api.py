@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from rollout_operator.model.downscale import Target
 from rollout_operator.model.names import Uid
 
 JsonObject = dict[str, object]
@@ -303,6 +304,19 @@ class DryRunner(Protocol):
         subresource: str = "",
     ) -> None:
         """PATCH an object, or its subresource, by a merge patch that is not stored."""
+        ...
+
+
+class PodProxy(Protocol):
+    """The way to pods through the API server."""
+
+    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+        """GET a path of a pod, and return the HTTP status of the pod's own answer.
+
+        Raises what the API server itself answers: Unreachable, with a status, where it does not
+        reach the pod, NotFound where there is no such pod, Denied, Refused; Unreachable without a
+        status where no answer came.
+        """
         ...
 
 

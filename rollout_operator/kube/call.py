@@ -10,7 +10,9 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import quote
 
-from rollout_operator.kube.api import JsonObject, Precondition, Resource
+from rollout_operator.kube.api import PODS, JsonObject, Precondition, Resource
+from rollout_operator.model.decode.nesting import MANAGED_FIELDS
+from rollout_operator.model.downscale import Target
 from rollout_operator.model.errors import InvalidInput
 
 # The verb of calls that ask which kinds there are; a Role knows it as `get` of a path.
@@ -112,6 +114,14 @@ def object_call(
     )
 
 
+def proxy_call(namespace: str, pod: str, target: Target) -> Call:
+    """Return the call that the API server passes on to a pod. Raises InvalidInput."""
+    scheme = "" if target.scheme == "http" else f"{target.scheme}:"
+    return object_call(
+        "get", PODS, namespace, f"{scheme}{pod}:{target.port}", f"proxy/{target.path}"
+    )
+
+
 def discovery_call(group: str, version: str = "") -> Call:
     """Return the call that asks for the versions of a group, or for the kinds of one of them.
 
@@ -168,6 +178,17 @@ def delete_options(precondition: Precondition) -> JsonObject:
             "uid": precondition.uid,
             "resourceVersion": precondition.resource_version,
         },
+    }
+
+
+def without_managed_fields(body: JsonObject) -> JsonObject:
+    """Leave out who owns which field: it may nest deeply, and the API server keeps what it has."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or MANAGED_FIELDS not in metadata:
+        return body
+    return {
+        **body,
+        "metadata": {key: value for key, value in metadata.items() if key != MANAGED_FIELDS},
     }
 
 

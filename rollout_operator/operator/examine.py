@@ -28,6 +28,7 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
     DryRunner,
+    PodProxy,
     Reader,
     Resource,
     Writer,
@@ -49,6 +50,7 @@ from rollout_operator.model.diagnosis.installation import (
     HeldLease,
     HookRegistration,
     Installation,
+    PathAnswer,
     PodTrial,
     ReachAnswer,
     RightAnswer,
@@ -58,10 +60,12 @@ from rollout_operator.model.diagnosis.installation import (
 from rollout_operator.model.errors import Denied, NotFound, OperatorError
 from rollout_operator.operator.access_reviews import ask_rights
 from rollout_operator.operator.dry_runs import try_pods, try_webhooks
+from rollout_operator.operator.pod_paths import ask_paths
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
 from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
 from rollout_operator.planning.diagnosis.rights import (
     DEFAULT_LEASE,
     DEFAULT_SECRET,
@@ -84,7 +88,7 @@ T = TypeVar("T")
 Decoder = Callable[[msgspec.Raw], T]
 
 
-class ExaminingClient(Reader, Writer, DryRunner, Protocol):
+class ExaminingClient(Reader, Writer, DryRunner, PodProxy, Protocol):
     """What is needed of the API server."""
 
     def server_time(self) -> datetime | None:
@@ -155,6 +159,7 @@ async def _ask(
     rights: list[RightAnswer] = []
     reach: tuple[ReachAnswer, ...] = ()
     trials: tuple[PodTrial, ...] = ()
+    paths: tuple[PathAnswer, ...] = ()
     for source, is_namespaced in ((Source.RIGHTS, True), (Source.CLUSTER_RIGHTS, False)):
         with reading.noting(source):
             rights += await ask_rights(client, installation, is_namespaced=is_namespaced)
@@ -162,6 +167,10 @@ async def _ask(
         reach = await try_webhooks(client, installation)
     with reading.noting(Source.POD_TRIALS):
         trials = await try_pods(client, installation.namespace, raw_sets)
+    with reading.noting(Source.PREPARE_PATHS):
+        paths = await ask_paths(client, installation.namespace, plan_questions(installation))
+    if untold := explain_untold(paths):
+        reading.unread[Source.PREPARE_PATHS] = untold
     for source, ground in _RESTS_ON.items():
         # The operator's own account is known without its Deployment.
         if ground in reading.unread and not (source in _OF_ACCOUNTS and rights):
@@ -171,6 +180,7 @@ async def _ask(
         rights=tuple(rights),
         reach=reach,
         pod_trials=trials,
+        path_answers=paths,
         unread=dict(reading.unread),
     )
 

@@ -11,6 +11,7 @@ import pytest
 from rollout_operator.kube.api import JsonObject, Page, Resource
 from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, Source
+from rollout_operator.model.downscale import Target
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -139,6 +140,9 @@ class Cluster(FakeClient):
         subresource: str = "",
     ) -> None:
         self._try(f"patch {resource.plural}/{name}/{subresource}", patch)
+
+    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+        raise AssertionError(f"{pod} is not to be prepared")
 
     def _try(self, call: str, body: JsonObject) -> None:
         self.tried.append((call, body))

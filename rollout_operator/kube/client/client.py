@@ -34,14 +34,17 @@ from rollout_operator.kube.call import (
     discovery_call,
     object_call,
     page_query,
+    proxy_call,
     watch_query,
+    without_managed_fields,
 )
 from rollout_operator.kube.client.discovery import decode_group, decode_resources
 from rollout_operator.kube.client.exchange import Exchange, HttpRequest, TooLong, translated
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.kube.client.watch_stream import Splitter, decode_event
 from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.model.decode.nesting import MANAGED_FIELDS, cut_in_steps
+from rollout_operator.model.decode.nesting import cut_in_steps
+from rollout_operator.model.downscale import Target
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -273,6 +276,12 @@ class Client:
         call = object_call("patch", resource, namespace, name, subresource)
         await self._exchange.ask(replace(self._patch(call, patch), query=DRY_RUN))
 
+    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+        """Return the status by which a pod answers a GET; see `api.PodProxy`."""
+        call = proxy_call(namespace, pod, target)
+        request = HttpRequest(call=call, within=self._timeouts.read, is_probe=True)
+        return await self._exchange.probe(request)
+
     def _patch(
         self, call: Call, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False
     ) -> HttpRequest:
@@ -285,7 +294,7 @@ class Client:
         )
 
     def _put(self, call: Call, body: JsonObject) -> HttpRequest:
-        body = _without_managed_fields(body)
+        body = without_managed_fields(body)
         return HttpRequest(call=call, body=body, within=self._timeouts.write)
 
     async def _write(self, request: HttpRequest) -> bytes:
@@ -333,17 +342,6 @@ async def _cut_deep(body: bytes) -> bytes:
             cut: bytes = end.value
             return cut
         await asyncio.sleep(0)
-
-
-def _without_managed_fields(body: JsonObject) -> JsonObject:
-    """Leave out who owns which field: it may nest deeply, and the API server keeps what it has."""
-    metadata = body.get("metadata")
-    if not isinstance(metadata, dict) or MANAGED_FIELDS not in metadata:
-        return body
-    return {
-        **body,
-        "metadata": {key: value for key, value in metadata.items() if key != MANAGED_FIELDS},
-    }
 
 
 async def _decode_page(call: Call, body: bytes) -> Page:

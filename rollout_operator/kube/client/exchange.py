@@ -74,6 +74,8 @@ class HttpRequest:
     """Whether its token has been taken already."""
     silence: timedelta | None = None
     """How long a stream may say nothing."""
+    is_probe: bool = False
+    """Whether the status is all that counts of a success: its body is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,17 @@ class Exchange:
         if stream is None:
             raise TypeError(f"{request.call.text} is no stream")
         return stream
+
+    async def probe(self, request: HttpRequest) -> int:
+        """Return the status of what the API server passed on, whatever it is.
+
+        Raises what the API server says itself. A 401 may be another server's: no credential is
+        replaced for it.
+        """
+        answer = await self._attempt(request)
+        if answer.status >= 400 and read_status(answer.body).kind:
+            raise self._failure(request.call, answer)
+        return answer.status
 
     async def admit(self, call: Call, within: timedelta) -> None:
         """Wait for the token of a call. Raises Throttled where that would take too long."""
@@ -173,7 +186,7 @@ class Exchange:
             async with asyncio.timeout(limit):
                 response = await self._send(request)
                 self._transport.server_clock.note_header(response.headers.get("Date", ""))
-                answer = await _receive(call, response)
+                answer = await _receive(request, response)
             statuses.append(f"{answer.status}")
         return answer
 
@@ -276,8 +289,9 @@ def _describe(call: Call) -> str:
     return f"{of.group or CORE_GROUP}/{of.version}/{of.plural} {shape}{below}"
 
 
-async def _receive(call: Call, response: aiohttp.ClientResponse) -> _Answer:
+async def _receive(request: HttpRequest, response: aiohttp.ClientResponse) -> _Answer:
     """Return the answer with its body, or with the open stream of a successful watch."""
+    call = request.call
     answer = _Answer(
         status=response.status,
         content_type=response.content_type,
@@ -285,6 +299,9 @@ async def _receive(call: Call, response: aiohttp.ClientResponse) -> _Answer:
     )
     if call.is_stream and response.ok:
         return replace(answer, stream=response)
+    if request.is_probe and response.ok:
+        response.close()
+        return answer
     try:
         return replace(answer, body=await _read(call, response))
     except _LOST:

@@ -92,6 +92,25 @@ class _Labelled(Wire):
     kind: str | None = None
 
 
+class _PodHead(_Head):
+    deletion_timestamp: str | None = None
+
+
+class _Condition(Wire):
+    type: str = ""
+    status: str = ""
+
+
+class _PodStatus(Wire):
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(Wire):
+    metadata: _PodHead
+    status: _PodStatus | None = None
+    kind: str | None = None
+
+
 class _ServicePort(Wire):
     port: Int32
 
@@ -155,6 +174,7 @@ class _FullSet(Wire):
 
 _DEPLOYMENT: Final = msgspec.json.Decoder(_Deployment)
 _SET: Final = msgspec.json.Decoder(_Set)
+_POD: Final = msgspec.json.Decoder(_Pod)
 _LABELLED: Final = msgspec.json.Decoder(_Labelled)
 _SERVICE: Final = msgspec.json.Decoder(_Service)
 _ENDPOINT_SLICE: Final = msgspec.json.Decoder(_EndpointSlice)
@@ -206,8 +226,14 @@ def decode_zone_set(raw: JsonBytes) -> ZoneSet:
 
 def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
     """Return a pod as far as selectors ask. Raises DecodeError."""
-    head = read_as("Pod", raw, _LABELLED).metadata
-    return LabelledPod(name=head.name, labels=head.labels or {})
+    wire = read_as("Pod", raw, _POD)
+    head, status = wire.metadata, wire.status or _PodStatus()
+    is_ready = any((one.type, one.status) == ("Ready", "True") for one in status.conditions or ())
+    return LabelledPod(
+        name=head.name,
+        labels=head.labels or {},
+        is_ready=is_ready and head.deletion_timestamp is None,
+    )
 
 
 def decode_namespace_labels(raw: JsonBytes) -> dict[str, str]:

@@ -51,6 +51,8 @@ class FindingCode(StrEnum):
     KEY_MISPLACED = "key_misplaced"
     PREPARE_INCOMPLETE = "prepare_incomplete"
     PREPARE_WITHOUT_LABEL = "prepare_without_label"
+    PREPARE_PATH_UNKNOWN = "prepare_path_unknown"
+    PREPARE_UNANSWERED = "prepare_unanswered"
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
     # budgets
     NATIVE_BUDGET_REFUSES = "native_budget_refuses"

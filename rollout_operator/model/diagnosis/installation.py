@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.downscale import Target
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.objects import StatefulSet
 
@@ -41,6 +42,7 @@ class Source(StrEnum):
     CLUSTER_RIGHTS = "rights of the operator in the cluster"
     REACH = "dry runs that webhooks answer"
     POD_TRIALS = "dry runs of pods"
+    PREPARE_PATHS = "paths on which pods are prepared"
 
 
 class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class LabelledPod(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     labels: Mapping[str, str] = {}
+    is_ready: bool = False
 
 
 class CallableService(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +182,27 @@ class PodTrial(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class PathQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one pod of a StatefulSet is asked, by GET, whether it would be prepared there."""
+
+    set_name: str
+    target: Target
+    pod: str = ""
+    """Empty: none is ready."""
+
+
+class PathAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a question."""
+
+    question: PathQuestion
+    status: int = 0
+    """Of the pod's own answer; 0: it gave none."""
+    problem: str = ""
+    """What came instead."""
+    is_lost: bool = False
+    """Whether the API server did not get an answer of the pod."""
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """One namespace, and what the cluster has for it."""
 
@@ -202,6 +226,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     rights: tuple[RightAnswer, ...] = ()
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()
+    path_answers: tuple[PathAnswer, ...] = ()
 
     @property
     def own_hooks(self) -> tuple[HookRegistration, ...]:

@@ -14,6 +14,7 @@ from rollout_operator.planning.diagnosis import (
     groups,
     keys,
     operators,
+    preparing,
     reachability,
     rights,
     webhooks,
@@ -67,6 +68,11 @@ CHECKS: Final = (
     Check("spelling of keys", keys.check_spelling, (_SETS,)),
     Check("places of keys", keys.check_places, (_SETS,)),
     Check("where pods are prepared", groups.check_preparing, (_SETS,)),
+    Check(
+        "pods answer where they are prepared",
+        preparing.check_answers,
+        (_SETS, Source.PODS, Source.PREPARE_PATHS),
+    ),
     Check("zones that others follow", groups.check_leading_zones, (_SETS,)),
     Check(
         "PodDisruptionBudgets have room", budgets.check_native_room, (Source.NATIVE_BUDGETS, _SETS)

@@ -217,6 +217,20 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "annotations say where pods are prepared, and the label that asks for it is not there",
         "set the label `grafana.com/prepare-downscale: \"true\"`, or remove the annotations",
     ),
+    FindingCode.PREPARE_PATH_UNKNOWN: Advice(
+        _ERROR,
+        "a pod does not know the path on which it is to be prepared: each downscale is refused, or"
+        " never begins",
+        "compare path and port of the annotations with the program's documentation, and with its"
+        " version: older ones may not have the path",
+    ),
+    FindingCode.PREPARE_UNANSWERED: Advice(
+        _WARN,
+        "the API server got no answer from a ready pod where it is to be prepared; the operator"
+        " calls it directly, and may fare better",
+        "see that the program listens on the port and scheme of the annotations, and that"
+        " NetworkPolicies let the operator's pods call it",
+    ),
     FindingCode.LEADING_ZONE_UNKNOWN: Advice(
         _ERROR,
         "the zone follows another one that its group does not have",

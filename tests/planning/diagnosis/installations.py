@@ -21,11 +21,14 @@ from rollout_operator.model.diagnosis.installation import (
     LabelledPod,
     NativeBudget,
     OperatorDeployment,
+    PathAnswer,
+    PathQuestion,
     PodTrial,
     ReachAnswer,
     RightAnswer,
     ZoneSet,
 )
+from rollout_operator.model.downscale import Target
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import (
     GROUP_LABEL,
@@ -124,7 +127,7 @@ def good(**changes: object) -> Installation:
         pods=(
             LabelledPod(name="rollout-operator-1", labels={"name": "rollout-operator"}),
             *(
-                LabelledPod(name=f"{one.sts.name}-{ordinal}", labels=one.pod_labels)
+                LabelledPod(name=f"{one.sts.name}-{ordinal}", labels=one.pod_labels, is_ready=True)
                 for one in zones
                 for ordinal in range(2)
             ),
@@ -147,6 +150,7 @@ def good(**changes: object) -> Installation:
             ),
         ),
         pod_trials=(PodTrial(set_name="zone-a"),),
+        path_answers=(path_answer(200),),
     )
     return replace(plain, **changes)
 
@@ -172,6 +176,20 @@ def reach(error: str, **changes: object) -> Installation:
     """Return a good installation whose webhooks answered a dry run like this."""
     answer = ReachAnswer(request="scale zone-a", paths=(NO_DOWNSCALE_PATH,), error=error)
     return good(reach=(replace(answer, **changes),))
+
+
+def path_answer(
+    status: int = 0, problem: str = "", *, is_lost: bool = False, pod: str = "zone-b-0"
+) -> PathAnswer:
+    """Return what came of asking the first pod of zone-b where it is to be prepared."""
+    target = Target(port=80, path="prepare", service="zone-b")
+    question = PathQuestion(set_name="zone-b", target=target, pod=pod)
+    return PathAnswer(question=question, status=status, problem=problem, is_lost=is_lost)
+
+
+def answered(status: int = 0, problem: str = "", *, is_lost: bool = False) -> Installation:
+    """Return a good installation of which a pod answered like this."""
+    return good(path_answers=(path_answer(status, problem, is_lost=is_lost),))
 
 
 def native(name: str, **changes: str) -> NativeBudget:

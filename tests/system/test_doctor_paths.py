@@ -1,0 +1,93 @@
+"""`doctor` asks pods where they are to be prepared, through the proxy of the real API server."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.config.grammar import parse_words
+from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
+from rollout_operator.operator.examine import examine
+from tests.system.guarded import PATH, prepared_zone
+from tests.system.test_status_command import find_address
+from tests.world import webpods
+from tests.world.plane import ADMIN
+from tests.world.scene import World
+from tests.world.webpods import Hang, Reset, Respond
+
+pytestmark = pytest.mark.controlplane
+
+CHECK: Final = "pods answer where they are prepared"
+CODES: Final = {FindingCode.PREPARE_PATH_UNKNOWN, FindingCode.PREPARE_UNANSWERED}
+
+Look = Callable[[str], Awaitable[tuple[str, str]]]
+"""With a token; returns what is found and what is noted of the check."""
+
+
+@pytest.fixture
+def look(world: World, tmp_path: Path) -> Look:
+    async def examined(token: str) -> Diagnosis:
+        file = world.plane.kubeconfig(tmp_path / "some.conf", token)
+        words = [f"-kubeconfig={file}", f"-n={world.namespace}"]
+        async with open_client(find_access(parse_words(ACCESS_FLAGS, words))) as client:
+            return await examine(client, world.namespace, datetime.now(UTC))
+
+    async def look(token: str) -> tuple[str, str]:
+        diagnosis = await examined(token)
+        found = [f"{one.code} {one.text}" for one in diagnosis.findings if one.code in CODES]
+        noted = [one.why for one in diagnosis.skipped if one.check == CHECK]
+        return "".join(found), "".join(noted)
+
+    return look
+
+
+async def test_what_the_api_server_does_not_pass_on_is_a_note(world: World, look: Look) -> None:
+    """The API server calls no loopback address; nothing is learnt of the pods then."""
+    world.may_be_forbidden = True
+    pods = await world.serve_pods()
+    await world.create(prepared_zone(pods, ZoneSpec(name="near", replicas=1)))
+    await world.wait_ready(["near"])
+
+    found, noted = await look(world.plane.tokens[ADMIN])
+    asked = f"GET /{PATH} on port {pods.port} of pod near-0"
+    assert (found, noted) == ("", f"{asked}: 400 BadRequest: address not allowed")
+    found, noted = await look(world.token)
+    assert (found, noted) == ("", f"may not get pods/proxy in namespace {world.namespace}")
+    assert pods.calls == []
+
+
+async def test_what_a_pod_answers_through_the_api_server(
+    world: World, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = find_address()
+    if address is None:
+        pytest.skip("this machine has loopback addresses only, and the API server calls none")
+    monkeypatch.setattr(webpods, "next_address", lambda: address)
+    pods = await world.serve_pods()
+    await world.create(prepared_zone(pods, ZoneSpec(name="far", replicas=1)))
+    await world.wait_ready(["far"])
+    admin = world.plane.tokens[ADMIN]
+    asked = f"GET /{PATH} on port {pods.port} of pod far-0"
+
+    for status in (200, 405, 503):
+        pods.behave("", Respond(status=status, body=b"unset"))
+        assert await look(admin) == ("", "")
+    assert {(call.method, call.path) for call in pods.calls} == {("GET", f"/{PATH}")}
+    assert not pods.is_prepared("far-0")
+
+    pods.behave("", Respond(status=401))
+    assert await look(admin) == ("", f"{asked}: HTTP status 401")
+    pods.behave("", Respond(status=404, body=b"404 page not found"))
+    assert await look(admin) == (f"prepare_path_unknown {asked}: HTTP status 404", "")
+    pods.behave("", Hang())
+    assert await look(admin) == (f"prepare_unanswered {asked}: no answer within 5s", "")
+    pods.behave("", Reset())
+    assert (await look(admin))[0].startswith(f"prepare_unanswered {asked}: ")
+    await pods.refuse("far-0")
+    found, _ = await look(admin)
+    assert found.startswith(f"prepare_unanswered {asked}: ")
+    assert found.endswith("connection refused")
