@@ -10,7 +10,6 @@ from datetime import datetime
 from rollout_operator.model.description import (
     BudgetDescription,
     Description,
-    Explanation,
     GroupDescription,
     OperatorDescription,
     Waiting,
@@ -27,11 +26,6 @@ def render_description(description: Description) -> Iterator[str]:
 def render_group(group: GroupDescription) -> Iterator[str]:
     """Yield the lines of one group, without line feeds."""
     return map(one_line, _list_group(group))
-
-
-def render_explanation(explanation: Explanation) -> Iterator[str]:
-    """Yield the lines of an answer, without line feeds."""
-    return map(one_line, _list_explanation(explanation))
 
 
 def render_time(time: datetime) -> str:
@@ -116,11 +110,6 @@ def _list_waits(title: str, waits: Sequence[Waiting]) -> Iterator[str]:
         yield f"    {wait.code}: {wait.text}"
         if wait.remedy:
             yield f"      {wait.remedy}"
-
-
-def _list_explanation(explanation: Explanation) -> Iterator[str]:
-    yield f"{explanation.answer} [{explanation.code}]"
-    yield from _list_waits("first", explanation.conditions)
 
 
 def _list_budget(budget: BudgetDescription) -> Iterator[str]:

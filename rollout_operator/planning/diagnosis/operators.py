@@ -48,7 +48,7 @@ def check_count(installation: Installation) -> Iterator[Finding]:
     """Yield that more than one Deployment acts."""
     names = sorted(one.name for one in list_acting(installation))
     if len(names) > 1:
-        text = f"{join_names(names, shown=len(names))} both run an operator of this namespace"
+        text = f"{join_names(names, shown=len(names))} run an operator of this namespace"
         yield find(FindingCode.TWO_OPERATORS, f"Namespace {installation.namespace}", text)
 
 

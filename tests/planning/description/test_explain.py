@@ -1,13 +1,14 @@
 """Whether a pod or a zone may move now, and what has to happen first."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 
+from rollout_operator.model.description import Explanation
 from rollout_operator.model.group import Deletion, Group, Zone
 from rollout_operator.model.outcome import Code, Plan, Reason
 from rollout_operator.planning.description.explain import explain_pod, explain_set
-from rollout_operator.planning.description.text import render_explanation
 from rollout_operator.planning.rollout.plan import plan_group
 from tests.builders import group, pod, prev, unreadable, zone
 from tests.planning.description.groups import STATES
@@ -19,7 +20,16 @@ LATER = "zone-b-0 is at revision prev, zone-b wants last: it cannot go yet [pod_
 def ask(snapshot: Group, name: str) -> list[str]:
     plan = plan_group(snapshot)
     answer = explain_pod(snapshot, plan, name) or explain_set(snapshot, plan, name)
-    return [] if answer is None else list(render_explanation(answer))
+    return [] if answer is None else list(list_lines(answer))
+
+
+def list_lines(answer: Explanation) -> Iterator[str]:
+    """Yield an answer as the tables below have it."""
+    yield f"{answer.answer} [{answer.code}]"
+    yield from ["  first:"] if answer.conditions else []
+    for one in answer.conditions:
+        yield f"    {one.code}: {one.text}"
+        yield from [f"      {one.remedy}"] if one.remedy else []
 
 
 def _with_pods(base: Zone, *pods: object) -> Zone:
