@@ -98,9 +98,8 @@ PLANNING: Final = (
     ),
     Mutant(
         name="paused-zone-skipped-before-its-ready-check",
-        old="for zone in zones)\n    steps = _plan_zones(looks)",
-        new="for zone in zones)\n"
-        "    steps = _plan_zones([look for look in looks if not is_paused(look.sts)])",
+        old="    steps = _plan_zones(looks)\n",
+        new="    steps = _plan_zones([look for look in looks if not is_paused(look.sts)])\n",
         breaks="SI-02: a paused zone that is short does not stop the others",
         scenarios=("walk",),
     ),
@@ -120,8 +119,8 @@ PLANNING: Final = (
     ),
     Mutant(
         name="short-zone-without-work-ignored",
-        old="    if short:\n",
-        new="    if short and count_outdated(short[0]):\n",
+        old="    if short:\n        return _plan_short_zone(",
+        new="    if short and count_outdated(short[0]):\n        return _plan_short_zone(",
         breaks="SI-02: a zone that is short and rolled out does not hold the others back",
     ),
     Mutant(
