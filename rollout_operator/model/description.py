@@ -109,7 +109,7 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_busy: bool = False
     """Whether it is this zone's turn."""
     pods: tuple[PodDescription, ...] = ()
-    """The lowest desired ordinals, at most `planning.description.zones.MOST_PODS`."""
+    """The lowest desired ordinals, as many as `planning.description.zones.share_pods` gives it."""
 
 
 class DownscaleDescription(msgspec.Struct, frozen=True, kw_only=True):

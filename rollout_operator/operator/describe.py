@@ -18,6 +18,7 @@ from rollout_operator.model.group import Group
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.description.zones import share_pods
 from rollout_operator.planning.rollout.plan import plan_group
 
 
@@ -35,10 +36,13 @@ class Describer:
         Between two groups, and two budgets, others have a turn: a thousand of them take a second.
         """
         groups: list[GroupDescription] = []
-        for name in sorted(self._context.sets.list_groups()):
+        sets = self._context.sets
+        most_pods = share_pods(sum(one.group is not None for one in sets.list_all()))
+        for name in sorted(sets.list_groups()):
             group = self._observer.observe(name)
             if group.zones or group.unreadable:
-                groups.append(describe_group(group, self._find_decision(group)))
+                decision = self._find_decision(group)
+                groups.append(describe_group(group, decision, most_pods))
             await asyncio.sleep(0)
         return Description(
             namespace=self._context.namespace,

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from rollout_operator import __version__
 from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS
 from rollout_operator.lab.model.request import ApiRequest
@@ -9,6 +11,7 @@ from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.remedies import REMEDIES
+from rollout_operator.planning.description import zones
 from rollout_operator.planning.description.text import render_description
 from tests.operator.test_failover import find_election, replicas, sort_by_leading
 from tests.operator.test_other_operators import call, change
@@ -123,6 +126,18 @@ async def test_budgets_are_described_with_what_to_do() -> None:
     assert f'budget "named": {named.text} [{Code.TOO_FEW_ZONES}]' in list(
         render_description(description)
     )
+
+
+@in_virtual_time
+async def test_many_zones_show_fewer_pods_each() -> None:
+    """D-50: what is made for one request has a bound, whatever counts tenants ask for."""
+    async with acting("operator-1") as (_, (process,)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(zones, "MOST_PODS_IN_ALL", 4)
+            group = only_group(await process.describe())
+
+    assert outline(group) == ["RR", "RR"]
+    assert [zone.desired for zone in group.zones] == [3, 3]
 
 
 @in_virtual_time

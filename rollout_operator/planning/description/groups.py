@@ -22,7 +22,7 @@ from rollout_operator.model.remedies import REMEDIES, find_link
 from rollout_operator.planning.description.pace import Pace, measure_pace
 from rollout_operator.planning.description.phase import Progress, choose_phase, find_leading
 from rollout_operator.planning.description.steps import list_steps
-from rollout_operator.planning.description.zones import describe_zone, find_turn
+from rollout_operator.planning.description.zones import MOST_PODS, describe_zone, find_turn
 from rollout_operator.planning.rollout.readiness import (
     DownCause,
     Readiness,
@@ -53,13 +53,18 @@ class GroupDecision:
     underway_since: datetime | None = None
 
 
-def describe_group(group: Group, decision: GroupDecision) -> GroupDescription:
-    """Return one group; whatever its objects hold, nothing is raised, and the size is bounded."""
+def describe_group(
+    group: Group, decision: GroupDecision, most_pods: int = MOST_PODS
+) -> GroupDescription:
+    """Return one group; whatever its objects hold, nothing is raised, and the size is bounded.
+
+    Of each zone `most_pods` pods are shown.
+    """
     zones = order_zones(group.zones)
     looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
     turn = find_turn(looks) if find_group_blocker(group) is None else None
     described = tuple(
-        describe_zone(zone, look, group, is_busy=look is turn)
+        describe_zone(zone, look, group, is_busy=look is turn, most_pods=most_pods)
         for zone, look in zip(zones, looks, strict=True)
     )
     carried_out = decision.underway or decision.plan

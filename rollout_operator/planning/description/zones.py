@@ -25,12 +25,22 @@ from rollout_operator.planning.wording import cut
 
 # A page of three such zones is half a megabyte, and nobody reads a longer list.
 MOST_PODS: Final = 200
+# Of all zones together. A StatefulSet may want any number of pods that never come, under a name of
+# 253 characters: nine hundred of them with 200 pods each took more memory than the process has.
+MOST_PODS_IN_ALL: Final = 20_000
 
 _NO_POD: Final = "no pod"
 
 
-def describe_zone(zone: Zone, look: Readiness, group: Group, *, is_busy: bool) -> ZoneDescription:
-    """Return one zone; `is_busy` says whether it is its turn."""
+def share_pods(zones: int) -> int:
+    """Return how many pods of each zone are shown where there are so many zones."""
+    return max(1, min(MOST_PODS, MOST_PODS_IN_ALL // max(zones, 1)))
+
+
+def describe_zone(
+    zone: Zone, look: Readiness, group: Group, *, is_busy: bool, most_pods: int = MOST_PODS
+) -> ZoneDescription:
+    """Return one zone with `most_pods` pods at most; `is_busy` says whether it is its turn."""
     sts = zone.sts
     held = zone.by_ordinal(sts.ordinals)
     progress = count_pods(look)
@@ -45,7 +55,7 @@ def describe_zone(zone: Zone, look: Readiness, group: Group, *, is_busy: bool) -
         current_revision=sts.current_revision,
         update_revision=sts.update_revision,
         is_busy=is_busy,
-        pods=tuple(_describe_pods(look, held, group)),
+        pods=tuple(_describe_pods(look, held, group, look.sts.ordinals[:most_pods])),
     )
 
 
@@ -76,9 +86,9 @@ def _is_updated(pod: Pod, sts: StatefulSet) -> bool:
 
 
 def _describe_pods(
-    look: Readiness, held: Mapping[int, Pod | Unreadable], group: Group
+    look: Readiness, held: Mapping[int, Pod | Unreadable], group: Group, ordinals: Sequence[int]
 ) -> Iterator[PodDescription]:
-    for ordinal in look.sts.ordinals[:MOST_PODS]:
+    for ordinal in ordinals:
         pod = held.get(ordinal)
         if isinstance(pod, Pod):
             yield _describe_pod(look, ordinal, pod, group)

@@ -7,7 +7,13 @@ import pytest
 
 from rollout_operator.model.description import PodState, ZoneDescription
 from rollout_operator.model.group import Deletion, Group, Zone
-from rollout_operator.planning.description.zones import MOST_PODS, describe_zone, find_turn
+from rollout_operator.planning.description.zones import (
+    MOST_PODS,
+    MOST_PODS_IN_ALL,
+    describe_zone,
+    find_turn,
+    share_pods,
+)
 from rollout_operator.planning.rollout.readiness import assess_readiness
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
@@ -82,6 +88,14 @@ def test_a_huge_zone_is_cut() -> None:
     assert found.desired == 2**31 - 1
     assert [one.ordinal for one in found.pods] == [*range(7, 7 + MOST_PODS)]
     assert {one.state for one in found.pods} == {PodState.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("zones", "pods"), [(0, 200), (3, 200), (100, 200), (900, 22), (50_000, 1)]
+)
+def test_all_zones_share_what_is_shown(zones: int, pods: int) -> None:
+    assert share_pods(zones) == pods
+    assert pods * zones <= max(MOST_PODS_IN_ALL, zones)
 
 
 def test_long_texts_are_cut() -> None:
