@@ -5,6 +5,7 @@ own, headers before it: five hundred of them held gigabytes of one status page. 
 two at most, and the body is the one that all share.
 """
 
+import asyncio
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -18,6 +19,8 @@ async def write_pieces(response: web.StreamResponse, data: bytes, end: int) -> N
     view = memoryview(data)
     for start in range(0, end, PIECE):
         await response.write(view[start : min(start + PIECE, end)])
+        # The kernel may take megabytes at once, of each of hundreds: others have a turn between.
+        await asyncio.sleep(0)
 
 
 async def send_all(request: web.Request, response: web.StreamResponse) -> None:

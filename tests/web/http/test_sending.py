@@ -11,7 +11,7 @@ from aiohttp import ClientSession, web
 
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.metrics import measure
-from rollout_operator.web.http.sending import PIECE
+from rollout_operator.web.http.sending import PIECE, write_pieces
 from tests.web.admin_world import CLOSE, listening
 
 READERS = 20
@@ -40,6 +40,28 @@ async def test_what_is_sent_in_pieces_arrives_whole(size: int) -> None:
                 assert await answer.read() == body
             async with client.head(url) as head:
                 assert (int(head.headers["Content-Length"]), await head.read()) == (size, b"")
+
+
+async def test_others_have_a_turn_between_two_pieces() -> None:
+    """D-51: five hundred who ask at once, of each of whom the kernel takes megabytes."""
+    written, seen = 0, set[int]()
+
+    class Taken(web.StreamResponse):
+        async def write(self, data: bytes | bytearray | memoryview) -> None:
+            nonlocal written
+            written += len(data)
+
+    async def look() -> None:
+        while True:
+            seen.add(written)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        other = tasks.create_task(look())
+        await write_pieces(Taken(), bytes(5 * PIECE), 5 * PIECE)
+        other.cancel()
+
+    assert seen >= {PIECE, 2 * PIECE, 3 * PIECE, 4 * PIECE}
 
 
 async def test_readers_that_take_nothing_share_one_body() -> None:
