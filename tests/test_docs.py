@@ -7,9 +7,9 @@ import pytest
 
 from rollout_operator.config.usage import render_flag_table
 from rollout_operator.model.event import EventAction, EventKind
-from rollout_operator.model.meanings import MEANINGS
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.remedies import REMEDIES
+from rollout_operator.model.reasons.meanings import MEANINGS
+from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.planning.events import NAMED_REASONS
 from rollout_operator.planning.wording import camel_case
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics

@@ -38,7 +38,7 @@ LAYERS: Mapping[str, Iterable[str]] = {
 }
 # The folders of a layer, and which of its others each of them may import; "" are its own modules.
 INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
-    "model": {"": (), "diagnosis": ("",), "decode": ("", "diagnosis")},
+    "model": {"": (), "reasons": ("",), "diagnosis": ("",), "decode": ("", "diagnosis")},
     "planning": {
         "": (),
         "rollout": ("",),

@@ -25,6 +25,7 @@ from rollout_operator.model.outcome import (
     Severity,
     Verdict,
 )
+from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.model.scaling import ScaleZone
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import camel_case, count, verb
@@ -122,7 +123,7 @@ def choose_revision_events(reported: ReportedGroup, action: RecordRevision) -> C
 
 def choose_finish_events(reported: ReportedGroup, plan: Plan, now: timedelta) -> Choice:
     """Return what to report where a rollout's plan says that nothing is left to do."""
-    leading = find_leading(plan)
+    leading = find_leading(plan.waits)
     if leading is None or leading.code is not Code.UP_TO_DATE:
         return reported, ()
     note = leading.text
@@ -145,7 +146,7 @@ def choose_finish_events(reported: ReportedGroup, plan: Plan, now: timedelta) ->
 
 def note_waits(reported: ReportedGroup, plan: Plan) -> ReportedGroup:
     """Return that a wait that leads no longer is news when it comes back."""
-    leading = find_leading(plan)
+    leading = find_leading(plan.waits)
     if leading is None or _name_wait(leading) != reported.wait:
         return replace(reported, wait=None)
     return reported
@@ -156,7 +157,7 @@ def next_wait_report(reported: ReportedGroup, plan: Plan, stood_for: timedelta) 
 
     Zero: now. None: it is reported, or nobody has to know of it.
     """
-    leading = find_leading(plan)
+    leading = find_leading(plan.waits)
     if leading is None or leading.severity is Severity.DEBUG:
         return None
     if reported.wait == _name_wait(leading):
@@ -169,7 +170,7 @@ def choose_wait_events(
     reported: ReportedGroup, plan: Plan, members: Sequence[StatefulSet | Unreadable]
 ) -> Choice:
     """Return the Events of the leading wait: at its zone, or at all where it names none."""
-    leading = find_leading(plan)
+    leading = find_leading(plan.waits)
     if leading is None:
         return reported, ()
     zones = [one for one in members if leading.zone in ("", one.name)]
@@ -219,11 +220,6 @@ def choose_budget_event(
         code, severity, note = Code.BUDGET_VALID, Severity.INFO, f"{new.name} is obeyed again"
     reason = Reason(code, note, severity)
     return _render(regard(EventKind.BUDGET, new), EventAction.VALIDATE, reason)
-
-
-def find_leading(plan: Plan) -> Reason | None:
-    """Return what a group waits for first, None where it waits for nothing."""
-    return plan.waits[0] if plan.waits else None
 
 
 def regard(

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
 from rollout_operator.telemetry.spans import tracing
@@ -61,7 +62,7 @@ class GroupState:
 
     plan: Plan
     since: datetime
-    """Since when the leading reason, the first of `plan.waits`, is the same for the same zone."""
+    """Since when the leading reason, `model.reasons.urgency`, is the same for the same zone."""
     looked: datetime
     """When the plan was made."""
 
@@ -231,7 +232,8 @@ def _gist(reason: Reason) -> str:
 
 
 def _leading(plan: Plan) -> _Key | None:
-    return _key(plan.waits[0]) if plan.waits else None
+    leading = find_leading(plan.waits)
+    return None if leading is None else _key(leading)
 
 
 def _key(reason: Reason) -> _Key:

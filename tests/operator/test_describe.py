@@ -10,7 +10,7 @@ from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.remedies import REMEDIES
+from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.planning.description import zones
 from rollout_operator.planning.description.text import render_description
 from tests.operator.test_failover import find_election, replicas, sort_by_leading

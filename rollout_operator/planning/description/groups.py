@@ -18,9 +18,10 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
-from rollout_operator.model.remedies import REMEDIES, find_link
+from rollout_operator.model.reasons.remedies import REMEDIES, find_link
+from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.planning.description.pace import Pace, measure_pace
-from rollout_operator.planning.description.phase import Progress, choose_phase, find_leading
+from rollout_operator.planning.description.phase import Progress, choose_phase
 from rollout_operator.planning.description.steps import list_steps
 from rollout_operator.planning.description.zones import MOST_PODS, describe_zone, find_turn
 from rollout_operator.planning.rollout.readiness import (
@@ -168,7 +169,10 @@ def _is_stuck(look: Readiness) -> bool:
 
 def _choose_headline(plan: Plan, phase: Phase, steps: Sequence[Step]) -> Reason | Step | None:
     """Return what is done, where that goes on; else why it does not."""
-    leading = find_leading(plan, phase)
+    leading = find_leading(plan.waits)
+    is_done = phase in (Phase.SCALING, Phase.ROLLED_OUT)
+    if leading is not None and leading.code is Code.UP_TO_DATE and not is_done:
+        leading = None  # it is not true any more
     now = next((step for step in steps if not step.is_waiting), None)
     if phase is Phase.ROLLING_OUT and now is not None:
         return now

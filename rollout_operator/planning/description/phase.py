@@ -1,4 +1,4 @@
-"""Which phase a group is in, and which of its reasons a person reads first.
+"""Which phase a group is in.
 
 Only a code tells that a person must act: a reconcile that failed because a call failed is repeated,
 and ends by itself.
@@ -9,41 +9,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from rollout_operator.model.description import Phase, Step
-from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.model.outcome import Code, Plan
+from rollout_operator.model.reasons.urgency import ASIDE, HOLDING, HOLDING_ZONE
 
-# A person must change something before anything of the group moves.
-HOLDING: Final = frozenset(
-    {
-        Code.WRONG_STRATEGY,
-        Code.REVISION_EMPTY,
-        Code.OBJECT_UNREADABLE,
-        Code.BUDGET_INVALID,
-        Code.BUDGETS_OVERLAP,
-        Code.TOO_FEW_ZONES,
-        Code.OWNER_NOT_STATEFULSET,
-        Code.PARTITION_UNKNOWN,
-    }
-)
-# The same for one zone: it holds the group once nothing else of it moves.
-HOLDING_ZONE: Final = frozenset(
-    {
-        Code.PAUSED,
-        Code.NO_LEADING_ZONE,
-        Code.LEADING_ZONES_CIRCLE,
-        Code.WAIT_TIME_MISSING,
-        Code.BAD_DOWNSCALE_TIME,
-        Code.BAD_REFERENCE,
-        Code.BAD_DELAY,
-        Code.COUNT_CONTESTED,
-    }
-)
 # A failed attempt is repeated: `Plan.failed` is no matter for a person then.
 REPEATED: Final = frozenset({Code.BACKING_OFF, Code.LIVE_READ_EXPIRED})
 # What a zone waits for while a rollout goes on as it should: always, and where pods are starting.
 MOVING: Final = frozenset({Code.PODS_STARTING})
 GOING_ON: Final = MOVING | {Code.BUDGET_USED, Code.ZONE_NOT_READY}
-# These do not say what the zone whose turn it is waits for.
-ASIDE: Final = HOLDING_ZONE | {Code.ANOTHER_ZONE_FIRST, Code.UP_TO_DATE}
 # Replicas of zones: no rollout waits for them.
 SCALING: Final = frozenset(
     {
@@ -85,19 +58,6 @@ def choose_phase(plan: Plan, steps: Sequence[Step], progress: Progress) -> Phase
         return Phase.SCALING
     is_done = progress.is_whole and not progress.is_due and not codes - {Code.UP_TO_DATE}
     return Phase.ROLLED_OUT if is_done else Phase.WAITING
-
-
-def find_leading(plan: Plan, phase: Phase) -> Reason | None:
-    """Return the reason to read first, None where nothing is waited for."""
-    waits = plan.waits
-    choices = [
-        [wait for wait in waits if phase is Phase.HELD and wait.code in HOLDING],
-        [wait for wait in waits if phase is Phase.HELD and wait.code in HOLDING_ZONE],
-        [wait for wait in waits if wait.code not in ASIDE],
-        [wait for wait in waits if wait.code is not Code.UP_TO_DATE],
-        [wait for wait in waits if phase in (Phase.SCALING, Phase.ROLLED_OUT)],
-    ]
-    return next((choice[0] for choice in choices if choice), None)
 
 
 def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:

@@ -17,7 +17,7 @@ from rollout_operator.model.description import (
     ZoneDescription,
 )
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.remedies import find_link
+from rollout_operator.model.reasons.remedies import find_link
 from rollout_operator.web.status.markup import (
     escape,
     make_anchor,

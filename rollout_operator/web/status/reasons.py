@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from functools import cache
 
-from rollout_operator.model.meanings import MEANINGS
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.remedies import REMEDIES
+from rollout_operator.model.reasons.meanings import MEANINGS
+from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.web.status.markup import render_prose
 from rollout_operator.web.status.page import list_plain_page
 

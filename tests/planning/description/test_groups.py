@@ -22,7 +22,7 @@ from rollout_operator.model.description import (
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
-from rollout_operator.model.remedies import REMEDIES, find_link
+from rollout_operator.model.reasons.remedies import REMEDIES, find_link
 from rollout_operator.planning.description.groups import (
     MOST_REASONS,
     GroupDecision,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.model.meanings import MEANINGS
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.remedies import REMEDIES, find_link
+from rollout_operator.model.reasons.meanings import MEANINGS
+from rollout_operator.model.reasons.remedies import REMEDIES, find_link
 
 LONGEST = 100
 
