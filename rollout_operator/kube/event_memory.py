@@ -17,6 +17,11 @@ from rollout_operator.model.names import Uid
 # At most so many Events of an object at once, and one a minute after that.
 BURST: Final = 10
 REFILL: Final = timedelta(minutes=1)
+# Whoever reaches the webhooks may have refusals of any pod reported, one after the other: all
+# together they have this much, so that they neither fill the store nor crowd out other Events.
+REFUSALS_BURST: Final = 100
+REFUSALS_REFILL: Final = timedelta(seconds=2)
+REFUSALS: Final = frozenset({EventAction.REFUSE_EVICTION, EventAction.REFUSE_DOWNSCALE})
 MOST_OBJECTS: Final = 4096
 # As client-go has it: the same Event within this time is the same series.
 SERIES_LASTS: Final = timedelta(minutes=6)
@@ -57,19 +62,28 @@ class _Recent(Generic[K, V]):
 
 @dataclass(slots=True)
 class _Allowance:
-    """What one object may still have."""
+    """How many Events there may still be: `most` at once, and one more each `refill`."""
 
+    most: int
+    refill: timedelta
     tokens: float
     filled_at: timedelta
     last: dict[EventAction, timedelta] = field(default_factory=dict)
 
+    def has_room(self, now: timedelta) -> bool:
+        gained = (now - self.filled_at) / self.refill
+        self.tokens = min(self.tokens + gained, self.most)
+        self.filled_at = now
+        return self.tokens >= 1
+
 
 class EventLimits:
-    """How many Events each object may have."""
+    """How many Events each object may have, and refusals of reviews all together."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._objects: _Recent[Uid, _Allowance] = _Recent(MOST_OBJECTS)
+        self._refusals = self._make(REFUSALS_BURST, REFUSALS_REFILL)
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -77,21 +91,23 @@ class EventLimits:
     def admit(self, event: EventRecord) -> bool:
         """Tell whether there is room for an Event, and take it."""
         now, uid = self._clock.elapsed(), event.regarding.uid
-        allowance = self._objects.get(uid)
-        if allowance is None:
-            allowance = _Allowance(BURST, now)
-            self._objects.put(uid, allowance)
-        gained = (now - allowance.filled_at) / REFILL
-        allowance.tokens = min(allowance.tokens + gained, BURST)
-        allowance.filled_at = now
-        last = allowance.last.get(event.action)
+        own = self._objects.get(uid)
+        if own is None:
+            own = self._make(BURST, REFILL)
+            self._objects.put(uid, own)
+        last = own.last.get(event.action)
         if last is not None and now - last < event.spacing:
             return False
-        if allowance.tokens < 1:
+        allowances = [own, self._refusals] if event.action in REFUSALS else [own]
+        if not all([one.has_room(now) for one in allowances]):
             return False
-        allowance.tokens -= 1
-        allowance.last[event.action] = now
+        for one in allowances:
+            one.tokens -= 1
+        own.last[event.action] = now
         return True
+
+    def _make(self, most: int, refill: timedelta) -> _Allowance:
+        return _Allowance(most, refill, tokens=most, filled_at=self._clock.elapsed())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

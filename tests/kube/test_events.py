@@ -17,6 +17,8 @@ from rollout_operator.kube.event_memory import (
     MOST_OBJECTS,
     MOST_SERIES,
     REFILL,
+    REFUSALS_BURST,
+    REFUSALS_REFILL,
     SERIES_LASTS,
     EventLimits,
     SeriesMemory,
@@ -245,6 +247,21 @@ async def test_an_event_that_asks_for_space_has_it() -> None:
             await desk.report(replace(spaced, note=f"{number}"), event(f"other {number}"))
             await asyncio.sleep(MINUTE.total_seconds())
         assert [note for note in desk.api.notes if "other" not in note] == ["0", "5"]
+
+
+@in_virtual_time
+async def test_refusals_leave_room_for_what_the_operator_does() -> None:
+    """Whoever reaches the webhooks may have reviews of any pod refused."""
+    clock = VirtualClock()
+    limits = EventLimits(clock)
+    refused = [
+        event(name=f"pod-{number}", action=EventAction.REFUSE_EVICTION)
+        for number in range(REFUSALS_BURST * 3)
+    ]
+    assert sum(map(limits.admit, refused)) == REFUSALS_BURST
+    assert limits.admit(event())
+    await clock.sleep(REFUSALS_REFILL)
+    assert sum(map(limits.admit, refused)) == 1
 
 
 @in_virtual_time
