@@ -99,7 +99,7 @@ class EventLimits:
         if last is not None and now - last < event.spacing:
             return False
         allowances = [own, self._refusals] if event.action in REFUSALS else [own]
-        if not all([one.has_room(now) for one in allowances]):
+        if not all(one.has_room(now) for one in allowances):
             return False
         for one in allowances:
             one.tokens -= 1
