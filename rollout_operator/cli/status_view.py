@@ -22,6 +22,7 @@ from rollout_operator.model.description import (
     Waiting,
     ZoneDescription,
 )
+from rollout_operator.planning.description.phase import list_worst_first
 from rollout_operator.planning.wording import count, one_line
 
 COMPUTED: Final = "this is computed from the objects"
@@ -32,12 +33,12 @@ _PHASES: Final = {
     Phase.WAITING: Style.YELLOW,
     Phase.HELD: Style.RED,
 }
-# What a person looks for first.
-_ORDER: Final = tuple(reversed(Phase))
 _LONGEST_NAME: Final = 40
 # Fewer marks of pods than this say nothing.
 _LEAST_PODS: Final = 8
 _LABEL: Final = 8
+# How the part of the operator begins that tells which process acts.
+_ELECTION: Final = "election: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +69,14 @@ class StatusView:
     is_wide: bool = False
     """Revisions, limits and each pod that is not ready as well."""
     is_terse: bool = False
-    """For a terminal that is too low: what stands still comes first, what is done in one line."""
+    """For a terminal that is too low: what is done stands in one line."""
 
 
 def draw_status(description: Description, notes: Sequence[str], view: StatusView) -> list[Line]:
     """Return the lines about one namespace; `notes` say what could not be read."""
     lines = [_title(description)]
     lines += _draw_operator(description.operator, notes, view)
-    groups = description.groups
-    if view.is_terse:
-        groups = tuple(sorted(groups, key=lambda group: _ORDER.index(group.phase)))
+    groups = list_worst_first(description.groups)
     for group in groups:
         lines += [BLANK, *_draw_group(group, description.now, view)]
     if description.budgets:
@@ -114,15 +113,24 @@ def _draw_operator(
 ) -> Iterator[Line]:
     if operator is not None:
         state = "ready" if operator.is_ready else "not ready"
-        acts = "acts" if operator.is_acting else "another replica acts"
+        acts = "acts" if operator.is_acting else "does not act"
         yield ((f"operator {one_line(operator.version)}: {state}, {acts}", Style.PLAIN),)
-        shown = (*operator.missing, *(operator.parts if view.is_wide else ()))
+        shown = (*operator.missing, *_choose_parts(operator, view))
         for text in shown:
             yield from wrap_text(text, view, indent=2)
     for note in notes:
         yield from wrap_text(note, view, style=Style.YELLOW)
     if operator is None or not operator.is_acting:
         yield ((COMPUTED, Style.FAINT),)
+
+
+def _choose_parts(operator: OperatorDescription, view: StatusView) -> Sequence[str]:
+    """Return what is told of an operator; of one that does not act at least which one does."""
+    if view.is_wide:
+        return operator.parts
+    return (
+        [] if operator.is_acting else [one for one in operator.parts if one.startswith(_ELECTION)]
+    )
 
 
 def _draw_group(group: GroupDescription, now: datetime, view: StatusView) -> Iterator[Line]:

@@ -2,15 +2,15 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.looking import LOOK_FLAGS, be_quiet, open_viewer, refuse_words
-from rollout_operator.cli.status_changes import render_group_line
+from rollout_operator.cli.status_changes import list_changes, render_group_line
 from rollout_operator.config.grammar import (
     DURATION,
     TEXT,
@@ -26,6 +26,7 @@ from rollout_operator.model.errors import InvalidInput, TooManyRequests, Unreach
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.units import format_duration
 from rollout_operator.operator.inspect import Inspection
+from rollout_operator.planning.description.phase import list_worst_first
 
 
 class Goal(StrEnum):
@@ -125,7 +126,8 @@ class GroupWait:
     timeout: timedelta
     clock: Clock
     tell: Callable[[str], None]
-    _told: str = ""
+    _told: Mapping[str, str] = field(default_factory=dict)
+    _unread: str = ""
     _held_since: timedelta | None = None
 
     async def run(self) -> ExitCode:
@@ -153,12 +155,14 @@ class GroupWait:
             return await self._look_at_groups()
         except (Unreachable, TooManyRequests) as error:
             # An API server that is replaced is back before the time is over.
-            self._say(f"not read: {error}")
+            if f"{error}" != self._unread:
+                self._unread = f"{error}"
+                self.tell(f"not read: {error}")
             return last
 
     def _judge(self, seen: Inspection, deadline: timedelta) -> ExitCode | None:
-        groups, now = seen.description.groups, self.clock.elapsed()
-        self._say("\n".join(render_group_line(group) for group in groups))
+        groups, now = list_worst_first(seen.description.groups), self.clock.elapsed()
+        self._say({f"group {group.name}": render_group_line(group) for group in groups})
         if is_reached(seen, self.goal):
             return ExitCode.DONE
         held = [group for group in groups if group.phase is Phase.HELD]
@@ -174,7 +178,8 @@ class GroupWait:
             return ExitCode.TIMED_OUT
         return None
 
-    def _say(self, text: str) -> None:
-        if text != self._told:
-            self.tell(text)
-            self._told = text
+    def _say(self, facts: Mapping[str, str]) -> None:
+        """Tell what is news: of a hundred groups one line, where one of them moves."""
+        for line in list_changes(self._told, facts):
+            self.tell(line)
+        self._told = facts

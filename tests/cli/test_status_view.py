@@ -60,6 +60,25 @@ def test_wide_shows_revisions_limits_and_pods_that_are_not_ready() -> None:
     assert "    zone-b-1 not ready for 1m30s: CrashLoopBackOff [zone-b-1]" in text
 
 
+def test_what_stands_still_comes_first() -> None:
+    done = group(zone("done-a", "###"), name="done", phase=Phase.ROLLED_OUT)
+    text = shown(describe(done, *EXAMPLE.groups))
+
+    assert text.index("ingester  waiting") < text.index("done  rolled out")
+
+
+def test_of_a_process_that_does_not_act_it_is_told_which_one_does() -> None:
+    """In shadow mode, and while no replica leads, no other one need act."""
+    parts = ("election: acts: another operator, if any", "pods watch: proved live 0 s ago")
+    operator = OperatorDescription(version="1.2", is_ready=True, is_acting=False, parts=parts)
+    text = shown(describe(operator=operator))
+
+    assert "operator 1.2: ready, does not act" in text
+    assert "  election: acts: another operator, if any" in text
+    assert "pods watch" not in text
+    assert "computed" in text
+
+
 def test_a_low_terminal_shows_what_stands_still_first_and_what_is_done_in_a_line() -> None:
     done = group(zone("done-a", "###"), name="done", phase=Phase.ROLLED_OUT)
     text = shown(describe(done, *EXAMPLE.groups), is_terse=True)

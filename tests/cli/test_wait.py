@@ -186,6 +186,29 @@ async def test_groups_that_go_meanwhile_are_an_error_and_not_done() -> None:
             await task
 
 
+@in_virtual_time
+async def test_of_many_groups_only_what_changes_is_told_the_worst_first() -> None:
+    others = [group_zone for name in ("a", "b") for group_zone in three_zones(name, replicas=1)]
+    async with looking_on(*ZONES, *others) as world:
+        for name in NAMES:
+            await world.change(name, PAUSE)
+        await world.set_image(*NAMES)
+        await VirtualClock().sleep(world.patience)
+        wait = Wait(world, timeout=timedelta(seconds=8))
+        task = asyncio.ensure_future(wait.end())
+        await VirtualClock().sleep(timedelta(seconds=3))
+        world.sandbox.cluster.fail_pod("b-zone-a-0")
+
+        assert await task is ExitCode.TIMED_OUT
+        assert [line.split(",")[0] for line in wait.told] == [
+            "group ingester: held",
+            "group a: rolled out",
+            "group b: rolled out",
+            "group b: waiting",
+            "not rolled-out within 8s",
+        ]
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

@@ -4,11 +4,11 @@ Only a code tells that a person must act: a reconcile that failed because a call
 and ends by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rollout_operator.model.description import Phase, Step
+from rollout_operator.model.description import GroupDescription, Phase, Step
 from rollout_operator.model.outcome import Code, Plan
 from rollout_operator.model.reasons.urgency import ASIDE, HOLDING, HOLDING_ZONE
 
@@ -58,6 +58,12 @@ def choose_phase(plan: Plan, steps: Sequence[Step], progress: Progress) -> Phase
         return Phase.SCALING
     is_done = progress.is_whole and not progress.is_due and not codes - {Code.UP_TO_DATE}
     return Phase.ROLLED_OUT if is_done else Phase.WAITING
+
+
+def list_worst_first(groups: Iterable[GroupDescription]) -> list[GroupDescription]:
+    """Return groups as people read them: of a hundred those first that do not go on."""
+    places = {phase: place for place, phase in enumerate(reversed(Phase))}
+    return sorted(groups, key=lambda group: (places[group.phase], group.name))
 
 
 def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:

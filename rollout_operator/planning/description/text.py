@@ -15,6 +15,7 @@ from rollout_operator.model.description import (
     Waiting,
     ZoneDescription,
 )
+from rollout_operator.planning.description.phase import list_worst_first
 from rollout_operator.planning.wording import count, one_line
 
 
@@ -37,7 +38,7 @@ def _list_lines(description: Description) -> Iterator[str]:
     if description.operator is not None:
         yield from _list_operator(description.operator)
     yield count(len(description.groups), "rollout group")
-    for group in description.groups:
+    for group in list_worst_first(description.groups):
         yield ""
         yield from _list_group(group)
     for budget in description.budgets:

@@ -21,6 +21,7 @@ from rollout_operator.model.description import (
     OperatorDescription,
     Phase,
 )
+from rollout_operator.planning.description.phase import list_worst_first
 from rollout_operator.web.status.group import (
     PHASE_ICONS,
     count_cells,
@@ -44,7 +45,6 @@ MOST_ROWS: Final = 1000
 ROWS_TOGETHER: Final = 25
 MOST_BUDGETS: Final = 100
 MOST_PARTS: Final = 40
-_BADNESS: Final = {phase: place for place, phase in enumerate(Phase)}
 
 Render = Callable[[], str]
 
@@ -100,7 +100,7 @@ class SectionRenderer:
 
 def _list_sections(description: Description) -> Iterator[tuple[str, object, Render]]:
     """Yield id, what it is made of, and what makes it."""
-    groups = sorted(description.groups, key=_rank)
+    groups = list_worst_first(description.groups)
     phases = Counter(group.phase for group in groups)
     firsts = {group.phase: group.name for group in reversed(groups)}
     operator = description.operator
@@ -117,10 +117,6 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
         yield "budgets", description.budgets, partial(_render_budgets, description.budgets)
     if operator is not None:
         yield "operator", operator, partial(_render_operator, operator)
-
-
-def _rank(group: GroupDescription) -> tuple[int, str]:
-    return -_BADNESS[group.phase], group.name
 
 
 def _render_summary(

@@ -177,3 +177,18 @@ def test_what_a_tenant_wrote_is_harmless(text: str, shown: str) -> None:
     lines = list(render_group(group))
     assert lines[:2] == [f'group "{shown}": held', f"  {shown}"]
     assert all(line.isprintable() for line in lines)
+
+
+def test_of_many_groups_those_that_stand_still_come_first() -> None:
+    """A person on call has ten seconds; as in `status` and on the page."""
+    phases = {"a": Phase.ROLLED_OUT, "b": Phase.ROLLING_OUT, "c": Phase.WAITING, "d": Phase.HELD}
+    groups = tuple(replace(GROUP, name=name, phase=phase) for name, phase in phases.items())
+    text = render_description(Description(namespace="default", now=NOW, groups=groups))
+
+    shown = [line for line in text if line.startswith("group")]
+    assert shown == [
+        'group "d": held',
+        'group "c": waiting',
+        'group "b": rolling out',
+        'group "a": rolled out',
+    ]
