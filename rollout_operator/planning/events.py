@@ -40,6 +40,8 @@ NAMED_REASONS: Final = frozenset({ROLLOUT_BEGUN, ZONE_ROLLED_OUT, ROLLOUT_FINISH
 WAIT_STAYS: Final = timedelta(seconds=10)
 # Each replaced pod starts for a while.
 START_STAYS: Final = timedelta(minutes=2)
+# Of the last pod of a zone the zone is not ready, of the others they are starting.
+_WHILE_STARTING: Final = frozenset({Code.PODS_STARTING, Code.ZONE_NOT_READY})
 # A drain asks again every five seconds.
 HELD_SPACING: Final = timedelta(minutes=5)
 # A reason that is about all zones of a group stands at so many of them.
@@ -158,11 +160,13 @@ def next_wait_report(reported: ReportedGroup, plan: Plan, stood_for: timedelta) 
     Zero: now. None: it is reported, or nobody has to know of it.
     """
     leading = find_leading(plan.waits)
-    if leading is None or leading.severity is Severity.DEBUG:
+    if leading is None:
+        return None
+    if leading.severity is Severity.DEBUG and leading.code is not Code.PODS_STARTING:
         return None
     if reported.wait == _name_wait(leading):
         return None
-    stays = START_STAYS if leading.code is Code.PODS_STARTING else WAIT_STAYS
+    stays = START_STAYS if leading.code in _WHILE_STARTING else WAIT_STAYS
     return max(stays - stood_for, timedelta(0))
 
 

@@ -131,7 +131,17 @@ def test_what_is_not_at_rest_is_no_end() -> None:
         pytest.param(waiting(), WAIT_STAYS, timedelta(0), id="it stays"),
         pytest.param(waiting(), timedelta(hours=1), timedelta(0), id="for long"),
         pytest.param(
-            waiting(Code.PODS_STARTING), WAIT_STAYS, START_STAYS - WAIT_STAYS, id="pods start"
+            # As the planner has it: quiet in the log, and news only where it stays.
+            waiting(Code.PODS_STARTING, severity=Severity.DEBUG),
+            WAIT_STAYS,
+            START_STAYS - WAIT_STAYS,
+            id="pods start",
+        ),
+        pytest.param(
+            waiting(Code.ZONE_NOT_READY),
+            WAIT_STAYS,
+            START_STAYS - WAIT_STAYS,
+            id="the last pod of a zone starts",
         ),
         pytest.param(
             waiting(severity=Severity.DEBUG), WAIT_STAYS, None, id="nobody has to know of it"

@@ -18,7 +18,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.BUDGET_USED: (
             "find out why the named pods are not ready, or raise rollout-max-unavailable"
         ),
-        Code.PODS_STARTING: "",
+        Code.PODS_STARTING: "when it stays, find out why the named pods are not ready",
         Code.ZONE_NOT_READY: "when it stays, find out why the named pods are not ready",
         Code.SEVERAL_ZONES_NOT_READY: "bring all zones but one back by hand",
         Code.PAUSED: "remove the annotation grafana.com/rollout-paused when the zone may go on",

@@ -23,7 +23,12 @@ from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.planning.description.pace import Pace, measure_pace
 from rollout_operator.planning.description.phase import Progress, choose_phase
 from rollout_operator.planning.description.steps import list_steps
-from rollout_operator.planning.description.zones import MOST_PODS, describe_zone, find_turn
+from rollout_operator.planning.description.zones import (
+    MOST_PODS,
+    describe_zone,
+    find_turn,
+    is_starting,
+)
 from rollout_operator.planning.rollout.readiness import (
     DownCause,
     Readiness,
@@ -70,7 +75,7 @@ def describe_group(
     )
     carried_out = decision.underway or decision.plan
     steps = list_steps(group, carried_out.actions, turn)
-    plan = _complete(decision.plan, looks, steps)
+    plan = _complete(decision.plan, looks, steps, group.now)
     progress = _assess_progress(group, zones, looks)
     phase = choose_phase(plan, steps, progress)
     pace = measure_pace(group) if progress.is_due else Pace()
@@ -117,13 +122,23 @@ def _list_waiting(reasons: Sequence[Reason]) -> Iterator[Waiting]:
         yield describe_reason(replace(hidden[0], text=more, zone=""))
 
 
-def _complete(plan: Plan, looks: Sequence[Readiness], steps: Sequence[Step]) -> Plan:
-    """Return a plan that says at least why a group which it calls done is not whole any more."""
+def _complete(plan: Plan, looks: Sequence[Readiness], steps: Sequence[Step], now: datetime) -> Plan:
+    """Return a plan that says at least why a group which it calls done is not whole any more.
+
+    Pods that have been starting for long are no matter of time alone.
+    """
     short = [look for look in looks if not look.is_whole]
+    if any(_is_stuck(look, now) for look in looks):
+        plan = replace(plan, waits=tuple(map(_raise_start, plan.waits)))
     if steps or not short or any(wait.code is not Code.UP_TO_DATE for wait in plan.waits):
         return plan
     text, zone = render_readiness(short[0]), short[0].sts.name
     return replace(plan, waits=(Reason(Code.ZONE_NOT_READY, text, zone=zone),))
+
+
+def _raise_start(wait: Reason) -> Reason:
+    is_start = wait.code is Code.PODS_STARTING
+    return replace(wait, severity=Severity.INFO) if is_start else wait
 
 
 def _assess_progress(group: Group, zones: Sequence[Zone], looks: Sequence[Readiness]) -> Progress:
@@ -140,7 +155,7 @@ def _assess_progress(group: Group, zones: Sequence[Zone], looks: Sequence[Readin
     )
     return Progress(
         is_due=is_due,
-        is_coming_up=not any(_is_stuck(look) for look in looks),
+        is_coming_up=not any(_is_stuck(look, group.now) for look in looks),
         is_whole=all(look.is_whole for look in looks),
         is_scaling=group.downscale is not None or is_going or is_growing,
     )
@@ -160,10 +175,10 @@ def _has_leaving(zone: Zone) -> bool:
     )
 
 
-def _is_stuck(look: Readiness) -> bool:
+def _is_stuck(look: Readiness, now: datetime) -> bool:
     """Tell whether a pod is down that neither starts nor goes."""
     return bool(look.unreadable) or any(
-        one.why is DownCause.UNREADY and not one.pod.is_starting for one in look.down
+        one.why is DownCause.UNREADY and not is_starting(one.pod, now) for one in look.down
     )
 
 

@@ -14,9 +14,8 @@ from rollout_operator.model.reasons.urgency import ASIDE, HOLDING, HOLDING_ZONE
 
 # A failed attempt is repeated: `Plan.failed` is no matter for a person then.
 REPEATED: Final = frozenset({Code.BACKING_OFF, Code.LIVE_READ_EXPIRED})
-# What a zone waits for while a rollout goes on as it should: always, and where pods are starting.
-MOVING: Final = frozenset({Code.PODS_STARTING})
-GOING_ON: Final = MOVING | {Code.BUDGET_USED, Code.ZONE_NOT_READY}
+# What a zone waits for while a rollout goes on as it should, where pods are starting.
+GOING_ON: Final = frozenset({Code.PODS_STARTING, Code.BUDGET_USED, Code.ZONE_NOT_READY})
 # Replicas of zones: no rollout waits for them.
 SCALING: Final = frozenset(
     {
@@ -73,4 +72,4 @@ def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:
         return first in GOING_ON or first is None
     if first is None:
         return not any(wait.code in HOLDING_ZONE for wait in plan.waits)
-    return first in MOVING or (first in GOING_ON and progress.is_coming_up)
+    return first in GOING_ON and progress.is_coming_up

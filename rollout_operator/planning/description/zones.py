@@ -5,7 +5,7 @@ counted. The work goes with the pods that exist or are shown, never with `spec.r
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.model.description import PodDescription, PodState, ZoneDescription
@@ -28,6 +28,9 @@ MOST_PODS: Final = 200
 # Of all zones together. A StatefulSet may want any number of pods that never come, under a name of
 # 253 characters: nine hundred of them with 200 pods each took more memory than the process has.
 MOST_PODS_IN_ALL: Final = 20_000
+# A readiness probe that fails for ever looks like one that has not passed yet: what is down for
+# longer than it takes to replay a log of writes, or fell after that, is not starting.
+START_LIMIT: Final = timedelta(minutes=15)
 
 _NO_POD: Final = "no pod"
 
@@ -74,6 +77,11 @@ def find_turn(looks: Sequence[Readiness]) -> Readiness | None:
     return next((look for look in due if count_outdated(look)), due[0])
 
 
+def is_starting(pod: Pod, now: datetime) -> bool:
+    """Tell whether a pod that is not ready is likely to need nothing but time."""
+    return pod.is_starting and (pod.created is None or now - pod.created < START_LIMIT)
+
+
 def _is_due(look: Readiness) -> bool:
     sts = look.sts
     return not is_paused(sts) and (
@@ -109,7 +117,7 @@ def _describe_pod(look: Readiness, ordinal: int, pod: Pod, group: Group) -> PodD
     return PodDescription(
         name=pod.name,
         ordinal=ordinal,
-        state=PodState.READY if down is None else _choose_state(down),
+        state=PodState.READY if down is None else _choose_state(down, group.now),
         revision=pod.revision or "",
         is_updated=_is_updated(pod, sts),
         why="" if down is None else cut(render_why(look, down)),
@@ -117,10 +125,10 @@ def _describe_pod(look: Readiness, ordinal: int, pod: Pod, group: Group) -> PodD
     )
 
 
-def _choose_state(down: Down) -> PodState:
+def _choose_state(down: Down, now: datetime) -> PodState:
     match down.why:
         case DownCause.UNREADY:
-            return PodState.STARTING if down.pod.is_starting else PodState.NOT_READY
+            return PodState.STARTING if is_starting(down.pod, now) else PodState.NOT_READY
         case DownCause.SETTLING:
             return PodState.STARTING
         case _:

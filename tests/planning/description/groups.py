@@ -51,6 +51,9 @@ STATES: Final[Mapping[str, Group]] = {
     "starting": group(
         starting(aged(prev("a", "Lpp"), p0=timedelta(minutes=1)), 0), aged(prev("b"))
     ),
+    "starting for long": group(
+        starting(aged(prev("a", "Lpp"), p0=timedelta(minutes=15)), 0), aged(prev("b"))
+    ),
     "the last pod starts": group(starting(zone("a", "lll", ready=2, current="prev"), 2), zone("b")),
     "a step that is done already": group(prev("a", "tpp"), prev("b")),
     "going": group(prev("a"), prev("b"), deletions={"zone-a-0": Deletion.ACCEPTED}),

@@ -16,6 +16,7 @@ from rollout_operator.model.description import (
     DownscaleDescription,
     GroupDescription,
     Phase,
+    PodState,
     Step,
     Waiting,
 )
@@ -87,6 +88,21 @@ def test_a_reason_that_passes_by_itself_needs_nothing() -> None:
     described = describe(STATES["about to begin"])
 
     assert [(one.severity, one.remedy) for one in described.waits] == [(Severity.DEBUG, "")] * 2
+
+
+def test_what_has_been_starting_for_long_moves_no_more() -> None:
+    """A readiness probe that fails for ever looks like one that has not passed yet."""
+    young, old = describe(STATES["starting"]), describe(STATES["starting for long"])
+
+    assert (young.phase, old.phase) == (Phase.ROLLING_OUT, Phase.WAITING)
+    assert (young.zones[0].pods[0].state, old.zones[0].pods[0].state) == (
+        PodState.STARTING,
+        PodState.NOT_READY,
+    )
+    [first, second] = (one.waits[0] for one in (young, old))
+    assert (first.code, first.text) == (second.code, second.text)
+    assert (first.remedy, second.remedy) == ("", REMEDIES[Code.PODS_STARTING])
+    assert old.expected_end is None
 
 
 def test_a_downscale_is_told() -> None:
