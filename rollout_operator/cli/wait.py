@@ -128,7 +128,8 @@ class GroupWait:
     tell: Callable[[str], None]
     _told: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
-    _held_since: timedelta | None = None
+    _held_since: Mapping[str, timedelta] = field(default_factory=dict)
+    """By group."""
 
     async def run(self) -> ExitCode:
         """Look until it has come, or never will by itself, or the time is over."""
@@ -165,14 +166,12 @@ class GroupWait:
         self._say({f"group {group.name}": render_group_line(group) for group in groups})
         if is_reached(seen, self.goal):
             return ExitCode.DONE
-        held = [group for group in groups if group.phase is Phase.HELD]
-        if not held:
-            self._held_since = None
-        elif self._held_since is None:
-            self._held_since = now
-        if self._held_since is not None and now - self._held_since >= HELD_FOR:
-            self.tell(f"a person has to change something for group {held[0].name}")
-            return ExitCode.NEEDS_A_PERSON
+        held = [group.name for group in groups if group.phase is Phase.HELD]
+        self._held_since = {name: self._held_since.get(name, now) for name in held}
+        for name, since in self._held_since.items():
+            if now - since >= HELD_FOR:
+                self.tell(f"a person has to change something for group {name}")
+                return ExitCode.NEEDS_A_PERSON
         if now >= deadline:
             self.tell(f"not {self.goal} within {format_duration(self.timeout)}")
             return ExitCode.TIMED_OUT

@@ -8,7 +8,7 @@ server's proxy, where that is permitted. Nothing is ever written.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import msgspec
@@ -33,16 +33,20 @@ from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.description import SCHEMA_VERSION, Description
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.group import Group
+from rollout_operator.model.lease import LEASE_DURATION, Lease
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Plan
 from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.observed import ObjectsFrom, ObservedNamespace
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 
 # What the operator itself would say is worth less than an answer now.
 OWN_LIMIT: Final = timedelta(seconds=3)
+# The times of a Lease are of its holder's clock, which may be wrong.
+STOPPED_AFTER: Final = 2 * LEASE_DURATION
 _PAGE: Final = 500
 # Of all namespaces in one list.
 _ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
@@ -215,7 +219,20 @@ class Inspector:
             return ()  # there need not be one, nor a right to read it
         if not lease.holder:
             return (f"no process holds the Lease {self._lease}",)
-        return (f"the Lease {self._lease} is held by {lease.holder}, renewed {lease.renewed}",)
+        held = f"the Lease {self._lease} is held by {lease.holder}, renewed {lease.renewed}"
+        age = _find_age(lease, self._client.server_time() or self._clock.now())
+        if age > STOPPED_AFTER:
+            seconds = f"{age.total_seconds():.0f}"
+            held += f", {seconds} s ago: no operator seems to act, and nothing below goes on"
+        return (held,)
+
+
+def _find_age(lease: Lease, now: datetime) -> timedelta:
+    """Return how long ago a Lease was renewed, by two clocks; zero where that is not known."""
+    try:
+        return now - parse_rfc3339(lease.renewed)
+    except InvalidInput:
+        return timedelta(0)
 
 
 def _read_description(body: bytes) -> Description:
