@@ -39,7 +39,7 @@ NAMED_REASONS: Final = frozenset({ROLLOUT_BEGUN, ZONE_ROLLED_OUT, ROLLOUT_FINISH
 # What a group waits for in passing is no news.
 WAIT_STAYS: Final = timedelta(seconds=10)
 # Each replaced pod starts for a while.
-START_STAYS: Final = timedelta(minutes=2)
+START_STAYS: Final = timedelta(minutes=1)
 # Of the last pod of a zone the zone is not ready, of the others they are starting.
 _WHILE_STARTING: Final = frozenset({Code.PODS_STARTING, Code.ZONE_NOT_READY})
 # A drain asks again every five seconds.
