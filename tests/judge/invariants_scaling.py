@@ -212,7 +212,7 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
     for write in book.writes:
         scaling = judged.get(id(write))
         removed = scaling.before.pod_names[scaling.now.replicas :] if scaling else ()
-        if scaling is not None and not world.idle >= {*removed}:
+        if scaling is not None and not _list_idle(book, world, scaling) >= {*removed}:
             yield from _find_neighbours(book, world, rolled, scaling)
             yield from _find_between(world, deletes, scaling)
         world.take(write)
@@ -233,6 +233,19 @@ class _Rolled:
         back = [name for name in self.begun if world.is_available(name) or name not in world.wanted]
         for name in back:
             del self.begun[name]
+
+
+def _list_idle(book: Book, world: World, scaling: Scaling) -> set[str]:
+    """Return the ordinals that take nothing away: what an upscale added and was never ready.
+
+    Where a person forces the count, also those of which no pod that exists was ever ready.
+    """
+    forced = list_forced(book, scaling.before.uid, scaling.decided)
+    if not any(one is not None and one <= scaling.now.replicas for one in forced):
+        return world.idle
+    pods = {name: world.pods.get(name) for name in scaling.before.pod_names}
+    never = {name for name, pod in pods.items() if pod is None or pod.uid not in world.were_ready}
+    return world.idle | never
 
 
 def _is_unguarded(scaling: Scaling) -> bool:

@@ -214,6 +214,11 @@ def delete_in_between(t: HistoryBuilder) -> None:
     t.set_replicas(20, "b", 2, looked=False)
 
 
+def renewed(t: HistoryBuilder) -> HistoryBuilder:
+    """The pod that goes has taken the place of another one, and was never ready itself."""
+    return rolling(t).replace(11, "b-2", ready=False).set_replicas(20, "b", 2)
+
+
 EXCLUSION = cases(
     {
         "a pod is being replaced -> SI-02": lambda t: rolling(t).set_replicas(20, "b", 2),
@@ -222,6 +227,11 @@ EXCLUSION = cases(
             20, "b", 2
         ),
         "a delete between look and write -> SI-02": delete_in_between,
+        "D-67 forced, of pods that never were ready": lambda t: renewed(t.force(10, "b", 2)),
+        "of such pods, unforced -> SI-02": renewed,
+        "forced, of a pod that is up -> SI-02": lambda t: rolling(t.force(4, "b", 2)).set_replicas(
+            20, "b", 2
+        ),
     }
 )
 
