@@ -48,6 +48,9 @@ class Subject(StrEnum):
     SCALING = "scaling"
 
 
+_NOT_ROLLOUT: Final = tuple(each for each in Subject if each is not Subject.ROLLOUT)
+
+
 class RegistryClock(Protocol):
     """The part of `aio.clock.Clock` that the states of groups read."""
 
@@ -163,6 +166,22 @@ class GroupStates:
     def find(self, group: GroupName) -> GroupState | None:
         """Return what is known of a group, None where nothing is."""
         return self._entries.get(group)
+
+    def find_newest(self, group: GroupName) -> GroupState | None:
+        """Return the same, by the plan that is being carried out where there is one.
+
+        What was posted before it may be over: its waits would contradict the pods beside them.
+        """
+        underway, state = self._underway.get(group), self._entries.get(group)
+        if underway is None:
+            return state
+        plans = self._plans.get(group, {})
+        plan = merge_plans(
+            [underway.plan, *(plans[each] for each in _NOT_ROLLOUT if each in plans)]
+        )
+        is_same = state is not None and _leading(state.plan) == _leading(plan)
+        since = state.since if state is not None and is_same else underway.since
+        return GroupState(plan=plan, since=since, looked=underway.since)
 
     def entries(self) -> tuple[GroupState, ...]:
         """Return all groups in the order of their names."""

@@ -7,10 +7,17 @@ from typing import Final
 import pytest
 
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.outcome import Action, Code, Plan, Reason, RecordRevision, Severity
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import PATIENCE, QUIET, GroupStates, Subject
+from rollout_operator.telemetry.registry import (
+    PATIENCE,
+    QUIET,
+    GroupState,
+    GroupStates,
+    Subject,
+)
+from tests.builders import zone
 from tests.fakes_clock import EPOCH, FakeClock
 
 SECOND: Final = timedelta(seconds=1)
@@ -288,6 +295,36 @@ def test_problems_of_both_parts_are_shown(world: World) -> None:
 
     (entry,) = world.group_states.entries()
     assert (entry.plan.problems, entry.plan.waits) == ((odd, bad), (IDLE,))
+
+
+def test_what_is_carried_out_is_newer_than_what_was_posted(world: World) -> None:
+    """A live read may wait long: what was posted before may be over, what counts say is not."""
+    states = world.group_states
+    assert states.find_newest(G) is None
+    world.post(BUSY)
+    world.post(lately("1h"), part=Subject.SCALING)
+    begun = world.clock.now()
+    world.clock.jump(7 * SECOND)
+
+    with states.carrying_out(Plan(group=G, actions=(record(),), waits=(BUSY,))):
+        assert states.find_newest(G) == GroupState(
+            plan=Plan(group=G, actions=(record(),), waits=(BUSY, lately("1h"))),
+            since=begun,
+            looked=world.clock.now(),
+        )
+    with states.carrying_out(Plan(group=G, actions=(record(),))):
+        newest = states.find_newest(G)
+        assert newest is not None
+        assert newest.plan.waits == (lately("1h"),)
+        assert newest.since == world.clock.now()
+    assert states.find_newest(G) == states.find(G)
+
+
+def record() -> Action:
+    sts = zone("a").sts
+    return RecordRevision(
+        zone=sts, revision=sts.update_revision, reason=Reason(Code.ROLLED_OUT, "r")
+    )
 
 
 def test_since_holds_while_the_leading_reason_holds(world: World) -> None:
