@@ -83,7 +83,8 @@ async def test_seed106_pods_that_were_never_ready_need_not_confirm(world: World)
     answers = {name: await guarded.workload(name).scale(1, Route.MERGE) for name in names}
 
     assert {name: answer.status for name, answer in answers.items()} == dict.fromkeys(names, 200)
-    assert [call.pod for call in pods.calls] == ["fine-2", "fine-1"]
+    # Both at a time: which of them arrives first is left to the machine.
+    assert sorted(call.pod for call in pods.calls) == ["fine-1", "fine-2"]
     assert answers["fine"].warnings == ()
     told = {
         "never": ("never-2 was never ready", "never-1 was never ready"),
