@@ -20,6 +20,8 @@ from rollout_operator.web.status.sections import Fragment
 
 MOST_CLIENTS: Final = 256
 INTERVAL: Final = timedelta(seconds=1)
+# So many are served each second: more of them have their turn more seldom.
+CLIENTS_A_SECOND: Final = 100
 # Proxies cut what is silent for a minute or less; the page calls for help after 25 s.
 HEARTBEAT: Final = timedelta(seconds=10)
 # How long a browser waits until it connects again, and who found no place until it asks again.
@@ -79,12 +81,15 @@ class EventStreams:
             while not transport.is_closing() and not self._closing.is_set():
                 if not client.is_behind():
                     await client.tell(await self._get())
-                await self._wait(_measure_wait(place))
+                await self._wait(_measure_wait(place, self._choose_interval()))
         except TimeoutError:
             transport.abort()
         except ConnectionError:
             return response  # the client has gone; the server sees the same and cleans up
         return response
+
+    def _choose_interval(self) -> float:
+        return max(INTERVAL.total_seconds(), self.clients / CLIENTS_A_SECOND)
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -131,9 +136,8 @@ class _Client:
             await write_pieces(self._response, data, len(data))
 
 
-def _measure_wait(place: int) -> float:
-    """Return the seconds until the next turn of a place: neighbours are half a second apart."""
-    interval = INTERVAL.total_seconds()
+def _measure_wait(place: int, interval: float) -> float:
+    """Return the seconds until the next turn of a place: neighbours are half a round apart."""
     turn = int(f"{place:0{_PLACES}b}"[::-1], 2) / MOST_CLIENTS * interval
     wait = (turn - _now()) % interval
     return wait if wait > interval / 2 else wait + interval

@@ -118,13 +118,22 @@ async def test_who_takes_nothing_is_waited_for_and_then_cut() -> None:
         client.is_behind()
 
 
-@pytest.mark.parametrize("place", [0, 1, 128, 255])
-async def test_each_place_has_its_own_turn_in_the_second(place: int) -> None:
-    waits = [events._measure_wait(one) for one in range(events.MOST_CLIENTS)]
+@pytest.mark.parametrize("interval", [1.0, 2.5])
+async def test_each_place_has_its_own_turn_in_the_interval(interval: float) -> None:
+    waits = [events._measure_wait(one, interval) for one in range(events.MOST_CLIENTS)]
 
-    assert all(0.5 < wait <= 1.5 for wait in waits)
-    assert len({round(wait % 1, 4) for wait in waits}) > 200
-    assert waits[place] > 0.5
+    assert all(interval / 2 < wait <= interval * 1.5 for wait in waits)
+    assert len({round(wait % interval, 4) for wait in waits}) > 200
+
+
+@pytest.mark.parametrize(("clients", "interval"), [(1, 1.0), (100, 1.0), (200, 2.0)])
+async def test_more_clients_have_their_turn_more_seldom(clients: int, interval: float) -> None:
+    async def get() -> Fragment:
+        raise AssertionError("nobody is sent anything here")
+
+    streams = EventStreams(get)
+    del streams._free[:clients]
+    assert streams._choose_interval() == interval
 
 
 async def test_a_stream_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
