@@ -40,7 +40,7 @@ from tests.world.service import Service
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 RATE: Final = 10
-"""Of each kind, a second. Measured with 50 on an idle machine, see docs/availability.md."""
+"""Of each kind, a second. Measured with 50, too: docs/availability.md."""
 UPGRADES: Final = 2
 DRAIN_LIMIT: Final = timedelta(seconds=120)
 ALL_HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, POD_EVICTION, ZPDB_VALIDATION)
