@@ -128,6 +128,31 @@ async def test_what_a_person_mends_in_time_ends_no_wait() -> None:
 
 
 @in_virtual_time
+async def test_d_76_two_groups_held_one_after_the_other_end_no_wait() -> None:
+    groups = {name: three_zones(name, replicas=1) for name in ("a", "b")}
+    names = {name: [zone.name for zone in zones] for name, zones in groups.items()}
+    async with looking_on(*groups["a"], *groups["b"]) as world:
+
+        async def hold(group: str, annotation: JsonObject) -> None:
+            for name in names[group]:
+                await world.change(name, annotation)
+
+        await world.set_image(*names["a"], *names["b"])
+        await hold("a", PAUSE)
+        await VirtualClock().sleep(world.patience)
+        wait = Wait(world, timeout=2 * HELD_FOR)
+        task = asyncio.ensure_future(wait.end())
+        await VirtualClock().sleep(0.7 * HELD_FOR)
+        await hold("b", PAUSE)
+        await hold("a", RESUME)
+        await VirtualClock().sleep(0.7 * HELD_FOR)
+        await hold("b", RESUME)
+
+        assert await task is ExitCode.TIMED_OUT
+        assert {"group a: held", "group b: held"} <= {line.split(",")[0] for line in wait.told}
+
+
+@in_virtual_time
 async def test_whole_waits_for_pods_and_not_for_their_revision() -> None:
     async with looking_on(*ZONES) as world:
         await world.set_image(*NAMES)
