@@ -26,12 +26,12 @@ SET = "/apis/apps/v1/namespaces/prod/statefulsets/a"
 SET_LIST = "/apis/apps/v1/namespaces/prod/statefulsets"
 SET_STATUS = "/apis/apps/v1/namespaces/prod/statefulsets/a/status"
 THIS = Precondition(uid=Uid("u-1"), resource_version="7")
-# A watch of one second may be silent for 0.2 s.
+# A watch of one second may be silent for half a second; a busy machine takes a while to connect.
 SHORT = Timeouts(
-    read=timedelta(milliseconds=200),
-    write=timedelta(milliseconds=200),
-    page=timedelta(milliseconds=200),
-    silence=timedelta(milliseconds=-800),
+    read=timedelta(milliseconds=500),
+    write=timedelta(milliseconds=500),
+    page=timedelta(milliseconds=500),
+    silence=timedelta(milliseconds=-500),
 )
 
 

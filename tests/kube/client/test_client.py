@@ -201,7 +201,7 @@ async def test_fp_09_a_silent_stream_is_unreachable(bench: Bench) -> None:
     bench.server.on("GET", POD_LIST, stream(silent()))
     async with bench.watch(1, timeouts=SHORT) as events:
         assert (await anext(events)).type == "ADDED"
-        with pytest.raises(Unreachable, match=r"watch pods in namespace prod: silent for 0\.2s"):
+        with pytest.raises(Unreachable, match=r"watch pods in namespace prod: silent for 0\.5s"):
             await anext(events)
     never.set()
 
