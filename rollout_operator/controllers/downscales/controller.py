@@ -47,6 +47,7 @@ from rollout_operator.planning.downscales.outcome import (
     find_replaced,
     is_over,
     judge_downscale,
+    took_pods,
 )
 from rollout_operator.telemetry.logs import log
 
@@ -304,19 +305,38 @@ class DownscaleController:
             return CATCH_UP
         if context.downscales.time_left(reservation) > timedelta(0):
             return CATCH_UP
-        if reservation.replaced_at is not None:
-            # It happened before we came, and was taken back: other zones wait all the same (SI-11).
-            context.downscales.note_taken_back(reservation, reservation.replaced_at)
         told = {uid: told.pod for uid, told in reservation.pods.items()}
+        became = "did not happen"
+        if at := self._find_taken_back(reservation, live, took_pods(live, pods, told)):
+            # It happened, and was taken back before we saw it: other zones wait (SI-11).
+            context.downscales.note_taken_back(reservation, at)
+            became = "was taken back"
         staying = choose_staying(live, pods, told)
         log.warn(
-            "Downscale did not happen, telling pods that they stay",
+            f"Downscale {became}, telling pods that they stay",
             zone=sts.name, replicas_from=reservation.key.replicas_from,
             replicas_to=reservation.key.replicas_to, replicas=live.replicas,
             pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
         )  # fmt: skip
         context.downscales.close(reservation, owed=reservation.pods)
         return RESYNC
+
+    def _find_taken_back(
+        self, reservation: DownscaleReservation, live: StatefulSet, took: bool
+    ) -> datetime | None:
+        """Return the latest that it can have happened unseen; None where nothing shows that it did.
+
+        `took` tells whether pods have gone; an answer's time is on a set only if it was written.
+        """
+        context = self._context
+        if reservation.is_adopted:
+            return reservation.replaced_at
+        is_tracked = context.records.source is TimesSource.TRACKER
+        if took or (not is_tracked and is_annotated(live, reservation.begun)):
+            # Its time is over: it has happened that long ago.
+            over = context.downscales.time_left(reservation)
+            return context.server_time() + CLOCK_ERROR + over
+        return None
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove notes that nobody needs any more. Raises ApiError."""

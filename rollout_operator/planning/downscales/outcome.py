@@ -54,6 +54,16 @@ def choose_staying(
     return {uid: pod for _, uid, pod in sorted(found, key=lambda one: one[0])}
 
 
+def took_pods(sts: StatefulSet, pods: Iterable[Pod], told: Mapping[Uid, str]) -> bool:
+    """Tell whether a pod that was told to go has gone, or is going, though its set wants it.
+
+    Then the downscale has happened and was taken back, whether or not a watch has shown it.
+    `told` has the names.
+    """
+    seated = {pod.uid for pod in pods if not pod.is_terminating}
+    return any(uid not in seated and is_wanted(sts, name) for uid, name in told.items())
+
+
 def find_replaced(
     key: Key, sts: StatefulSet, pods: Iterable[Pod], at: datetime, now: datetime
 ) -> datetime | None:

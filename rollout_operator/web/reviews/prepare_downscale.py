@@ -279,7 +279,9 @@ class PrepareDownscale:
         """Return the record that an answer carries, where sets themselves do."""
         if self._context.records.source is TimesSource.TRACKER:
             return {}
-        return {LAST_DOWNSCALE: format_downscale_time(reservation.begun)}
+        # Asked again, it is written later: the record must not be of before the write (SI-11).
+        now = self._context.server_time() + CLOCK_ERROR
+        return {LAST_DOWNSCALE: format_downscale_time(max(reservation.begun, now))}
 
     def _left(self, until: timedelta) -> float:
         return max((until - self._context.clock.elapsed()).total_seconds(), 0)

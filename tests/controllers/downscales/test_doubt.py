@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.guards.downscales.reservations import ReservationState
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.names import DOWNSCALE_NOTE
+from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.controllers.downscales.granted import granted
@@ -143,6 +143,30 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
         verdict = await world.ask("zone-b", 3)
         assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
         assert world.annotation("zone-a") is not None
+
+
+@pytest.mark.parametrize("evidence", ["record", "pods", "none"])
+@in_virtual_time
+async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str) -> None:
+    """5, 3, 5 while no event came: the record on the set, or its pods, tell of it."""
+    world = three_zones(a=WAIT, b=WAIT)
+    async with world.controlling():
+        verdict = await world.ask("zone-a", 3, whole=evidence == "record")
+        if evidence == "record":
+            world.commit("zone-a", 5, stamp=verdict.annotations[LAST_DOWNSCALE])
+        if evidence == "pods":
+            again = pod("zone-a", 4, uid="zone-a-4-new", created="2026-01-02T03:04:30Z")
+            world.client.put("pods", again)
+        world.sync()
+        await world.pass_time(60)
+        assert world.memory.downscales.list_sets() == []
+        verdict = await world.ask("zone-b", 3)
+        if evidence == "none":
+            assert verdict.is_allowed
+            assert world.annotation("zone-a") is None
+        else:
+            assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
+            assert world.annotation("zone-a") == "2026-01-02T03:04:42Z", "the latest it can be"
 
 
 @in_virtual_time
