@@ -117,6 +117,7 @@ class Election:
         """Attempts to take part, while it works alone."""
         self._logged_at: timedelta | None = None
         self._error: Exception | None = None
+        self._failing_since: timedelta | None = None
         self._loss = ""
         self._state = ElectionState.FOLLOWING
         self._gauge.set(0)
@@ -146,6 +147,8 @@ class Election:
             return _SHADOW
         if self._held is not None:
             return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
+        if self._error is not None and self._unchanged_for >= LEASE_DURATION:
+            return f"no process: lease {self._name} cannot be taken: {self._error}"
         return (self._seen.holder if self._seen is not None else "") or "no process"
 
     @property
@@ -172,7 +175,7 @@ class Election:
             try:
                 async with asyncio.timeout(RENEW_DEADLINE.total_seconds()), self._lock:
                     pause = await (self._follow() if self._held is None else self._renew())
-                self._error = None
+                self._error = self._failing_since = None
             except (Denied, NotFound) as error:
                 pause = self._note_denial(error)
             except (ApiError, InvalidInput, TimeoutError) as error:
@@ -237,6 +240,7 @@ class Election:
             if lease is not None:  # it was deleted just now
                 return AGAIN
             raise
+        self._logged_at = None  # of the time before
         self._hold(written, sent)
         self._turn(ElectionState.LEADING)
         before = "" if lease is None else lease.holder
@@ -307,19 +311,31 @@ class Election:
     def _note_error(self, error: Exception) -> timedelta:
         self._error = error
         log.debug("Lease was not read or written", lease=self._name, err=error)
+        if self._failing_since is None:
+            self._failing_since = self._clock.elapsed()
         if self._state is not ElectionState.ALONE:
             return RENEW_EVERY
         self._failures_alone += 1
         return WAITS.bound(self._failures_alone)
 
     def _log_lapse(self) -> None:
+        """Log, once a minute, why this process does not act where it should or would."""
         now = self._clock.elapsed()
-        if self._held is None or self.may_act:
+        if self._held is not None and not self.may_act:
+            self._gauge.set(0)
+            text, why = "Nothing is written until the lease is renewed", self._describe_lapse()
+        elif self._is_kept_out(now):
+            text, why = "Lease can be neither read nor taken", f"{self._error}"
+        else:
             return
         if self._logged_at is None or now - self._logged_at >= LOG_EVERY:
             self._logged_at = now
-            log.warn("Nothing is written until the lease is renewed", why=self._describe_lapse())
-        self._gauge.set(0)
+            log.warn(text, lease=self._name, why=why)
+
+    def _is_kept_out(self, now: timedelta) -> bool:
+        """Tell whether this process has failed for some time to follow, and to act if need be."""
+        since, is_following = self._failing_since, self._state is ElectionState.FOLLOWING
+        return is_following and since is not None and now - since >= RENEW_DEADLINE
 
     def _describe_lapse(self) -> str:
         since = (self._clock.elapsed() - self._until + RENEW_DEADLINE).total_seconds()

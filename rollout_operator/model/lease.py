@@ -15,6 +15,8 @@ from typing import Final
 
 LEASE_DURATION: Final = timedelta(seconds=15)
 RENEW_DEADLINE: Final = timedelta(seconds=10)
+# The API server refuses more: a Lease that says this much could never be taken again.
+MOST_TRANSITIONS: Final = 2**31 - 1
 
 _ADDRESS: Final = re.compile(r"([0-9.]+|\[[0-9a-f:]+\]):([1-9][0-9]{0,4})", re.ASCII)
 _HIGHEST_PORT: Final = 65535
@@ -80,8 +82,8 @@ class Lease:
         return self.holder, self.renewed, self.transitions
 
     def count_transitions(self, holder: str) -> int:
-        """Return how often it will have changed hands once that one holds it."""
-        return self.transitions + (self.holder != holder)
+        """Return how often it has changed hands once that one holds it, up to what it can say."""
+        return min(self.transitions + (self.holder != holder), MOST_TRANSITIONS)
 
     def may_be_taken(self, by: Identity, unchanged_for: timedelta) -> bool:
         """Tell whether a process that has seen it unchanged for so long may take it.

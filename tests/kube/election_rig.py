@@ -8,7 +8,7 @@ from typing import Any
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.election import Election
-from rollout_operator.model.errors import ApiError, Conflict, NotFound
+from rollout_operator.model.errors import ApiError, Conflict, NotFound, Refused
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import ADDRESS
 from rollout_operator.telemetry.metrics import Metrics
@@ -17,6 +17,7 @@ from tests.virtual_time import VirtualClock
 SECOND = timedelta(seconds=1)
 HERE = "10.0.0.1:8444"
 THERE = "10.0.0.2:8444"
+HIGHEST = 2**31 - 1
 
 
 class StoredLease:
@@ -74,6 +75,10 @@ class StoredLease:
         assert isinstance(metadata, dict)
         if metadata["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
             raise Conflict("it was changed")
+        spec = patch["spec"]
+        assert isinstance(spec, dict)
+        if spec.get("leaseTransitions", 0) > HIGHEST:
+            raise Refused("cannot unmarshal number into a field of type int32", status=422)
         return self._store(patch)
 
     def _check(self, *, is_write: bool = True) -> None:

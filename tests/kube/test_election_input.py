@@ -44,6 +44,37 @@ async def test_d70_a_stranger_s_lease_is_waited_for_by_our_own_clock(
 
 
 @in_virtual_time
+async def test_d70_one_that_cannot_take_a_free_lease_says_so(lines: list[str]) -> None:
+    """D-70, LI-01: no process acts then, and the holder that is gone is not named as the one."""
+    rig = Rig()
+    rig.lease.put(STRANGER)
+    rig.lease.fail_writes = FORBIDDEN
+    async with running(rig):
+        await asyncio.sleep(12)
+        assert rig.election.text == STRANGER
+        await asyncio.sleep(80)
+        assert rig.election.text == "no process: lease lease cannot be taken: forbidden"
+        said = [line for line in lines if "Lease can be neither read nor taken" in line]
+        assert len(said) == 2
+        assert all("level=warn" in line and "why=forbidden" in line for line in said)
+        rig.lease.fail_writes = None
+        await asyncio.sleep(3)
+        assert rig.election.text == "this process"
+    assert not [line for line in lines if "acts again" in line]
+
+
+@in_virtual_time
+async def test_d70_a_holder_s_name_is_told_within_bounds() -> None:
+    """D-70: it goes into logs, pages and refusals, and anybody who may edit a Lease chooses it."""
+    rig = Rig()
+    rig.lease.put("x\n\x1b[31m" + "x" * 300_000)
+    async with running(rig):
+        await asyncio.sleep(3)
+        assert rig.election.text.startswith("x\\n\\x1b[31mxxx")
+        assert len(rig.election.text) == 300
+
+
+@in_virtual_time
 async def test_d70_a_stranger_that_renews_keeps_it() -> None:
     """D-70, SI-22: any change of the time counts, also one into the past."""
     rig = Rig()

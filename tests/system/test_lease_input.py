@@ -30,7 +30,7 @@ FUTURE: Final[Json] = {
     "acquireTime": "2999-01-01T00:00:00.000000Z",
     "renewTime": "2999-01-01T00:00:00.000000Z",
     "leaseDurationSeconds": 99_999,
-    "leaseTransitions": 2**31 - 2,
+    "leaseTransitions": 2**31 - 1,
 }
 
 

@@ -5,10 +5,14 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model.decode.not_ready import clip
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import JsonBytes, Required, Strings, Wire
 from rollout_operator.model.lease import Lease, read_address
 from rollout_operator.model.names import ADDRESS
+
+# Ours are shorter: the name of a pod and a few characters. It is told in logs, pages and refusals.
+MOST_HOLDER: Final = 300
 
 
 class _Head(Wire):
@@ -39,7 +43,7 @@ def decode_lease(raw: JsonBytes) -> Lease:
     spec = wire.spec or _Spec()
     return Lease(
         version=wire.metadata.resource_version,
-        holder=spec.holder_identity or "",
+        holder=clip(spec.holder_identity or "", MOST_HOLDER),
         transitions=spec.lease_transitions or 0,
         renewed=spec.renew_time or "",
         address=read_address((wire.metadata.annotations or {}).get(ADDRESS, "")),
