@@ -16,6 +16,7 @@ from rollout_operator.lab.model.fields import name_of, namespace_of, text
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
 from rollout_operator.lab.nodes.kubelet import Kubelets
+from rollout_operator.lab.nodes.nodes import Place
 from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS, NODES
 from rollout_operator.lab.virtual_loop.pace import StepTimes, Timers
@@ -77,6 +78,14 @@ class Cluster:
     def mend_pod(self, name: str) -> None:
         """Make a pod ready again. Raises LookupError where none of that name lives."""
         self._kubelets.mend(name)
+
+    def place_by(self, place: Place) -> None:
+        """Have new pods get the nodes that `place` says, whatever Node objects there are."""
+        self._kubelets.place = place
+
+    def find_room(self) -> None:
+        """Try again for the pods that wait for a node."""
+        self._kubelets.see_node()
 
     def lag_controller(self, span: timedelta) -> None:
         """Let the StatefulSet controller see each change so much later; zero ends that."""

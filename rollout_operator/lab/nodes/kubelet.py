@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, Protocol, assert_never
 
 from rollout_operator.kube.api import PODS, JsonObject, Resource
@@ -24,7 +25,7 @@ from rollout_operator.lab.model.fields import (
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
 from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
-from rollout_operator.lab.nodes.nodes import find_node
+from rollout_operator.lab.nodes.nodes import Place, find_node
 from rollout_operator.lab.nodes.pod_status import Shape, StatusPlace, next_status, scheduled
 from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.virtual_loop.pace import Range, StepTimes, Timers, draw
@@ -80,6 +81,7 @@ class Kubelets:
         endpoints: PodEndpoints,
     ) -> None:
         self.choose = choose
+        self.place: Place = partial(find_node, api)
         self._api = api
         self._timers = timers
         self._rng = rng
@@ -101,7 +103,7 @@ class Kubelets:
             self._begin_end(slot)
 
     def see_node(self) -> None:
-        """Take note of a change of a node: pods that wait for one may get it."""
+        """Take note of a change of nodes: pods that wait for one may get it."""
         for slot in self._slots.values():
             waits = slot.shape is Shape.UNSCHEDULABLE and not slot.is_ending
             if waits and slot.behaviour.kind is not StartKind.PENDING:
@@ -186,7 +188,7 @@ class Kubelets:
         pod = self._look(slot)
         if pod is None:
             return
-        node = None if slot.behaviour.kind is StartKind.PENDING else find_node(self._api, pod)
+        node = None if slot.behaviour.kind is StartKind.PENDING else self.place(pod)
         if node is None:
             self._write(slot, Shape.UNSCHEDULABLE, user=SCHEDULER)
             return

@@ -5,7 +5,7 @@ cordoned. A world without Node objects has a single node that has room for all p
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from rollout_operator.kube.api import PODS, JsonObject, Resource
@@ -14,6 +14,8 @@ from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.schemas.labels import labels_of
 
 LONE_NODE: Final = "node-1"
+# The name of the node that a pod gets; None: it waits.
+Place = Callable[[JsonObject], str | None]
 
 
 class NodeApi(Protocol):

@@ -6,15 +6,20 @@ Pure. How a change is carried out in the simulated world is decided in `world`.
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Final, assert_never
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.units import parse_duration, parse_go_int, quote
+from rollout_operator.planning.wording import join_some
 
-_MOST_REPLICAS: Final = 1000
+# Of replicas, and of pods without room.
+_MOST: Final = 1000
 _NEAR: Final = 3
+# So many names fit into one line.
+_LISTED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Pause:
     """The annotation that holds a zone back, set or taken away."""
 
     zone: str
+    """Or a rollout group, for all of its StatefulSets."""
     is_paused: bool
 
 
@@ -68,12 +74,53 @@ class PodRecovers:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Somebody deletes a pod."""
+    """A pod is deleted, whatever budgets say."""
 
     pod: str
 
 
-Deed = NewTemplate | NewImage | ScaleChange | Pause | PodFails | PodRecovers | DeletePod
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """The eviction of a pod is asked for, once."""
+
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Nodes take no new pods any more; drained, their pods are evicted as well."""
+
+    place: str
+    """A node, or the StatefulSet whose pods' nodes are meant."""
+    is_zone: bool
+    is_drain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KillOperator:
+    """The operator dies, and is started again as the kubelet does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """From now on so many pods find no node."""
+
+    pods: int
+
+
+Deed = (
+    NewTemplate
+    | NewImage
+    | ScaleChange
+    | Pause
+    | PodFails
+    | PodRecovers
+    | DeletePod
+    | EvictPod
+    | Cordon
+    | KillOperator
+    | NoRoom
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +145,8 @@ class Names:
     """ReplicaTemplates."""
     coupled: tuple[str, ...] = ()
     """StatefulSets whose count comes from somewhere else."""
+    nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The StatefulSets of the pods on each node."""
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -108,6 +157,12 @@ class Names:
         """Return the StatefulSets that are meant, those of a group for its name; none: all."""
         found = [zone for name in named for zone in self._members(name)]
         return tuple(dict.fromkeys(found)) or self.zones
+
+    def list_nodes(self, deed: Cordon) -> tuple[str, ...]:
+        """Return the nodes that a change names."""
+        if not deed.is_zone:
+            return (deed.place,)
+        return tuple(sorted(node for node, zones in self.nodes.items() if deed.place in zones))
 
     def _members(self, name: str) -> Sequence[str]:
         return (name,) if name in self.zones else self.groups.get(name, ())
@@ -139,18 +194,34 @@ FORMS: Final = (
     _Form(
         "scale ZONE to N",
         r"scale (\S+) to (\S+)",
-        lambda zone, count: ScaleChange(zone, _replicas(count)),
+        lambda zone, count: ScaleChange(zone, _count("replicas", count)),
     ),
     _Form("pod POD fails", r"pod (\S+) fails", PodFails),
     _Form("pod POD recovers", r"pod (\S+) recovers", PodRecovers),
     _Form("delete pod POD", r"delete pod (\S+)", DeletePod),
+    _Form("evict POD", r"evict (?:pod )?(\S+)", EvictPod),
+    *(
+        _Form(
+            f"{word} {'zone ZONE' if is_zone else 'NODE'}",
+            rf"{word} {'zone ' if is_zone else '(?:node )?'}(\S+)",
+            partial(Cordon, is_zone=is_zone, is_drain=word == "drain"),
+        )
+        for word in ("cordon", "drain")
+        for is_zone in (False, True)
+    ),
+    _Form(
+        "no room for N pods",
+        r"no room for (\S+) pods?",
+        lambda count: NoRoom(_count("pods without room", count)),
+    ),
+    _Form("kill operator", "kill (?:the )?operator", KillOperator),
     _Form("pause ZONE", r"pause (\S+)", lambda zone: Pause(zone, is_paused=True)),
     _Form("resume ZONE", r"resume (\S+)", lambda zone: Pause(zone, is_paused=False)),
 )
 
 
 def parse_change(text: str) -> Change:
-    """Return the change that a text asks for. Raises InvalidInput, which lists the forms."""
+    """Return the change that a text asks for. Raises InvalidInput, which names forms like it."""
     words = " ".join(text.split())
     said, _, time = words.rpartition(" at ")
     at = _parse_at(time) if said else None
@@ -158,8 +229,7 @@ def parse_change(text: str) -> Change:
         found = re.fullmatch(form.grammar, said or words)
         if found is not None:
             return Change(text=words, deed=form.build(*found.groups()), at=at)
-    forms = ", ".join(quote(form.shown) for form in FORMS)
-    raise InvalidInput(f'no such change; there are {forms}, each with " at 30s" or without')
+    raise InvalidInput(f"no such change; {_hint_forms(words)}")
 
 
 def set_times(changes: Iterable[Change]) -> list[tuple[timedelta, Change]]:
@@ -184,29 +254,98 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
         match change.deed:
             case NewTemplate(zones=zones) | NewImage(zones=zones):
                 for name in zones:
-                    _check(change, "StatefulSet or rollout group", name, _all(names))
+                    _check(change, "StatefulSet or rollout group", name, _all(names), names)
             case ScaleChange(zone=zone, replicas=replicas):
                 what = "StatefulSet or ReplicaTemplate" if names.templates else "StatefulSet"
-                _check(change, what, zone, (*names.zones, *names.templates))
+                _check(change, what, zone, (*names.zones, *names.templates), names)
                 # The ordinals may start elsewhere: then the pods are found only by their zone.
                 zones = (zone, *names.coupled)
                 pods |= {f"{one}-{ordinal}" for one in zones for ordinal in range(replicas)}
             case Pause(zone=zone):
-                _check(change, "StatefulSet", zone, names.zones)
-            case PodFails(pod=pod) | PodRecovers(pod=pod) | DeletePod(pod=pod):
-                _check(change, "pod", pod, sorted(pods))
+                _check(change, "StatefulSet or rollout group", zone, _all(names), names)
+            case PodFails(pod=pod) | PodRecovers(pod=pod) | DeletePod(pod=pod) | EvictPod(pod=pod):
+                _check(change, "pod", pod, sorted(pods), names)
+            case Cordon() as cordon:
+                _check_place(change, cordon, names)
+            case KillOperator() | NoRoom():
+                pass
+            case _:
+                assert_never(change.deed)
 
 
 def _all(names: Names) -> tuple[str, ...]:
     return (*names.zones, *names.groups)
 
 
-def _check(change: Change, what: str, name: str, known: Sequence[str]) -> None:
-    if name in known:
-        return
-    near = difflib.get_close_matches(name, known, n=_NEAR)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known[:10])}"
-    raise InvalidInput(f"-change {quote(change.text)}: no {what} {quote(name)}; {hint}")
+def _check_place(change: Change, cordon: Cordon, names: Names) -> None:
+    if cordon.is_zone:
+        _check(change, "StatefulSet", cordon.place, names.zones, names)
+    elif names.nodes:
+        _check(change, "node", cordon.place, sorted(names.nodes), names)
+    if not names.nodes or not names.list_nodes(cordon):
+        of = f" of {cordon.place}" if cordon.is_zone else ""
+        missing = f"no pod{of} in the input has spec.nodeName, which tells what runs on a node"
+        instead = "pass what `kubectl get statefulsets,pods -o yaml` prints, or evict pods by name"
+        raise _refuse(change, f"{missing}; {instead}")
+
+
+def _check(change: Change, what: str, name: str, known: Sequence[str], names: Names) -> None:
+    if name not in known:
+        hint = _hint_kind(change, name, known, names) or _hint_names(name, known)
+        raise _refuse(change, f"no {what} {quote(name)}; {hint}")
+
+
+def _refuse(change: Change, why: str) -> InvalidInput:
+    return InvalidInput(f"-change {quote(change.text)}: {why}")
+
+
+def _hint_kind(change: Change, name: str, known: Sequence[str], names: Names) -> str:
+    """Return what a name is, and what to write, where something of another kind was meant."""
+    if name in names.pods and isinstance(change.deed, Cordon):
+        return f'it is a pod: write "evict {name}", or the node that it runs on'
+    if name not in (*names.groups, *names.zones):
+        zone = name.rpartition("-")[0] if name in names.pods else ""
+        return f"it is a pod: {_rewrite(change, name, zone)}" if zone in known else ""
+    what = "StatefulSet" if name in names.zones else "rollout group"
+    zones = names.expand((name,))
+    right = [one for one in known if one in zones or one.rpartition("-")[0] in zones]
+    if isinstance(change.deed, Cordon) and not change.deed.is_zone:
+        right = [f"zone {zone}" for zone in zones]
+    if not right:
+        return ""
+    others = f"; it has {_join(right)}" if len(right) > 1 else ""
+    like = [one for one in known if name in one and one not in right]
+    perhaps = f"; or did you mean {_join(like)}?" if like else ""
+    return f"it is a {what}: {_rewrite(change, name, right[0])}{others}{perhaps}"
+
+
+def _rewrite(change: Change, name: str, right: str) -> str:
+    words = [right if word == name else word for word in change.text.split()]
+    return f"write {quote(' '.join(words))}"
+
+
+def _hint_names(name: str, known: Sequence[str]) -> str:
+    holding = [one for one in known if name.lower() in one.lower()]
+    near = holding or difflib.get_close_matches(name, known, n=_NEAR)
+    if near:
+        shown = [one for one in known if one in near]
+        return f"did you mean {_join(shown).replace(' and ', ' or ')}?"
+    return f"there are {_join(known)}"
+
+
+def _join(names: Sequence[str]) -> str:
+    return join_some([quote(one) for one in names[:_LISTED]], total=len(names))
+
+
+def _hint_forms(words: str) -> str:
+    """Return the forms that begin like it, or else all."""
+    begins = [form.shown.partition(" ")[0] for form in FORMS]
+    near = difflib.get_close_matches(words.partition(" ")[0].lower(), begins, n=1)
+    if near:
+        alike = [quote(form.shown) for form in FORMS if form.shown.startswith(near[0])]
+        return f"did you mean {' or '.join(alike)}?"
+    forms = ", ".join(quote(form.shown) for form in FORMS)
+    return f'there are {forms}, each with " at 30s" or without'
 
 
 def _parse_at(text: str) -> timedelta:
@@ -216,10 +355,10 @@ def _parse_at(text: str) -> timedelta:
     return at
 
 
-def _replicas(text: str) -> int:
+def _count(what: str, text: str) -> int:
     count = parse_go_int(text)
-    if not 0 <= count <= _MOST_REPLICAS:
-        raise InvalidInput(f"replicas must be from 0 to {_MOST_REPLICAS}: {count}")
+    if not 0 <= count <= _MOST:
+        raise InvalidInput(f"{what} must be from 0 to {_MOST}: {count}")
     return count
 
 

@@ -25,6 +25,7 @@ from rollout_operator.lab.model.fields import (
     uid_of,
 )
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
+from rollout_operator.lab.nodes.nodes import node_of
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, find_kind
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.input import HINT, BadDump
@@ -121,6 +122,10 @@ class Dump:
             pods=frozenset(pods | places),
             templates=tuple(name_of(one) for one in self.templates),
             coupled=tuple(one.view.name for one in self.sets if one.is_coupled),
+            nodes={
+                node: frozenset(one.zone for one in self.pods if node_of(one.obj) == node)
+                for node in sorted({node_of(one.obj) for one in self.pods} - {""})
+            },
         )
 
 

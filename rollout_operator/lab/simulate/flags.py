@@ -110,8 +110,17 @@ in FILE, with simulated controllers and pods, on virtual time. Nothing is sent a
 """
 _CHANGES: Final = """
 Changes, in the order of their times. Each may end with a time since the start, as in "pod zone-b-0
-fails at 30s"; without, it comes together with the one before it. ZONE is a StatefulSet; where
-several may be named, a rollout group stands for all of its own, and no name for all there are.
+fails at 30s"; without, it comes together with the one before it. ZONE is a StatefulSet; for a
+template, an image and a pause, a rollout group stands for all of its own, and where none is named
+in the first two, all are meant.
+"""
+_ABOUT: Final = """
+  evict asks once, through the operator's webhook where it is registered. drain cordons the nodes,
+  then evicts the pods of one after the other as `kubectl drain` does: again every 5s where it is
+  refused with 429. "drain zone ZONE" means the nodes that pods of ZONE run on, with all their pods.
+  A pod comes back to its node, or to another one where that is cordoned. With "no room for N pods"
+  the next N that need a node wait, until another number is given. A killed operator is started
+  again after 10s; until then the API server refuses what its webhooks have to be asked about.
 """
 _FOOT: Final = """
 Exit codes:
@@ -164,7 +173,7 @@ def read_settings(argv: Sequence[str]) -> SimulateSettings:
 def render_simulate_usage() -> str:
     """Return the help text of the command."""
     forms = "".join(f"  {form.shown}\n" for form in FORMS)
-    return f"{_HEAD}{''.join(render_entries(FLAGS))}{_CHANGES}{forms}{_FOOT}"
+    return f"{_HEAD}{''.join(render_entries(FLAGS))}{_CHANGES}{forms}{_ABOUT}{_FOOT}"
 
 
 def _gathering() -> Flag[tuple[Change, ...]]:

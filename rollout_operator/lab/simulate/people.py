@@ -1,27 +1,34 @@
 """What people do in a simulated world: the changes that were asked for, as calls and accidents.
 
-What may be asked for is decided in `changes`.
+What may be asked for is decided in `changes`, how a node is drained in `nodes`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import children, text
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.process import RESTART_PAUSE, SimulatedProcess
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.simulate.changes import (
     Change,
+    Cordon,
     DeletePod,
+    EvictPod,
+    KillOperator,
     Names,
     NewImage,
     NewTemplate,
+    NoRoom,
     Pause,
     PodFails,
     PodRecovers,
     ScaleChange,
 )
+from rollout_operator.lab.simulate.nodes import Draining, Places, evict
 from rollout_operator.lab.simulate.times import CHANGE_MARK, CRASHES
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import PAUSED
@@ -29,12 +36,18 @@ from rollout_operator.model.names import PAUSED
 PERSON: Final = "you"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class People:
     """Those who change things."""
 
     sandbox: Sandbox
     names: Names
+    operator: SimulatedProcess
+    places: Places
+    begin: Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
+    """Starts what goes on beside later changes; the caller is its parent."""
+    _begun: list[asyncio.Task[None]] = field(default_factory=list)
+    _drains: list[Draining] = field(default_factory=list)
     _marks: int = 0
 
     async def apply(self, change: Change) -> None:
@@ -50,22 +63,50 @@ class People:
                     self._change_image(zone, image) for zone in self.names.expand(zones)
                 )
             case ScaleChange(zone=zone, replicas=replicas):
-                body: JsonObject = {"spec": {"replicas": replicas}}
-                request = _patch(zone, body, subresource="scale")
+                request = _patch(zone, {"spec": {"replicas": replicas}}, subresource="scale")
                 if zone not in self.names.zones:
                     request = replace(request, resource=REPLICA_TEMPLATES)
                 await self._send([request])
             case Pause(zone=zone, is_paused=is_paused):
                 annotations = {PAUSED: "true" if is_paused else None}
-                await self._send([_patch(zone, {"metadata": {"annotations": annotations}})])
+                body: JsonObject = {"metadata": {"annotations": annotations}}
+                await self._send(_patch(one, body) for one in self.names.expand([zone]))
             case DeletePod(pod=pod):
                 await self._send([ApiRequest(verb="delete", resource=PODS, name=pod)])
+            case EvictPod(pod=pod):
+                await evict(self.sandbox, pod, PERSON)
+            case Cordon() as cordon:
+                self._cordon(change, cordon)
+            case NoRoom(pods=pods):
+                self.places.limit(pods)
+            case KillOperator():
+                self._begun.append(self.begin(self._kill_operator()))
             case PodFails(pod=pod):
                 self._disturb(pod, is_well=False)
             case PodRecovers(pod=pod):
                 self._disturb(pod, is_well=True)
             case _:
                 assert_never(change.deed)
+
+    def stop(self) -> tuple[str, ...]:
+        """End what still goes on; return what is not done then."""
+        for task in self._begun:
+            task.cancel()
+        return tuple(line for drain in self._drains for line in drain.describe_rest())
+
+    def _cordon(self, change: Change, cordon: Cordon) -> None:
+        nodes = self.names.list_nodes(cordon)
+        self.places.cordon(nodes)
+        if cordon.is_drain:
+            drain = Draining(sandbox=self.sandbox, what=change.text, nodes=nodes, actor=PERSON)
+            self._drains.append(drain)
+            self._begun.append(self.begin(drain.run()))
+
+    async def _kill_operator(self) -> None:
+        self.operator.crash("killed by you")
+        await asyncio.sleep(RESTART_PAUSE.total_seconds())
+        self.sandbox.say(self.operator.name, "is started again by the kubelet")
+        self.operator.start()
 
     async def _send(self, requests: Iterable[ApiRequest]) -> None:
         for request in requests:

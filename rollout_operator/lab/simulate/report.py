@@ -87,6 +87,7 @@ def list_ends(play: Play) -> Iterator[str]:
     for entry in play.entries:
         said = explain(entry.plan) or ("nothing holds it",)
         yield f"{entry.plan.group}: {'; '.join(said)}"
+    yield from play.undone
     if play.is_cut:
         yield f"something still moved after {_span(play.ended_at)}: it was cut off there"
 

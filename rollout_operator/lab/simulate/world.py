@@ -19,16 +19,22 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.admission.registrations import no_downscale, prepare_downscale
+from rollout_operator.lab.admission.registrations import (
+    no_downscale,
+    pod_eviction,
+    prepare_downscale,
+)
 from rollout_operator.lab.controllers.members import is_running_and_ready
 from rollout_operator.lab.controllers.revisions import restored_revisions
 from rollout_operator.lab.model.fields import child, children, is_terminating, text, uid_of
 from rollout_operator.lab.model.history import Commit, History, Record
 from rollout_operator.lab.model.request import ApiRequest, NotModelled
+from rollout_operator.lab.nodes.nodes import node_of
 from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
 from rollout_operator.lab.simulate.changes import Change
 from rollout_operator.lab.simulate.dump import Dump
 from rollout_operator.lab.simulate.flags import SimulateSettings
+from rollout_operator.lab.simulate.nodes import Places, drop_repeats
 from rollout_operator.lab.simulate.people import People
 from rollout_operator.lab.simulate.times import ReadyTime, choose_behaviour, list_stuck
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
@@ -76,6 +82,8 @@ class Play:
     """When something has moved for the last time."""
     is_cut: bool
     """Whether it still moved when the simulation ended."""
+    undone: tuple[str, ...] = ()
+    """What of the changes was not done then, a sentence each."""
 
 
 def play(
@@ -122,24 +130,40 @@ class _Run:
         """Let the changes happen, and return how it went once all is at rest, or over."""
         asyncio.get_running_loop().set_exception_handler(self._fail)
         self._restore()
-        async with self._sandbox as sandbox:
+        try:
+            return await self._live(changes)
+        except ExceptionGroup as errors:
+            raise _first_of(errors) from None
+
+    async def _live(self, changes: Iterable[tuple[timedelta, Change]]) -> Play:
+        places = self._place_pods()
+        async with self._sandbox as sandbox, asyncio.TaskGroup() as tasks:
             await self._register()
             await self._keep_waiting()
             process = sandbox.process(OPERATOR, webhooks=True)
             process.start()
             await self._wait_ready(process)
             sandbox.history.listeners.append(self._watch)
-            await self._make(changes)
+            people = People(
+                sandbox=sandbox,
+                names=self._dump.names(),
+                operator=process,
+                places=places,
+                begin=tasks.create_task,
+            )
+            await self._make(people, changes)
             is_cut = await self._rest(process)
+            undone = people.stop()
             entries, ended_at = process.entries(), sandbox.elapsed()
             await process.stop()
             await process.link.ground()
         return Play(
-            history=sandbox.history,
+            history=History(records=list(drop_repeats(sandbox.history.records))),
             entries=entries,
             ended_at=ended_at,
             moved_at=self._moved_at,
             is_cut=is_cut,
+            undone=undone,
         )
 
     def _restore(self) -> None:
@@ -154,12 +178,20 @@ class _Run:
         for template in self._dump.templates:
             put(template, actor=RESTORER)
 
+    def _place_pods(self) -> Places:
+        cluster = self._sandbox.cluster
+        homes = {one.view.name: node for one in self._dump.pods if (node := node_of(one.obj))}
+        places = Places(homes=homes, say=self._sandbox.say, retry=cluster.find_room)
+        cluster.place_by(places.choose)
+        return places
+
     async def _register(self) -> None:
         """Register the operator's webhooks, as its manifests do."""
         namespace = self._dump.namespace
         for resource, body in (
             (VALIDATING_WEBHOOKS, no_downscale(namespace)),
             (MUTATING_WEBHOOKS, prepare_downscale(namespace)),
+            (VALIDATING_WEBHOOKS, pod_eviction(namespace)),
         ):
             request = ApiRequest(verb="create", resource=resource, body=body, user=RESTORER)
             await self._sandbox.call(request)
@@ -182,8 +214,7 @@ class _Run:
         except TimeoutError:
             raise NotPlayed("the operator does not become ready") from None
 
-    async def _make(self, changes: Iterable[tuple[timedelta, Change]]) -> None:
-        people = People(self._sandbox, self._dump.names())
+    async def _make(self, people: People, changes: Iterable[tuple[timedelta, Change]]) -> None:
         for at, change in changes:
             await self._sleep(at - self._sandbox.elapsed())
             self._moved_at = self._sandbox.elapsed()
@@ -226,6 +257,12 @@ class _Run:
         if self._error is None:
             self._error = context.get("exception") or RuntimeError(str(context.get("message")))
         self._is_over.set()
+
+
+def _first_of(errors: ExceptionGroup[Exception]) -> Exception:
+    """Return the first error of tasks, and of their tasks."""
+    first = errors.exceptions[0]
+    return _first_of(first) if isinstance(first, ExceptionGroup) else first
 
 
 def _with_uid(revision: JsonObject) -> JsonObject:

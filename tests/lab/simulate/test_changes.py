@@ -1,17 +1,22 @@
 """`-change`: its grammar, its times, and the names in it."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from rollout_operator.lab.simulate.changes import (
     FORMS,
+    Cordon,
     Deed,
     DeletePod,
+    EvictPod,
+    KillOperator,
     Names,
     NewImage,
     NewTemplate,
+    NoRoom,
     Pause,
     PodFails,
     PodRecovers,
@@ -25,7 +30,9 @@ from rollout_operator.model.errors import InvalidInput
 NAMES = Names(
     groups={"ingester": ("zone-a", "zone-b"), "store": ("store-a",)},
     pods=frozenset({"zone-a-0", "zone-b-0", "store-a-0"}),
+    nodes={"node-1": frozenset({"zone-a"}), "node-2": frozenset({"zone-a", "store-a"})},
 )
+NODELESS = replace(NAMES, nodes={})
 
 
 @pytest.mark.parametrize(
@@ -43,6 +50,16 @@ NAMES = Names(
         ("pod zone-a-1 fails", PodFails("zone-a-1")),
         ("pod zone-a-1 recovers", PodRecovers("zone-a-1")),
         ("delete pod zone-a-1", DeletePod("zone-a-1")),
+        ("evict zone-a-1", EvictPod("zone-a-1")),
+        ("evict pod zone-a-1", EvictPod("zone-a-1")),
+        ("drain node-1", Cordon("node-1", is_zone=False, is_drain=True)),
+        ("drain node node-1", Cordon("node-1", is_zone=False, is_drain=True)),
+        ("drain zone zone-b", Cordon("zone-b", is_zone=True, is_drain=True)),
+        ("cordon node-1", Cordon("node-1", is_zone=False, is_drain=False)),
+        ("cordon zone zone-b", Cordon("zone-b", is_zone=True, is_drain=False)),
+        ("kill operator", KillOperator()),
+        ("no room for 3 pods", NoRoom(3)),
+        ("no room for 1 pod", NoRoom(1)),
         ("pause zone-a", Pause("zone-a", is_paused=True)),
         ("resume zone-a", Pause("zone-a", is_paused=False)),
     ],
@@ -63,7 +80,7 @@ def test_every_form_is_among_those_that_are_tried() -> None:
     """The forms are what a person is shown: each is understood as it stands, with names put in."""
     for form in FORMS:
         plain = re.sub(r"\[ZONE=\]|\[ZONE \.\.\.\]", "", form.shown)
-        words = {"ZONE": "zone-a", "POD": "zone-a-0", "N": "2", "IMAGE": "v2"}
+        words = {"ZONE": "zone-a", "POD": "zone-a-0", "NODE": "n", "N": "2", "IMAGE": "v2"}
         said = " ".join(words.get(word, word) for word in plain.split())
         assert parse_change(said).text == said
 
@@ -74,7 +91,11 @@ def test_every_form_is_among_those_that_are_tried() -> None:
         ("", "no such change"),
         ("new templates", "no such change"),
         ("restart zone-a", '"scale ZONE to N"'),
-        ("scale zone-a", "no such change"),
+        ("scale zone-a", 'no such change; did you mean "scale ZONE to N"?'),
+        ("drian node-1", 'did you mean "drain NODE" or "drain zone ZONE"?'),
+        ("kill", 'did you mean "kill operator"?'),
+        ("no room for many pods", '"many" is not an integer'),
+        ("no room for -1 pods", "pods without room must be from 0 to 1000: -1"),
         ("scale zone-a to many", '"many" is not an integer'),
         ("scale zone-a to -1", "replicas must be from 0 to 1000: -1"),
         ("scale zone-a to 1001", "replicas must be from 0 to 1000: 1001"),
@@ -110,6 +131,9 @@ def test_changes_come_in_the_order_of_their_times() -> None:
         ["new template", "new template ingester zone-a", "image store=v2"],
         ["scale zone-a to 3", "pod zone-a-2 fails at 1m"],
         ["delete pod zone-b-0", "pause store-a", "resume store-a"],
+        ["pause ingester", "resume ingester", "evict zone-b-0"],
+        ["drain node-2", "cordon node-1", "drain zone zone-a", "cordon zone store-a"],
+        ["kill operator", "no room for 2 pods"],
     ],
 )
 def test_known_names_are_taken(texts: list[str]) -> None:
@@ -119,19 +143,59 @@ def test_known_names_are_taken(texts: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("new template zone-x", 'no StatefulSet or rollout group "zone-x"; did you mean zone-'),
-        ("new template ingestr", "did you mean ingester?"),
-        ("image other=v2", 'no StatefulSet or rollout group "other"; there are store-a, zone-a'),
-        ("scale ingester to 2", 'no StatefulSet "ingester"'),
-        ("pause zone", 'no StatefulSet "zone"; did you mean zone-'),
-        ("pod zone-a-1 fails", 'no pod "zone-a-1"; did you mean zone-a-0'),
-        ("pod zone-a fails", 'no pod "zone-a"'),
+        (
+            "new template zone-x",
+            'no StatefulSet or rollout group "zone-x"; did you mean "zone-a" or "zone-b"?',
+        ),
+        ("new template ingestr", 'did you mean "ingester"?'),
+        (
+            "image other=v2",
+            'group "other"; there are "store-a", "zone-a", "zone-b", "ingester" and',
+        ),
+        (
+            "scale ingester to 2 at 5s",
+            'no StatefulSet "ingester"; it is a rollout group: write "scale zone-a to 2 at 5s"; '
+            'it has "zone-a" and "zone-b"',
+        ),
+        ("scale zone-b-0 to 2", 'it is a pod: write "scale zone-b to 2"'),
+        ("pause zone", 'group "zone"; did you mean "zone-a" or "zone-b"?'),
+        ("pause A", 'did you mean "store-a" or "zone-a"?'),
+        ("pod zone-a-1 fails", 'no pod "zone-a-1"; did you mean "zone-a-0" or "zone-b-0"?'),
+        ("pod zone-a fails", 'it is a StatefulSet: write "pod zone-a-0 fails"'),
+        ("evict ingester", 'it is a rollout group: write "evict zone-a-0"; it has "zone-a-0" and'),
         ("delete pod zone-b-7", 'no pod "zone-b-7"'),
+        ("drain node-3", 'no node "node-3"; did you mean "node-1" or "node-2"?'),
+        ("drain zone-b", 'no node "zone-b"; it is a StatefulSet: write "drain zone zone-b"'),
+        ("cordon ingester", 'it is a rollout group: write "cordon zone zone-a"'),
+        ("drain zone-a-0", 'it is a pod: write "evict zone-a-0", or the node that it runs on'),
+        ("drain zone ingester", 'it is a rollout group: write "drain zone zone-a"'),
+        ("drain zone node-1", 'no StatefulSet "node-1"; there are "store-a", "zone-a" and'),
+        ("drain zone zone-b", "no pod of zone-b in the input has spec.nodeName"),
     ],
 )
 def test_an_unknown_name_is_refused_with_those_like_it(text: str, complaint: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(complaint)):
         check_names([parse_change(text)], NAMES)
+
+
+@pytest.mark.parametrize("text", ["drain node-1", "cordon zone zone-a"])
+def test_nodes_are_not_known_where_the_input_does_not_name_them(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^[^\n]*has spec\.nodeName[^\n]*$") as refused:
+        check_names([parse_change(text)], NODELESS)
+
+    assert str(refused.value).startswith(f'-change "{text}": no pod')
+    assert "pass what `kubectl get statefulsets,pods -o yaml` prints" in str(refused.value)
+
+
+def test_a_zone_has_the_nodes_of_its_pods() -> None:
+    def list_nodes(text: str) -> tuple[str, ...]:
+        deed = parse_change(text).deed
+        assert isinstance(deed, Cordon)
+        return NAMES.list_nodes(deed)
+
+    assert list_nodes("drain zone zone-a") == ("node-1", "node-2")
+    assert list_nodes("drain zone store-a") == ("node-2",)
+    assert list_nodes("drain node-1") == ("node-1",)
 
 
 @pytest.mark.parametrize(

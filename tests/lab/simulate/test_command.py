@@ -101,7 +101,7 @@ def test_a_file_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
 def test_a_name_that_is_not_there(dump: Path, capsys: Capture) -> None:
     assert main(["simulate", "-f", str(dump), "-change", "scale zone-x to 2"]) == 1
 
-    assert 'no StatefulSet "zone-x"; did you mean zone-' in capsys.readouterr().err
+    assert 'no StatefulSet "zone-x"; did you mean "zone-a", ' in capsys.readouterr().err
 
 
 def test_a_wrong_command_line_and_help(capsys: Capture) -> None:

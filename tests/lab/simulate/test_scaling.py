@@ -187,5 +187,5 @@ def test_names_of_objects_and_of_pods_that_follow_may_be_used() -> None:
     objects = [*grow(*chain()), template()]
 
     assert "zone-c-3" in _story(_tell(objects, "scale zone-a to 4", "pod zone-c-3 fails at 1m"))
-    with pytest.raises(InvalidInput, match="did you mean ingesters"):
+    with pytest.raises(InvalidInput, match=r'it is a rollout group.* did you mean "ingesters"'):
         _tell(objects, "scale ingester to 4")

@@ -1,0 +1,247 @@
+"""Nodes of a copy: where pods come back, drains, and an operator that is killed meanwhile."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from rollout_operator.aio.tasks import Children
+from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.lab.model.history import Called, Commit, History, Reviewed, Said
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_operator.lab.nodes.nodes import LONE_NODE, node_of
+from rollout_operator.lab.schemas.kinds import BUDGETS
+from rollout_operator.lab.simulate.nodes import ELSEWHERE, Draining, drop_repeats
+from rollout_operator.lab.simulate.report import SimulationRun
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from tests.lab.simulate.dumps import Json, grow, pick
+from tests.lab.simulate.test_world import NINE, _ends, _story, _tell
+from tests.virtual_time import in_virtual_time
+
+_BUDGET: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+
+
+def _spread() -> list[Json]:
+    """Return three zones on two nodes each: ordinal 2 has a node for itself."""
+    objects = grow()
+    for name in NINE:
+        node = f"node-{name[5]}{2 if name.endswith('2') else 1}"
+        pick(objects, name)["spec"]["nodeName"] = node
+    return objects
+
+
+def _nodes(told: SimulationRun) -> dict[str, str]:
+    """Return the node that each pod has in the end, empty for none."""
+    last = {
+        one.name: one.after for one in told.play.history.list_all(Commit) if one.resource == PODS
+    }
+    return {name: node_of(pod) for name, pod in last.items() if pod is not None}
+
+
+def _evicted(told: SimulationRun) -> list[tuple[float, str, int]]:
+    return [
+        (round(one.at.total_seconds()), one.request.name, one.status)
+        for one in told.play.history.list_all(Called)
+        if one.request.subresource == "eviction"
+    ]
+
+
+def _reviews(told: SimulationRun) -> list[str]:
+    return [one.path.partition("?")[0] for one in told.play.history.list_all(Reviewed)]
+
+
+def test_an_eviction_is_reviewed_and_the_pod_comes_back_to_its_node() -> None:
+    told = _tell(_spread(), "evict zone-b-1 at 5s")
+
+    assert _evicted(told) == [(5, "zone-b-1", 201)]
+    assert _reviews(told) == ["/admission/pod-eviction"]
+    assert _nodes(told)["zone-b-1"] == "node-b1"
+    assert told.figures.deletes == ()
+    assert told.figures.most_down["zone-b"] == 1
+    assert "api-server zone-b-1 eviction allowed" in _story(told)
+
+
+def test_a_drained_node_loses_its_pods_and_gets_none_back() -> None:
+    told = _tell(_spread(), "drain node-b1 at 1m", flags="-terminates-after 20s")
+
+    assert sorted(_evicted(told)) == [(60, "zone-b-0", 201), (60, "zone-b-1", 201)]
+    changed = {name: node for name, node in _nodes(told).items() if node == ELSEWHERE}
+    assert sorted(changed) == ["zone-b-0", "zone-b-1"]
+    drained = [line for line in _story(told).splitlines() if "node-b1 is drained" in line]
+    assert [line.partition(" ")[0] for line in drained] == ["0:01:21.0"]
+    assert "all ready at the update revision" in _ends(told)
+    assert told.play.undone == ()
+
+
+def test_a_zone_is_drained_node_by_node() -> None:
+    told = _tell(_spread(), "drain zone zone-b", flags="-terminates-after 10s")
+
+    assert sorted(_evicted(told)[:2]) == [(0, "zone-b-0", 201), (0, "zone-b-1", 201)]
+    assert _evicted(told)[2:] == [(11, "zone-b-2", 201)], "after the first node is empty"
+    assert {_nodes(told)[f"zone-b-{one}"] for one in range(3)} == {ELSEWHERE}
+    assert {_nodes(told)["zone-a-0"], _nodes(told)["zone-c-2"]} == {"node-a1", "node-c2"}
+
+
+def test_a_cordon_moves_what_is_replaced_and_nothing_else() -> None:
+    told = _tell(_spread(), "cordon node-a1", "cordon zone zone-c", "evict zone-a-0")
+
+    assert _evicted(told) == [(0, "zone-a-0", 201)]
+    moved = sorted(name for name, node in _nodes(told).items() if node == ELSEWHERE)
+    assert moved == ["zone-a-0"]
+
+    rolled = _tell(_spread(), "cordon zone zone-c", "new template")
+    moved = sorted(name for name, node in _nodes(rolled).items() if node == ELSEWHERE)
+    assert moved == ["zone-c-0", "zone-c-1", "zone-c-2"]
+
+
+def test_without_room_pods_wait_until_there_is_some() -> None:
+    told = _tell(_spread(), "no room for 2 pods", "drain node-b1", "no room for 1 pod at 5m")
+
+    story = _story(told)
+    assert re.search(r"0:00:10\.\d scheduler no room for zone-b-[01]: it waits for a node", story)
+    assert sorted(_nodes(told).values()).count("") == 1
+    ready = [line for line in story.splitlines() if re.search(r"zone-b [01] ready", line)]
+    assert len(ready) == 1
+    assert ready[0] > "0:05:00"
+    assert "Unschedulable" in _ends(told)
+
+
+def test_room_that_comes_back_is_for_all() -> None:
+    told = _tell(_spread(), "no room for 1 pod", "new template", "no room for 0 pods at 1h")
+
+    assert list(told.figures.deletes) == NINE
+    assert told.play.moved_at > timedelta(hours=1)
+    deleted = [one for one in told.play.history.list_all(Called) if one.request.name in NINE]
+    assert deleted[-1].at > timedelta(hours=1), "one that waits holds up the others"
+    assert sorted(told.figures.deletes) == NINE
+
+
+def test_a_new_revision_waits_for_room_as_it_crashes_after_that() -> None:
+    told = _tell(_spread(), "no room for 1 pod", "bad template", "no room for 0 pods at 5m")
+
+    assert "zone-a-0: CrashLoopBackOff" in _ends(told)
+
+
+def test_a_killed_operator_comes_back_and_goes_on() -> None:
+    told = _tell(_spread(), "new template", "kill operator at 1s")
+
+    assert sorted(told.figures.deletes) == NINE
+    story = _story(told)
+    assert "operator-1 *** killed by you" in story
+    assert "0:00:11.0 operator-1 is started again by the kubelet" in story
+
+
+def test_evictions_without_an_operator_are_refused_and_a_drain_gives_up() -> None:
+    told = _tell(_spread(), "kill operator", "drain node-b2 at 1s", "evict zone-a-0 at 2s")
+
+    assert _evicted(told) == [(1, "zone-b-2", 500), (2, "zone-a-0", 500)]
+    (left,) = told.play.undone
+    assert left.startswith(
+        "drain node-b2 at 1s has ended without zone-b-2: Internal error occurred"
+    )
+    assert left in _ends(told)
+    assert "drain node-b2 at 1s gives up on zone-b-2" in _story(told)
+    assert "2 requests refused" in _story(told)
+
+
+@pytest.mark.parametrize("name", ["ingester", "zone-b"])
+def test_a_group_is_paused_as_a_whole(name: str) -> None:
+    told = _tell(_spread(), f"pause {name}", "new template", f"resume {name} at 1h")
+
+    late = [
+        one.request.name
+        for one in told.play.history.list_all(Called)
+        if one.request.verb == "delete" and one.actor == "operator-1"
+        if one.at > timedelta(hours=1)
+    ]
+    assert late == (NINE if name == "ingester" else NINE[3:6])
+
+
+@asynccontextmanager
+async def _guarded() -> AsyncIterator[Sandbox]:
+    """Give a world with two pods on a node, below a native budget that allows nothing."""
+    async with Sandbox() as sandbox:
+        here = partial(ApiRequest, verb="create", namespace=sandbox.namespace)
+        zone = ZoneSpec(name="zone-a", replicas=2)
+        await sandbox.call(here(resource=STATEFULSETS, body=statefulset(zone)))
+        await asyncio.sleep(10)
+        spec = {"selector": {"matchLabels": {"name": "zone-a"}}, "maxUnavailable": 0}
+        budget: Json = {"metadata": {"name": "all"}, "spec": spec}
+        await sandbox.call(here(resource=BUDGETS, body={**_BUDGET, **budget}))
+        status = {"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 2}
+        patch = here(resource=BUDGETS, name="all", subresource="status", body={"status": status})
+        await sandbox.call(replace(patch, verb="patch", content_type=MERGE_PATCH))
+        yield sandbox
+
+
+def _drain(sandbox: Sandbox) -> Draining:
+    return Draining(sandbox=sandbox, what="drain it", nodes=(LONE_NODE,), actor="you")
+
+
+def _asked(sandbox: Sandbox, pod: str) -> list[float]:
+    """Return the times between two evictions of a pod that were asked for."""
+    times = [
+        one.at.total_seconds()
+        for one in sandbox.history.list_all(Called)
+        if (one.request.name, one.request.subresource) == (pod, "eviction")
+    ]
+    return [round(later - sooner, 1) for sooner, later in pairwise(times)]
+
+
+@in_virtual_time
+async def test_a_refused_eviction_is_asked_for_again_every_five_seconds() -> None:
+    async with _guarded() as sandbox, asyncio.TaskGroup() as tasks:
+        drain = _drain(sandbox)
+        tasks.create_task(drain.run())
+        await asyncio.sleep(28)
+
+        assert _asked(sandbox, "zone-a-0") == _asked(sandbox, "zone-a-1") == [5.0] * 5
+        rest = list(drain.describe_rest())
+        assert [one.partition(": ")[0] for one in rest] == [
+            "drain it goes on, without zone-a-0",
+            "drain it goes on, without zone-a-1",
+        ]
+
+        gone = ApiRequest(verb="delete", resource=BUDGETS, name="all", namespace="default")
+        await sandbox.call(gone)
+        await asyncio.sleep(10)
+        assert list(drain.describe_rest()) == []
+        assert [one.text for one in sandbox.history.list_all(Said)] == ["node-1 is drained"]
+
+
+@in_virtual_time
+async def test_what_is_refused_for_hours_is_asked_for_less_often() -> None:
+    """Half a day is no reason for 8,640 requests."""
+    async with _guarded() as sandbox, Children() as tasks:
+        task = tasks.create_task(_drain(sandbox).run())
+        await asyncio.sleep(12 * 3600)
+        task.cancel()
+
+        pauses = _asked(sandbox, "zone-a-0")
+        assert pauses[:700] == [5.0] * 700
+        assert max(pauses) < 61
+        assert len(pauses) < 3000
+
+
+@in_virtual_time
+async def test_refusals_in_the_same_words_are_told_once() -> None:
+    async with _guarded() as sandbox, Children() as tasks:
+        task = tasks.create_task(_drain(sandbox).run())
+        await asyncio.sleep(60)
+        task.cancel()
+
+        kept = History(records=list(drop_repeats(sandbox.history.records)))
+        evictions = [one for one in kept.list_all(Called) if one.request.subresource]
+        assert [one.request.name for one in evictions if one.status == 429] == [
+            "zone-a-0",
+            "zone-a-1",
+        ]
+        others = [one for one in sandbox.history.records if not isinstance(one, Called)]
+        assert [one for one in kept.records if not isinstance(one, Called)] == others
