@@ -3,6 +3,7 @@
 Without their match conditions, which spare the operator reviews that it would allow anyhow.
 """
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -23,6 +24,12 @@ _EVICTIONS: Final[JsonObject] = {
     "resources": ["pods/eviction"],
 }
 
+_BUDGETS: Final[JsonObject] = {
+    "operations": ["CREATE", "UPDATE"],
+    "apiGroups": ["rollout-operator.grafana.com"],
+    "resources": ["zoneawarepoddisruptionbudgets"],
+}
+
 
 def no_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
     """Return the configuration that asks before fewer replicas are stored."""
@@ -37,6 +44,20 @@ def prepare_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObjec
 def pod_eviction(namespace: str, timeout: timedelta = EVICTION_TIMEOUT) -> JsonObject:
     """Return the configuration that asks before a pod is evicted."""
     return _configuration("Validating", "pod-eviction", namespace, _EVICTIONS, timeout)
+
+
+def zpdb_validation(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
+    """Return the configuration that asks before a budget is stored."""
+    return _configuration("Validating", "zpdb-validation", namespace, _BUDGETS, timeout)
+
+
+REGISTRATIONS: Final[Mapping[str, Callable[[str], JsonObject]]] = {
+    "no-downscale": no_downscale,
+    "prepare-downscale": prepare_downscale,
+    "pod-eviction": pod_eviction,
+    "zpdb-validation": zpdb_validation,
+}
+"""All of them, by the last part of the path that is called."""
 
 
 def _configuration(

@@ -38,7 +38,6 @@ from rollout_operator.lab.model.request import (
 )
 from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind, find_kind
 from rollout_operator.lab.schemas.refusals import (
-    NoPage,
     expect,
     forbidden,
     no_resource,
@@ -52,7 +51,6 @@ REQUEST_LIMIT: Final = timedelta(seconds=34)
 LARGEST_PAGE: Final = 500
 _NAMELESS: Final = frozenset({"list", "watch", "create"})
 _OF_SUBRESOURCE: Final = frozenset({"get", "update", "patch"})
-_GROUPS: Final = frozenset(group for group, _ in KINDS)
 # Paths below objects that the real server has and this one has not.
 _NOT_MODELLED: Final = frozenset(
     {
@@ -239,8 +237,6 @@ class SimulatedApi:
 
     def _find(self, request: ApiRequest) -> ObjectKind:
         """Return the kind that is asked for. Raises Refusal where the path or verb is none."""
-        if request.resource.group not in _GROUPS:
-            raise NoPage
         kind = find_kind(request.resource)
         _check_path(request, kind)
         plural = request.resource.plural

@@ -4,7 +4,6 @@ How an object is made ready is written in `rules` and in the modules of each kin
 not here is a 404, as for a resource that no server knows.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,7 +92,7 @@ _ALL: Final = (
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
     _kind(ZONE_BUDGETS, ZONE_BUDGET, "status", blind=False),
 )
-KINDS: Final[Mapping[tuple[str, str], ObjectKind]] = {
+KINDS: Final[dict[tuple[str, str], ObjectKind]] = {
     (one.resource.group, one.resource.plural): one for one in _ALL
 }
 """By group and plural."""
@@ -106,5 +105,15 @@ def find_kind(resource: Resource) -> ObjectKind:
     """
     kind = KINDS.get((resource.group, resource.plural))
     if kind is None or kind.resource.version != resource.version:
-        raise NoPage if resource.group == REPLICA_TEMPLATES.group else no_resource()
+        is_built_in = any(group == resource.group for group, _ in KINDS)
+        raise no_resource() if is_built_in and resource.group != REPLICA_TEMPLATES.group else NoPage
     return kind
+
+
+def learn_scaled_kind(resource: Resource) -> None:
+    """Have API servers know one more kind, of which nothing matters but its counts.
+
+    From now on and in all worlds, as for a kind that a cluster has of somebody else.
+    """
+    key = (resource.group, resource.plural)
+    KINDS.setdefault(key, _kind(resource, REPLICA_TEMPLATE, "status", "scale", blind=False))

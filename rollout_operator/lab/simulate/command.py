@@ -17,7 +17,7 @@ from rollout_operator.lab.simulate.figures import add_up
 from rollout_operator.lab.simulate.flags import Output, SimulateSettings, read_settings
 from rollout_operator.lab.simulate.input import read_file, read_objects
 from rollout_operator.lab.simulate.report import SimulationRun, render_json, render_text
-from rollout_operator.lab.simulate.times import learn_ready_times
+from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import play
 from rollout_operator.model.exit_codes import ExitCode
 
@@ -56,9 +56,9 @@ def tell(settings: SimulateSettings, content: bytes, written_at: datetime) -> Si
     check_names((change for _, change in settings.changes), dump.names())
     # What is in it has happened before it was written, whatever the file's time says.
     begins = settings.as_of or max(written_at, dump.newest or written_at)
-    ready = learn_ready_times(dump, settings)
-    played = play(dump, settings, ready, begins)
+    times = choose_times(dump, settings, begins)
+    played = play(dump, settings, times, begins)
     figures = add_up(played.history.records, dump.groups, played.ended_at)
     return SimulationRun(
-        dump=dump, settings=settings, ready=ready, epoch=begins, play=played, figures=figures
+        dump=dump, settings=settings, times=times, epoch=begins, play=played, figures=figures
     )

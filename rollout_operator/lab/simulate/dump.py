@@ -1,19 +1,20 @@
 """What counts in the input: the StatefulSets of rollout groups in one namespace, and their pods.
 
-Decides what is left out, and what of each object goes into the simulated world: only what somebody
-there looks at. Of containers, name and image are kept; what they are given, Secrets among it, never
-gets any further.
+Decides what of each goes into the simulated world: only what is looked at there. Of containers,
+name and image are kept; what they are given, Secrets among it, never gets any further. Which other
+objects go along is decided in `deciding`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.lab.admission.registrations import REGISTRATIONS
 from rollout_operator.lab.model.fields import (
     child,
     children,
@@ -26,13 +27,19 @@ from rollout_operator.lab.model.fields import (
 )
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.nodes.nodes import node_of
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, find_kind
+from rollout_operator.lab.schemas.kinds import (
+    REPLICA_TEMPLATES,
+    find_kind,
+    learn_scaled_kind,
+)
 from rollout_operator.lab.simulate.changes import Names
+from rollout_operator.lab.simulate.deciding import Surveyed, explain_left_out, keep
 from rollout_operator.lab.simulate.input import HINT, BadDump
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, LEADING_ZONE, MIRROR_NAME
 from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.planning.scaling.plan import list_references
 from rollout_operator.planning.wording import count, join_names, verb
 
 _View = TypeVar("_View", StatefulSet, Pod)
@@ -49,7 +56,6 @@ _POD: Final = ("nodeName", "terminationGracePeriodSeconds", "hostname", "subdoma
 _OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _SETS: Final = f"{STATEFULSETS.group}/{STATEFULSETS.kind}"
 _PODS: Final = f"{PODS.group}/{PODS.kind}"
-_TEMPLATES: Final = f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.kind}"
 # Kept by kubectl: the whole object, as somebody has applied it.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -94,8 +100,10 @@ class Dump:
     namespace: str
     sets: tuple[FoundSet, ...]
     pods: tuple[FoundPod, ...]
-    templates: tuple[JsonObject, ...] = ()
-    """ReplicaTemplates, as they go into the simulated world."""
+    others: tuple[JsonObject, ...] = ()
+    """What decides besides, as it goes into the simulated world."""
+    known: frozenset[str] = frozenset()
+    """The kinds that the input tells of: of those there is no object but what is here."""
     left_out: tuple[str, ...] = ()
     """What was not looked at, a line each."""
     newest: datetime | None = None
@@ -108,6 +116,23 @@ class Dump:
         return {
             name: tuple(one.view.name for one in self.sets if one.group == name) for name in names
         }
+
+    @property
+    def templates(self) -> tuple[JsonObject, ...]:
+        """Return the ReplicaTemplates."""
+        return self.others_of(REPLICA_TEMPLATES)
+
+    def others_of(self, *resources: Resource) -> tuple[JsonObject, ...]:
+        """Return what decides besides, of some kinds."""
+        types = [_type_of(one) for one in resources]
+        return tuple(
+            one for one in self.others if {key: one[key] for key in ("apiVersion", "kind")} in types
+        )
+
+    def list_untold_hooks(self) -> list[JsonObject]:
+        """Return the operator's webhook configurations of which the input says nothing."""
+        bodies = [build(self.namespace) for build in REGISTRATIONS.values()]
+        return [one for one in bodies if _kind_of(one) not in self.known]
 
     def pods_of(self, zone: str) -> tuple[FoundPod, ...]:
         """Return the pods of a StatefulSet."""
@@ -129,8 +154,13 @@ class Dump:
         )
 
 
-def choose_objects(objects: Iterable[JsonObject], namespace: str) -> Dump:
-    """Return what counts. Raises BadDump; `namespace` may be empty where there is but one."""
+def choose_objects(
+    objects: Iterable[JsonObject], namespace: str, known: Iterable[str] = ()
+) -> Dump:
+    """Return what counts. Raises BadDump; `namespace` may be empty where there is but one.
+
+    `known` are kinds of which the input has all there is, also where it is none.
+    """
     kinds: dict[str, list[JsonObject]] = {}
     for one in objects:
         kinds.setdefault(_name_kind(one), []).append(one)
@@ -145,29 +175,26 @@ def choose_objects(objects: Iterable[JsonObject], namespace: str) -> Dump:
     here = [one for one in grouped if namespace_of(one) == chosen]
     uids = {uid_of(one) for one in here}
     pods = [one for one in kinds.get(_PODS, ()) if text(controller_of(one), "uid") in uids]
-    numbers = {kind: len(found) for kind, found in kinds.items()}
-    numbers[_SETS] -= len(here)
-    numbers[_PODS] = numbers.get(_PODS, 0) - len(pods)
-    templates = [one for one in kinds.get(_TEMPLATES, ()) if namespace_of(one) == chosen]
-    numbers[_TEMPLATES] = numbers.get(_TEMPLATES, 0) - len(templates)
-    dump = _read(chosen, here, pods)
-    return replace(
-        dump,
-        templates=tuple(_read_template(one) for one in sorted(templates, key=name_of)),
-        left_out=tuple(_explain(numbers)),
-    )
-
-
-def _read(namespace: str, sets: Sequence[JsonObject], pods: Sequence[JsonObject]) -> Dump:
-    found = tuple(_read_set(one) for one in sets)
-    owners = {str(one.view.uid): one.view.name for one in found}
+    sets = tuple(_read_set(one) for one in here)
+    owners = {str(one.view.uid): one.view.name for one in sets}
     read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
-    _check(found, read)
+    _check(sets, read)
+    surveyed = Surveyed(
+        namespace=chosen,
+        mirrored=frozenset(list_references(one.view for one in sets)),
+    )
+    rest = [one for kind, every in kinds.items() if kind not in (_SETS, _PODS) for one in every]
+    kept = [other for one in rest if (other := _read_other(one, surveyed)) is not None]
+    numbers = Counter(_kind_of(one) for every in kinds.values() for one in every)
+    numbers.subtract(_kind_of(one) for one in (*here, *pods, *kept))
     return Dump(
-        namespace=namespace,
-        sets=tuple(sorted(found, key=lambda one: one.view.name)),
+        namespace=chosen,
+        sets=tuple(sorted(sets, key=lambda one: one.view.name)),
         pods=tuple(sorted(read, key=lambda one: _natural(one.view.name))),
-        newest=_find_newest([*sets, *pods]),
+        others=tuple(sorted(kept, key=lambda one: (_kind_of(one), name_of(one)))),
+        known=frozenset((*known, *(_kind_of(one) for one in rest))),
+        left_out=tuple(_explain(numbers)),
+        newest=_find_newest([*here, *pods]),
     )
 
 
@@ -233,17 +260,21 @@ def _read_pod(pod: JsonObject, zone: str) -> FoundPod:
     return FoundPod(obj=obj, view=_decode(obj, decode_pod), zone=zone)
 
 
-def _read_template(template: JsonObject) -> JsonObject:
-    obj = {**_type_of(REPLICA_TEMPLATES), "metadata": _trim_head(template)}
-    obj |= {part: child(template, part) for part in ("spec", "status") if part in template}
-    _complete(obj, REPLICA_TEMPLATES)
-    return obj
+def _read_other(obj: JsonObject, surveyed: Surveyed) -> JsonObject | None:
+    chosen = keep(obj, surveyed)
+    if chosen is None:
+        return None
+    resource, parts = chosen
+    learn_scaled_kind(resource)
+    kept = {**_type_of(resource), "metadata": _trim_head(obj, resource.is_namespaced), **parts}
+    _complete(kept, resource)
+    return kept
 
 
-def _trim_head(obj: JsonObject) -> JsonObject:
+def _trim_head(obj: JsonObject, is_namespaced: bool = True) -> JsonObject:
     metadata = child(obj, "metadata")
     for key in ("name", "namespace", "uid", "resourceVersion"):
-        if not text(metadata, key):
+        if not text(metadata, key) and (is_namespaced or key != "namespace"):
             what = f"{obj.get('kind')} {name_of(obj)}".rstrip()
             raise BadDump(
                 f"{what}: metadata.{key} is missing, so that no API server has it: {HINT}"
@@ -316,13 +347,11 @@ def _join_kinds(kinds: Mapping[str, Sequence[JsonObject]]) -> str:
 
 def _explain(numbers: Mapping[str, int]) -> Iterator[str]:
     """Yield how many were left out, by kind; of the objects themselves nothing is told."""
-    left: Counter[str] = Counter()
-    for kind, number in numbers.items():
-        left[kind.rpartition("/")[2]] += number
-    for kind, number in sorted((+left).items()):
-        why = {
-            STATEFULSETS.kind: "in no rollout group of this namespace",
-            PODS.kind: "of no StatefulSet of a rollout group here",
-            REPLICA_TEMPLATES.kind: "of another namespace",
-        }.get(kind, "of a kind that rollouts do not look at")
-        yield f"{count(number, kind)} {verb(number, 'is', 'are')} left out: {why}"
+    for kind, number in sorted(numbers.items()):
+        if number > 0:
+            be = verb(number, "is", "are")
+            yield f"{count(number, kind)} {be} left out: {explain_left_out(kind)}"
+
+
+def _kind_of(obj: JsonObject) -> str:
+    return str(obj.get("kind"))

@@ -7,8 +7,10 @@ from enum import StrEnum, unique
 from typing import Any, Final
 
 from rollout_operator.config.grammar import (
+    BOOL,
     DURATION,
     INT,
+    LIST,
     TEXT,
     Flag,
     FlagKind,
@@ -41,8 +43,8 @@ FILE: Final = Flag(
     name="f",
     kind=TEXT,
     default="",
-    help="File with what `kubectl get statefulsets,pods -o yaml` prints, YAML or JSON;"
-    f" {STDIN} reads standard input. Required.",
+    help="File with what `kubectl get -o yaml` prints of statefulsets, pods and what else decides,"
+    f" YAML or JSON; {STDIN} reads standard input. Required.",
 )
 _ONE_CHANGE: Final[FlagKind[tuple[Change, ...]]] = FlagKind(
     "string", lambda text: (parse_change(text),), lambda _: ""
@@ -74,6 +76,20 @@ TERMINATES: Final = Flag(
     default=timedelta(seconds=10),
     help=f"How long a pod takes to end, at most {format_duration(LONGEST_SPAN)}.",
 )
+STUCK: Final[Flag[tuple[str, ...]]] = Flag(
+    name="stuck",
+    kind=LIST,
+    default=(),
+    help="A pod that stays as it is, not ready or terminating; may be given several times. Without,"
+    " those that crash, wait for what they do not get, were ready before, or are three times as old"
+    " as new pods are when they become ready.",
+)
+WEBHOOKS: Final = Flag(
+    name="webhooks",
+    kind=BOOL,
+    default=True,
+    help="Whether the operator's webhooks are registered, where the input does not tell.",
+)
 AS_OF: Final = Flag(
     name="as-of",
     kind=TEXT,
@@ -93,6 +109,8 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     NAMESPACE,
     READY,
     TERMINATES,
+    STUCK,
+    WEBHOOKS,
     AS_OF,
     SEED,
     OUTPUT,
@@ -140,6 +158,9 @@ class SimulateSettings:
     ready_after: timedelta = READY.default
     """Zero: to be learnt."""
     terminates_after: timedelta = TERMINATES.default
+    stuck: tuple[str, ...] = ()
+    """Pods that stay as they are."""
+    webhooks: bool = WEBHOOKS.default
     as_of: datetime | None = None
     seed: int = SEED.default
     output: Output = Output.TEXT
@@ -147,7 +168,9 @@ class SimulateSettings:
 
 def read_settings(argv: Sequence[str]) -> SimulateSettings:
     """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
-    words = parse_words((*(flag for flag in FLAGS if flag is not CHANGE), _gathering()), argv)
+    words = parse_words(
+        [_gather(flag) if flag in (CHANGE, STUCK) else flag for flag in FLAGS], argv
+    )
     refuse_leftovers(words, "; a change stands in quotes")
     changes: tuple[Change, ...] = words.value(CHANGE)
     try:
@@ -160,6 +183,8 @@ def read_settings(argv: Sequence[str]) -> SimulateSettings:
             namespace=words.value(NAMESPACE),
             ready_after=words.value(READY),
             terminates_after=words.value(TERMINATES),
+            stuck=words.value(STUCK),
+            webhooks=words.value(WEBHOOKS),
             as_of=_read_time(words),
             seed=words.value(SEED),
             output=Output(words.value(OUTPUT)),
@@ -176,15 +201,15 @@ def render_simulate_usage() -> str:
     return f"{_HEAD}{''.join(render_entries(FLAGS))}{_CHANGES}{forms}{_ABOUT}{_FOOT}"
 
 
-def _gathering() -> Flag[tuple[Change, ...]]:
-    """Return the flag for one reading of words: of several, each counts."""
-    gathered: list[Change] = []
+def _gather(flag: Flag[tuple[Any, ...]]) -> Flag[tuple[Any, ...]]:
+    """Return a flag for one reading of words: of several, each counts."""
+    gathered: list[Any] = []
 
-    def take(text: str) -> tuple[Change, ...]:
-        gathered.append(parse_change(text))
+    def take(text: str) -> tuple[Any, ...]:
+        gathered.extend(flag.kind.parse(text))
         return tuple(gathered)
 
-    return replace(CHANGE, kind=replace(CHANGE.kind, parse=take))
+    return replace(flag, kind=replace(flag.kind, parse=take))
 
 
 def _find_problems(words: Words) -> Iterator[str]:

@@ -11,14 +11,16 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import name_of, number
+from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.lab.admission.registrations import REGISTRATIONS
+from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.lab.model.history import Called, History, Lived, Record
+from rollout_operator.lab.simulate.deciding import WEBHOOKS, list_hooks
 from rollout_operator.lab.simulate.dump import Dump, FoundSet
 from rollout_operator.lab.simulate.figures import Figures
 from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
 from rollout_operator.lab.simulate.people import PERSON
-from rollout_operator.lab.simulate.times import LEAST, ReadyTime, list_stuck
+from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.lab.trace.trace import WIDTH, render_story
@@ -30,6 +32,10 @@ from rollout_operator.planning.wording import count, explain, join_names
 INDENT: Final = "  "
 # The objects of the input are put into the world in its first instant.
 FIRST_STEP: Final = timedelta(microseconds=1)
+_BUDGET: Final = (
+    *("maxUnavailable", "maxUnavailablePercentage", "minAvailable", "podNamePartitionRegex"),
+    "crossZoneEvictionDelay",
+)
 _PASSING: Final = frozenset({"started", "ready"})
 
 
@@ -39,7 +45,7 @@ class SimulationRun:
 
     dump: Dump
     settings: SimulateSettings
-    ready: dict[str, ReadyTime]
+    times: PodTimes
     epoch: datetime
     play: Play
     figures: Figures
@@ -118,6 +124,9 @@ def _render_groups(dump: Dump) -> Iterator[str]:
             yield f"{INDENT}{one.view.name:{width}}  {', '.join(_describe(dump, one))}"
     for each in dump.templates:
         yield f"ReplicaTemplate {name_of(each)}: {number(each, 'spec', 'replicas')} replicas wanted"
+    for each in dump.others_of(ZONE_BUDGETS, NATIVE_BUDGETS):
+        said = [f"{key} {value}" for key, value in child(each, "spec").items() if key in _BUDGET]
+        yield from _fill(f"{each['kind']} {name_of(each)}: {', '.join(said)}")
     for line in dump.left_out:
         yield from _fill(line)
 
@@ -144,17 +153,31 @@ def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
 
 
 def _list_assumptions(told: SimulationRun) -> Iterator[str]:
-    for group, time in told.ready.items():
+    for group, time in told.times.ready.items():
         of = f" (median of {count(time.pods, 'pod')})" if time.pods else ""
         yield f"a new pod of {group} is ready after {_span(time.span)}{of}"
     yield f"a pod ends within {_span(told.settings.terminates_after)}"
-    for one in list_stuck(told.dump):
-        trouble = one.view.trouble or "not ready"
-        yield f"{one.view.name} stays as it is until it is replaced: {trouble}"
+    for pod, left in told.times.list_left(told.dump):
+        state = "gone" if pod.view.is_terminating else "ready"
+        yield f"{pod.view.name} is {state} after {_span(left)}"
+    for pod in told.times.stuck:
+        end = "" if pod.view.is_terminating else " until it is replaced"
+        yield f"{pod.view.name} stays as it is{end}: {pod.view.trouble}"
     yield f"it begins at {show_time(told.epoch)}"
-    yield "both downscale webhooks are registered, and pods agree when they are asked to prepare"
+    yield from _list_hooks(told)
+    yield "pods agree when they are asked to prepare"
     if any(DOWNSCALE_DELAY in one.view.annotations for one in told.dump.sets):
         yield "pods are prepared for a delayed downscale since they are asked here, none before"
+
+
+def _list_hooks(told: SimulationRun) -> Iterator[str]:
+    there = list_hooks(told.dump.others_of(*WEBHOOKS))
+    untold = list_hooks(told.dump.list_untold_hooks())
+    if len(untold) < len(REGISTRATIONS):
+        yield f"registered webhooks of the operator, as in the input: {', '.join(there) or 'none'}"
+    if untold:
+        state = "are registered" if told.settings.webhooks else "are not registered"
+        yield f"webhooks that the input does not tell of {state}: {', '.join(untold)}"
 
 
 def _when(told: SimulationRun) -> str:
@@ -190,7 +213,8 @@ def render_json(told: SimulationRun) -> str:
         "namespace": told.dump.namespace,
         "groups": told.dump.groups,
         "begins": show_time(told.epoch),
-        "readyAfter": {group: _seconds(one.span) for group, one in told.ready.items()},
+        "readyAfter": {group: _seconds(one.span) for group, one in told.times.ready.items()},
+        "stuck": [one.view.name for one in told.times.stuck],
         "terminatesAfter": _seconds(told.settings.terminates_after),
         "steps": list(_list_steps(told)),
         "ends": {str(one.plan.group): explain(one.plan) for one in told.play.entries},

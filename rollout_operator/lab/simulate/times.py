@@ -1,12 +1,13 @@
 """How long pods take, learnt from pods that tell, and how each pod of the input goes on.
 
-Pure. A pod that is not ready stays as it is: nobody knows what would help it.
+Pure. A pod that is starting becomes ready when those before it did, counted from its own begin. One
+that is in trouble, or late, stays as it is: nobody knows what would help it.
 """
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
@@ -14,6 +15,7 @@ from rollout_operator.lab.model.fields import (
     child,
     children,
     controller_of,
+    is_terminating,
     number,
     text,
     uid_of,
@@ -22,12 +24,14 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.lab.simulate.dump import Dump, FoundPod
 from rollout_operator.lab.simulate.flags import READY_AFTER, SimulateSettings
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.model.units import parse_rfc3339, quote
 
 # Of the template, and with it of each of its pods: which change it comes from, and whether they
 # crash.
 CHANGE_MARK: Final = "rollout-operator/simulated-change"
 CRASHES: Final = "crashes-"
+# So many times as old as others were when they became ready, a pod does not become so any more.
+PATIENCE: Final = 3
 # Stamps have whole seconds: less than this, nobody can tell.
 LEAST: Final = timedelta(seconds=1)
 # No simulation lasts so long.
@@ -67,31 +71,110 @@ def _measure(pod: FoundPod) -> timedelta | None:
 
     One whose containers were restarted became ready for the last time after another story.
     """
+    begun, since = _find_begin(pod), pod.view.ready_since
+    if not pod.view.is_ready or _has_restarted(pod) or begun is None or since is None:
+        return None
+    return max(since - begun, timedelta(0))
+
+
+def _has_restarted(pod: FoundPod) -> bool:
     statuses = children(pod.obj, "status", "containerStatuses")
-    if not pod.view.is_ready or any(number(one, "restartCount") for one in statuses):
-        return None
+    return any(number(one, "restartCount") for one in statuses)
+
+
+def _find_begin(pod: FoundPod) -> datetime | None:
+    """Return when a pod began: on its node, or else at all."""
     try:
-        begun = parse_rfc3339(text(pod.obj, "status", "startTime"))
+        return parse_rfc3339(text(pod.obj, "status", "startTime"))
     except InvalidInput:
-        return None
-    since = pod.view.ready_since
-    return None if since is None else max(since - begun, timedelta(0))
+        return pod.view.created
 
 
-def choose_behaviour(
-    dump: Dump, ready: Mapping[str, ReadyTime], terminates_after: timedelta
-) -> Choose:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTimes:
+    """How long the pods of a simulation take."""
+
+    ready: Mapping[str, ReadyTime]
+    """By rollout group."""
+    terminates_after: timedelta
+    left: Mapping[str, timedelta]
+    """By UID, what is left of it to a pod of the input that is starting or terminating."""
+    stuck: tuple[FoundPod, ...]
+    """Pods of the input that stay as they are until they are replaced."""
+
+    @property
+    def slowest(self) -> timedelta:
+        """Return the longest time from the end of a pod until its successor is ready."""
+        return max(one.span for one in self.ready.values()) + self.terminates_after
+
+    def list_left(self, dump: Dump) -> Iterator[tuple[FoundPod, timedelta]]:
+        """Yield the pods that are starting or terminating, each with what is left of it."""
+        for pod in dump.pods:
+            if (left := self.left.get(str(pod.view.uid))) is not None:
+                yield pod, left
+
+
+def choose_times(dump: Dump, settings: SimulateSettings, now: datetime) -> PodTimes:
+    """Return how long pods take that were read at `now`. Raises InvalidInput for -stuck."""
+    names = {one.view.name for one in dump.pods if not one.view.is_ready}
+    for name in settings.stuck:
+        if name not in names:
+            raise InvalidInput(f"-stuck={name}: no pod {quote(name)} that is not ready")
+    ready = learn_ready_times(dump, settings)
+    groups = {one.view.name: one.group for one in dump.sets}
+    left: dict[str, timedelta] = {}
+    stuck: list[FoundPod] = []
+    for pod in dump.pods:
+        usual = (
+            settings.terminates_after if pod.view.is_terminating else ready[groups[pod.zone]].span
+        )
+        age = _measure_age(pod, now)
+        if pod.view.name in settings.stuck or not _goes_on(pod, age, usual):
+            stuck.append(pod)
+        elif not pod.view.is_ready:
+            left[str(pod.view.uid)] = max(usual - age, LEAST)
+    return PodTimes(
+        ready=ready, terminates_after=settings.terminates_after, left=left, stuck=tuple(stuck)
+    )
+
+
+def _measure_age(pod: FoundPod, now: datetime) -> timedelta:
+    """Return since when a pod is starting, or terminating where it is."""
+    begun = _find_begin(pod)
+    if pod.view.is_terminating:
+        head = child(pod.obj, "metadata")
+        grace = timedelta(seconds=number(head, "deletionGracePeriodSeconds"))
+        begun = parse_rfc3339(text(head, "deletionTimestamp")) - grace
+    return timedelta(0) if begun is None else max(now - begun, timedelta(0))
+
+
+def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:
+    """Tell whether a pod is ready, on its way out, or on its way up like others before it."""
+    if pod.view.is_ready or pod.view.is_terminating:
+        return True
+    has_failed = pod.view.was_ready or _has_restarted(pod)
+    return pod.view.is_starting and not has_failed and age < PATIENCE * usual
+
+
+def choose_behaviour(dump: Dump, times: PodTimes) -> Choose:
     """Return how each pod behaves: those of the input go on as they are, new ones become ready."""
     groups = {str(one.view.uid): one.group for one in dump.sets}
-    stuck = frozenset(str(one.view.uid) for one in list_stuck(dump))
+    stuck = frozenset(str(one.view.uid) for one in times.stuck)
 
     def choose(pod: JsonObject) -> Behaviour:
-        span = ready[groups[text(controller_of(pod), "uid")]].span
+        uid, usual = uid_of(pod), times.ready[groups[text(controller_of(pod), "uid")]].span
+        span, ends = times.left.get(uid, usual), times.terminates_after
+        if is_terminating(pod):
+            span, ends = usual, FOR_EVER if uid in stuck else times.left.get(uid, ends)
         starts = span / _UNTIL_RUNNING
-        usual = Behaviour(
-            starts_after=starts, ready_after=span - starts, terminates_after=terminates_after
+        # A pod of the input that runs has its start behind it.
+        is_running = uid in times.left and text(pod, "status", "phase") == "Running"
+        behaviour = Behaviour(
+            starts_after=starts,
+            ready_after=span if is_running else span - starts,
+            terminates_after=ends,
         )
-        return _differ(usual, pod, stuck)
+        return _differ(behaviour, pod, stuck)
 
     return choose
 
@@ -116,8 +199,3 @@ def _differ(usual: Behaviour, pod: JsonObject, stuck: Collection[str]) -> Behavi
             period=FOR_EVER,
         )
     return usual
-
-
-def list_stuck(dump: Dump) -> tuple[FoundPod, ...]:
-    """Return the pods that are not ready, and not on their way out either."""
-    return tuple(one for one in dump.pods if not one.view.is_ready and not one.view.is_terminating)

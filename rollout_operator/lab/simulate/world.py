@@ -5,38 +5,27 @@ all in `report`.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rollout_operator.kube.api import (
-    MUTATING_WEBHOOKS,
-    PODS,
-    STATEFULSETS,
-    VALIDATING_WEBHOOKS,
-    JsonObject,
-    Resource,
-)
-from rollout_operator.lab.admission.registrations import (
-    no_downscale,
-    pod_eviction,
-    prepare_downscale,
-)
+from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.controllers.members import is_running_and_ready
 from rollout_operator.lab.controllers.revisions import restored_revisions
-from rollout_operator.lab.model.fields import child, children, is_terminating, text, uid_of
+from rollout_operator.lab.model.fields import child, children, is_terminating, name_of, text, uid_of
 from rollout_operator.lab.model.history import Commit, History, Record
 from rollout_operator.lab.model.request import ApiRequest, NotModelled
-from rollout_operator.lab.nodes.nodes import node_of
+from rollout_operator.lab.nodes.nodes import is_cordoned, node_of
 from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
-from rollout_operator.lab.simulate.changes import Change
+from rollout_operator.lab.schemas.kinds import NODES
+from rollout_operator.lab.simulate.deciding import WEBHOOKS
 from rollout_operator.lab.simulate.dump import Dump
 from rollout_operator.lab.simulate.flags import SimulateSettings
 from rollout_operator.lab.simulate.nodes import Places, drop_repeats
 from rollout_operator.lab.simulate.people import People
-from rollout_operator.lab.simulate.times import ReadyTime, choose_behaviour, list_stuck
+from rollout_operator.lab.simulate.times import PodTimes, choose_behaviour
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.errors import OperatorError
@@ -89,21 +78,18 @@ class Play:
 def play(
     dump: Dump,
     settings: SimulateSettings,
-    ready: Mapping[str, ReadyTime],
+    times: PodTimes,
     epoch: datetime,
     limits: RunLimits | None = None,
 ) -> Play:
     """Run the operator on a copy until nothing moves any more. Raises NotPlayed."""
-    slowest = max(one.span for one in ready.values()) + settings.terminates_after
-    available = timedelta(seconds=max(one.view.min_ready_seconds for one in dump.sets))
-    quiet = max(QUIET, 3 * slowest + available)
-    choose = choose_behaviour(dump, ready, settings.terminates_after)
+    choose = choose_behaviour(dump, times)
     limit = limits or RunLimits()
 
     async def begin() -> Play:
         sandbox = Sandbox(seed=settings.seed, choose=choose, namespace=dump.namespace, epoch=epoch)
         with sandbox.listening():
-            return await _Run(sandbox, dump, limit, quiet).run(settings.changes)
+            return await _Run(sandbox, dump, settings, times, limit).run()
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         try:
@@ -115,32 +101,42 @@ def play(
 class _Run:
     """One simulation."""
 
-    def __init__(self, sandbox: Sandbox, dump: Dump, limits: RunLimits, quiet: timedelta) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        dump: Dump,
+        settings: SimulateSettings,
+        times: PodTimes,
+        limits: RunLimits,
+    ) -> None:
         self._sandbox = sandbox
         self._dump = dump
+        self._settings = settings
+        self._times = times
         self._limits = limits
-        self._quiet = quiet
+        available = timedelta(seconds=max(one.view.min_ready_seconds for one in dump.sets))
+        self._quiet = max(QUIET, 3 * times.slowest + available)
         self._moved_at = timedelta(0)
         self._left = limits.records + limits.records_per_pod * len(dump.names().pods)
         self._is_over = asyncio.Event()
         self._error: BaseException | None = None
         """What went wrong in a step of the world, where nobody waits for it."""
 
-    async def run(self, changes: Iterable[tuple[timedelta, Change]]) -> Play:
+    async def run(self) -> Play:
         """Let the changes happen, and return how it went once all is at rest, or over."""
         asyncio.get_running_loop().set_exception_handler(self._fail)
         self._restore()
         try:
-            return await self._live(changes)
+            return await self._live()
         except ExceptionGroup as errors:
             raise _first_of(errors) from None
 
-    async def _live(self, changes: Iterable[tuple[timedelta, Change]]) -> Play:
+    async def _live(self) -> Play:
         places = self._place_pods()
         async with self._sandbox as sandbox, asyncio.TaskGroup() as tasks:
             await self._register()
             await self._keep_waiting()
-            process = sandbox.process(OPERATOR, webhooks=True)
+            process = sandbox.process(OPERATOR, args=self._list_flags(), webhooks=True)
             process.start()
             await self._wait_ready(process)
             sandbox.history.listeners.append(self._watch)
@@ -151,7 +147,7 @@ class _Run:
                 places=places,
                 begin=tasks.create_task,
             )
-            await self._make(people, changes)
+            await self._make(people)
             is_cut = await self._rest(process)
             undone = people.stop()
             entries, ended_at = process.entries(), sandbox.elapsed()
@@ -175,24 +171,27 @@ class _Run:
             put(sts.obj, actor=RESTORER)
         for pod in self._dump.pods:
             put(pod.obj, actor=RESTORER)
-        for template in self._dump.templates:
-            put(template, actor=RESTORER)
+        for other in self._dump.others:
+            put(other, actor=RESTORER)
+
+    def _list_flags(self) -> Sequence[str]:
+        """Return the flags that the objects of the input call for."""
+        trackers = [name_of(one) for one in self._dump.others_of(CONFIG_MAPS)]
+        names = [f"-zone-tracker.config-map-name={name}" for name in trackers[:1]]
+        return ["-use-zone-tracker=true", *names] if names else []
 
     def _place_pods(self) -> Places:
         cluster = self._sandbox.cluster
         homes = {one.view.name: node for one in self._dump.pods if (node := node_of(one.obj))}
         places = Places(homes=homes, say=self._sandbox.say, retry=cluster.find_room)
+        places.cordon([name_of(one) for one in self._dump.others_of(NODES) if is_cordoned(one)])
         cluster.place_by(places.choose)
         return places
 
     async def _register(self) -> None:
-        """Register the operator's webhooks, as its manifests do."""
-        namespace = self._dump.namespace
-        for resource, body in (
-            (VALIDATING_WEBHOOKS, no_downscale(namespace)),
-            (MUTATING_WEBHOOKS, prepare_downscale(namespace)),
-            (VALIDATING_WEBHOOKS, pod_eviction(namespace)),
-        ):
+        """Register those of the operator's webhooks of which the input does not tell."""
+        for body in self._dump.list_untold_hooks() if self._settings.webhooks else ():
+            [resource] = [one for one in WEBHOOKS if one.kind == body["kind"]]
             request = ApiRequest(verb="create", resource=resource, body=body, user=RESTORER)
             await self._sandbox.call(request)
 
@@ -201,7 +200,7 @@ class _Run:
 
         An image that cannot be pulled is none that is being pulled.
         """
-        waiting = [one for one in list_stuck(self._dump) if one.view.phase in ("", "Pending")]
+        waiting = [one for one in self._times.stuck if one.view.phase in ("", "Pending")]
         if waiting:
             await self._sleep(_LOOKED)
         for one in waiting:
@@ -214,8 +213,8 @@ class _Run:
         except TimeoutError:
             raise NotPlayed("the operator does not become ready") from None
 
-    async def _make(self, people: People, changes: Iterable[tuple[timedelta, Change]]) -> None:
-        for at, change in changes:
+    async def _make(self, people: People) -> None:
+        for at, change in self._settings.changes:
             await self._sleep(at - self._sandbox.elapsed())
             self._moved_at = self._sandbox.elapsed()
             await people.apply(change)

@@ -71,6 +71,6 @@ def test_a_wrong_command_line_is_refused(words: list[str], complaint: str) -> No
 
 def test_help_names_every_flag_and_form() -> None:
     usage = render_simulate_usage()
-    assert all(f"  -{flag.name} " in usage for flag in FLAGS)
+    assert all(f"\n  -{flag.name}" in usage for flag in FLAGS)
     assert all(f"  {form.shown}\n" in usage for form in FORMS)
     assert max(map(len, usage.splitlines())) <= 100

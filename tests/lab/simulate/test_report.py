@@ -111,7 +111,7 @@ def test_what_was_left_out_is_told() -> None:
 
     lines = _lines([*grow(), service])
 
-    assert "1 Service is left out: of a kind that rollouts do not look at" in lines
+    assert "1 Service is left out: it decides nothing here" in lines
 
 
 def test_lines_fit_on_a_screen() -> None:

@@ -15,7 +15,7 @@ from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
-from rollout_operator.lab.simulate.times import learn_ready_times
+from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.errors import InvalidInput
@@ -127,7 +127,11 @@ def test_a_wait_without_end_is_cut_off() -> None:
     settings = read_settings(["-f", "-", "-change", "scale zone-a to 2"])
     dump = choose_objects(objects, "")
     played = play(
-        dump, settings, learn_ready_times(dump, settings), EPOCH, RunLimits(span=timedelta(days=1))
+        dump,
+        settings,
+        choose_times(dump, settings, EPOCH),
+        EPOCH,
+        RunLimits(span=timedelta(days=1)),
     )
 
     assert played.is_cut

@@ -1,23 +1,26 @@
 """How long pods take in a simulation, and how those of the input go on."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
-from rollout_operator.lab.model.fields import child
+from rollout_operator.lab.model.fields import child, timestamp
 from rollout_operator.lab.nodes.behaviour import StartKind
-from rollout_operator.lab.simulate.dump import choose_objects
+from rollout_operator.lab.simulate.dump import Dump, choose_objects
 from rollout_operator.lab.simulate.flags import SimulateSettings
 from rollout_operator.lab.simulate.times import (
     CHANGE_MARK,
     FOR_EVER,
+    PodTimes,
     ReadyTime,
     choose_behaviour,
+    choose_times,
     learn_ready_times,
-    list_stuck,
 )
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.errors import InvalidInput
 from tests.lab.simulate.dumps import Json, grow, pick
+from tests.virtual_time import EPOCH
 
 SECONDS = timedelta(seconds=1)
 STARTED = "2026-01-02T03:00:00Z"
@@ -36,6 +39,15 @@ def _learn(objects: list[Json], given: timedelta = timedelta(0)) -> dict[str, Re
     return learn_ready_times(
         choose_objects(objects, ""), SimulateSettings(file="-", ready_after=given)
     )
+
+
+def _times(
+    dump: Dump, *stuck: str, ready: timedelta = 40 * SECONDS, now: datetime = EPOCH
+) -> PodTimes:
+    settings = SimulateSettings(
+        file="-", ready_after=ready, terminates_after=7 * SECONDS, stuck=stuck
+    )
+    return choose_times(dump, settings, now)
 
 
 def test_the_median_of_those_who_tell_counts() -> None:
@@ -85,7 +97,7 @@ def test_where_nobody_tells_it_is_half_a_minute() -> None:
 
 def test_a_new_pod_takes_the_whole_time() -> None:
     dump = choose_objects(grow(), "")
-    choose = choose_behaviour(dump, {"ingester": ReadyTime(40 * SECONDS, 9)}, 7 * SECONDS)
+    choose = choose_behaviour(dump, _times(dump))
 
     chosen = choose(dump.pods[0].obj)
 
@@ -95,9 +107,9 @@ def test_a_new_pod_takes_the_whole_time() -> None:
 
 def test_a_pod_that_is_not_ready_stays_so() -> None:
     dump = choose_objects(grow(failed=["zone-b-1"]), "")
-    choose = choose_behaviour(dump, {"ingester": ReadyTime(40 * SECONDS, 9)}, 7 * SECONDS)
+    choose = choose_behaviour(dump, _times(dump))
 
-    (stuck,) = list_stuck(dump)
+    (stuck,) = _times(dump).stuck
     chosen = choose(stuck.obj)
 
     assert stuck.view.name == "zone-b-1"
@@ -106,11 +118,92 @@ def test_a_pod_that_is_not_ready_stays_so() -> None:
     assert choose(new).kind is StartKind.NORMAL, "its successor is another one"
 
 
-def test_a_pod_on_its_way_out_is_not_stuck() -> None:
-    objects = grow()
-    pick(objects, "zone-a-0")["metadata"]["deletionTimestamp"] = STARTED
+STARTING: Json = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "False"}],
+    "containerStatuses": [
+        {"name": "app", "ready": False, "restartCount": 0, "state": {"running": {}}}
+    ],
+}
 
-    assert list_stuck(choose_objects(objects, "")) == ()
+
+def _start(objects: list[Json], name: str, age: int, **status: object) -> Dump:
+    """Return a dump that was read so many seconds after a pod was created, which is starting."""
+    pod = pick(objects, name)
+    pod["metadata"]["creationTimestamp"] = timestamp(EPOCH - age * SECONDS)
+    pod["status"] = {**STARTING, **status}
+    return choose_objects(objects, "")
+
+
+@pytest.mark.parametrize(("age", "left"), [(0, 40), (15, 25), (60, 1), (119, 1)])
+def test_a_pod_that_is_starting_becomes_ready_when_others_did(age: int, left: int) -> None:
+    dump = _start(grow(), "zone-b-1", age)
+    times = _times(dump)
+
+    ((pod, found),) = times.list_left(dump)
+
+    assert (pod.view.name, found, times.stuck) == ("zone-b-1", left * SECONDS, ())
+    chosen = choose_behaviour(dump, times)(pod.obj)
+    assert (chosen.kind, chosen.ready_after) == (StartKind.NORMAL, left * SECONDS)
+
+
+WAITS: Json = {"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+CREATED: Json = {"name": "app", "state": {"waiting": {"reason": "ContainerCreating"}}}
+AGAIN: Json = {**STARTING["containerStatuses"][0], "restartCount": 1}
+
+
+@pytest.mark.parametrize(
+    ("age", "status", "is_stuck"),
+    [
+        pytest.param(120, {}, True, id="three times as old as others were"),
+        pytest.param(5, {"containerStatuses": [WAITS]}, True, id="it waits for an image"),
+        pytest.param(5, {"containerStatuses": [AGAIN]}, True, id="it has crashed"),
+        pytest.param(5, {"phase": "Failed"}, True, id="it has failed"),
+        pytest.param(
+            5, {"phase": "Pending", "containerStatuses": [CREATED]}, False, id="it is being created"
+        ),
+        pytest.param(5, {"phase": "Pending", "containerStatuses": []}, False, id="it has no node"),
+    ],
+)
+def test_a_pod_in_trouble_or_late_is_stuck(age: int, status: Json, is_stuck: bool) -> None:
+    dump = _start(grow(), "zone-b-1", age, **status)
+
+    assert [one.view.name for one in _times(dump).stuck] == ["zone-b-1"] * is_stuck
+
+
+def test_a_person_knows_better_what_is_stuck() -> None:
+    dump = _start(grow(), "zone-b-1", 5)
+
+    assert [one.view.name for one in _times(dump, "zone-b-1").stuck] == ["zone-b-1"]
+    assert _times(_start(grow(), "zone-b-1", 300), ready=101 * SECONDS).stuck == ()
+    with pytest.raises(InvalidInput, match='-stuck=zone-b-2: no pod "zone-b-2" that is not ready'):
+        _times(dump, "zone-b-2")
+
+
+@pytest.mark.parametrize(("ago", "left"), [(3, 4), (60, 1)])
+def test_a_terminating_pod_goes_on_terminating(ago: int, left: int) -> None:
+    objects = grow()
+    pick(objects, "zone-a-0")["metadata"] |= {
+        "deletionTimestamp": timestamp(EPOCH + (30 - ago) * SECONDS),
+        "deletionGracePeriodSeconds": 30,
+    }
+    dump = choose_objects(objects, "")
+    times = _times(dump)
+
+    assert times.stuck == ()
+    assert choose_behaviour(dump, times)(dump.pods[0].obj).terminates_after == left * SECONDS
+    held = choose_behaviour(dump, _times(dump, "zone-a-0"))
+    assert held(dump.pods[0].obj).terminates_after == FOR_EVER
+
+
+def test_without_the_time_of_a_start_that_of_the_creation_counts() -> None:
+    objects = grow(ZoneSpec(name="zone-a", replicas=1))
+    pod = pick(objects, "zone-a-0")
+    _time(pod, "2026-01-02T03:00:40Z")
+    del pod["status"]["startTime"]
+    pod["metadata"]["creationTimestamp"] = STARTED
+
+    assert _learn(objects) == {"ingester": ReadyTime(40 * SECONDS, 1)}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +211,7 @@ def test_a_pod_on_its_way_out_is_not_stuck() -> None:
 )
 def test_pods_of_a_bad_template_crash(mark: str, kind: StartKind) -> None:
     dump = choose_objects(grow(), "")
-    choose = choose_behaviour(dump, {"ingester": ReadyTime(40 * SECONDS, 9)}, 7 * SECONDS)
+    choose = choose_behaviour(dump, _times(dump))
     pod = pick(grow(), "zone-a-0")
     pod["metadata"]["annotations"] = {CHANGE_MARK: mark}
 

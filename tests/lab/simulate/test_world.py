@@ -12,7 +12,7 @@ from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
-from rollout_operator.lab.simulate.times import learn_ready_times
+from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import NotPlayed, RunLimits, play
 from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
@@ -138,7 +138,7 @@ def test_a_pod_that_waits_goes_on_waiting(status: Json) -> None:
     if status == {"phase": "Pending"}:
         del pod["spec"]["nodeName"]
 
-    told = _tell(objects, "pod zone-b-1 recovers at 2m")
+    told = _tell(objects, "pod zone-b-1 recovers at 2m", flags="-stuck zone-b-1")
 
     assert told.figures.deletes == ()
     assert "zone-b-1 has not started at that time" in _story(told) or not status
@@ -297,7 +297,7 @@ def test_it_ends_even_where_nothing_rests(limits: RunLimits) -> None:
     settings = read_settings(["-f", "-", "-change", "new template", "-change", "image v2 at 10m"])
     dump = choose_objects(grow(), "")
 
-    played = play(dump, settings, learn_ready_times(dump, settings), EPOCH, limits)
+    played = play(dump, settings, choose_times(dump, settings, EPOCH), EPOCH, limits)
 
     assert played.is_cut
     assert played.ended_at <= timedelta(minutes=10, seconds=30)

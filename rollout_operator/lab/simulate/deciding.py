@@ -1,0 +1,161 @@
+"""What decides besides StatefulSets and their pods: which objects of the input, and what of each.
+
+Budgets, what zones mirror, the zone tracker, nodes, and the operator's webhook configurations go
+into the simulated world; nothing else of their namespace does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    MUTATING_WEBHOOKS,
+    NATIVE_BUDGETS,
+    VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.lab.admission.registrations import REGISTRATIONS
+from rollout_operator.lab.model.fields import (
+    child,
+    children,
+    name_of,
+    namespace_of,
+    text,
+)
+from rollout_operator.lab.schemas.kinds import NODES, REPLICA_TEMPLATES
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import NAMESPACE_LABEL
+from rollout_operator.model.scaling import Reference
+from rollout_operator.model.tracker import decode_entry
+
+WEBHOOKS: Final = (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+_HOOK: Final = (
+    *("name", "rules", "failurePolicy", "sideEffects", "timeoutSeconds", "matchPolicy"),
+    *("admissionReviewVersions", "objectSelector", "reinvocationPolicy"),
+)
+# Where nothing says more.
+_IDLE: Final = "it decides nothing here"
+_WHY: Final[Mapping[str, str]] = {
+    "Pod": "of no StatefulSet of a rollout group here",
+    "StatefulSet": "in no rollout group of this namespace",
+    **dict.fromkeys(
+        (ZONE_BUDGETS.kind, NATIVE_BUDGETS.kind, REPLICA_TEMPLATES.kind), "of another namespace"
+    ),
+    **dict.fromkeys((one.kind for one in WEBHOOKS), "of no operator of this namespace"),
+    "HorizontalPodAutoscaler": "what it scales stays as it is, unless a change scales it",
+    "ScaledObject": "what it scales stays as it is, unless a change scales it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """What the objects that decide belong to."""
+
+    namespace: str
+    mirrored: frozenset[Reference]
+    """What StatefulSets of the groups take their counts from."""
+
+
+def explain_left_out(kind: str) -> str:
+    """Return why objects of a kind that were not chosen are left out."""
+    return _WHY.get(kind, _IDLE)
+
+
+def keep(obj: JsonObject, seen: Surveyed) -> tuple[Resource, JsonObject] | None:
+    """Return the kind of an object and what is kept beside its metadata, None where it decides not.
+
+    Kinds that only the object names are given the plural that nearly all kinds have.
+    """
+    version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind"))
+    group = version.rpartition("/")[0]
+    for resource, keep_parts in _KEEPERS:
+        if (resource.group, resource.kind) == (group, kind):
+            is_here = not resource.is_namespaced or namespace_of(obj) == seen.namespace
+            parts = keep_parts(obj, seen) if is_here else None
+            return None if parts is None else (resource, parts)
+    mirrored = Reference(group, kind, name_of(obj)) in seen.mirrored
+    if not mirrored or namespace_of(obj) != seen.namespace:
+        return None
+    found = Resource(group, version.rpartition("/")[2], f"{kind.lower()}s", kind)
+    return found, _keep_counts(obj)
+
+
+def _keep_whole(obj: JsonObject, seen: Surveyed) -> JsonObject:
+    return {part: child(obj, part) for part in ("spec", "status") if part in obj}
+
+
+def _keep_native(obj: JsonObject, seen: Surveyed) -> JsonObject:
+    """Return a native budget without the conditions of its status, which say it once more."""
+    status = {key: value for key, value in child(obj, "status").items() if key != "conditions"}
+    return {"spec": child(obj, "spec"), "status": status}
+
+
+def _keep_counts(obj: JsonObject) -> JsonObject:
+    """Return what a scale shows of any kind: of the rest nothing decides."""
+    return {
+        part: {"replicas": child(obj, part)["replicas"]}
+        for part in ("spec", "status")
+        if "replicas" in child(obj, part)
+    }
+
+
+def _keep_tracker(obj: JsonObject, seen: Surveyed) -> JsonObject | None:
+    """Return the times of downscales; a ConfigMap without any is no tracker."""
+    data = {key: value for key, value in child(obj, "data").items() if _is_entry(value)}
+    return {"data": data} if data else None
+
+
+def _is_entry(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(decode_entry(value))
+    except InvalidInput:
+        return False
+
+
+def _keep_node(obj: JsonObject, seen: Surveyed) -> JsonObject:
+    """Return whether it is cordoned."""
+    is_closed = child(obj, "spec").get("unschedulable") is True
+    return {"spec": {"unschedulable": True} if is_closed else {}}
+
+
+def _keep_hooks(obj: JsonObject, seen: Surveyed) -> JsonObject | None:
+    """Return the hooks of the operator of this namespace."""
+    is_labelled = child(obj, "metadata", "labels").get(NAMESPACE_LABEL) == seen.namespace
+    hooks = [
+        {**{key: hook[key] for key in _HOOK if key in hook}, "clientConfig": {"service": service}}
+        for hook in children(obj, "webhooks")
+        if (service := child(hook, "clientConfig", "service"))
+        if is_labelled or text(service, "namespace") == seen.namespace
+        if _name_hook(text(service, "path")) in REGISTRATIONS
+    ]
+    return {"webhooks": hooks} if hooks else None
+
+
+def _name_hook(path: str) -> str:
+    return path.removeprefix("/admission/")
+
+
+def list_hooks(configurations: Iterable[JsonObject]) -> list[str]:
+    """Return which of the operator's webhooks are registered, by their names."""
+    paths = [
+        text(hook, "clientConfig", "service", "path")
+        for one in configurations
+        for hook in children(one, "webhooks")
+    ]
+    return [name for name in REGISTRATIONS if name in map(_name_hook, paths)]
+
+
+_KEEPERS: Final[
+    tuple[tuple[Resource, Callable[[JsonObject, Surveyed], JsonObject | None]], ...]
+] = (
+    (ZONE_BUDGETS, _keep_whole),
+    (NATIVE_BUDGETS, _keep_native),
+    (REPLICA_TEMPLATES, _keep_whole),
+    (CONFIG_MAPS, _keep_tracker),
+    (NODES, _keep_node),
+    (VALIDATING_WEBHOOKS, _keep_hooks),
+    (MUTATING_WEBHOOKS, _keep_hooks),
+)

@@ -1,0 +1,195 @@
+"""What decides besides StatefulSets and pods: it is kept, and the simulated operator obeys it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
+from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction
+from rollout_operator.lab.nodes.nodes import node
+from rollout_operator.lab.schemas.kinds import NODES
+from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.dump import choose_objects
+from rollout_operator.lab.simulate.flags import read_settings
+from rollout_operator.lab.simulate.report import SimulationRun, render_text
+from rollout_operator.lab.simulate.times import choose_times
+from rollout_operator.lab.simulate.world import RunLimits, play
+from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.outcome import Code
+from tests.lab.simulate.dumps import NAMESPACE, Json, grow, to_yaml
+from tests.virtual_time import EPOCH
+
+LABELLED: Final = {"app": "ingester"}
+GUARDED: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
+PREPARED: Final = {"grafana.com/prepare-downscale": "true"}
+MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource"
+HELD: Final = {"grafana.com/no-downscale": "true"}
+
+
+def _tell(objects: Sequence[Json], *words: str) -> SimulationRun:
+    return tell(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
+
+
+def _story(told: SimulationRun) -> str:
+    return " ".join(word for line in render_text(told) for word in line.split())
+
+
+def _other(version: str, kind: str, name: str, **parts: object) -> Json:
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": f"u-{name}", "resourceVersion": "7"}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **parts}
+
+
+def _budget(limit: int) -> Json:
+    return _other(
+        "rollout-operator.grafana.com/v1",
+        "ZoneAwarePodDisruptionBudget",
+        "ingesters",
+        spec={"selector": {"matchLabels": LABELLED}, "maxUnavailable": limit},
+        status={"observedGeneration": 1, "zones": 3, "pods": 9},
+    )
+
+
+def _configuration(body: JsonObject) -> Json:
+    head = {"uid": "u", "resourceVersion": "7", **body["metadata"]}  # type: ignore[dict-item]
+    return {**body, "metadata": head}
+
+
+def _guarded() -> list[ZoneSpec]:
+    """Return zones of which two pods may be down each, as far as the budget allows it."""
+    return [
+        ZoneSpec(name=f"zone-{letter}", max_unavailable=2, labels=LABELLED, pod_labels=LABELLED)
+        for letter in "abc"
+    ]
+
+
+def test_rollouts_obey_the_budgets_of_the_input() -> None:
+    """At most two pods of a zone by its annotation, one by the budget: one goes at a time."""
+    objects = grow(*_guarded())
+
+    free = _tell(objects, "-change", "new template")
+    bound = _tell([*objects, _budget(1)], "-change", "new template")
+
+    assert set(free.figures.most_down.values()) == {2}
+    assert set(bound.figures.most_down.values()) == {1}
+    assert len(bound.figures.deletes) == 9
+    assert "ZoneAwarePodDisruptionBudget ingesters: maxUnavailable 1" in _story(bound)
+    assert "left out" not in _story(bound)
+
+
+def test_the_operator_says_that_the_budget_is_used() -> None:
+    settings = read_settings(["-f", "-", "-change", "new template"])
+    dump = choose_objects([*grow(*_guarded()), _budget(1)], "")
+    limits = RunLimits(span=timedelta(seconds=5))
+
+    played = play(dump, settings, choose_times(dump, settings, EPOCH), EPOCH, limits)
+
+    (group,) = played.entries
+    assert Code.DISRUPTION_BUDGET_USED in {wait.code for wait in group.plan.waits}
+
+
+def test_the_zone_tracker_tells_when_a_zone_was_scaled_down() -> None:
+    """With it, annotations mean nothing; without it, the first downscale is free to go."""
+    zones = [
+        ZoneSpec(name=f"zone-{letter}", labels=PREPARED, annotations={**GUARDED, **PATHS})
+        for letter in "ab"
+    ]
+    tracker = _other(
+        "v1",
+        "ConfigMap",
+        "tracker",
+        data={"zone-a": '{"lastDownscaled": "2026-01-02T03:00:00Z"}', "password": "hunter2"},
+    )
+    other = _other("v1", "ConfigMap", "settings", data={"password": "hunter2"})
+    objects = [*grow(*zones), tracker, other]
+
+    told = _tell(objects, "-change", "scale zone-b to 2")
+
+    (refusal,) = told.figures.refusals
+    assert "zone-a" in refusal
+    (kept,) = told.dump.others_of(CONFIG_MAPS)
+    assert "hunter2" not in str(kept)
+    assert "1 ConfigMap is left out: it decides nothing here" in told.dump.left_out
+    assert _tell(grow(*zones), "-change", "scale zone-b to 2").figures.refusals == ()
+
+
+PATHS: Final = {
+    "grafana.com/prepare-downscale-http-path": "prepare",
+    "grafana.com/prepare-downscale-http-port": "80",
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"), [("apps/v1", "Deployment"), ("example.com/v1beta1", "Sizing")]
+)
+def test_zones_mirror_whatever_has_a_count(version: str, kind: str) -> None:
+    mirrors = {
+        f"{MIRROR}-name": "sizes",
+        f"{MIRROR}-kind": kind,
+        f"{MIRROR}-api-version": version,
+    }
+    secret = {"replicas": 4, "template": {"spec": "hunter2"}}
+    sized = _other(version, kind, "sizes", spec=secret, status={"replicas": 4})
+
+    told = _tell([*grow(ZoneSpec(name="zone-a", annotations=mirrors)), sized])
+
+    assert "wants 4 pods instead of 3" in _story(told)
+    assert "hunter2" not in str(told.dump)
+    assert told.dump.left_out == ()
+
+
+def test_all_four_webhooks_are_assumed_where_the_input_holds_none() -> None:
+    objects = grow(ZoneSpec(name="zone-a", labels=HELD))
+
+    told = _tell(objects, "-change", "scale zone-a to 2")
+    without = _tell(objects, "-webhooks=false", "-change", "scale zone-a to 2")
+
+    assert len(told.figures.refusals) == 1
+    names = "no-downscale, prepare-downscale, pod-eviction, zpdb-validation"
+    assert f"webhooks that the input does not tell of are registered: {names}" in _story(told)
+    assert without.figures.refusals == ()
+    assert f"does not tell of are not registered: {names}" in _story(without)
+
+
+def test_webhooks_of_the_input_are_those_that_are_registered() -> None:
+    """Of this operator, whatever else is in their configurations; the other kind is assumed."""
+    objects = grow(ZoneSpec(name="zone-a", labels=HELD))
+    eviction = _configuration(pod_eviction(NAMESPACE))
+    eviction["webhooks"][0]["matchConditions"] = [{"name": "a", "expression": "hunter2"}]
+    eviction["webhooks"][0]["clientConfig"]["caBundle"] = "hunter2"
+    elsewhere = _configuration(no_downscale("test"))
+
+    told = _tell([*objects, eviction, elsewhere], "-change", "scale zone-a to 2")
+
+    assert told.figures.refusals == ()
+    assert "registered webhooks of the operator, as in the input: pod-eviction" in _story(told)
+    assert "does not tell of are registered: prepare-downscale" in _story(told)
+    assert "of no operator of this namespace" in " ".join(told.dump.left_out)
+    assert "hunter2" not in str(told.dump)
+
+
+def test_nodes_are_kept_as_far_as_they_take_pods() -> None:
+    open_node: Json = dict(node("node-1", {"topology.kubernetes.io/zone": "a"}))
+    closed: Json = dict(node("node-2", {}))
+    closed["spec"] = {"unschedulable": True, "providerID": "hunter2"}
+    for one in (open_node, closed):
+        one["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+
+    dump = choose_objects([*grow(), open_node, closed], "")
+
+    specs = [one["spec"] for one in dump.others_of(NODES)]
+    assert specs == [{}, {"unschedulable": True}]
+    assert "hunter2" not in str(dump)
+
+
+def test_what_decides_elsewhere_is_left_out_with_the_reason() -> None:
+    budget = _budget(1)
+    budget["metadata"]["namespace"] = "test"
+    scaler = _other("autoscaling/v2", "HorizontalPodAutoscaler", "h", spec={})
+
+    assert choose_objects([*grow(), budget, scaler], "").left_out == (
+        "1 HorizontalPodAutoscaler is left out: what it scales stays as it is, unless a change"
+        " scales it",
+        "1 ZoneAwarePodDisruptionBudget is left out: of another namespace",
+    )

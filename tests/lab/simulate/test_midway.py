@@ -1,0 +1,107 @@
+"""Inputs that were read in mid-rollout: `simulate` tells the rest of it."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import pytest
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_operator.lab.nodes.behaviour import Behaviour, always
+from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.flags import read_settings
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from tests.lab.simulate.dumps import NAMESPACE, Json, to_yaml
+
+ZONES = (ZoneSpec(name="zone-a", max_unavailable=2), ZoneSpec(name="zone-b"))
+SLOW = Behaviour(
+    starts_after=timedelta(seconds=10),
+    ready_after=timedelta(seconds=30),
+    terminates_after=timedelta(seconds=10),
+)
+BEFORE, MOMENTS, STEP = 60.0, 20, 11.0
+OPERATOR = "operator-1"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One look at the objects of a rollout, and what the operator has deleted before."""
+
+    objects: list[Json]
+    at: datetime
+    deleted: int
+
+
+async def _roll() -> tuple[list[Moment], list[str]]:
+    """Return looks at a rollout, and all pods that were deleted, in order."""
+    async with Sandbox(namespace=NAMESPACE, seed=4711, choose=always(SLOW)) as sandbox:
+
+        async def send(verb: Literal["create", "patch"], name: str, body: JsonObject) -> None:
+            await sandbox.call(
+                ApiRequest(
+                    verb=verb,
+                    resource=STATEFULSETS,
+                    namespace=NAMESPACE,
+                    name=name,
+                    body=body,
+                    content_type=MERGE_PATCH if verb == "patch" else "application/json",
+                )
+            )
+
+        def list_deletes() -> list[str]:
+            return [
+                one.request.name
+                for one in sandbox.history.list_all(Called)
+                if one.actor == OPERATOR
+                and (one.request.verb, one.request.resource) == ("delete", PODS)
+            ]
+
+        for zone in ZONES:
+            await send("create", "", statefulset(zone, NAMESPACE))
+        process = sandbox.process(OPERATOR)
+        process.start()
+        await asyncio.sleep(BEFORE)
+        for zone in ZONES:
+            head = {"annotations": {"to": "v2"}}
+            await send("patch", zone.name, {"spec": {"template": {"metadata": head}}})
+        looks = []
+        for _ in range(MOMENTS):
+            await asyncio.sleep(STEP)
+            objects = [
+                *sandbox.api.list(STATEFULSETS, NAMESPACE),
+                *sandbox.api.list(PODS, NAMESPACE),
+            ]
+            looks.append(Moment(list(objects), sandbox.api.now(), len(list_deletes())))
+        await asyncio.sleep(600)
+        return looks, list_deletes()
+
+
+@pytest.fixture(scope="module")
+def rollout() -> tuple[list[Moment], list[str]]:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_roll())
+
+
+@pytest.mark.parametrize("number", range(MOMENTS))
+def test_the_rest_of_a_rollout_is_told(
+    number: int, rollout: tuple[list[Moment], list[str]]
+) -> None:
+    """Whatever pods are terminating, missing, being created or starting then."""
+    looks, deleted = rollout
+    look = looks[number]
+
+    told = tell(read_settings(["-f", "-"]), to_yaml(look.objects), look.at)
+
+    assert list(told.figures.deletes) == deleted[look.deleted :]
+    assert told.times.stuck == ()
+
+
+def test_the_looks_are_of_a_rollout(rollout: tuple[list[Moment], list[str]]) -> None:
+    looks, deleted = rollout
+    assert len(deleted) == 6
+    assert {look.deleted for look in looks} == {2, 3, 4, 5, 6}
