@@ -5,7 +5,7 @@ as many Events as a new one; an Event that is forgotten is written anew.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
@@ -22,6 +22,10 @@ REFILL: Final = timedelta(minutes=1)
 REFUSALS_BURST: Final = 100
 REFUSALS_REFILL: Final = timedelta(seconds=2)
 REFUSALS: Final = frozenset({EventAction.REFUSE_EVICTION, EventAction.REFUSE_DOWNSCALE})
+# For how long an object has no second Event of an action: a drain asks again every five seconds.
+SPACINGS: Final[Mapping[EventAction, timedelta]] = {
+    EventAction.REFUSE_EVICTION: timedelta(minutes=5)
+}
 MOST_OBJECTS: Final = 4096
 # As client-go has it: the same Event within this time is the same series.
 SERIES_LASTS: Final = timedelta(minutes=6)
@@ -88,22 +92,22 @@ class EventLimits:
     def __len__(self) -> int:
         return len(self._objects)
 
-    def admit(self, event: EventRecord) -> bool:
-        """Tell whether there is room for an Event, and take it."""
-        now, uid = self._clock.elapsed(), event.regarding.uid
+    def admit(self, uid: Uid, action: EventAction) -> bool:
+        """Tell whether there is room for an Event of an object, and take it."""
+        now = self._clock.elapsed()
         own = self._objects.get(uid)
         if own is None:
             own = self._make(BURST, REFILL)
             self._objects.put(uid, own)
-        last = own.last.get(event.action)
-        if last is not None and now - last < event.spacing:
+        last, spacing = own.last.get(action), SPACINGS.get(action)
+        if last is not None and spacing is not None and now - last < spacing:
             return False
-        allowances = [own, self._refusals] if event.action in REFUSALS else [own]
+        allowances = [own, self._refusals] if action in REFUSALS else [own]
         if not all(one.has_room(now) for one in allowances):
             return False
         for one in allowances:
             one.tokens -= 1
-        own.last[event.action] = now
+        own.last[action] = now
         return True
 
     def _make(self, most: int, refill: timedelta) -> _Allowance:

@@ -39,11 +39,11 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.model.event import EventKind, EventRecord
-from rollout_operator.model.names import FIELD_MANAGER
+from rollout_operator.model.event import EventAction, EventKind, EventRecord
+from rollout_operator.model.names import FIELD_MANAGER, Uid
 from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 
 MOST_WAITING: Final = 512
 # A right is granted by a person; but an API server that has just started forbids everything.
@@ -97,7 +97,8 @@ class EventSender:
         self._instance = instance[:_MAX_INSTANCE] or FIELD_MANAGER
         self._now = now
         self._clock = clock
-        self._outcomes = metrics.events
+        # Looking one up by its label costs more than counting.
+        self._outcomes = {word: metrics.events.labels(word) for word in EVENT_OUTCOMES}
         self._limits = EventLimits(clock)
         self._series = SeriesMemory(clock)
         self._queue: deque[_WaitingEvent] = deque()
@@ -110,16 +111,30 @@ class EventSender:
 
     def record(self, event: EventRecord) -> None:
         """Have an event written soon, where there is room for it."""
+        if self.admit(event.regarding.uid, event.action):
+            self.enqueue(event)
+
+    def admit(self, uid: Uid, action: EventAction) -> bool:
+        """Tell whether an object may have an event now, and count it where it may not.
+
+        For what happens many times a second: only what is admitted need be put into words.
+        """
         if self._clock.elapsed() < self._silent_until:
             self._count("denied")
-        elif not self._limits.admit(event):
+            return False
+        if not self._limits.admit(uid, action):
             self._count("limited")
-        elif len(self._queue) >= MOST_WAITING:
+            return False
+        return True
+
+    def enqueue(self, event: EventRecord) -> None:
+        """Have an event written soon that was admitted."""
+        if len(self._queue) >= MOST_WAITING:
             self._count("dropped")
-        else:
-            at = self._now()
-            self._queue.append(_WaitingEvent(event=event, name=self._name(event, at), at=at))
-            self._filled.set()
+            return
+        at = self._now()
+        self._queue.append(_WaitingEvent(event=event, name=self._name(event, at), at=at))
+        self._filled.set()
 
     async def run(self) -> NoReturn:
         """Write what is recorded until cancelled."""
@@ -228,7 +243,7 @@ class EventSender:
         self._count("failed")
 
     def _count(self, outcome: str) -> None:
-        self._outcomes.labels(outcome).inc()
+        self._outcomes[outcome].inc()
 
 
 def cut_note(text: str) -> str:

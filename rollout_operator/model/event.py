@@ -4,7 +4,6 @@ How often an object may have one, and how it is written, is decided in `kube.eve
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum, unique
 
 from rollout_operator.model.names import Uid
@@ -53,5 +52,3 @@ class EventRecord:
     """A code of `outcome.Code` in CamelCase, or a word for what no code says."""
     note: str
     severity: Severity = Severity.INFO
-    spacing: timedelta = timedelta(0)
-    """For how long the object has no second Event of this action."""

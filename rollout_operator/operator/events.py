@@ -14,7 +14,7 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.cache.store import AnyBudget, PodStore, StatefulSetStore
 from rollout_operator.kube.events import EventSender
-from rollout_operator.model.event import EventRecord
+from rollout_operator.model.event import EventAction, EventRecord
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Pod, StatefulSet
@@ -26,13 +26,14 @@ from rollout_operator.planning.events import (
     ReportedGroup,
     choose_budget_event,
     choose_delete_events,
-    choose_downscale_event,
     choose_finish_events,
-    choose_held_event,
     choose_revision_events,
     choose_wait_events,
+    is_reported,
     next_wait_report,
     note_waits,
+    render_held,
+    render_refused_downscale,
     render_scaled,
 )
 from rollout_operator.telemetry.registry import GroupState, Subject
@@ -108,16 +109,19 @@ class Events:
 
         Whoever reaches the port may send a review of any object.
         """
-        if self._sender is None or review.dry_run:
+        sender = self._sender
+        if sender is None or review.dry_run or not is_reported(verdict):
             return
         if review.subresource == "eviction":
             pod = self._pods.get(review.namespace, review.name)
-            if isinstance(pod, Pod):
-                self._record(choose_held_event(pod, verdict))
+            if isinstance(pod, Pod) and sender.admit(pod.uid, EventAction.REFUSE_EVICTION):
+                sender.enqueue(render_held(pod, verdict))
         elif review.resource == "statefulsets" and isinstance(review.old, Scalable):
             sts = self._sets.get(review.namespace, review.name)
-            if isinstance(sts, StatefulSet) and sts.uid == review.old.uid:
-                self._record(choose_downscale_event(sts, verdict, review.user))
+            if not isinstance(sts, StatefulSet) or sts.uid != review.old.uid:
+                return
+            if sender.admit(sts.uid, EventAction.REFUSE_DOWNSCALE):
+                sender.enqueue(render_refused_downscale(sts, verdict, review.user))
 
     def on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
         """Report a budget that cannot be obeyed, or can be again."""

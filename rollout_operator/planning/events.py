@@ -42,8 +42,6 @@ WAIT_STAYS: Final = timedelta(seconds=10)
 START_STAYS: Final = timedelta(minutes=1)
 # Of the last pod of a zone the zone is not ready, of the others they are starting.
 _WHILE_STARTING: Final = frozenset({Code.PODS_STARTING, Code.ZONE_NOT_READY})
-# A drain asks again every five seconds.
-HELD_SPACING: Final = timedelta(minutes=5)
 # A reason that is about all zones of a group stands at so many of them.
 MOST_ZONES: Final = 10
 # They say which process was asked, and nothing of the object.
@@ -191,22 +189,22 @@ def render_scaled(action: ScaleZone) -> EventRecord:
     return _render(regard(EventKind.STATEFULSET, action.zone), EventAction.SCALE, action.reason)
 
 
-def choose_downscale_event(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord | None:
+def is_reported(verdict: Verdict) -> bool:
+    """Tell whether a refusal says anything of the object that the review is about."""
+    return verdict.reason.code not in _OF_THE_PROCESS
+
+
+def render_refused_downscale(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord:
     """Return that a downscale was refused, and whose it was."""
-    if verdict.reason.code in _OF_THE_PROCESS:
-        return None
     regarding = regard(EventKind.STATEFULSET, sts)
     event = _render(regarding, EventAction.REFUSE_DOWNSCALE, verdict.reason)
     asker = f"; asked by {user}" if user else ""
     return replace(event, note=f"{event.note}{asker}")
 
 
-def choose_held_event(pod: Pod, verdict: Verdict) -> EventRecord | None:
+def render_held(pod: Pod, verdict: Verdict) -> EventRecord:
     """Return that a pod may not be evicted, which holds it and is nothing to be warned of."""
-    if verdict.reason.code in _OF_THE_PROCESS:
-        return None
-    event = _render(regard(EventKind.POD, pod), EventAction.REFUSE_EVICTION, verdict.reason)
-    return replace(event, spacing=HELD_SPACING)
+    return _render(regard(EventKind.POD, pod), EventAction.REFUSE_EVICTION, verdict.reason)
 
 
 def choose_budget_event(

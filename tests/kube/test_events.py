@@ -240,8 +240,8 @@ async def test_an_object_has_few_at_once_and_one_a_minute() -> None:
 
 
 @in_virtual_time
-async def test_an_event_that_asks_for_space_has_it() -> None:
-    spaced = event(action=EventAction.REFUSE_EVICTION, spacing=5 * MINUTE)
+async def test_a_held_pod_is_told_now_and_then() -> None:
+    spaced = event(action=EventAction.REFUSE_EVICTION)
     async with working() as desk:
         for number in range(6):
             await desk.report(replace(spaced, note=f"{number}"), event(f"other {number}"))
@@ -254,14 +254,15 @@ async def test_refusals_leave_room_for_what_the_operator_does() -> None:
     """Whoever reaches the webhooks may have reviews of any pod refused."""
     clock = VirtualClock()
     limits = EventLimits(clock)
-    refused = [
-        event(name=f"pod-{number}", action=EventAction.REFUSE_EVICTION)
-        for number in range(REFUSALS_BURST * 3)
-    ]
-    assert sum(map(limits.admit, refused)) == REFUSALS_BURST
-    assert limits.admit(event())
+
+    def count_admitted() -> int:
+        pods = (Uid(f"uid-pod-{number}") for number in range(REFUSALS_BURST * 3))
+        return sum(limits.admit(pod, EventAction.REFUSE_EVICTION) for pod in pods)
+
+    assert count_admitted() == REFUSALS_BURST
+    assert limits.admit(Uid("uid-zone-a"), EventAction.WAIT)
     await clock.sleep(REFUSALS_REFILL)
-    assert sum(map(limits.admit, refused)) == 1
+    assert count_admitted() == 1
 
 
 @in_virtual_time
@@ -279,7 +280,7 @@ def test_what_is_remembered_is_bounded() -> None:
         limits, series = EventLimits(clock), SeriesMemory(clock)
         for number in range(MOST_OBJECTS + 10):
             one = event(name=f"zone-{number}")
-            limits.admit(one)
+            limits.admit(one.regarding.uid, one.action)
             series.note(one, "name", 1)
         assert (len(limits), len(series)) == (MOST_OBJECTS, MOST_SERIES)
         assert series.find(event(name="zone-0")) is None

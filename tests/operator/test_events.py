@@ -5,15 +5,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
+
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.kube.event_memory import BURST
 from rollout_operator.kube.events import EventSender
 from rollout_operator.model.budget import FlawedBudget
+from rollout_operator.model.event import EventRecord
 from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
+from rollout_operator.operator import events
 from rollout_operator.operator.events import MOST_GROUPS, Events
-from rollout_operator.planning.events import WAIT_STAYS
+from rollout_operator.planning.events import WAIT_STAYS, render_refused_downscale
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates, Subject
 from tests.builders import pod, sts
@@ -30,6 +36,7 @@ class Desk:
     def __init__(self, *, is_writing: bool = True) -> None:
         self.api, self.is_acting = StoredEvents(), True
         clock, metrics = VirtualClock(), Metrics()
+        self._registry = metrics.registry
         sender = EventSender(self.api, instance="one", now=clock.now, clock=clock, metrics=metrics)
         sets, pods = StatefulSetStore(), PodStore()
         sets.replace_all([sts("a"), sts("b")])
@@ -49,6 +56,11 @@ class Desk:
     def told(self) -> list[str]:
         """Return each event as its object and its reason."""
         return [f"{one['regarding']['name']} {one['reason']}" for one in self.api.events.values()]
+
+    def count(self, outcome: str) -> float | None:
+        """Return how many events had this outcome."""
+        name = "rollout_operator_events_total"
+        return self._registry.get_sample_value(name, {"outcome": outcome})
 
 
 @asynccontextmanager
@@ -138,6 +150,27 @@ async def test_refusals_are_reported_at_objects_that_are_known() -> None:
         await pass_time(timedelta(seconds=1))
         assert desk.told == ["zone-a NoDownscale", "zone-a-0 NoDownscale"]
         assert desk.api.notes == ["not allowed; asked by alice", "not allowed"]
+
+
+@in_virtual_time
+async def test_a_refusal_that_has_no_room_is_not_put_into_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that asks again and again: each refusal but the first few only counts."""
+    worded = 0
+
+    def render(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord:
+        nonlocal worded
+        worded += 1
+        return render_refused_downscale(sts, verdict, user)
+
+    monkeypatch.setattr(events, "render_refused_downscale", render)
+    async with working() as desk:
+        for _ in range(BURST * 3):
+            desk.events.on_refusal(review("zone-a"), REFUSED)
+        await pass_time(timedelta(seconds=1))
+        assert worded == BURST
+        assert desk.count("limited") == BURST * 2
 
 
 @in_virtual_time

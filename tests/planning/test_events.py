@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.event import EventKind, EventRecord
+from rollout_operator.model.event import EventAction, EventKind, EventRecord
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
@@ -20,7 +20,6 @@ from rollout_operator.model.outcome import (
     Verdict,
 )
 from rollout_operator.planning.events import (
-    HELD_SPACING,
     MOST_ZONES,
     START_STAYS,
     WAIT_STAYS,
@@ -28,13 +27,14 @@ from rollout_operator.planning.events import (
     ReportedGroup,
     choose_budget_event,
     choose_delete_events,
-    choose_downscale_event,
     choose_finish_events,
-    choose_held_event,
     choose_revision_events,
     choose_wait_events,
+    is_reported,
     next_wait_report,
     note_waits,
+    render_held,
+    render_refused_downscale,
     render_scaled,
 )
 from rollout_operator.planning.rollout.plan import plan_group
@@ -192,24 +192,22 @@ def refused(code: Code = Code.NO_DOWNSCALE) -> Verdict:
 
 
 def test_a_refused_downscale_names_who_asked() -> None:
-    event = choose_downscale_event(sts("a"), refused(), "alice")
-    assert event is not None
+    event = render_refused_downscale(sts("a"), refused(), "alice")
     assert (event.reason, event.note) == ("NoDownscale", "not allowed; asked by alice")
     assert event.severity is Severity.WARN
-    assert _note(choose_downscale_event(sts("a"), refused(), "")) == "not allowed"
+    assert render_refused_downscale(sts("a"), refused(), "").note == "not allowed"
 
 
-def test_a_held_pod_is_told_now_and_then() -> None:
-    event = choose_held_event(pod("a", 0), refused(Code.DISRUPTION_BUDGET_USED))
-    assert event is not None
+def test_a_held_pod_is_told() -> None:
+    event = render_held(pod("a", 0), refused(Code.DISRUPTION_BUDGET_USED))
     assert event.regarding.kind is EventKind.POD
-    assert (event.reason, event.spacing) == ("DisruptionBudgetUsed", HELD_SPACING)
+    assert (event.reason, event.action) == ("DisruptionBudgetUsed", EventAction.REFUSE_EVICTION)
 
 
 @pytest.mark.parametrize("code", [Code.NOT_ELECTED, Code.STOPPING])
 def test_what_only_the_process_has_to_do_with_is_not_told(code: Code) -> None:
-    assert choose_downscale_event(sts("a"), refused(code), "alice") is None
-    assert choose_held_event(pod("a", 0), refused(code)) is None
+    assert not is_reported(refused(code))
+    assert is_reported(refused())
 
 
 GOOD = Budget(namespace="test", name="zpdb", uid=Uid("u"), resource_version="1")
