@@ -27,16 +27,16 @@ MAX_CANDIDATES: Final = 1024
 
 @dataclass(slots=True)
 class _Score:
-    """How often a name was refused, each time worth less as time goes by."""
+    """How often a name was refused, each time worth less as time goes by, in half lives."""
 
     value: float
-    at: timedelta
+    at: float
 
-    def read(self, now: timedelta) -> float:
-        return self.value * math.exp2((self.at - now) / HALF_LIFE)
+    def read(self, now: float) -> float:
+        return self.value * math.exp2(self.at - now)
 
-    def add(self, now: timedelta) -> None:
-        self.value, self.at = self.read(now) + 1, now
+    def add(self, now: float) -> None:
+        self.value, self.at = self.value * math.exp2(self.at - now) + 1, now
 
 
 class Denials:
@@ -60,7 +60,7 @@ class Denials:
 
     def count(self, hook: str, user: str, now: timedelta) -> None:
         """Count one refusal, `now` on a clock's `elapsed`; without a user it is of the others."""
-        self._find(hook, self._choose_label(user, now)).inc()
+        self._find(hook, self._choose_label(user, now / HALF_LIFE)).inc()
 
     def _find(self, hook: str, user: str) -> Counter:
         child = self._children.get((hook, user))
@@ -68,13 +68,13 @@ class Denials:
             child = self._children[hook, user] = self._counter.labels(hook, user)
         return child
 
-    def _choose_label(self, user: str, now: timedelta) -> str:
-        if not user or user == OTHER:
-            return OTHER
+    def _choose_label(self, user: str, now: float) -> str:
         score = self._shown.get(user)
         if score is not None:
             score.add(now)
             return user
+        if not user or user == OTHER:
+            return OTHER
         score = self._candidates.pop(user, None) or _Score(0, now)
         score.add(now)
         if not self._make_room(score.value, now):
@@ -85,7 +85,7 @@ class Denials:
         self._shown[user] = score
         return user
 
-    def _make_room(self, score: float, now: timedelta) -> bool:
+    def _make_room(self, score: float, now: float) -> bool:
         """Let the most seldom name of late go for one of this score; return whether there is room.
 
         By one refusal at least: names that are refused alike do not take turns.

@@ -41,8 +41,8 @@ def render_logfmt(level: str, timestamp: str, message: str, keys: Mapping[str, o
     """Return the record as `level=… ts=… msg="…" key=value …`, in the order given."""
     parts = [f"level={level} ts={timestamp} msg={_logfmt(message)}"]
     for key, value in keys.items():
-        name = _key(key)
-        parts.append(f"{name}={REDACTED if _is_secret(name) else _logfmt(value)}")
+        name, is_secret = _read_key(key)
+        parts.append(f"{name}={REDACTED if is_secret else _logfmt(value)}")
     return f"{' '.join(parts)}\n".encode()
 
 
@@ -50,8 +50,8 @@ def render_json(level: str, timestamp: str, message: str, keys: Mapping[str, obj
     """Return the record as one JSON object, with the same keys in the same order."""
     parts = [f'"level":"{level}","ts":"{timestamp}","msg":{_quote(message)}']
     for key, value in keys.items():
-        name = _key(key)
-        parts.append(f'"{name}":{_quote(REDACTED) if _is_secret(name) else _json(value)}')
+        name, is_secret = _read_key(key)
+        parts.append(f'"{name}":{_quote(REDACTED) if is_secret else _json(value)}')
     return ("{" + ",".join(parts) + "}\n").encode()
 
 
@@ -67,18 +67,25 @@ def describe_error(error: BaseException) -> str:
 
 def _logfmt(value: object) -> str:
     # Most values are plain text, and each review writes ten.
-    plain = value if type(value) is str else _plain(value)
-    if plain is None:
+    if type(value) is str:
+        return _logfmt_text(value)
+    if value is None:
         return "null"
-    if isinstance(plain, bool):
-        return "true" if plain else "false"
-    if isinstance(plain, int):
-        return str(plain)
-    text = plain if isinstance(plain, str) else _json(plain)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, Enum):
+        return _logfmt(value._value_)  # unlike `value` no call
+    plain = _plain(value)
+    return _logfmt_text(plain) if isinstance(plain, str) else _logfmt_text(_json(plain))
+
+
+def _logfmt_text(text: str) -> str:
     # The word null stands for None, so a string of that name is quoted.
     if text in {"", "null"} or _QUOTED_IN_LOGFMT.search(text):
         return _quote(text)
-    return _cut(text)
+    return text if len(text) <= MAX_VALUE else _cut(text)
 
 
 def _json(value: object) -> str:
@@ -152,9 +159,11 @@ def _cut(text: str) -> str:
 
 # Keys are written in the source, so they are few; those of hostile mappings are not kept forever.
 @lru_cache(maxsize=512)
-def _key(key: str) -> str:
+def _read_key(key: str) -> tuple[str, bool]:
+    """Return a key as it is written, and whether its value is hidden."""
     name = _NOT_IN_KEYS.sub("_", key[:128]) or "_"
-    return f"{name}_" if name in _OWN_KEYS else name
+    name = f"{name}_" if name in _OWN_KEYS else name
+    return name, _is_secret(name)
 
 
 @lru_cache(maxsize=512)

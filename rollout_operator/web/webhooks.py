@@ -33,8 +33,12 @@ STOP_LIMIT: Final = timedelta(seconds=1)
 # nginx's number for it: the asker went away before the answer.
 GONE: Final = 499
 
-_TEXT: Final = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
-_ANSWER: Final = {hdrs.CONTENT_TYPE: JSON}
+_ANSWER: Final = {hdrs.CONTENT_TYPE: JSON, hdrs.SERVER: SERVER}
+_TEXT: Final = {
+    hdrs.CONTENT_TYPE: "text/plain; charset=utf-8",
+    "X-Content-Type-Options": "nosniff",
+    hdrs.SERVER: SERVER,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +174,7 @@ class WebhookServer:
         self, request: web.BaseRequest, path: str, route: str, deadline: Deadline
     ) -> web.Response:
         if (rejection := self._cluster.assess(request, route)) is not None:
+            rejection.headers[hdrs.SERVER] = SERVER
             return rejection
         if path not in self._meters:
             return _reject(404, "no such path")
@@ -189,7 +194,6 @@ class WebhookServer:
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
         """Send the answer; who does not take it in time is cut."""
-        response.headers[hdrs.SERVER] = SERVER
         cast(ReviewConnection, request.protocol).begin_answer(self._options.write_limit)
         try:
             await response.prepare(request)

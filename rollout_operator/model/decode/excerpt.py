@@ -37,8 +37,8 @@ LARGEST: Final = 128 << 10
 LARGEST_BUDGET: Final = LONGEST_LABELS + 2 * LONGEST_VALUE
 
 # What decides of an object with replicas.
-LABELS: Final = frozenset({GROUP_LABEL, GROUP_LABEL_LONG, NO_DOWNSCALE, PREPARE_DOWNSCALE})
-ANNOTATIONS: Final = frozenset({NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT})
+LABELS: Final = (GROUP_LABEL, GROUP_LABEL_LONG, NO_DOWNSCALE, PREPARE_DOWNSCALE)
+ANNOTATIONS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT)
 
 _ABSENT: Final = msgspec.Raw()
 _IS_OBJECT: Final = re.compile(rb"[ \t\r\n]*\{")
@@ -109,8 +109,8 @@ _METADATA: Final = Fields(
     {
         **_values("name", "namespace", "uid", "resourceVersion", "generation"),
         **_values("deletionTimestamp"),
-        "labels": Fields(_values(*sorted(LABELS))),
-        "annotations": Fields(_values(*sorted(ANNOTATIONS), ABSENT_PEERS)),
+        "labels": Fields(_values(*LABELS)),
+        "annotations": Fields(_values(*ANNOTATIONS, ABSENT_PEERS)),
     }
 )
 _BUDGET: Final[Mapping[str, Fields | int]] = {

@@ -51,8 +51,9 @@ LONGEST_RECORD: Final = 8 << 10
 # A kubelet stamps the start and the first conditions of a pod one after the other.
 _SAME_REPORT: Final = timedelta(seconds=2)
 
-_Instant = Annotated[datetime, Meta(tz=True)]
+_ANNOTATIONS: Final = tuple(sorted(STATEFULSET_ANNOTATIONS))
 
+_Instant = Annotated[datetime, Meta(tz=True)]
 
 _BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
 _POD: Final = msgspec.json.Decoder(WirePod)
@@ -260,10 +261,10 @@ def _keep_selector(selector: Selector | None) -> Mapping[str, str]:
 
 
 def _keep_annotations(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
-    kept = only(STATEFULSET_ANNOTATIONS, annotations)
+    kept = only(_ANNOTATIONS, annotations)
     return {key: bound_text(value) for key, value in kept.items()}
 
 
-def only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the part of `values` that has one of these keys."""
-    return {key: values[key] for key in sorted(keys) if key in values} if values else {}
+def only(keys: tuple[str, ...], values: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the part of `values` that has one of these keys, in their order."""
+    return {key: values[key] for key in keys if key in values} if values else {}

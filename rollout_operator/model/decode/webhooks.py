@@ -18,7 +18,7 @@ from rollout_operator.model.objects import Webhook, WebhookConfiguration
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"
 
-_LABELS: Final = frozenset({INJECT_CA_LABEL, NAMESPACE_LABEL})
+_LABELS: Final = (INJECT_CA_LABEL, NAMESPACE_LABEL)
 
 
 class _Head(Wire):

@@ -14,7 +14,7 @@ import msgspec
 from rollout_operator.model.decode.not_ready import clip
 from rollout_operator.model.decode.review import KIND
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.model.review import Review, Scalable
+from rollout_operator.model.review import Review, Scalable, Version
 
 # What clients show of a warning; the API server cuts longer ones, and drops what is too much.
 MAX_WARNINGS: Final = 10
@@ -33,14 +33,17 @@ _ESCAPES: Final = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
+_HEADS: Final = {
+    version: b'{"kind":"%s","apiVersion":"%s","response":{"uid":'
+    % (KIND.encode(), version.value.encode())
+    for version in Version
+}
 
 
 def render_answer(review: Review, verdict: Verdict, *, may_patch: bool = False) -> bytes:
     """Return the body of the answer; `may_patch` tells whether the asker takes patches."""
     parts = [
-        b'{"kind":"%s","apiVersion":' % KIND.encode(),
-        _json(review.version.value),
-        b',"response":{"uid":',
+        _HEADS[review.version],
         _json(review.uid),
         b',"allowed":true' if verdict.is_allowed else b',"allowed":false',
     ]
