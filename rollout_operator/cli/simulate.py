@@ -1,6 +1,41 @@
-"""`rollout-operator simulate`, as the table of commands wants it."""
+"""`rollout-operator simulate`: what it is told of a cluster, and where that is."""
 
-from rollout_operator.lab.simulate.command import run
-from rollout_operator.lab.simulate.flags import render_simulate_usage as render_usage
+import asyncio
+from collections.abc import Sequence
+from typing import Final
 
-__all__ = ["render_usage", "run"]
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.cli.access import CONTEXT, KUBECONFIG, find_access, open_client
+from rollout_operator.cli.looking import be_quiet
+from rollout_operator.config.grammar import Words
+from rollout_operator.kube.connection.connect import Access
+from rollout_operator.lab.simulate import command
+from rollout_operator.lab.simulate.flags import render_simulate_usage
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
+
+# -namespace is its own: a file may hold several.
+_FLAGS: Final = (KUBECONFIG, CONTEXT)
+
+
+def run(words: Sequence[str]) -> int:
+    """Tell what the words ask for; return the exit code. Raises HelpRequested and OperatorError."""
+    return command.run(words, command.ClusterAccess(_FLAGS, _copy_cluster))
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return render_simulate_usage(_FLAGS)
+
+
+def _copy_cluster(words: Words) -> ObjectsCopy:
+    be_quiet()
+    return asyncio.run(_copy(find_access(words)))
+
+
+async def _copy(access: Access) -> ObjectsCopy:
+    async with open_client(access) as client:
+        copy = await copy_namespace(client, access.namespace, LoopClock())
+    if not any(one["kind"] == "StatefulSet" for one in copy.objects):
+        raise InvalidInput(f"there is no StatefulSet in namespace {access.namespace}")
+    return copy

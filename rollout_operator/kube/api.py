@@ -63,6 +63,7 @@ ZONE_BUDGETS: Final = Resource(
 NATIVE_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
+NODES: Final = Resource("", "v1", "nodes", "Node", False)
 _AUTHORIZATION: Final = "authorization.k8s.io"
 ACCESS_REVIEWS: Final = Resource(
     _AUTHORIZATION, "v1", "subjectaccessreviews", "SubjectAccessReview", False

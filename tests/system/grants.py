@@ -1,7 +1,8 @@
 """The operator's rights: what is shipped, and taking some of it away in a world."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import yaml
@@ -10,12 +11,13 @@ from tests.rendered import MANIFESTS
 from tests.system.looks import wait_true
 from tests.world.api import CLUSTER_ROLES, ROLES, Json, Resource
 from tests.world.judge import HOOKS
-from tests.world.manifests import ACCOUNT, SECRET
+from tests.world.manifests import ACCOUNT, SECRET, apply_manifests
 from tests.world.scene import World
 
 REVIEWS: Final = Resource("authorization.k8s.io/v1", "subjectaccessreviews", is_namespaced=False)
 GROUPS: Final = {
     "statefulsets": "apps",
+    "pods": "",
     "leases": "coordination.k8s.io",
     "events": "events.k8s.io",
     "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
@@ -27,6 +29,9 @@ NAMES: Final = {
     "configmaps": "rollout-operator-zone-tracker",
     "leases": "rollout-operator",
 }
+
+READER: Final = "reader"
+"""The account of a person who may only read."""
 
 Grant = tuple[str, str]
 """A verb and a resource, with its subresource: `("update", "statefulsets/status")`."""
@@ -125,3 +130,27 @@ async def _wait_effect(world: World, verb: str, resource: str, *, is_allowed: bo
         return await may(world, verb, resource, group_of(resource)) is is_allowed
 
     await wait_true(f"known: {verb} {resource} {is_allowed}", is_known)
+
+
+async def grant_reads(world: World, grants: Iterable[Grant]) -> Path:
+    """Return the kubeconfig of an account that may do this in the namespace, and nothing else."""
+    rules = [
+        {"apiGroups": [GROUPS[kind]], "resources": [kind], "verbs": [verb]} for verb, kind in grants
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    named = {"metadata": {"name": READER}}
+    objects: list[Json] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", **named},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", **named, "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            **named,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": READER},
+            "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": world.namespace}],
+        },
+    ]
+    await apply_manifests(world.api, world.namespace, objects)
+    token = await world.plane.fetch_token(world.api, world.namespace, READER)
+    path = world.folder / "reader.conf"
+    return world.plane.kubeconfig(path, token, namespace=world.namespace)

@@ -6,6 +6,7 @@ then lists the real deletes in order.
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 import yaml
 
 from rollout_operator.lab.zones import ZoneSpec
+from tests.system.grants import READER, grant_reads
 from tests.world.api import PODS, STATEFULSETS, Json
+from tests.world.judge import Judge
 from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.scene import World
 from tests.world.sets import PAUSED, REVISION, Snapshot, is_ready, missing_ready
@@ -81,6 +84,28 @@ async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
     assert "CrashLoopBackOff" in " ".join(told["ends"]["ingester"])
 
 
+async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> None:
+    """Straight from the cluster, by an account that may list what decides in the namespace."""
+    kinds = ("statefulsets", "pods", "zoneawarepoddisruptionbudgets")
+    names = await _create(world)
+    await world.set_image(names, "v2")
+    await world.wait_until(_lack_revision)
+    reader = await grant_reads(world, [("list", kind) for kind in kinds])
+    account = f"system:serviceaccount:{world.namespace}:{READER}"
+
+    async with Judge(world.plane, world.namespace, account) as judge:
+        told = await _simulate(None, KUBECONFIG=str(reader))
+        calls = await judge.calls()
+    await world.operator()
+    await world.wait_adopted(names)
+
+    assert told["deletes"] == await _list_deletes(world)
+    assert len(told["deletes"]) == 11
+    assert any(line.startswith("nodes are left out: ") for line in told["leftOut"])
+    assert {call.verb for call in calls} <= {"get", "list"}
+    await world.judge.assert_clean()
+
+
 async def _create(world: World) -> list[str]:
     return await world.create(
         ZoneSpec(name=NAMES[0], replicas=5, max_unavailable=2),
@@ -98,14 +123,22 @@ async def _wait_unready(world: World, name: str, image: str = "v1") -> None:
     await world.wait_pod(name, f"down at {image}", is_down)
 
 
+def _lack_revision(now: Snapshot) -> str:
+    """Return which set's status does not know the new template yet."""
+    statuses = {name: now.sets[name]["status"] for name in NAMES}
+    late = [
+        name for name, one in statuses.items() if one["updateRevision"] == one["currentRevision"]
+    ]
+    return f"{', '.join(late)} know no new revision" if late else ""
+
+
 def _lack_settled(now: Snapshot) -> str:
     """Return what is missing until each status knows the new template, and all pods are ready."""
     for name in NAMES:
         if missing := missing_ready(now, name):
             return missing
-        status = now.sets[name]["status"]
-        if status["updateRevision"] == status["currentRevision"]:
-            return f"{name}: its status knows no new revision"
+    if late := _lack_revision(now):
+        return late
     labels = now.pods["zone-a-1"]["metadata"]["labels"]
     is_new = labels[REVISION] == now.sets["zone-a"]["status"]["updateRevision"]
     return "" if is_new else "zone-a-1 is not at the update revision"
@@ -119,12 +152,21 @@ async def _dump(world: World) -> Path:
     return path
 
 
-async def _simulate(dump: Path, *changes: str) -> Json:
-    """Return what the command tells, for machines; meanwhile the world goes on."""
+async def _simulate(dump: Path | None, *changes: str, **environ: str) -> Json:
+    """Return what the command tells, for machines; without a dump of the cluster itself.
+
+    Meanwhile the world goes on.
+    """
     words = [word for change in changes for word in ("-change", change)]
-    command = (sys.executable, "-m", "rollout_operator", "simulate", "-f", str(dump), "-o", "json")
+    source = () if dump is None else ("-f", str(dump))
+    command = (sys.executable, "-m", "rollout_operator", "simulate", *source, "-o", "json", *words)
     ended = await asyncio.to_thread(
-        subprocess.run, [*command, *words], capture_output=True, check=False, timeout=60
+        subprocess.run,
+        command,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environ},
     )
     assert ended.returncode == 0, ended.stderr.decode()
     told: Json = json.loads(ended.stdout)

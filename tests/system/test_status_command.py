@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -15,10 +16,10 @@ import pytest
 from rollout_operator import __version__
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.exit_codes import ExitCode
+from tests.system.grants import READER, Grant, grant_reads
 from tests.terminal import on_terminal, read_until
 from tests.world.api import PODS, ROLES, SERVICES, STATEFULSETS, Json, Resource
 from tests.world.judge import Judge
-from tests.world.manifests import apply_manifests
 from tests.world.scene import World
 from tests.world.sets import PAUSED, is_ready
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.controlplane
 LIMIT_S: Final = 60.0
 ENDPOINTS: Final = Resource("v1", "endpoints")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "endpointslices")
-READER: Final = "reader"
+RIGHTS: Final[Sequence[Grant]] = (("list", "statefulsets"), ("list", "pods"))
 READS: Final = frozenset({"list", "get"})
 
 
@@ -35,7 +36,7 @@ READS: Final = frozenset({"list", "get"})
 async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: World) -> None:
     """Each exit code of `wait`, once; what is shown agrees with the objects; nothing is written."""
     names = await world.create(*three_zones(replicas=2))
-    person = Person(await grant_reads(world))
+    person = Person(await grant_reads(world, RIGHTS))
     judge = Judge(world.plane, world.namespace, f"system:serviceaccount:{world.namespace}:{READER}")
     async with judge:
         # Without an operator.
@@ -109,31 +110,6 @@ class Person:
             os.write(master, b"\x03")
             assert process.wait(LIMIT_S) == 0
         return re.sub(r"\x1b\[[0-9;]*m", "", shown)
-
-
-async def grant_reads(world: World) -> Path:
-    """Return the kubeconfig of an account that may list sets and pods of the namespace only."""
-    rules = [
-        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["list"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    ]
-    rbac = "rbac.authorization.k8s.io"
-    named = {"metadata": {"name": READER}}
-    objects: list[Json] = [
-        {"apiVersion": "v1", "kind": "ServiceAccount", **named},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", **named, "rules": rules},
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "RoleBinding",
-            **named,
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": READER},
-            "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": world.namespace}],
-        },
-    ]
-    await apply_manifests(world.api, world.namespace, objects)
-    token = await world.plane.fetch_token(world.api, world.namespace, READER)
-    path = world.folder / "reader.conf"
-    return world.plane.kubeconfig(path, token, namespace=world.namespace)
 
 
 async def serve(world: World, port: int) -> bool:

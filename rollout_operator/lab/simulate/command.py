@@ -1,15 +1,18 @@
 """`rollout-operator simulate`: what the operator would do with objects of a cluster.
 
-Reads a copy and runs the operator's own code on it; nothing is sent anywhere. What may happen is
-decided in `changes`, how the copy lives in `world`, what is told of it in
-`report`.
+Reads a copy, from a file or by a function that is given, and runs the operator's own code on it;
+nothing is ever written. What may happen is decided in `changes`, how the copy lives in `world`,
+what is told of it in `report`.
 """
 
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+from rollout_operator.config.grammar import Flag, Words
 from rollout_operator.lab.end import forget_output
 from rollout_operator.lab.simulate.changes import check_names
 from rollout_operator.lab.simulate.dump import choose_objects
@@ -20,19 +23,31 @@ from rollout_operator.lab.simulate.report import SimulationRun, render_json, ren
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import play
 from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.operator.copies import ObjectsCopy
 
 
-def run(words: Sequence[str]) -> int:
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """How objects are read where no file is given."""
+
+    flags: tuple[Flag[Any], ...]
+    """By which a person says where they are."""
+    copy: Callable[[Words], ObjectsCopy]
+    """Raises ConfigError, and ApiError."""
+
+
+def run(words: Sequence[str], cluster: ClusterAccess) -> int:
     """Tell what the words after the command ask for; return the exit code.
 
-    Raises HelpRequested, ConfigError with its exit code, BadDump, InvalidInput and NotPlayed.
+    Raises HelpRequested, ConfigError with its exit code, BadDump, InvalidInput, NotPlayed, and
+    ApiError where a cluster is to be read.
     """
-    settings = read_settings(words)
+    settings = read_settings(words, cluster.flags)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    content, written_at = read_file(settings.file, sys.stdin.buffer)
     try:
-        told = tell(settings, content, written_at or datetime.now(UTC))
+        copy = _read(settings) if settings.file else cluster.copy(settings.words)
+        told = tell_copy(settings, copy)
         sys.stdout.writelines(f"{line}\n" for line in _render(told))
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -47,15 +62,25 @@ def _render(told: SimulationRun) -> Iterable[str]:
     return [render_json(told)] if told.settings.output is Output.JSON else render_text(told)
 
 
+def _read(settings: SimulateSettings) -> ObjectsCopy:
+    content, written_at = read_file(settings.file, sys.stdin.buffer)
+    return ObjectsCopy(objects=read_objects(content), read_at=written_at or datetime.now(UTC))
+
+
 def tell(settings: SimulateSettings, content: bytes, written_at: datetime) -> SimulationRun:
-    """Return what would happen to the objects in `content`, which was written at a time.
+    """Return what `tell_copy` does of the objects in `content`, which was written at a time."""
+    return tell_copy(settings, ObjectsCopy(objects=read_objects(content), read_at=written_at))
+
+
+def tell_copy(settings: SimulateSettings, copy: ObjectsCopy) -> SimulationRun:
+    """Return what would happen to objects.
 
     Raises BadDump, InvalidInput for names that are not there, and NotPlayed.
     """
-    dump = choose_objects(read_objects(content), settings.namespace)
+    dump = choose_objects(copy.objects, settings.namespace, copy.known, copy.unread)
     check_names((change for _, change in settings.changes), dump.names())
     # What is in it has happened before it was written, whatever the file's time says.
-    begins = settings.as_of or max(written_at, dump.newest or written_at)
+    begins = settings.as_of or max(copy.read_at, dump.newest or copy.read_at)
     times = choose_times(dump, settings, begins)
     played = play(dump, settings, times, begins)
     figures = add_up(played.history.records, dump.groups, played.ended_at)

@@ -155,11 +155,15 @@ class Dump:
 
 
 def choose_objects(
-    objects: Iterable[JsonObject], namespace: str, known: Iterable[str] = ()
+    objects: Iterable[JsonObject],
+    namespace: str,
+    known: Iterable[str] = (),
+    unread: Iterable[str] = (),
 ) -> Dump:
     """Return what counts. Raises BadDump; `namespace` may be empty where there is but one.
 
-    `known` are kinds of which the input has all there is, also where it is none.
+    `known` are kinds of which the input has all there is, also where it is none; `unread` says of
+    what it has not.
     """
     kinds: dict[str, list[JsonObject]] = {}
     for one in objects:
@@ -193,7 +197,7 @@ def choose_objects(
         pods=tuple(sorted(read, key=lambda one: _natural(one.view.name))),
         others=tuple(sorted(kept, key=lambda one: (_kind_of(one), name_of(one)))),
         known=frozenset((*known, *(_kind_of(one) for one in rest))),
-        left_out=tuple(_explain(numbers)),
+        left_out=(*unread, *_explain(numbers)),
         newest=_find_newest([*here, *pods]),
     )
 

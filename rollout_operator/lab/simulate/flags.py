@@ -1,7 +1,7 @@
 """What the words after `simulate` ask for: its flags, their checks, and the help text."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import Any, Final
@@ -44,7 +44,7 @@ FILE: Final = Flag(
     kind=TEXT,
     default="",
     help="File with what `kubectl get -o yaml` prints of statefulsets, pods and what else decides,"
-    f" YAML or JSON; {STDIN} reads standard input. Required.",
+    f" YAML or JSON; {STDIN} reads standard input. Without, they are read from the cluster.",
 )
 _ONE_CHANGE: Final[FlagKind[tuple[Change, ...]]] = FlagKind(
     "string", lambda text: (parse_change(text),), lambda _: ""
@@ -60,7 +60,8 @@ NAMESPACE: Final = Flag(
     name="namespace",
     kind=TEXT,
     default="",
-    help="Which namespace is meant, where the input holds several.",
+    alias="n",
+    help="Namespace to look at, also -n: that of the context, or the only one of the file.",
 )
 READY: Final = Flag(
     name="ready-after",
@@ -117,13 +118,15 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
 )
 
 _HEAD: Final = """\
-Usage: rollout-operator simulate -f FILE [-change "..."] [flags]
+Usage: rollout-operator simulate [-f FILE] [-change "..."] [flags]
 
 Tells what the operator would do: which pod goes when and why, what waits for what, how long it
-takes, and what its webhooks would refuse. It runs the operator's own code on a copy of the objects
-in FILE, with simulated controllers and pods, on virtual time. Nothing is sent anywhere.
+takes, and what its webhooks would refuse. It runs the operator's own code on a copy of objects,
+with simulated controllers and pods, on virtual time. They are read from the cluster of a
+kubeconfig, with rights to read, or from FILE. Nothing is ever written.
 
-  kubectl get statefulsets,pods -o yaml | rollout-operator simulate -f - -change "new template"
+  rollout-operator simulate -n mimir -change "new template"
+  kubectl get statefulsets,pods,zpdb,pdb -o yaml | rollout-operator simulate -f -
 
 """
 _CHANGES: Final = """
@@ -164,17 +167,21 @@ class SimulateSettings:
     as_of: datetime | None = None
     seed: int = SEED.default
     output: Output = Output.TEXT
+    words: Words = field(default_factory=Words, compare=False)
+    """As they were given, with the flags by which a cluster is found."""
 
 
-def read_settings(argv: Sequence[str]) -> SimulateSettings:
-    """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
-    words = parse_words(
-        [_gather(flag) if flag in (CHANGE, STUCK) else flag for flag in FLAGS], argv
-    )
+def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> SimulateSettings:
+    """Return what the words after the command ask for. Raises UsageError, or HelpRequested.
+
+    `access` are the flags by which a cluster is found.
+    """
+    repeated = [_gather(flag) if flag in (CHANGE, STUCK) else flag for flag in FLAGS]
+    words = parse_words((*access, *repeated), argv)
     refuse_leftovers(words, "; a change stands in quotes")
     changes: tuple[Change, ...] = words.value(CHANGE)
     try:
-        problem = next(_find_problems(words), None)
+        problem = next(_find_problems(words, access), None)
         if problem is not None:
             raise UsageError(problem)
         return SimulateSettings(
@@ -188,6 +195,7 @@ def read_settings(argv: Sequence[str]) -> SimulateSettings:
             as_of=_read_time(words),
             seed=words.value(SEED),
             output=Output(words.value(OUTPUT)),
+            words=words,
         )
     except UsageError:
         raise
@@ -195,10 +203,10 @@ def read_settings(argv: Sequence[str]) -> SimulateSettings:
         raise UsageError(str(error)) from None
 
 
-def render_simulate_usage() -> str:
-    """Return the help text of the command."""
+def render_simulate_usage(access: Sequence[Flag[Any]] = ()) -> str:
+    """Return the help text of the command, with the flags by which a cluster is found."""
     forms = "".join(f"  {form.shown}\n" for form in FORMS)
-    return f"{_HEAD}{''.join(render_entries(FLAGS))}{_CHANGES}{forms}{_ABOUT}{_FOOT}"
+    return f"{_HEAD}{''.join(render_entries((*FLAGS, *access)))}{_CHANGES}{forms}{_ABOUT}{_FOOT}"
 
 
 def _gather(flag: Flag[tuple[Any, ...]]) -> Flag[tuple[Any, ...]]:
@@ -212,9 +220,10 @@ def _gather(flag: Flag[tuple[Any, ...]]) -> Flag[tuple[Any, ...]]:
     return replace(flag, kind=replace(flag.kind, parse=take))
 
 
-def _find_problems(words: Words) -> Iterator[str]:
-    if not words.value(FILE):
-        yield f"-{FILE.name} has not been specified"
+def _find_problems(words: Words, access: Sequence[Flag[Any]]) -> Iterator[str]:
+    for flag in access:
+        if words.has(flag) and words.value(FILE):
+            yield f"-{flag.name} says where a cluster is, and -{FILE.name} that none is read"
     yield from find_other_choice(words, OUTPUT, Output)
     for flag in (READY, TERMINATES):
         if not timedelta(0) <= words.value(flag) <= LONGEST_SPAN:

@@ -212,6 +212,7 @@ def render_json(told: SimulationRun) -> str:
     found: JsonObject = {
         "namespace": told.dump.namespace,
         "groups": told.dump.groups,
+        "leftOut": told.dump.left_out,
         "begins": show_time(told.epoch),
         "readyAfter": {group: _seconds(one.span) for group, one in told.times.ready.items()},
         "stuck": [one.view.name for one in told.times.stuck],

@@ -105,10 +105,21 @@ def test_a_name_that_is_not_there(dump: Path, capsys: Capture) -> None:
 
 
 def test_a_wrong_command_line_and_help(capsys: Capture) -> None:
-    assert main(["simulate"]) == 2
-    assert capsys.readouterr().err == (
-        "rollout-operator: -f has not been specified. See rollout-operator simulate -help\n"
-    )
+    assert main(["simulate", "-f", "-", "-context", "c"]) == 2
+    assert "-context says where a cluster is, and -f that none is read" in capsys.readouterr().err
 
     assert main(["simulate", "-help"]) == 0
-    assert "Nothing is sent anywhere." in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Nothing is ever written." in shown
+    assert "-kubeconfig string" in shown
+
+
+def test_without_a_file_and_a_cluster_nothing_can_be_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+    assert main(["simulate"]) == 1
+    assert "there is no kubeconfig" in capsys.readouterr().err

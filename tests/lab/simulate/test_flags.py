@@ -48,7 +48,6 @@ def test_each_change_counts_in_order() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "-f has not been specified"),
         (["-f", "x", "new", "template"], "unexpected word: new; a change stands in quotes"),
         (["-f", "x", "-change", "new"], 'invalid value "new" for flag -change: no such change'),
         (["-f", "x", "-change"], "flag needs an argument: -change"),

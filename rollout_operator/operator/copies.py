@@ -1,0 +1,141 @@
+"""Copy what decides in a namespace, with rights to read: for commands that try things elsewhere.
+
+Decides which objects are read, and which of them may be missing: without StatefulSets and pods
+nothing can be said. Nothing is ever written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.config.flags import find_flag
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    MUTATING_WEBHOOKS,
+    NATIVE_BUDGETS,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
+    ApiClient,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.kube.client.discovery import KindCatalog
+from rollout_operator.kube.scales.decode import check_kind
+from rollout_operator.model.decode.broken import decode_or_salvage
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.errors import ApiError, InvalidInput, NotFound
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.scaling import Reference
+from rollout_operator.planning.scaling.plan import list_references
+
+_PAGE: Final = 500
+_OPTIONAL: Final = (ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectsCopy:
+    """Objects as they were at one moment."""
+
+    objects: Sequence[JsonObject]
+    read_at: datetime
+    known: frozenset[str] = frozenset()
+    """Kinds of which it has all that there are, also where there is none."""
+    unread: tuple[str, ...] = ()
+    """What could not be read, a sentence each."""
+
+
+async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
+    """Return what decides in a namespace. Raises ApiError where sets or pods cannot be listed."""
+    reading = _Reading(client, namespace, clock)
+    sets = await reading.list_all(STATEFULSETS)
+    others = [one for kind in _OPTIONAL for one in await reading.list_optional(kind)]
+    tracker: str = find_flag("zone-tracker.config-map-name").default
+    others += await reading.fetch_optional(CONFIG_MAPS, tracker)
+    for reference in _find_references(sets):
+        others += await reading.fetch_mirrored(reference)
+    # Pods last: what they show is no older than what their sets want.
+    pods = await reading.list_all(PODS)
+    return ObjectsCopy(
+        objects=[_decode(raw, kind) for kind, raw in (*sets, *pods, *others)],
+        read_at=client.server_time() or clock.now(),
+        known=frozenset(reading.known),
+        unread=tuple(reading.unread),
+    )
+
+
+_Found = tuple[Resource, msgspec.Raw]
+
+
+@dataclass(slots=True)
+class _Reading:
+    client: ApiClient
+    namespace: str
+    clock: Clock
+    known: set[str] = field(default_factory=set)
+    unread: list[str] = field(default_factory=list)
+
+    async def list_all(self, resource: Resource) -> list[_Found]:
+        """Return all objects of a kind. Raises ApiError."""
+        found: list[_Found] = []
+        token = ""
+        namespace = self.namespace if resource.is_namespaced else ""
+        while True:
+            page = await self.client.fetch_page(resource, namespace, limit=_PAGE, token=token)
+            found.extend((resource, raw) for raw in page.items)
+            token = page.next_token
+            if not token:
+                self.known.add(resource.kind)
+                return found
+
+    async def list_optional(self, resource: Resource) -> list[_Found]:
+        """Return the same, none where they may not be read, which is noted."""
+        try:
+            return await self.list_all(resource)
+        except NotFound:
+            self.known.add(resource.kind)  # the kind is not installed
+        except ApiError as error:
+            self.unread.append(f"{resource.plural} are left out: {error}")
+        return []
+
+    async def fetch_optional(self, resource: Resource, name: str) -> list[_Found]:
+        """Return one object, none where it is not there or may not be read, which is noted."""
+        try:
+            raw = await self.client.fetch(resource, self.namespace, name)
+            return [(resource, msgspec.Raw(raw))]
+        except NotFound:
+            return []
+        except ApiError as error:
+            self.unread.append(f"{resource.kind} {name} is left out: {error}")
+            return []
+
+    async def fetch_mirrored(self, reference: Reference) -> list[_Found]:
+        """Return what zones take their counts from, none where it cannot be read."""
+        catalog = KindCatalog(self.client, self.clock)
+        try:
+            served = await catalog.find(reference.group, reference.kind)
+            resource = check_kind(reference, served)
+        except (ApiError, InvalidInput) as error:
+            self.unread.append(f"{reference} is left out: {error}")
+            return []
+        if resource == STATEFULSETS:
+            return []  # it is listed already
+        return await self.fetch_optional(resource, reference.name)
+
+
+def _find_references(sets: Sequence[_Found]) -> Sequence[Reference]:
+    decoded = [decode_or_salvage(kind.kind, decode_statefulset, raw) for kind, raw in sets]
+    return list_references(one for one in decoded if not isinstance(one, Unreadable))
+
+
+def _decode(raw: msgspec.Raw, resource: Resource) -> JsonObject:
+    """Return an object with its type, which those in a list do not have."""
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    head: Mapping[str, object] = {"apiVersion": version, "kind": resource.kind}
+    return {**msgspec.json.decode(raw, type=dict[str, object]), **head}

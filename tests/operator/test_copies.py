@@ -1,0 +1,89 @@
+"""Copies of a namespace: what is read, what may be missing, and that nothing is written."""
+
+from typing import Final
+
+import pytest
+
+from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.lab.model.fields import child, name_of
+from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES
+from rollout_operator.lab.zones import ZoneSpec, three_zones
+from rollout_operator.model.errors import Denied
+from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
+from tests.operator.inspected import PERSON, Onlooker, looking_on
+from tests.virtual_time import in_virtual_time
+
+READS: Final = {"get", "list", "discover"}
+MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource"
+
+
+def _custom(kind: str, name: str, **spec: object) -> JsonObject:
+    version = "rollout-operator.grafana.com/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+async def _copy(world: Onlooker) -> ObjectsCopy:
+    clock = world.sandbox.clock()
+    return await copy_namespace(world.client, world.sandbox.namespace, clock)
+
+
+def _list(copy: ObjectsCopy, kind: str) -> list[str]:
+    return [name_of(one) for one in copy.objects if one["kind"] == kind]
+
+
+@in_virtual_time
+async def test_everything_that_decides_is_read_and_nothing_written() -> None:
+    mirrors = {
+        f"{MIRROR}-name": "sizes",
+        f"{MIRROR}-kind": "ReplicaTemplate",
+        f"{MIRROR}-api-version": "rollout-operator.grafana.com/v1",
+    }
+    async with looking_on(ZoneSpec(name="zone-a", replicas=1, annotations=mirrors)) as world:
+        chosen: JsonObject = {"matchLabels": {"name": "zone-a"}}
+        await world.create(REPLICA_TEMPLATES, _custom("ReplicaTemplate", "sizes", replicas=1))
+        budget = _custom(ZONE_BUDGETS.kind, "b", selector=chosen, maxUnavailable=1)
+        await world.create(ZONE_BUDGETS, budget)
+        native = {**_custom(BUDGETS.kind, "n", selector=chosen), "apiVersion": "policy/v1"}
+        await world.create(BUDGETS, native)
+
+        copy = await _copy(world)
+
+        assert _list(copy, "StatefulSet") == ["zone-a"]
+        assert _list(copy, "Pod") == ["zone-a-0"]
+        assert _list(copy, "ReplicaTemplate") == ["sizes"]
+        assert _list(copy, ZONE_BUDGETS.kind) == ["b"]
+        assert _list(copy, BUDGETS.kind) == ["n"]
+        assert copy.unread == ()
+        assert {"ValidatingWebhookConfiguration", "Node", "Pod"} < copy.known
+        assert copy.read_at >= world.sandbox.epoch
+        status = child(copy.objects[0], "status")
+        assert status["readyReplicas"] == 1
+        assert world.list_verbs() <= READS
+
+
+@in_virtual_time
+async def test_what_may_not_be_read_is_named() -> None:
+    async with looking_on(*three_zones(replicas=1)) as world:
+        refused = world.sandbox.api.forbidden
+        refused.add((PERSON, "list", "nodes"))
+        refused.add((PERSON, "list", "zoneawarepoddisruptionbudgets"))
+        refused.add((PERSON, "get", "configmaps"))
+
+        copy = await _copy(world)
+
+        assert len(_list(copy, "Pod")) == 3
+        assert [line.partition(":")[0] for line in copy.unread] == [
+            "zoneawarepoddisruptionbudgets are left out",
+            "nodes are left out",
+            "ConfigMap rollout-operator-zone-tracker is left out",
+        ]
+        assert "Node" not in copy.known
+
+
+@in_virtual_time
+async def test_without_sets_nothing_can_be_said() -> None:
+    async with looking_on(*three_zones(replicas=1)) as world:
+        world.sandbox.api.forbidden.add((PERSON, "list", STATEFULSETS.plural))
+
+        with pytest.raises(Denied, match='grant verb list on "statefulsets"'):
+            await _copy(world)
