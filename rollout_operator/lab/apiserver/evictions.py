@@ -1,7 +1,7 @@
 """The `eviction` subresource of pods, and the native disruption budgets that refuse it.
 
-Decides whether a pod may go and what is written for it; a budget that would allow it is not
-modelled. Webhooks are asked before by the server's frame; how a pod then goes is decided there too.
+Decides whether a pod may go and what is written for it, by the status of the budget; that is kept
+up to date elsewhere. The server's frame asks webhooks before, and decides how a pod then goes.
 No other write comes between the steps, so that nothing here has to be tried again.
 """
 
@@ -21,7 +21,7 @@ from rollout_operator.lab.model.fields import (
     text,
     timestamp,
 )
-from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, not_modelled
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.schemas.kinds import BUDGETS
 from rollout_operator.lab.schemas.labels import labels_of, matches
 from rollout_operator.lab.schemas.refusals import conflict, expect, expect_one_of, not_found
@@ -43,6 +43,8 @@ class EvictionApi(Protocol):
     def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
 
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
+
+    def put(self, obj: JsonObject, *, actor: str) -> None: ...
 
     def call_now(self, request: ApiRequest) -> ApiAnswer: ...
 
@@ -69,7 +71,7 @@ def evict(api: EvictionApi, request: ApiRequest) -> ApiAnswer:
         budgets = [one for one in api.list(BUDGETS, request.namespace) if _guards(one, pod)]
         expect(len(budgets) <= 1, "an eviction under several budgets", len(budgets))
         if budgets and not _is_unready_and_free(pod, budgets[0]):
-            raise _exhausted(budgets[0])
+            _take(api, budgets[0], is_dry_run=request.is_dry_run)
         if budgets:
             options = _with_version(options, pod)
     _delete(api, request, options)
@@ -117,6 +119,19 @@ def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
         return False
     healthy = number(budget, "status", "currentHealthy")
     return healthy >= number(budget, "status", "desiredHealthy") > 0
+
+
+def _take(api: EvictionApi, budget: JsonObject, *, is_dry_run: bool) -> None:
+    """Use up one disruption that a budget allows. Raises Refusal where it allows none."""
+    status = child(budget, "status")
+    is_observed = number(status, "observedGeneration") >= number(budget, "metadata", "generation")
+    expect(is_observed, "an eviction under a budget that is not observed", name_of(budget))
+    allowed = number(status, "disruptionsAllowed")
+    if not allowed:
+        raise _exhausted(budget)
+    if not is_dry_run:
+        left = {**status, "disruptionsAllowed": allowed - 1}
+        api.put({**budget, "status": left}, actor="api-server")
 
 
 def _delete(api: EvictionApi, request: ApiRequest, options: JsonObject) -> None:
@@ -169,12 +184,8 @@ def _checked(answer: ApiAnswer) -> ApiAnswer:
 
 
 def _exhausted(budget: JsonObject) -> ApiRefusal:
-    """Return the refusal of a budget that has no disruption left. Raises NotModelled."""
+    """Return the refusal of a budget that has no disruption left."""
     name, status = name_of(budget), child(budget, "status")
-    is_observed = number(status, "observedGeneration") >= number(budget, "metadata", "generation")
-    expect(is_observed, "an eviction under a budget that is not observed", name)
-    if number(status, "disruptionsAllowed"):
-        not_modelled(f"the eviction that the native budget {name} allows")
     healthy, wanted = number(status, "currentHealthy"), number(status, "desiredHealthy")
     why = f"The disruption budget {name} does not allow evicting pods currently"
     if healthy <= wanted:

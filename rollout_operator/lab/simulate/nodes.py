@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.kube.api import NATIVE_BUDGETS, PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.controllers.disruptions import next_budget_status
 from rollout_operator.lab.model.fields import is_terminating, name_of
 from rollout_operator.lab.model.history import Called, Record, Reviewed
 from rollout_operator.lab.model.request import ApiAnswer, ApiRequest
@@ -123,7 +124,11 @@ class Draining:
 
 
 async def evict(sandbox: Sandbox, pod: str, actor: str) -> ApiAnswer:
-    """Ask for the eviction of a pod, and return what the API server answers."""
+    """Ask for the eviction of a pod, and return what the API server answers.
+
+    The disruption controller has caught up by then: it is faster than pods are.
+    """
+    _count_budgets(sandbox)
     body: JsonObject = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -141,24 +146,28 @@ async def evict(sandbox: Sandbox, pod: str, actor: str) -> ApiAnswer:
     return await sandbox.api.call(request)
 
 
+def _count_budgets(sandbox: Sandbox) -> None:
+    """Have the status of native budgets say how many pods may go."""
+    api, namespace = sandbox.api, sandbox.namespace
+    sets, pods = (api.list(kind, namespace) for kind in (STATEFULSETS, PODS))
+    for budget in api.list(NATIVE_BUDGETS, namespace):
+        status = next_budget_status(budget, sets, pods)
+        if status != budget.get("status"):
+            api.put({**budget, "status": status}, actor="disruption-controller")
+
+
 def drop_repeats(records: Sequence[Record]) -> Iterator[Record]:
     """Yield the records without evictions that are refused once more in the same words."""
-    last: dict[tuple[type[Record], str], str] = {}
+    last: dict[str, str] = {}
+    repeated: set[int] = set()
     for one in records:
-        name, message, is_refused = _read_refusal(one)
-        if is_refused and last.get((type(one), name)) == message:
-            continue
-        if name:
-            last[type(one), name] = message
-        yield one
-
-
-def _read_refusal(record: Record) -> tuple[str, str, bool]:
-    """Return the pod and the words of what is about an eviction, and whether it was refused."""
-    match record:
-        case Called(request=ApiRequest(subresource="eviction", name=name), status=status):
-            return name, record.message, status >= 400
-        case Reviewed(resource="pods/eviction", name=name, allowed=allowed):
-            return name, record.message, not allowed
-        case _:
-            return "", "", False
+        if isinstance(one, Called) and one.request.subresource == EVICTION:
+            if one.status >= 400 and last.get(one.request.name) == one.message:
+                repeated.add(one.number)
+            last[one.request.name] = one.message
+    for one in records:
+        match one:
+            case Called(number=call) | Reviewed(call=call) if call in repeated:
+                pass
+            case _:
+                yield one

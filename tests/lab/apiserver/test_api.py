@@ -16,7 +16,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.lab.apiserver.garbage import ACTOR
-from rollout_operator.lab.model.fields import child, text
+from rollout_operator.lab.model.fields import child, number, text
 from rollout_operator.lab.model.history import Called, Commit
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled, Verb
 from rollout_operator.lab.schemas.kinds import BUDGETS, NAMESPACES
@@ -205,18 +205,31 @@ def test_so_are_other_watches(query: dict[str, str]) -> None:
         Server().watch(CONFIG_MAPS, **query)
 
 
-@pytest.mark.parametrize("allowed", [1, 0], ids=["allows one", "is not observed"])
-def test_a_native_budget_only_refuses(allowed: int) -> None:
+def _guard_pod(observed: int) -> Server:
+    """Return a server with a ready pod below a native budget that allows one eviction."""
     server = Server()
     server.create(PODS, pod(labels={"app": "x"}))
     running: JsonObject = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     server.ask("patch", PODS, "p", Asked(body={"status": running}, subresource="status"))
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "x"}}}
     server.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
-    counted = {"observedGeneration": allowed, "disruptionsAllowed": allowed}
+    counted = {"observedGeneration": observed, "disruptionsAllowed": 1}
     server.ask("patch", BUDGETS, "b", Asked(body={"status": counted}, subresource="status"))
-    with pytest.raises(NotModelled, match=r"native budget b|not observed"):
-        server.ask("create", PODS, "p", eviction())
+    return server
+
+
+def test_a_native_budget_is_used_up() -> None:
+    server = _guard_pod(observed=1)
+
+    server.ask("create", PODS, "p", eviction())
+
+    [budget] = server.api.list(BUDGETS, "")
+    assert number(budget, "status", "disruptionsAllowed") == 0
+
+
+def test_a_native_budget_that_is_not_observed_is_not_modelled() -> None:
+    with pytest.raises(NotModelled, match="not observed"):
+        _guard_pod(observed=0).ask("create", PODS, "p", eviction())
 
 
 def test_replicas_below_zero_are_refused() -> None:

@@ -19,18 +19,20 @@ from rollout_operator.lab.nodes.nodes import LONE_NODE, node_of
 from rollout_operator.lab.schemas.kinds import BUDGETS
 from rollout_operator.lab.simulate.nodes import ELSEWHERE, Draining, drop_repeats
 from rollout_operator.lab.simulate.report import SimulationRun
+from rollout_operator.lab.simulate.world import NotPlayed
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from tests.lab.simulate.dumps import Json, grow, pick
+from tests.lab.simulate.dumps import THREE, Json, grow, pick
 from tests.lab.simulate.test_world import NINE, _ends, _story, _tell
 from tests.virtual_time import in_virtual_time
 
+SELECTED = {"rollout-group": "ingester"}
 _BUDGET: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
 
 
 def _spread() -> list[Json]:
     """Return three zones on two nodes each: ordinal 2 has a node for itself."""
-    objects = grow()
+    objects = grow(*(replace(zone, pod_labels=SELECTED) for zone in THREE))
     for name in NINE:
         node = f"node-{name[5]}{2 if name.endswith('2') else 1}"
         pick(objects, name)["spec"]["nodeName"] = node
@@ -162,6 +164,59 @@ def test_a_group_is_paused_as_a_whole(name: str) -> None:
         if one.at > timedelta(hours=1)
     ]
     assert late == (NINE if name == "ingester" else NINE[3:6])
+
+
+def _budget(name: str, kind: str, version: str, **spec: object) -> Json:
+    head = {"name": name, "namespace": "prod", "uid": name, "resourceVersion": "7"}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {**head, "generation": 1},
+        "spec": {"selector": {"matchLabels": SELECTED}, **spec},
+    }
+
+
+ZONE_BUDGET = _budget(
+    "zones",
+    "ZoneAwarePodDisruptionBudget",
+    "rollout-operator.grafana.com/v1",
+    maxUnavailable=1,
+)
+NATIVE = partial(_budget, kind="PodDisruptionBudget", version="policy/v1")
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        pytest.param(ZONE_BUDGET, id="of zones"),
+        pytest.param(NATIVE("native", minAvailable=8), id="native"),
+    ],
+)
+def test_a_drain_goes_on_as_budgets_allow(budget: Json) -> None:
+    told = _tell([*_spread(), budget], "drain node-b1", flags="-ready-after 20s")
+
+    times = {name: at for at, name, status in _evicted(told) if status == 201}
+    assert sorted(times) == ["zone-b-0", "zone-b-1"]
+    # 10 s to end and 20 s to be ready, then the next question.
+    assert 30 <= max(times.values()) - min(times.values()) <= 35
+    assert told.figures.most_down["zone-b"] == 1
+    assert 1 <= len(told.figures.refusals) <= 5
+    assert "429" in _story(told)
+
+
+def test_a_drain_that_a_budget_never_allows_is_not_done() -> None:
+    told = _tell([*_spread(), NATIVE("never", maxUnavailable=0)], "drain node-b1")
+
+    assert [status for _, _, status in _evicted(told)] == [429, 429], "each refusal is told once"
+    assert len(told.play.undone) == 2
+    assert not told.play.is_cut
+
+
+def test_what_is_not_modelled_beside_the_story_ends_it() -> None:
+    budgets = [NATIVE(name, maxUnavailable=1) for name in ("one", "two")]
+
+    with pytest.raises(NotPlayed, match="an eviction under several budgets"):
+        _tell([*_spread(), *budgets], "drain node-b1")
 
 
 @asynccontextmanager
