@@ -183,17 +183,17 @@ class Storyteller:
     def _tell_review(self, review: Reviewed) -> Iterator[TraceLine]:
         """Tell of reviews that were refused or failed, or were about replicas or evictions."""
         called = self._calls.get(review.call)
-        about = "" if called is None else _asked_replicas(called)
+        about = "" if called is None else _asked_scaling(called)
         if review.resource == f"{PODS.plural}/{EVICTION}":
             yield self._tell_eviction(review)
             return
         if review.allowed and not about:
             return
-        change = f"{'a dry run of ' if review.dry_run else ''}{review.name}{about}"
+        change = f"{'a dry run of ' if review.dry_run else ''}{about or review.name}"
         if review.status < 0:
             told = f"gave no answer about {change}: {review.message}"
         elif review.allowed:
-            told = f"agreed to {change}"
+            told = f"allowed {change}"
         else:
             _, _, why = review.message.partition(DENIED)
             told = f"refused {change}: {review.status}: {why or review.message}"
@@ -308,12 +308,15 @@ def _trouble(pod: JsonObject) -> str:
     return reason or text(pod, "status", "phase")
 
 
-def _asked_replicas(called: Called) -> str:
+def _asked_scaling(called: Called) -> str:
+    """Return in words which scaling was asked for, empty where it was something else."""
     body = called.request.body
+    wanted: object = None
     if isinstance(body, dict):
-        count = child(body, "spec").get("replicas")
-        return f" to {count} replicas" if isinstance(count, int) else ""
-    for step in body or ():
+        wanted = child(body, "spec").get("replicas")
+    for step in body if isinstance(body, list) else ():
         if step.get("path") == "/spec/replicas" and step.get("op") != "test":
-            return f" to {step.get('value')} replicas"
-    return ""
+            wanted = step.get("value")
+    if not isinstance(wanted, int):
+        return ""
+    return f"scaling {called.request.name} to {wanted} replica{'' if wanted == 1 else 's'}"

@@ -25,17 +25,19 @@ MOST_ROWS: Final = 4
 FOLD_WITHIN: Final = timedelta(seconds=10)
 
 
-def render_story(history: History, *, begin: timedelta = timedelta(0)) -> list[str]:
-    """Return a run as lines of at most 100 columns: time, who, and what happened."""
+def render_story(
+    history: History, *, begin: timedelta = timedelta(0), width: int = WIDTH
+) -> list[str]:
+    """Return a run as lines of at most so many columns: time, who, and what happened."""
     told = [one for one in Storyteller(history).tell() if one.at >= begin]
-    return _align(_fold(told))
+    return _align(_fold(told), width)
 
 
 def render_tail(history: History, at: timedelta, lines: int = 40) -> list[str]:
     """Return the last lines of the story up to a time: what led to what happened then."""
     told = [one for one in Storyteller(history).tell() if one.at <= at]
     folded = list(_fold(told))
-    return _align(folded[-lines:])
+    return _align(folded[-lines:], WIDTH)
 
 
 def trace_hash(history: History) -> str:
@@ -65,9 +67,9 @@ class _Folded:
 
     @property
     def text(self) -> str:
-        subject = _join(self.first.who, [one for one in self.whats if one])
+        subject = ", ".join(one for one in self.whats if one)
         times = f" ({self.count} times)" if self.count > len(self.whats) else ""
-        return f"{subject}{self.first.text}{times}"
+        return f"{subject} {self.first.text}{times}".lstrip()
 
 
 def _fold(lines: Iterable[TraceLine]) -> Iterator[_Folded]:
@@ -83,31 +85,18 @@ def _fold(lines: Iterable[TraceLine]) -> Iterator[_Folded]:
         yield open_one
 
 
-def _join(who: str, pods: list[str]) -> str:
-    """Return the pods that a line is about, short where their set is named beside them."""
-    if not pods:
-        return ""
-    prefix = f"{who}-"
-    if all(pod.startswith(prefix) for pod in pods):
-        ordinals = sorted(
-            (pod.removeprefix(prefix) for pod in pods), key=lambda one: (len(one), one)
-        )
-        return f"{', '.join(ordinals)} "
-    return f"{', '.join(pods)} "
-
-
-def _align(lines: Iterable[_Folded]) -> list[str]:
+def _align(lines: Iterable[_Folded], width: int) -> list[str]:
     told = list(lines)
-    width = min(max((len(one.first.who) for one in told), default=0), WIDEST_NAME)
-    return [row for one in told for row in _rows(one, width)]
+    names = min(max((len(one.first.who) for one in told), default=0), WIDEST_NAME)
+    return [row for one in told for row in _rows(one, names, width)]
 
 
-def _rows(line: _Folded, width: int) -> list[str]:
+def _rows(line: _Folded, names: int, width: int) -> list[str]:
     """Return a line in as many rows as it needs, the others under the first."""
-    head = f"{_time(line.first.at)}  {_name(line.first.who, width)}  "
+    head = f"{_time(line.first.at)}  {_name(line.first.who, names)}  "
     rows = textwrap.wrap(
         line.text,
-        WIDTH - len(head),
+        width - len(head),
         max_lines=MOST_ROWS,
         placeholder=" ...",
         break_on_hyphens=False,

@@ -41,7 +41,8 @@ def lines(story: Callable[[HistoryBuilder], object], **zones: Any) -> list[str]:
     told = HistoryBuilder()
     told.zones(letters="a", **zones)
     story(told)
-    return [line[11:].split(maxsplit=1)[1] for line in render_story(told.history, begin=s(1))]
+    rows = render_story(told.history, begin=s(1), width=120)
+    return [line[11:].split(maxsplit=1)[1] for line in rows]
 
 
 def delete_unannounced(told: HistoryBuilder) -> None:
@@ -108,14 +109,14 @@ def wishes(told: HistoryBuilder) -> None:
     [
         pytest.param(
             delete_unannounced,
-            ["*** started", "0 going down", "deletes zone-a-0"],
+            ["*** started", "zone-a-0 going down", "deletes zone-a-0"],
             id="a delete that no log has told of",
         ),
         pytest.param(
             refused,
             [
                 "scales zone-a to 2",
-                "prepare-downscale refused zone-a to 2 replicas: 429: too early",
+                "prepare-downscale refused scaling zone-a to 2 replicas: 429: too early",
                 'patch of zone-a is refused: 429: admission webhook "x.example.com"',
             ],
             id="a refusal, once",
@@ -123,8 +124,8 @@ def wishes(told: HistoryBuilder) -> None:
         pytest.param(
             allowed,
             [
-                "prepare-downscale, no-downscale agreed to a dry run of zone-a to 2 replicas",
-                "prepare-downscale gave no answer about zone-a to 2 replicas: no answer in 10s",
+                "prepare-downscale, no-downscale allowed a dry run of scaling zone-a to 2 replicas",
+                "prepare-downscale gave no answer about scaling zone-a to 2 replicas: no answer in 10s",
             ],
             id="reviews of replicas",
         ),
@@ -141,8 +142,8 @@ def wishes(told: HistoryBuilder) -> None:
         pytest.param(
             troubles,
             [
-                "1 not ready any more",
-                "1 in trouble: CrashLoopBackOff",
+                "zone-a-1 not ready any more",
+                "zone-a-1 in trouble: CrashLoopBackOff",
                 "FAULT 1 crash: call 9: list pods: before_send",
                 "*** crashed",
             ],
@@ -154,7 +155,7 @@ def wishes(told: HistoryBuilder) -> None:
                 "wants 2 pods instead of 3",
                 "grafana.com/rollout-paused: unset becomes true",
                 "rollout-max-unavailable: unset becomes 2",
-                "2 gone",
+                "zone-a-2 gone",
                 "the set is gone",
             ],
             id="what people want",
