@@ -16,6 +16,8 @@ class ExitCode(IntEnum):
     """What it waited for has not come yet."""
     NEEDS_A_PERSON = 4
     """What it waited for, or looked at, will not come by itself."""
+    BOUND_CROSSED = 5
+    """`simulate`: more would be down at a time than a rollout may take down."""
     UNREACHED = 124
     """`doctor`: the API server does not reach a webhook in time; as `timeout` of a shell ends."""
     # As shells count a process that a signal ended.

@@ -6,11 +6,12 @@ what is told of it in `report`.
 """
 
 import io
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from rollout_operator.config.grammar import Flag, Words
 from rollout_operator.lab.end import forget_output
@@ -22,8 +23,12 @@ from rollout_operator.lab.simulate.input import read_file, read_objects
 from rollout_operator.lab.simulate.report import SimulationRun, render_json, render_text
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import play
+from rollout_operator.lab.trace.trace import WIDTH
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.copies import ObjectsCopy
+
+# Names of pods take half of it.
+_NARROWEST: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,20 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
     except BrokenPipeError:
         forget_output()
         return ExitCode.UNREAD
-    return ExitCode.DONE
+    return told.exit_code if settings.has_exit_code else ExitCode.DONE
 
 
 def _render(told: SimulationRun) -> Iterable[str]:
-    return [render_json(told)] if told.settings.output is Output.JSON else render_text(told)
+    if told.settings.output is Output.JSON:
+        return [render_json(told)]
+    return render_text(told, _choose_width())
+
+
+def _choose_width() -> int:
+    """Return the columns of the terminal, as many as can be read; where there is none, as ever."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), WIDTH)
 
 
 def _read(settings: SimulateSettings) -> ObjectsCopy:

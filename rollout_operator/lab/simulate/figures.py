@@ -6,6 +6,7 @@ Pure, from the history of the simulated world.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,10 @@ from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.history import Called, Commit, Record
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
-from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.objects import Pod
+from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.planning.wording import join_names
 
 
 @dataclass(slots=True)
@@ -32,6 +36,17 @@ class ZonesDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """A pod that went down, by others than the operator, while no rollout might take one down."""
+
+    at: timedelta
+    pod: str
+    actor: str
+    text: str
+    """Which bound, and by how much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """The figures of one simulation."""
 
@@ -43,6 +58,7 @@ class Figures:
     overlaps: tuple[ZonesDown, ...]
     refusals: tuple[str, ...]
     """What was said to the requests of people that were turned away."""
+    crossings: tuple[Crossing, ...] = ()
 
 
 def add_up(
@@ -60,6 +76,7 @@ def add_up(
         down_before=dict(sorted(tally.down_before.items())),
         overlaps=tuple(tally.overlaps.values()),
         refusals=tuple(tally.refusals),
+        crossings=tuple(tally.crossings),
     )
 
 
@@ -70,10 +87,12 @@ class _FiguresState:
     group_of: dict[str, str]
     deletes: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    crossings: list[Crossing] = field(default_factory=list)
     most_down: dict[str, int] = field(default_factory=dict)
     down_before: dict[str, int] = field(default_factory=dict)
     overlaps: dict[tuple[str, ...], ZonesDown] = field(default_factory=dict)
     _places: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _limits: dict[str, int] = field(default_factory=dict)
     _up: set[str] = field(default_factory=set)
     _at: timedelta = timedelta(0)
 
@@ -107,11 +126,29 @@ class _FiguresState:
             self.pass_time(commit.at)
         if commit.resource == STATEFULSETS:
             self._places[commit.name] = _list_places(commit.after)
+            self._limits[commit.name] = _read_limit(commit.after)
         elif commit.resource == PODS and _is_up(commit.after):
             self._up.add(commit.name)
-        elif commit.resource == PODS:
-            self._up.discard(commit.name)
+        elif commit.resource == PODS and commit.name in self._up:
+            self._up.remove(commit.name)
+            self.crossings.extend(self._list_crossings(commit))
         self._note_down(is_before=commit.actor == RESTORER)
+
+    def _list_crossings(self, commit: Commit) -> Iterator[Crossing]:
+        """Yield the bounds that a pod which goes down crosses, unless the operator let it go."""
+        zone = next((one for one, pods in self._places.items() if commit.name in pods), None)
+        is_granted = commit.before is not None and _decode(commit.before).disruption
+        if zone is None or commit.actor == OPERATOR or is_granted:
+            return
+        cross = partial(Crossing, at=commit.at, pod=commit.name, actor=commit.actor)
+        down, limit = self._count_down(zone), self._limits[zone]
+        if down > limit:
+            yield cross(text=f"{commit.name} is number {down} down of {zone}, of {limit} allowed")
+        group = self.group_of.get(zone, "")
+        others = [one for one in self._places if self.group_of.get(one, "") == group]
+        short = [one for one in others if one != zone and self._count_down(one)]
+        if short:
+            yield cross(text=f"{commit.name} goes down beside pods of {join_names(sorted(short))}")
 
     def _note_down(self, *, is_before: bool) -> None:
         for zone in self._places:
@@ -138,6 +175,14 @@ def _list_places(sts: JsonObject | None) -> tuple[str, ...]:
     return tuple(f"{name_of(sts)}-{ordinal}" for ordinal in ordinals_of(sts))
 
 
+def _read_limit(sts: JsonObject | None) -> int:
+    return 0 if sts is None else choose_limit(decode_statefulset(msgspec.json.encode(sts)))[0]
+
+
 def _is_up(pod: JsonObject | None) -> bool:
     """Tell whether a pod counts as ready for the operator."""
-    return pod is not None and decode_pod(msgspec.json.encode(pod)).is_ready
+    return pod is not None and _decode(pod).is_ready
+
+
+def _decode(pod: JsonObject) -> Pod:
+    return decode_pod(msgspec.json.encode(pod))

@@ -28,6 +28,8 @@ from rollout_operator.model.units import format_duration, format_rfc3339, parse_
 # Where no pod tells how long it took.
 READY_AFTER: Final = timedelta(seconds=30)
 LONGEST_SPAN: Final = timedelta(hours=24)
+LONGEST_RUN: Final = timedelta(days=7)
+"""A week at rest takes some 15 s of a processor."""
 STDIN: Final = "-"
 
 
@@ -98,6 +100,19 @@ AS_OF: Final = Flag(
     help="When the input was read, as in 2006-01-02T15:04:05Z: it counts for how long ago a zone"
     " was scaled down. By default the time of the file, or now.",
 )
+UNTIL: Final = Flag(
+    name="until",
+    kind=DURATION,
+    default=timedelta(0),
+    help="Stop that long after the start, as in 10m, whatever still moves then. 0 stands for the"
+    " end of all that moves.",
+)
+EXIT_CODE: Final = Flag(
+    name="exit-code",
+    kind=BOOL,
+    default=False,
+    help="Let the exit code say how it ends, see below; for scripts.",
+)
 SEED: Final = Flag(
     name="seed", kind=INT, default=0, help="Where the delays of the simulation come from."
 )
@@ -113,6 +128,8 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     STUCK,
     WEBHOOKS,
     AS_OF,
+    UNTIL,
+    EXIT_CODE,
     SEED,
     OUTPUT,
 )
@@ -146,7 +163,10 @@ _ABOUT: Final = """
 _FOOT: Final = """
 Exit codes:
   0 if the story was told, whatever it says; 1 if the input cannot be used; 2 if the command line is
-  wrong.
+  wrong. With -exit-code the story counts as well, and 0 means that all groups end rolled out: 3 if
+  something still moves at the time of -until, 4 if one stands still before it is rolled out, 5 if
+  others than the operator take down more pods than a rollout may: of a zone more than its limit, or
+  pods of two zones of a group at a time.
 """
 
 
@@ -165,6 +185,9 @@ class SimulateSettings:
     """Pods that stay as they are."""
     webhooks: bool = WEBHOOKS.default
     as_of: datetime | None = None
+    until: timedelta = UNTIL.default
+    """Since the start; zero: until nothing moves."""
+    has_exit_code: bool = EXIT_CODE.default
     seed: int = SEED.default
     output: Output = Output.TEXT
     words: Words = field(default_factory=Words, compare=False)
@@ -193,6 +216,8 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
             stuck=words.value(STUCK),
             webhooks=words.value(WEBHOOKS),
             as_of=_read_time(words),
+            until=words.value(UNTIL),
+            has_exit_code=words.value(EXIT_CODE),
             seed=words.value(SEED),
             output=Output(words.value(OUTPUT)),
             words=words,
@@ -225,14 +250,14 @@ def _find_problems(words: Words, access: Sequence[Flag[Any]]) -> Iterator[str]:
         if words.has(flag) and words.value(FILE):
             yield f"-{flag.name} says where a cluster is, and -{FILE.name} that none is read"
     yield from find_other_choice(words, OUTPUT, Output)
-    for flag in (READY, TERMINATES):
-        if not timedelta(0) <= words.value(flag) <= LONGEST_SPAN:
-            most = format_duration(LONGEST_SPAN)
-            shown = format_duration(words.value(flag))
-            yield f"-{flag.name} must not be negative and at most {most}: {shown}"
+    for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, LONGEST_RUN)):
+        if not timedelta(0) <= words.value(flag) <= most:
+            shown = f"at most {format_duration(most)}: {format_duration(words.value(flag))}"
+            yield f"-{flag.name} must not be negative and {shown}"
     for change in words.value(CHANGE):
-        if change.at is not None and change.at > LONGEST_SPAN:
-            yield f"-{CHANGE.name} {quote(change.text)}: later than {format_duration(LONGEST_SPAN)}"
+        latest = min(LONGEST_SPAN, words.value(UNTIL) or LONGEST_SPAN)
+        if change.at is not None and change.at > latest:
+            yield f"-{CHANGE.name} {quote(change.text)}: later than {format_duration(latest)}"
 
 
 def _read_time(words: Words) -> datetime | None:

@@ -24,10 +24,12 @@ from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.lab.trace.trace import WIDTH, render_story
+from rollout_operator.model.description import Description, GroupDescription, Phase
+from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
 from rollout_operator.model.units import format_duration, quote
 from rollout_operator.planning.rollout.zones import choose_limit
-from rollout_operator.planning.wording import count, explain, join_names
+from rollout_operator.planning.wording import count, join_names
 
 INDENT: Final = "  "
 # The objects of the input are put into the world in its first instant.
@@ -54,6 +56,17 @@ class SimulationRun:
         """Return what happened, from the first instant until the operator was told to stop."""
         return [one for one in self.play.history.records if self._is_told(one)]
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return how it ends, as the exit code that a script asks for."""
+        if self.figures.crossings:
+            return ExitCode.BOUND_CROSSED
+        phases = {group.phase for group in self.play.description.groups}
+        if phases == {Phase.ROLLED_OUT} and not self.play.undone:
+            return ExitCode.DONE
+        may_go_on = self.play.is_cut and Phase.HELD not in phases
+        return ExitCode.TIMED_OUT if may_go_on else ExitCode.NEEDS_A_PERSON
+
     def _is_told(self, record: Record) -> bool:
         if isinstance(record, Lived) and record.what in _PASSING:
             return False
@@ -68,34 +81,51 @@ def _is_said(called: Called) -> bool:
     return is_delete and called.actor == PERSON and called.status < 400
 
 
-def render_text(told: SimulationRun) -> Iterator[str]:
-    """Yield the lines, each at most 100 columns wide unless a name is longer."""
-    yield from _fill("Nothing is sent anywhere: all of this happens on a copy of the input.")
+def render_text(told: SimulationRun, width: int = WIDTH) -> Iterator[str]:
+    """Yield the lines, each at most so many columns wide unless a name is longer."""
+    for line in _list_lines(told, width):
+        indent = " " * (len(line) - len(line.lstrip()))
+        yield from _fill(line, width, f"{indent}{INDENT}") or [""]
+
+
+def _list_lines(told: SimulationRun, width: int) -> Iterator[str]:
+    yield "Nothing is sent anywhere: all of this happens on a copy of the input."
+    yield ""
+    yield f"In the end{_when(told)}:"
+    yield from _indent((*list_ends(told.play), *list_sums(told)))
     yield ""
     yield from _render_groups(told.dump)
     yield ""
     yield "Taken for granted:"
-    yield from _bullets(_list_assumptions(told))
+    yield from _indent(_list_assumptions(told))
     yield ""
     yield "What happens:"
-    rows = render_story(History(records=told.records()), begin=FIRST_STEP)
+    rows = render_story(History(records=told.records()), begin=FIRST_STEP, width=width)
     yield from rows or [f"{INDENT}nothing"]
-    yield ""
-    yield f"In the end{_when(told)}:"
-    yield from _bullets(list_ends(told.play))
-    yield ""
-    yield "In all:"
-    yield from _bullets(list_sums(told))
+    holds = tuple(_list_holds(told.play.description))
+    if holds:
+        yield ""
+        yield "What holds it in the end, and what would help:"
+        yield from _indent(holds)
 
 
 def list_ends(play: Play) -> Iterator[str]:
     """Yield what the operator says of each group in the end."""
-    for entry in play.entries:
-        said = explain(entry.plan) or ("nothing holds it",)
-        yield f"{entry.plan.group}: {'; '.join(said)}"
+    for group in play.description.groups:
+        yield f"{group.name}: {group.phase}: {group.headline}"
     yield from play.undone
     if play.is_cut:
-        yield f"something still moved after {_span(play.ended_at)}: it was cut off there"
+        yield f"it was cut off after {_span(play.ended_at)}: more may follow"
+
+
+def _list_holds(description: Description) -> Iterator[str]:
+    """Yield why groups and budgets do not go on, each with what a person can do."""
+    groups = [(one.name, one.waits + one.problems) for one in description.groups]
+    for name, waits in (*groups, *((one.name, one.waits) for one in description.budgets)):
+        for wait in waits:
+            yield f"{name}: {wait.text} [{wait.code}]"
+            if wait.remedy:
+                yield f"{INDENT}{wait.remedy}"
 
 
 def list_sums(told: SimulationRun) -> Iterator[str]:
@@ -111,6 +141,8 @@ def list_sums(told: SimulationRun) -> Iterator[str]:
     for one in figures.overlaps:
         lasting = "to the end" if one.is_open else f"for {_span(one.span)}"
         yield f"pods of {join_names(one.zones)} down together {lasting}, from {_span(one.begin)} on"
+    for crossing in figures.crossings:
+        yield f"past a bound at {_span(crossing.at)}, by {crossing.actor}: {crossing.text}"
     if told.settings.changes:
         yield f"{count(len(figures.refusals), 'request')} refused"
 
@@ -126,9 +158,8 @@ def _render_groups(dump: Dump) -> Iterator[str]:
         yield f"ReplicaTemplate {name_of(each)}: {number(each, 'spec', 'replicas')} replicas wanted"
     for each in dump.others_of(ZONE_BUDGETS, NATIVE_BUDGETS):
         said = [f"{key} {value}" for key, value in child(each, "spec").items() if key in _BUDGET]
-        yield from _fill(f"{each['kind']} {name_of(each)}: {', '.join(said)}")
-    for line in dump.left_out:
-        yield from _fill(line)
+        yield f"{each['kind']} {name_of(each)}: {', '.join(said)}"
+    yield from dump.left_out
 
 
 def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
@@ -190,17 +221,15 @@ def _span(span: timedelta) -> str:
     return format_duration(timedelta(seconds=round(span.total_seconds())))
 
 
-def _bullets(sentences: Iterable[str]) -> Iterator[str]:
-    for one in sentences:
-        yield from _fill(one, INDENT)
+def _indent(sentences: Iterable[str]) -> Iterator[str]:
+    return (f"{INDENT}{one}" for one in sentences)
 
 
-def _fill(sentence: str, indent: str = "") -> Sequence[str]:
+def _fill(line: str, width: int, indent: str) -> Sequence[str]:
     return textwrap.wrap(
-        sentence,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}{INDENT}",
+        line,
+        width,
+        subsequent_indent=indent,
         break_on_hyphens=False,
         break_long_words=False,
     )
@@ -218,7 +247,7 @@ def render_json(told: SimulationRun) -> str:
         "stuck": [one.view.name for one in told.times.stuck],
         "terminatesAfter": _seconds(told.settings.terminates_after),
         "steps": list(_list_steps(told)),
-        "ends": {str(one.plan.group): explain(one.plan) for one in told.play.entries},
+        "ends": {one.name: list(_list_reasons(one)) for one in told.play.description.groups},
         "seconds": _seconds(told.play.moved_at),
         "isCutOff": told.play.is_cut,
         "deletes": figures.deletes,
@@ -235,6 +264,12 @@ def render_json(told: SimulationRun) -> str:
         "refusals": figures.refusals,
     }
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+
+
+def _list_reasons(group: GroupDescription) -> Iterator[str]:
+    steps = [one.text for one in group.steps]
+    waits = [one.text for one in group.waits + group.problems]
+    return iter(dict.fromkeys([group.headline, *steps, *waits]))
 
 
 def _list_steps(told: SimulationRun) -> Iterator[JsonObject]:

@@ -22,17 +22,17 @@ from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
 from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.simulate.deciding import WEBHOOKS
 from rollout_operator.lab.simulate.dump import Dump
-from rollout_operator.lab.simulate.flags import SimulateSettings
+from rollout_operator.lab.simulate.flags import LONGEST_RUN, SimulateSettings
 from rollout_operator.lab.simulate.nodes import Places, drop_repeats
 from rollout_operator.lab.simulate.people import People
 from rollout_operator.lab.simulate.times import PodTimes, choose_behaviour
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.description import Description
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.registry import GroupState
 
-OPERATOR: Final = "operator-1"
+OPERATOR: Final = "operator"
 RESTORER: Final = "the input"
 # Longer than the operator's own resync, after which nothing new would happen.
 QUIET: Final = timedelta(minutes=10)
@@ -50,8 +50,7 @@ class NotPlayed(OperatorError):
 class RunLimits:
     """What is enough: a world that never rests is left after it."""
 
-    span: timedelta = timedelta(days=7)
-    """A week at rest takes some 15 s of a processor."""
+    span: timedelta = LONGEST_RUN
     records: int = 100_000
     """What a week at rest has, and more: a world in turmoil is left sooner."""
     records_per_pod: int = 500
@@ -63,8 +62,8 @@ class Play:
     """What has happened."""
 
     history: History
-    entries: tuple[GroupState, ...]
-    """What the operator thought of each group in the end."""
+    description: Description
+    """How the operator describes the namespace in the end."""
     ended_at: timedelta
     """When the operator was told to stop."""
     moved_at: timedelta
@@ -84,7 +83,7 @@ def play(
 ) -> Play:
     """Run the operator on a copy until nothing moves any more. Raises NotPlayed."""
     choose = choose_behaviour(dump, times)
-    limit = limits or RunLimits()
+    limit = limits or RunLimits(span=settings.until or LONGEST_RUN)
 
     async def begin() -> Play:
         sandbox = Sandbox(seed=settings.seed, choose=choose, namespace=dump.namespace, epoch=epoch)
@@ -150,12 +149,12 @@ class _Run:
             await self._make(people)
             is_cut = await self._rest(process)
             undone = people.stop()
-            entries, ended_at = process.entries(), sandbox.elapsed()
+            ended_at, description = sandbox.elapsed(), await process.describe()
             await process.stop()
             await process.link.ground()
         return Play(
             history=History(records=list(drop_repeats(sandbox.history.records))),
-            entries=entries,
+            description=description,
             ended_at=ended_at,
             moved_at=self._moved_at,
             is_cut=is_cut,

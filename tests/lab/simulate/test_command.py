@@ -42,6 +42,15 @@ def test_a_dump_comes_through_a_pipe() -> None:
     assert b"3 deletes by the operator" in ended.stdout
 
 
+def test_an_exit_code_is_for_those_who_ask(dump: Path, capsys: Capture) -> None:
+    words = ["simulate", "-f", str(dump), "-change", "delete pod zone-a-0 at 1s"]
+    crossing = [*words, "-change", "delete pod zone-b-0"]
+
+    assert [main(words), main([*words, "-exit-code"])] == [0, 0]
+    assert [main(crossing), main([*crossing, "-exit-code"])] == [0, 5]
+    assert "goes down beside pods of zone-a" in capsys.readouterr().out
+
+
 def test_nobody_need_read_it_to_the_end(dump: Path) -> None:
     with subprocess.Popen([*COMMAND, "-f", str(dump)], stdout=subprocess.PIPE) as ended:
         assert ended.stdout is not None

@@ -85,8 +85,8 @@ def test_the_operator_says_that_the_budget_is_used() -> None:
 
     played = play(dump, settings, choose_times(dump, settings, EPOCH), EPOCH, limits)
 
-    (group,) = played.entries
-    assert Code.DISRUPTION_BUDGET_USED in {wait.code for wait in group.plan.waits}
+    (group,) = played.description.groups
+    assert Code.DISRUPTION_BUDGET_USED in {wait.code for wait in group.waits}
 
 
 def test_the_zone_tracker_tells_when_a_zone_was_scaled_down() -> None:

@@ -1,6 +1,7 @@
 """What a simulation comes to, from histories that are written by hand."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from rollout_operator.lab.model.request import ApiRequest, Verb
 from rollout_operator.lab.simulate.figures import Figures, add_up
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
+from rollout_operator.model.names import DISRUPTION_RECORD
 from tests.lab.simulate.dumps import Json, grow, pick
 
 GROUPS = {"ingester": ("zone-a", "zone-b", "zone-c")}
@@ -45,6 +47,13 @@ def _gone(at: float, name: str) -> Commit:
 
 def _back(at: float, name: str) -> Commit:
     return _commit(at, PODS, pick(grow(), name))
+
+
+def _granted(at: float, name: str) -> Commit:
+    """A pod goes that has been evicted with a grant of the operator."""
+    pod = pick(grow(), name)
+    pod["metadata"].setdefault("annotations", {})[DISRUPTION_RECORD] = "{}"
+    return _commit(at, PODS, pod, gone=True)
 
 
 def _called(actor: str, verb: Verb, *, status: int = 200, at: float = 1, name: str = "x") -> Called:
@@ -116,6 +125,37 @@ def test_how_many_pods_are_down_and_zones_together(
         (one.zones, one.begin.total_seconds(), one.span.total_seconds(), one.is_open)
         for one in figures.overlaps
     ] == overlaps
+
+
+@pytest.mark.parametrize(
+    ("moves", "crossed"),
+    [
+        pytest.param([_gone(1, "zone-a-0")], [], id="one of one"),
+        pytest.param(
+            [_gone(1, "zone-a-0"), _gone(2, "zone-a-1"), _gone(3, "zone-a-1")],
+            ["zone-a-1 is number 2 down of zone-a, of 1 allowed"],
+            id="a second one of a zone, told once",
+        ),
+        pytest.param(
+            [_gone(1, "zone-a-0"), _gone(2, "zone-c-1")],
+            ["zone-c-1 goes down beside pods of zone-a"],
+            id="two zones",
+        ),
+        pytest.param(
+            [_gone(1, "zone-a-0"), _back(2, "zone-a-0"), _gone(3, "zone-c-1")], [], id="in turn"
+        ),
+        pytest.param(
+            [_gone(1, "zone-a-0"), replace(_gone(2, "zone-a-1"), actor=OPERATOR)],
+            [],
+            id="the operator",
+        ),
+        pytest.param(
+            [_gone(1, "zone-a-0"), _granted(2, "zone-a-1")], [], id="a budget has room for it"
+        ),
+    ],
+)
+def test_what_goes_down_past_a_bound(moves: list[Record], crossed: list[str]) -> None:
+    assert [one.text for one in _add_up(*moves).crossings] == crossed
 
 
 def test_pods_that_are_down_before_anything_happens() -> None:

@@ -22,8 +22,8 @@ def test_defaults() -> None:
 
 
 def test_everything_is_read() -> None:
-    words = "--f=- -namespace=prod -ready-after=1m -terminates-after=5s -seed=7 -o=json"
-    settings = read_settings([*words.split(), "-as-of", "2026-01-02T03:04:05Z"])
+    words = "--f=- -namespace=prod -ready-after=1m -terminates-after=5s -seed=7 -o=json -until=1h"
+    settings = read_settings([*words.split(), "-exit-code", "-as-of", "2026-01-02T03:04:05Z"])
 
     assert settings == SimulateSettings(
         file="-",
@@ -32,6 +32,8 @@ def test_everything_is_read() -> None:
         terminates_after=timedelta(seconds=5),
         as_of=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         seed=7,
+        until=timedelta(hours=1),
+        has_exit_code=True,
         output=Output.JSON,
     )
 
@@ -55,6 +57,9 @@ def test_each_change_counts_in_order() -> None:
         (["-f", "x", "-ready-after", "-1s"], "-ready-after must not be negative and at most 24h"),
         (["-f", "x", "-terminates-after", "25h"], "-terminates-after must not be negative"),
         (["-f", "x", "-change", "pause a at 25h"], "later than 24h0m0s"),
+        (["-f", "x", "-until", "-1s"], "-until must not be negative and at most 168h0m0s: -1s"),
+        (["-f", "x", "-until", "1m", "-change", "pause a at 2m"], "later than 1m0s"),
+        (["-f", "x", "-until", "5"], 'invalid value "5" for flag -until'),
         (["-f", "x", "-as-of", "noon"], '-as-of: "noon" is no RFC 3339 time'),
         (["-f", "x", "-change", "pause a at 2s", "-change", "pause a at 1s"], "it comes before"),
         (["-file", "x"], "flag provided but not defined: -file"),

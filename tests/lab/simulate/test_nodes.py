@@ -19,7 +19,7 @@ from rollout_operator.lab.nodes.nodes import LONE_NODE, node_of
 from rollout_operator.lab.schemas.kinds import BUDGETS
 from rollout_operator.lab.simulate.nodes import ELSEWHERE, Draining, drop_repeats
 from rollout_operator.lab.simulate.report import SimulationRun
-from rollout_operator.lab.simulate.world import NotPlayed
+from rollout_operator.lab.simulate.world import OPERATOR, NotPlayed
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.lab.simulate.dumps import THREE, Json, grow, pick
@@ -109,7 +109,7 @@ def test_without_room_pods_wait_until_there_is_some() -> None:
     story = _story(told)
     assert re.search(r"0:00:10\.\d scheduler no room for zone-b-[01]: it waits for a node", story)
     assert sorted(_nodes(told).values()).count("") == 1
-    ready = [line for line in story.splitlines() if re.search(r"zone-b [01] ready", line)]
+    ready = [line for line in story.splitlines() if re.search(r"zone-b-[01] ready", line)]
     assert len(ready) == 1
     assert ready[0] > "0:05:00"
     assert "Unschedulable" in _ends(told)
@@ -136,8 +136,8 @@ def test_a_killed_operator_comes_back_and_goes_on() -> None:
 
     assert sorted(told.figures.deletes) == NINE
     story = _story(told)
-    assert "operator-1 *** killed by you" in story
-    assert "0:00:11.0 operator-1 is started again by the kubelet" in story
+    assert "operator *** killed by you" in story
+    assert "0:00:11.0 operator is started again by the kubelet" in story
 
 
 def test_evictions_without_an_operator_are_refused_and_a_drain_gives_up() -> None:
@@ -160,7 +160,7 @@ def test_a_group_is_paused_as_a_whole(name: str) -> None:
     late = [
         one.request.name
         for one in told.play.history.list_all(Called)
-        if one.request.verb == "delete" and one.actor == "operator-1"
+        if one.request.verb == "delete" and one.actor == OPERATOR
         if one.at > timedelta(hours=1)
     ]
     assert late == (NINE if name == "ingester" else NINE[3:6])

@@ -1,21 +1,27 @@
 """What people read of a simulation: what was found, what is assumed, the story, the end."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
 from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.report import render_text
+from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.exit_codes import ExitCode
 from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
 
 
-def _lines(objects: Sequence[Json], *changes: str, flags: str = "") -> list[str]:
+def _told(objects: Sequence[Json], *changes: str, flags: str = "") -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", *flags.split(), *words])
-    return list(render_text(tell(settings, to_yaml(objects), EPOCH)))
+    return tell(settings, to_yaml(objects), EPOCH)
+
+
+def _lines(objects: Sequence[Json], *changes: str, flags: str = "") -> list[str]:
+    return list(render_text(_told(objects, *changes, flags=flags)))
 
 
 def _part(lines: Sequence[str], begin: str) -> list[str]:
@@ -39,10 +45,9 @@ def test_a_rollout_from_its_first_line_to_its_last() -> None:
         "a new pod of ingester is ready after 20s",
         "a pod ends within 5s",
     ]
+    assert lines[2] == "In the end, after 51s:", "before anything that is long"
     assert _part(lines, "In the end, after 51s:") == [
-        "ingester: 2 pods of 2 zones: all ready at the update revision"
-    ]
-    assert _part(lines, "In all:") == [
+        "ingester: rolled out: 2 pods of 2 zones: all ready at the update revision",
         "2 deletes by the operator",
         "most pods down at a time: 1 of zone-a and 1 of zone-b",
         "pods of two zones of a group were never down together",
@@ -53,7 +58,7 @@ def test_a_rollout_from_its_first_line_to_its_last() -> None:
 def test_each_delete_says_why() -> None:
     story = _part(_lines(grow(), "image zone-a=v2"), "What happens:")
 
-    deletes = [line for line in story if "operator-1  deletes" in line]
+    deletes = [line for line in story if " operator  deletes " in line]
     assert len(deletes) == 3
     assert all("at revision " in line and ", zone-a wants " in line for line in deletes)
     assert any("(v2) instead of " in line for line in story)
@@ -64,7 +69,7 @@ def test_nothing_at_all_is_said() -> None:
 
     assert _part(lines, "What happens:") == ["nothing"]
     assert "In the end:" in lines
-    assert "0 deletes by the operator" in _part(lines, "In all:")
+    assert "0 deletes by the operator" in _part(lines, "In the end:")
     assert not [line for line in lines if "refused" in line], "nobody has asked for anything"
 
 
@@ -114,9 +119,71 @@ def test_what_was_left_out_is_told() -> None:
     assert "1 Service is left out: it decides nothing here" in lines
 
 
-def test_lines_fit_on_a_screen() -> None:
+def test_pods_are_named_in_full() -> None:
+    """A bare ordinal reads as a number of pods."""
+    story = " ".join(_part(_lines(grow(), "new template zone-a"), "What happens:"))
+
+    assert "zone-a    zone-a-0 going down" in story
+    assert "zone-a    zone-a-0 ready" in story
+
+
+def test_what_holds_it_is_told_with_what_would_help() -> None:
+    lines = _lines(grow(), "pause zone-b", "new template")
+
+    assert _part(lines, "What holds it in the end, and what would help:") == [
+        "ingester: zone-b is paused: 3 outdated pods wait [paused]",
+        "remove the annotation grafana.com/rollout-paused when the zone may go on",
+    ]
+    assert not [line for line in _lines(grow()) if line.startswith("What holds it")]
+
+
+def test_pods_that_others_take_down_past_a_bound_are_told() -> None:
+    lines = _lines(grow(), "delete pod zone-a-0", "delete pod zone-a-1", "pod zone-b-0 fails at 2s")
+
+    told = [line for line in _part(lines, "In the end") if line.startswith("past a bound")]
+    assert told == [
+        "past a bound at 0s, by you: zone-a-1 is number 2 down of zone-a, of 1 allowed",
+        "past a bound at 2s, by kubelet: zone-b-0 goes down beside pods of zone-a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "code"),
+    [
+        pytest.param(["new template"], "", ExitCode.DONE, id="rolled out"),
+        pytest.param(["bad template"], "", ExitCode.NEEDS_A_PERSON, id="stands still"),
+        pytest.param(["new template"], "-until 5s", ExitCode.TIMED_OUT, id="still moves"),
+        pytest.param(
+            ["pause zone-a", "new template"],
+            "-until 2m",
+            ExitCode.NEEDS_A_PERSON,
+            id="stands still, and time would not help",
+        ),
+        pytest.param(["delete pod zone-a-0"], "", ExitCode.DONE, id="no more than a rollout may"),
+        pytest.param(
+            ["delete pod zone-a-0", "delete pod zone-b-0"],
+            "",
+            ExitCode.BOUND_CROSSED,
+            id="two zones at a time",
+        ),
+    ],
+)
+def test_an_exit_code_says_how_it_ends(changes: list[str], flags: str, code: ExitCode) -> None:
+    assert _told(grow(), *changes, flags=flags).exit_code == code
+
+
+def test_it_stops_when_it_is_told_to() -> None:
+    told = _told(grow(), "new template", flags="-until 15s")
+
+    assert told.play.ended_at == timedelta(seconds=15)
+    assert told.figures.deletes == ("zone-a-0", "zone-a-1")
+    assert "it was cut off after 15s: more may follow" in list_ends(told.play)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_lines_fit_on_a_screen(width: int) -> None:
     zones = [ZoneSpec(name=f"ingester-with-a-long-name-zone-{letter}") for letter in "abc"]
 
-    lines = _lines(grow(*zones), "new template", "scale ingester-with-a-long-name-zone-b to 2")
+    told = _told(grow(*zones), "bad template", "scale ingester-with-a-long-name-zone-b to 2")
 
-    assert max(len(line) for line in lines) <= 100
+    assert width - 20 < max(len(line) for line in render_text(told, width)) <= width

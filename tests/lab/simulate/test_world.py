@@ -199,7 +199,7 @@ def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> No
 
     (refusal,) = told.figures.refusals
     assert "it has the label 'grafana.com/no-downscale=true'" in refusal
-    assert "no-downscale refused zone-c to 2 replicas" in _story(told)
+    assert "no-downscale refused scaling zone-c to 2 replicas" in _story(told)
     assert "1 request refused" in _story(told)
     assert "wants 2 pods instead of 3" in _story(told)
 
@@ -302,7 +302,7 @@ def test_it_ends_even_where_nothing_rests(limits: RunLimits) -> None:
     assert played.is_cut
     assert played.ended_at <= timedelta(minutes=10, seconds=30)
     ended = round(played.ended_at.total_seconds())
-    assert list(list_ends(played))[-1].startswith("something still moved after ")
+    assert list(list_ends(played))[-1].startswith("it was cut off after ")
     assert ended or limits.records == 3
 
 

@@ -68,7 +68,7 @@ def allowed(told: HistoryBuilder) -> None:
     body = [{"op": "replace", "path": "/spec/replicas", "value": 2}]
     told.review(2, "zone-a", 1, dry_run=True)
     told.review(2.1, "zone-a", 1, dry_run=True, path="/admission/no-downscale?timeout=10s")
-    told.review(2.2, "zone-a", 1, allowed=False, status=-1, message="no answer in 10s")
+    told.review(2.2, "zone-a", 1, allowed=False, status=-1, message="too late")
     told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body=body)
 
 
@@ -125,7 +125,7 @@ def wishes(told: HistoryBuilder) -> None:
             allowed,
             [
                 "prepare-downscale, no-downscale allowed a dry run of scaling zone-a to 2 replicas",
-                "prepare-downscale gave no answer about scaling zone-a to 2 replicas: no answer in 10s",
+                "prepare-downscale gave no answer about scaling zone-a to 2 replicas: too late",
             ],
             id="reviews of replicas",
         ),
