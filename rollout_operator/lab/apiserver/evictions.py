@@ -36,6 +36,13 @@ _DISRUPTED: Final[JsonObject] = {
     "message": "Eviction API: evicting",
 }
 
+_USED_UP: Final[JsonObject] = {
+    "type": "DisruptionAllowed",
+    "status": "False",
+    "reason": "InsufficientPods",
+    "message": "",
+}
+
 
 class EvictionApi(Protocol):
     """What an eviction needs of the API server: reads of the newest state, and its own writes."""
@@ -71,7 +78,7 @@ def evict(api: EvictionApi, request: ApiRequest) -> ApiAnswer:
         budgets = [one for one in api.list(BUDGETS, request.namespace) if _guards(one, pod)]
         expect(len(budgets) <= 1, "an eviction under several budgets", len(budgets))
         if budgets and not _is_unready_and_free(pod, budgets[0]):
-            _take(api, budgets[0], is_dry_run=request.is_dry_run)
+            _take(api, request, budgets[0])
         if budgets:
             options = _with_version(options, pod)
     _delete(api, request, options)
@@ -117,11 +124,13 @@ def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
     """Tell whether a pod that is not ready may go without taking from the budget."""
     if condition_of(pod, "Ready").get("status") == "True":
         return False
+    if text(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
     healthy = number(budget, "status", "currentHealthy")
     return healthy >= number(budget, "status", "desiredHealthy") > 0
 
 
-def _take(api: EvictionApi, budget: JsonObject, *, is_dry_run: bool) -> None:
+def _take(api: EvictionApi, request: ApiRequest, budget: JsonObject) -> None:
     """Use up one disruption that a budget allows. Raises Refusal where it allows none."""
     status = child(budget, "status")
     is_observed = number(status, "observedGeneration") >= number(budget, "metadata", "generation")
@@ -129,8 +138,14 @@ def _take(api: EvictionApi, budget: JsonObject, *, is_dry_run: bool) -> None:
     allowed = number(status, "disruptionsAllowed")
     if not allowed:
         raise _exhausted(budget)
-    if not is_dry_run:
-        left = {**status, "disruptionsAllowed": allowed - 1}
+    if not request.is_dry_run:
+        now = timestamp(api.now())
+        going = {**child(status, "disruptedPods"), request.name: now}
+        left = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": going}
+        if allowed == 1:
+            used = {"observedGeneration": status["observedGeneration"], "lastTransitionTime": now}
+            conditions = children(status, "conditions")
+            left["conditions"] = _with_condition(conditions, {**_USED_UP, **used})
         api.put({**budget, "status": left}, actor="api-server")
 
 

@@ -50,6 +50,19 @@ async def a_budget_that_allows_none(world: World) -> None:
 
 
 @sequence()
+async def a_budget_that_allows_two(world: World) -> None:
+    await _running(world, "a", "b", "c")
+    await _budget(world, "budget", 2)
+    await world.create(PODS, eviction("a"), "a/eviction", dryRun="All")
+    await world.get(BUDGETS, "budget")
+    for name in ("a", "b"):
+        await world.create(PODS, eviction(name), f"{name}/eviction")
+        await world.get(PODS, name)
+        await world.get(BUDGETS, "budget")
+    await world.create(PODS, eviction("c"), "c/eviction")
+
+
+@sequence()
 async def a_budget_of_other_pods(world: World) -> None:
     await _running(world, "a")
     await _budget(world, "budget", 0, maxUnavailable=1, selector={"matchLabels": {"app": "y"}})

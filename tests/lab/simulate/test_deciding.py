@@ -78,6 +78,27 @@ def test_rollouts_obey_the_budgets_of_the_input() -> None:
     assert "left out" not in _story(bound)
 
 
+def test_evictions_obey_the_native_budgets_of_the_input() -> None:
+    """Counted anew as pods go and come: one at a time, whatever the status of the input says."""
+    chosen = {"matchLabels": {"name": "zone-a"}}
+    guard = _other(
+        "policy/v1",
+        "PodDisruptionBudget",
+        "native",
+        spec={"selector": chosen, "minAvailable": "60%"},
+        status={"disruptionsAllowed": 2, "conditions": [{"type": "DisruptionAllowed"}]},
+    )
+    changes = [f"evict zone-a-{pod} at {at}" for pod, at in ((0, "1s"), (1, "2s"), (1, "5m"))]
+    words = [word for change in changes for word in ("-change", change)]
+
+    told = _tell([*grow(), guard], *words)
+
+    (refusal,) = told.figures.refusals
+    assert "would violate the pod's disruption budget" in refusal
+    assert "PodDisruptionBudget native: minAvailable 60%" in _story(told)
+    assert told.figures.most_down["zone-a"] == 1
+
+
 def test_the_operator_says_that_the_budget_is_used() -> None:
     settings = read_settings(["-f", "-", "-change", "new template"])
     dump = choose_objects([*grow(*_guarded()), _budget(1)], "")
