@@ -6,6 +6,7 @@ into the simulated world; nothing else of their namespace does.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import (
@@ -30,6 +31,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import NAMESPACE_LABEL
 from rollout_operator.model.scaling import Reference
 from rollout_operator.model.tracker import decode_entry
+from rollout_operator.model.units import parse_duration
 
 WEBHOOKS: Final = (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
 _HOOK: Final = (
@@ -136,6 +138,14 @@ def _keep_hooks(obj: JsonObject, seen: Surveyed) -> JsonObject | None:
 
 def _name_hook(path: str) -> str:
     return path.removeprefix("/admission/")
+
+
+def find_delay(budget: JsonObject) -> timedelta:
+    """Return for how long a budget counts pods as down that are ready, zero where it says none."""
+    try:
+        return parse_duration(text(budget, "spec", "crossZoneEvictionDelay") or "0")
+    except InvalidInput:
+        return timedelta(0)  # the operator says so
 
 
 def list_hooks(configurations: Iterable[JsonObject]) -> list[str]:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Resource,
+)
 from rollout_operator.lab.controllers.members import is_running_and_ready
 from rollout_operator.lab.controllers.revisions import restored_revisions
 from rollout_operator.lab.model.fields import child, children, is_terminating, name_of, text, uid_of
@@ -20,7 +27,7 @@ from rollout_operator.lab.model.request import ApiRequest, NotModelled
 from rollout_operator.lab.nodes.nodes import is_cordoned, node_of
 from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
 from rollout_operator.lab.schemas.kinds import NODES
-from rollout_operator.lab.simulate.deciding import WEBHOOKS
+from rollout_operator.lab.simulate.deciding import WEBHOOKS, find_delay
 from rollout_operator.lab.simulate.dump import Dump
 from rollout_operator.lab.simulate.flags import LONGEST_RUN, SimulateSettings
 from rollout_operator.lab.simulate.nodes import Places, drop_repeats
@@ -114,7 +121,10 @@ class _Run:
         self._times = times
         self._limits = limits
         available = timedelta(seconds=max(one.view.min_ready_seconds for one in dump.sets))
-        self._quiet = max(QUIET, 3 * times.slowest + available)
+        delays = map(find_delay, dump.others_of(ZONE_BUDGETS))
+        self._quiet = max(
+            QUIET, 3 * times.slowest + available, QUIET + max(delays, default=timedelta(0))
+        )
         self._moved_at = timedelta(0)
         self._left = limits.records + limits.records_per_pod * len(dump.names().pods)
         self._is_over = asyncio.Event()

@@ -78,6 +78,20 @@ def test_rollouts_obey_the_budgets_of_the_input() -> None:
     assert "left out" not in _story(bound)
 
 
+def test_a_long_wait_of_a_budget_is_no_rest() -> None:
+    """A pod counts as down for an hour after it is ready: its partition's next one waits for it."""
+    budget = _budget(1)
+    budget["spec"] |= {
+        "podNamePartitionRegex": r"zone-[a-z]-([0-9]+)",
+        "crossZoneEvictionDelay": "1h",
+    }
+
+    told = _tell([*grow(*_guarded()), budget], "-change", "new template")
+
+    assert len(told.figures.deletes) == 9
+    assert told.play.moved_at > timedelta(hours=2)
+
+
 def test_evictions_obey_the_native_budgets_of_the_input() -> None:
     """Counted anew as pods go and come: one at a time, whatever the status of the input says."""
     chosen = {"matchLabels": {"name": "zone-a"}}
