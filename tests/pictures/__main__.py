@@ -11,6 +11,7 @@ from typing import Final
 
 from rollout_operator.web.status.document import render_schema
 from tests.code_rules import ROOT
+from tests.lab.simulate.schema import render_simulation_schema
 from tests.pictures.status_command import draw_status_command
 from tests.pictures.status_page import draw_status_page
 
@@ -21,10 +22,15 @@ async def _write_schema() -> bytes:
     return render_schema()
 
 
+async def _write_simulation_schema() -> bytes:
+    return render_simulation_schema()
+
+
 PICTURES: Final[Mapping[str, tuple[str, Callable[[], Coroutine[None, None, bytes]]]]] = {
     "status": ("pictures/status.svg", draw_status_command),
     "page": ("pictures/status-page.png", draw_status_page),
     "schema": ("status.schema.json", _write_schema),
+    "simulation": ("simulate.schema.json", _write_simulation_schema),
 }
 
 

@@ -132,6 +132,8 @@ class Change:
     deed: Deed
     at: timedelta | None = None
     """Since the start; None: together with the one before, or at the start."""
+    flag: str = "change"
+    """By which it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +241,7 @@ def set_times(changes: Iterable[Change]) -> list[tuple[timedelta, Change]]:
     for change in changes:
         if change.at is not None and change.at < now:
             raise InvalidInput(
-                f"-change {quote(change.text)}: it comes before {quote(timed[-1][1].text)}: "
+                f"-{change.flag} {quote(change.text)}: it comes before {quote(timed[-1][1].text)}: "
                 "changes are given in the order of their times"
             )
         now = change.at if change.at is not None else now
@@ -296,7 +298,7 @@ def _check(change: Change, what: str, name: str, known: Sequence[str], names: Na
 
 
 def _refuse(change: Change, why: str) -> InvalidInput:
-    return InvalidInput(f"-change {quote(change.text)}: {why}")
+    return InvalidInput(f"-{change.flag} {quote(change.text)}: {why}")
 
 
 def _hint_kind(change: Change, name: str, known: Sequence[str], names: Names) -> str:

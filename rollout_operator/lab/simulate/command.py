@@ -9,18 +9,20 @@ import io
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from rollout_operator.config.grammar import Flag, Words
 from rollout_operator.lab.end import forget_output
 from rollout_operator.lab.simulate.changes import check_names
+from rollout_operator.lab.simulate.compare import render_comparison
+from rollout_operator.lab.simulate.document import render_json
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.figures import add_up
 from rollout_operator.lab.simulate.flags import Output, SimulateSettings, read_settings
 from rollout_operator.lab.simulate.input import read_file, read_objects
-from rollout_operator.lab.simulate.report import SimulationRun, render_json, render_text
+from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import play
 from rollout_operator.lab.trace.trace import WIDTH
@@ -53,19 +55,25 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
     try:
         copy = _read(settings) if settings.file else cluster.copy(settings.words)
         told = tell_copy(settings, copy)
-        sys.stdout.writelines(f"{line}\n" for line in _render(told))
+        other = replace(settings, changes=settings.versus)
+        versus = tell_copy(other, copy) if settings.versus else None
+        sys.stdout.writelines(f"{line}\n" for line in _render(told, versus))
         sys.stdout.flush()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         forget_output()
         return ExitCode.UNREAD
-    return told.exit_code if settings.has_exit_code else ExitCode.DONE
+    if not settings.has_exit_code:
+        return ExitCode.DONE
+    return told.exit_code if versus is None else max(told.exit_code, versus.exit_code)
 
 
-def _render(told: SimulationRun) -> Iterable[str]:
+def _render(told: SimulationRun, versus: SimulationRun | None) -> Iterable[str]:
     if told.settings.output is Output.JSON:
-        return [render_json(told)]
+        return [render_json(told, versus)]
+    if versus is not None:
+        return render_comparison(told, versus, _choose_width())
     return render_text(told, _choose_width())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -16,10 +17,13 @@ from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.history import Called, Commit, Record
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
+from rollout_operator.lab.trace.lines import EVICTION
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import join_names
+
+NOT_FOUND: Final = 404
 
 
 @dataclass(slots=True)
@@ -47,6 +51,17 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionWait:
+    """An eviction, from when it was asked for first until it was allowed."""
+
+    pod: str
+    at: timedelta
+    waited: timedelta
+    is_open: bool = False
+    """Whether it is still refused in the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """The figures of one simulation."""
 
@@ -59,6 +74,7 @@ class Figures:
     refusals: tuple[str, ...]
     """What was said to the requests of people that were turned away."""
     crossings: tuple[Crossing, ...] = ()
+    evictions: tuple[EvictionWait, ...] = ()
 
 
 def add_up(
@@ -77,6 +93,7 @@ def add_up(
         overlaps=tuple(tally.overlaps.values()),
         refusals=tuple(tally.refusals),
         crossings=tuple(tally.crossings),
+        evictions=tuple(tally.evictions),
     )
 
 
@@ -88,6 +105,9 @@ class _FiguresState:
     deletes: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
+    evictions: list[EvictionWait] = field(default_factory=list)
+    _asked: dict[str, timedelta] = field(default_factory=dict)
+    """Evictions that were refused so far, and when they were asked for first."""
     most_down: dict[str, int] = field(default_factory=dict)
     down_before: dict[str, int] = field(default_factory=dict)
     overlaps: dict[tuple[str, ...], ZonesDown] = field(default_factory=dict)
@@ -97,6 +117,8 @@ class _FiguresState:
     _at: timedelta = timedelta(0)
 
     def take(self, record: Record) -> None:
+        if isinstance(record, Called) and record.request.subresource == EVICTION:
+            self._take_eviction(record)
         match record:
             case Commit():
                 self._move(record)
@@ -120,6 +142,16 @@ class _FiguresState:
         self.pass_time(at)
         for zones in self._list_overlaps():
             self.overlaps[zones].is_open = True
+        for pod, asked in self._asked.items():
+            self.evictions.append(EvictionWait(pod=pod, at=asked, waited=at - asked, is_open=True))
+
+    def _take_eviction(self, called: Called) -> None:
+        pod = called.request.name
+        asked = self._asked.setdefault(pod, called.begun)
+        if called.status < 300:
+            self.evictions.append(EvictionWait(pod=pod, at=asked, waited=called.at - asked))
+        if called.status < 300 or called.status == NOT_FOUND:
+            del self._asked[pod]
 
     def _move(self, commit: Commit) -> None:
         if commit.actor != RESTORER and commit.at > self._at:

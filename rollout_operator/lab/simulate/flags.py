@@ -58,6 +58,13 @@ CHANGE: Final[Flag[tuple[Change, ...]]] = Flag(
     help="What happens, see below; may be given several times. Without any, the operator is only"
     " started.",
 )
+VERSUS: Final[Flag[tuple[Change, ...]]] = Flag(
+    name="versus",
+    kind=replace(_ONE_CHANGE, parse=lambda text: (replace(parse_change(text), flag="versus"),)),
+    default=(),
+    help="What happens instead of all that -change says; may be given several times. Both are shown"
+    " side by side.",
+)
 NAMESPACE: Final = Flag(
     name="namespace",
     kind=TEXT,
@@ -122,6 +129,7 @@ OUTPUT: Final = Flag(
 FLAGS: Final[tuple[Flag[Any], ...]] = (
     FILE,
     CHANGE,
+    VERSUS,
     NAMESPACE,
     READY,
     TERMINATES,
@@ -166,7 +174,7 @@ Exit codes:
   wrong. With -exit-code the story counts as well, and 0 means that all groups end rolled out: 3 if
   something still moves at the time of -until, 4 if one stands still before it is rolled out, 5 if
   others than the operator take down more pods than a rollout may: of a zone more than its limit, or
-  pods of two zones of a group at a time.
+  pods of two zones of a group at a time. With -versus the higher one of both counts.
 """
 
 
@@ -177,6 +185,8 @@ class SimulateSettings:
     file: str
     changes: tuple[tuple[timedelta, Change], ...] = ()
     """With the time of each since the start."""
+    versus: tuple[tuple[timedelta, Change], ...] = ()
+    """Other changes to compare with; none: nothing is compared."""
     namespace: str = ""
     ready_after: timedelta = READY.default
     """Zero: to be learnt."""
@@ -199,10 +209,11 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
 
     `access` are the flags by which a cluster is found.
     """
-    repeated = [_gather(flag) if flag in (CHANGE, STUCK) else flag for flag in FLAGS]
+    repeated = [_gather(flag) if flag in (CHANGE, VERSUS, STUCK) else flag for flag in FLAGS]
     words = parse_words((*access, *repeated), argv)
     refuse_leftovers(words, "; a change stands in quotes")
     changes: tuple[Change, ...] = words.value(CHANGE)
+    versus: tuple[Change, ...] = words.value(VERSUS)
     try:
         problem = next(_find_problems(words, access), None)
         if problem is not None:
@@ -210,6 +221,7 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
         return SimulateSettings(
             file=words.value(FILE),
             changes=tuple(set_times(changes)),
+            versus=tuple(set_times(versus)),
             namespace=words.value(NAMESPACE),
             ready_after=words.value(READY),
             terminates_after=words.value(TERMINATES),
@@ -254,10 +266,10 @@ def _find_problems(words: Words, access: Sequence[Flag[Any]]) -> Iterator[str]:
         if not timedelta(0) <= words.value(flag) <= most:
             shown = f"at most {format_duration(most)}: {format_duration(words.value(flag))}"
             yield f"-{flag.name} must not be negative and {shown}"
-    for change in words.value(CHANGE):
+    for change in words.value(CHANGE) + words.value(VERSUS):
         latest = min(LONGEST_SPAN, words.value(UNTIL) or LONGEST_SPAN)
         if change.at is not None and change.at > latest:
-            yield f"-{CHANGE.name} {quote(change.text)}: later than {format_duration(latest)}"
+            yield f"-{change.flag} {quote(change.text)}: later than {format_duration(latest)}"
 
 
 def _read_time(words: Words) -> datetime | None:

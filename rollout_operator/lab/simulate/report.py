@@ -1,7 +1,4 @@
-"""A simulation as text for people: what was read, what is taken for granted, what happens.
-
-And as one JSON object for machines.
-"""
+"""A simulation as text for people: how it ends, what is taken for granted, what happens."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,9 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-import msgspec
-
-from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS
 from rollout_operator.lab.admission.registrations import REGISTRATIONS
 from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.lab.model.history import Called, History, Lived, Record
@@ -22,9 +17,8 @@ from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
-from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.lab.trace.trace import WIDTH, render_story
-from rollout_operator.model.description import Description, GroupDescription, Phase
+from rollout_operator.model.description import Description, Phase
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
 from rollout_operator.model.units import format_duration, quote
@@ -38,6 +32,8 @@ _BUDGET: Final = (
     *("maxUnavailable", "maxUnavailablePercentage", "minAvailable", "podNamePartitionRegex"),
     "crossZoneEvictionDelay",
 )
+# A drain past all budgets crosses one with nearly each of its pods.
+MOST_CROSSINGS: Final = 5
 _PASSING: Final = frozenset({"started", "ready"})
 
 
@@ -115,7 +111,7 @@ def list_ends(play: Play) -> Iterator[str]:
         yield f"{group.name}: {group.phase}: {group.headline}"
     yield from play.undone
     if play.is_cut:
-        yield f"it was cut off after {_span(play.ended_at)}: more may follow"
+        yield f"it was cut off after {show_span(play.ended_at)}: more may follow"
 
 
 def _list_holds(description: Description) -> Iterator[str]:
@@ -139,12 +135,22 @@ def list_sums(told: SimulationRun) -> Iterator[str]:
     if not figures.overlaps:
         yield "pods of two zones of a group were never down together"
     for one in figures.overlaps:
-        lasting = "to the end" if one.is_open else f"for {_span(one.span)}"
-        yield f"pods of {join_names(one.zones)} down together {lasting}, from {_span(one.begin)} on"
-    for crossing in figures.crossings:
-        yield f"past a bound at {_span(crossing.at)}, by {crossing.actor}: {crossing.text}"
+        lasting = "to the end" if one.is_open else f"for {show_span(one.span)}"
+        begin = show_span(one.begin)
+        yield f"pods of {join_names(one.zones)} down together {lasting}, from {begin} on"
+    for crossing in figures.crossings[:MOST_CROSSINGS]:
+        yield f"past a bound at {show_span(crossing.at)}, by {crossing.actor}: {crossing.text}"
+    hidden = len(figures.crossings) - MOST_CROSSINGS
+    if hidden > 0:
+        yield f"and past a bound {count(hidden, 'more time')}"
     if told.settings.changes:
         yield f"{count(len(figures.refusals), 'request')} refused"
+    for eviction in figures.evictions:
+        waited = f"the eviction of {eviction.pod} waits for {show_span(eviction.waited)}"
+        if eviction.is_open:
+            yield f"{waited}, to the end"
+        elif eviction.waited >= LEAST:
+            yield waited
 
 
 def _render_groups(dump: Dump) -> Iterator[str]:
@@ -186,11 +192,11 @@ def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
 def _list_assumptions(told: SimulationRun) -> Iterator[str]:
     for group, time in told.times.ready.items():
         of = f" (median of {count(time.pods, 'pod')})" if time.pods else ""
-        yield f"a new pod of {group} is ready after {_span(time.span)}{of}"
-    yield f"a pod ends within {_span(told.settings.terminates_after)}"
+        yield f"a new pod of {group} is ready after {show_span(time.span)}{of}"
+    yield f"a pod ends within {show_span(told.settings.terminates_after)}"
     for pod, left in told.times.list_left(told.dump):
         state = "gone" if pod.view.is_terminating else "ready"
-        yield f"{pod.view.name} is {state} after {_span(left)}"
+        yield f"{pod.view.name} is {state} after {show_span(left)}"
     for pod in told.times.stuck:
         end = "" if pod.view.is_terminating else " until it is replaced"
         yield f"{pod.view.name} stays as it is{end}: {pod.view.trouble}"
@@ -213,10 +219,10 @@ def _list_hooks(told: SimulationRun) -> Iterator[str]:
 
 def _when(told: SimulationRun) -> str:
     took = told.play.moved_at
-    return f", after {_span(took)}" if took >= LEAST else ""
+    return f", after {show_span(took)}" if took >= LEAST else ""
 
 
-def _span(span: timedelta) -> str:
+def show_span(span: timedelta) -> str:
     """Return a span without fractions that no one could foresee."""
     return format_duration(timedelta(seconds=round(span.total_seconds())))
 
@@ -233,55 +239,3 @@ def _fill(line: str, width: int, indent: str) -> Sequence[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
-
-
-def render_json(told: SimulationRun) -> str:
-    """Return it as JSON, indented for people; times are seconds since the start."""
-    figures = told.figures
-    found: JsonObject = {
-        "namespace": told.dump.namespace,
-        "groups": told.dump.groups,
-        "leftOut": told.dump.left_out,
-        "begins": show_time(told.epoch),
-        "readyAfter": {group: _seconds(one.span) for group, one in told.times.ready.items()},
-        "stuck": [one.view.name for one in told.times.stuck],
-        "terminatesAfter": _seconds(told.settings.terminates_after),
-        "steps": list(_list_steps(told)),
-        "ends": {one.name: list(_list_reasons(one)) for one in told.play.description.groups},
-        "seconds": _seconds(told.play.moved_at),
-        "isCutOff": told.play.is_cut,
-        "deletes": figures.deletes,
-        "mostDown": figures.most_down,
-        "downTogether": [
-            {
-                "zones": one.zones,
-                "at": _seconds(one.begin),
-                "seconds": _seconds(one.span),
-                "isOpen": one.is_open,
-            }
-            for one in figures.overlaps
-        ],
-        "refusals": figures.refusals,
-    }
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
-
-
-def _list_reasons(group: GroupDescription) -> Iterator[str]:
-    steps = [one.text for one in group.steps]
-    waits = [one.text for one in group.waits + group.problems]
-    return iter(dict.fromkeys([group.headline, *steps, *waits]))
-
-
-def _list_steps(told: SimulationRun) -> Iterator[JsonObject]:
-    for line in Storyteller(History(records=told.records())).tell():
-        if line.at >= FIRST_STEP:
-            yield {
-                "at": _seconds(line.at),
-                "who": line.who,
-                "what": line.what,
-                "text": line.text,
-            }
-
-
-def _seconds(span: timedelta) -> float:
-    return round(span.total_seconds(), 3)

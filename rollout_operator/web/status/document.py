@@ -34,12 +34,17 @@ def _list_elements(elements: tuple[object, ...]) -> Iterator[bytes]:
 @cache
 def render_schema() -> bytes:
     """Return the JSON schema of what `list_document` yields."""
-    schema = msgspec.json.schema(Description)
+    return render_schema_of(Description, f"rollout-operator /status.json, version {SCHEMA_VERSION}")
+
+
+def render_schema_of(kind: type[msgspec.Struct], title: str) -> bytes:
+    """Return the JSON schema of a type, with a title."""
+    schema = msgspec.json.schema(kind)
     # Reasons are added without a new version: a program must not refuse one that it does not know.
     schema["$defs"][Code.__name__] = {"title": Code.__name__, "type": "string"}
     titled = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"rollout-operator /status.json, version {SCHEMA_VERSION}",
+        "title": title,
         **schema,
     }
     return msgspec.json.format(msgspec.json.encode(titled), indent=2) + b"\n"

@@ -158,6 +158,29 @@ def test_what_goes_down_past_a_bound(moves: list[Record], crossed: list[str]) ->
     assert [one.text for one in _add_up(*moves).crossings] == crossed
 
 
+def _evict(at: float, name: str, status: int) -> Called:
+    called = _called(PERSON, "create", status=status, at=at, name=name)
+    return replace(called, request=replace(called.request, subresource="eviction"))
+
+
+def test_how_long_evictions_wait() -> None:
+    """From when each was asked for first; one whose pod has gone waits no more."""
+    figures = _add_up(
+        _evict(10, "zone-a-0", 429),
+        _evict(15, "zone-a-0", 201),
+        _evict(20, "zone-a-1", 201),
+        _evict(25, "zone-b-0", 429),
+        _evict(25, "zone-c-0", 429),
+        _evict(30, "zone-c-0", 404),
+    )
+
+    assert [(one.pod, one.waited.total_seconds(), one.is_open) for one in figures.evictions] == [
+        ("zone-a-0", 5, False),
+        ("zone-a-1", 0, False),
+        ("zone-b-0", 75, True),
+    ]
+
+
 def test_pods_that_are_down_before_anything_happens() -> None:
     before = [one for one in _restored() if one.name not in ("zone-b-0", "zone-b-1")]
 

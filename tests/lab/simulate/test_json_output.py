@@ -4,12 +4,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.document import SimulationDocument, render_json
 from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.report import render_json
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.description import Phase
+from tests.code_rules import ROOT
 from tests.lab.simulate.dumps import Json, grow, to_yaml
+from tests.lab.simulate.schema import render_simulation_schema
 from tests.virtual_time import EPOCH
+
+SCHEMA = ROOT / "docs" / "simulate.schema.json"
 
 
 def _told(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
@@ -59,3 +66,19 @@ def test_zones_that_are_down_together_and_refusals_are_listed_whole() -> None:
     assert overlap["at"] == 0
     (refusal,) = told["refusals"]
     assert "from 3 to 1 replicas is not allowed" in refusal
+
+
+def test_the_schema_stands_in_the_documents_and_describes_what_is_printed() -> None:
+    """Decoded by the type that the schema is made of, it is the same again."""
+    assert SCHEMA.read_bytes() == render_simulation_schema(), (
+        "write it anew: python -m tests.pictures simulation"
+    )
+
+    told = _told(grow(), "bad template", "delete pod zone-b-0 at 1m")
+
+    document = msgspec.convert(told, SimulationDocument)
+    assert json.loads(msgspec.json.encode(document)) == told
+    assert (document.schema_version, document.exit_code) == (1, 5)
+    assert document.changes == ["bad template", "delete pod zone-b-0 at 1m"]
+    assert document.end.groups[0].phase is Phase.WAITING
+    assert [(one.pod, one.by) for one in document.crossings] == [("zone-b-0", "you")]

@@ -1,0 +1,62 @@
+"""Two simulations of the same objects side by side: what `-versus` shows."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
+
+from rollout_operator.lab.simulate.figures import Figures
+from rollout_operator.lab.simulate.report import SimulationRun, list_ends, show_span
+from rollout_operator.planning.wording import count
+
+_GAP: Final = "  "
+
+
+def render_comparison(change: SimulationRun, versus: SimulationRun, width: int) -> Iterator[str]:
+    """Yield the lines of a table, at most so many columns wide unless a name is longer."""
+    left, right = dict(_list_cells(change)), dict(_list_cells(versus))
+    first = max(map(len, left))
+    room = (width - first - 2 * len(_GAP)) // 2
+    yield "Nothing is sent anywhere: all of this happens on two copies of the input."
+    yield ""
+    for label in left:
+        cells = [_wrap(side[label], room) for side in (left, right)]
+        for place, (one, other) in enumerate(zip_longest(*cells, fillvalue="")):
+            head = "" if place else label
+            yield f"{head:{first}}{_GAP}{one:{room}}{_GAP}{other}".rstrip()
+
+
+def _list_cells(told: SimulationRun) -> Iterator[tuple[str, str]]:
+    figures = told.figures
+    changes = "\n".join(change.text for _, change in told.settings.changes)
+    yield "changes", changes or "none"
+    yield "in the end", "\n".join(list_ends(told.play))
+    yield "last move after", show_span(told.play.moved_at)
+    yield "deletes by the operator", str(len(figures.deletes))
+    for zone, down in figures.most_down.items():
+        yield f"most down of {zone}", str(down)
+    together = sum(one.span.total_seconds() for one in figures.overlaps)
+    yield "zones down together", f"for {together:.0f}s" if figures.overlaps else "never"
+    yield "requests refused", str(len(figures.refusals))
+    yield "evictions", _describe_evictions(figures)
+    crossings = figures.crossings
+    first = f"{count(len(crossings), 'time')}, first: {crossings[0].text}" if crossings else "never"
+    yield "past a bound", first
+
+
+def _describe_evictions(figures: Figures) -> str:
+    if not figures.evictions:
+        return "none"
+    longest = max(one.waited for one in figures.evictions)
+    refused = sum(one.is_open for one in figures.evictions)
+    more = f", {refused} not allowed in the end" if refused else ""
+    asked = count(len(figures.evictions), "pod")
+    return f"of {asked}, waited {show_span(longest)} at most{more}"
+
+
+def _wrap(text: str, room: int) -> Sequence[str]:
+    lines = text.splitlines()
+    wrapped = (
+        textwrap.wrap(one, room, break_on_hyphens=False, break_long_words=False) for one in lines
+    )
+    return [row for rows in wrapped for row in rows] or [""]

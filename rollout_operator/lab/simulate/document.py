@@ -1,0 +1,160 @@
+"""A simulation as one JSON object for machines; `docs/simulate.schema.json` is its schema.
+
+A field is added freely, and none is renamed or removed without a new version. Times are seconds
+since the start.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.lab.model.history import History
+from rollout_operator.lab.simulate.flags import show_time
+from rollout_operator.lab.simulate.report import FIRST_STEP, SimulationRun
+from rollout_operator.lab.trace.lines import Storyteller
+from rollout_operator.model.description import Description, GroupDescription
+
+SIMULATION_SCHEMA: Final = 1
+
+
+class SimulatedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One line of the story."""
+
+    at: float
+    who: str
+    what: str
+    """The pod or webhook that it is about; empty where it is about none."""
+    text: str
+
+
+class SimulatedOverlap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Zones of one group that missed pods at the same time."""
+
+    zones: Sequence[str]
+    at: float
+    seconds: float
+    is_open: bool
+
+
+class SimulatedEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An eviction that was asked for, again and again where it was refused."""
+
+    pod: str
+    at: float
+    waited: float
+    is_open: bool
+    """Whether it is still refused in the end."""
+
+
+class SimulatedCrossing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that others than the operator took down past a bound."""
+
+    pod: str
+    at: float
+    by: str
+    text: str
+
+
+class SimulationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What `rollout-operator simulate -o json` prints."""
+
+    schema_version: int = SIMULATION_SCHEMA
+    exit_code: int
+    """As `-exit-code` has it for these changes."""
+    changes: Sequence[str]
+    namespace: str
+    groups: Mapping[str, Sequence[str]]
+    """The zones of each rollout group."""
+    left_out: Sequence[str]
+    begins: str
+    ready_after: Mapping[str, float]
+    stuck: Sequence[str]
+    terminates_after: float
+    steps: Sequence[SimulatedStep]
+    ends: Mapping[str, Sequence[str]]
+    """What is said of each group in the end; `end` has more of it."""
+    end: Description
+    """As `/status.json` of the operator would be then."""
+    undone: Sequence[str]
+    """What of the changes was not done in the end."""
+    seconds: float
+    """When something moved for the last time."""
+    is_cut_off: bool
+    deletes: Sequence[str]
+    most_down: Mapping[str, int]
+    down_together: Sequence[SimulatedOverlap]
+    refusals: Sequence[str]
+    evictions: Sequence[SimulatedEviction]
+    crossings: Sequence[SimulatedCrossing]
+    versus: "SimulationDocument | None" = None
+    """The same for the changes of `-versus`."""
+
+
+def render_json(told: SimulationRun, versus: SimulationRun | None = None) -> str:
+    """Return it as JSON, indented for people."""
+    document = _describe(told)
+    if versus is not None:
+        document = msgspec.structs.replace(document, versus=_describe(versus))
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _describe(told: SimulationRun) -> SimulationDocument:
+    figures, play = told.figures, told.play
+    return SimulationDocument(
+        exit_code=told.exit_code,
+        changes=[change.text for _, change in told.settings.changes],
+        namespace=told.dump.namespace,
+        groups=told.dump.groups,
+        left_out=told.dump.left_out,
+        begins=show_time(told.epoch),
+        ready_after={group: _seconds(one.span) for group, one in told.times.ready.items()},
+        stuck=[one.view.name for one in told.times.stuck],
+        terminates_after=_seconds(told.settings.terminates_after),
+        steps=list(_list_steps(told)),
+        ends={one.name: _list_reasons(one) for one in play.description.groups},
+        end=play.description,
+        undone=play.undone,
+        seconds=_seconds(play.moved_at),
+        is_cut_off=play.is_cut,
+        deletes=figures.deletes,
+        most_down=figures.most_down,
+        down_together=[
+            SimulatedOverlap(
+                zones=one.zones,
+                at=_seconds(one.begin),
+                seconds=_seconds(one.span),
+                is_open=one.is_open,
+            )
+            for one in figures.overlaps
+        ],
+        refusals=figures.refusals,
+        evictions=[
+            SimulatedEviction(
+                pod=one.pod, at=_seconds(one.at), waited=_seconds(one.waited), is_open=one.is_open
+            )
+            for one in figures.evictions
+        ],
+        crossings=[
+            SimulatedCrossing(pod=one.pod, at=_seconds(one.at), by=one.actor, text=one.text)
+            for one in figures.crossings
+        ],
+    )
+
+
+def _list_reasons(group: GroupDescription) -> Sequence[str]:
+    steps = [one.text for one in group.steps]
+    waits = [one.text for one in group.waits + group.problems]
+    return list(dict.fromkeys([group.headline, *steps, *waits]))
+
+
+def _list_steps(told: SimulationRun) -> Iterator[SimulatedStep]:
+    for line in Storyteller(History(records=told.records())).tell():
+        if line.at >= FIRST_STEP:
+            at = _seconds(line.at)
+            yield SimulatedStep(at=at, who=line.who, what=line.what, text=line.text)
+
+
+def _seconds(span: timedelta) -> float:
+    return round(span.total_seconds(), 3)
