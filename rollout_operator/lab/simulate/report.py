@@ -21,6 +21,7 @@ from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.model.description import Description, Phase
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
+from rollout_operator.model.objects import Pod
 from rollout_operator.model.units import format_duration, quote
 from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import count, join_names
@@ -199,12 +200,19 @@ def _list_assumptions(told: SimulationRun) -> Iterator[str]:
         yield f"{pod.view.name} is {state} after {show_span(left)}"
     for pod in told.times.stuck:
         end = "" if pod.view.is_terminating else " until it is replaced"
-        yield f"{pod.view.name} stays as it is{end}: {pod.view.trouble}"
+        yield f"{pod.view.name} stays as it is{end}: {pod.view.trouble}{_show_age(pod.view, told)}"
     yield f"it begins at {show_time(told.epoch)}"
     yield from _list_hooks(told)
     yield "pods agree when they are asked to prepare"
     if any(DOWNSCALE_DELAY in one.view.annotations for one in told.dump.sets):
         yield "pods are prepared for a delayed downscale since they are asked here, none before"
+
+
+def _show_age(pod: Pod, told: SimulationRun) -> str:
+    """Return how old a pod is that would be starting if it were younger."""
+    if not pod.is_starting or pod.created is None:
+        return ""
+    return f", {_span(told.epoch - pod.created)} after it was created"
 
 
 def _list_hooks(told: SimulationRun) -> Iterator[str]:

@@ -13,6 +13,7 @@ from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.nodes.behaviour import Behaviour, always
 from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.flags import read_settings
+from rollout_operator.lab.simulate.report import render_text
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
@@ -99,6 +100,32 @@ def test_the_rest_of_a_rollout_is_told(
 
     assert list(told.figures.deletes) == deleted[look.deleted :]
     assert told.times.stuck == ()
+
+
+def test_of_an_old_copy_the_age_of_a_starting_pod_is_told(
+    rollout: tuple[list[Moment], list[str]],
+) -> None:
+    look = next(
+        one for one in rollout[0] if any("running" in str(pod["status"]) for pod in _unready(one))
+    )
+
+    told = tell(read_settings(["-f", "-"]), to_yaml(look.objects), look.at + timedelta(minutes=10))
+
+    story = " ".join(word for line in render_text(told) for word in line.split())
+    assert told.figures.deletes == ()
+    assert "stays as it is until it is replaced: container app not ready, 10m" in story
+
+
+def _unready(look: Moment) -> list[Json]:
+    return [
+        one
+        for one in look.objects
+        if one["kind"] == "Pod" and "deletionTimestamp" not in one["metadata"]
+        if not any(
+            (each["type"], each["status"]) == ("Ready", "True")
+            for each in one["status"].get("conditions", ())
+        )
+    ]
 
 
 def test_the_looks_are_of_a_rollout(rollout: tuple[list[Moment], list[str]]) -> None:
