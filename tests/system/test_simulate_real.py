@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from rollout_operator.lab.zones import ZoneSpec
 from tests.system.grants import READER, grant_reads
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.judge import Judge
-from tests.world.kubelet import Behaviour, Kind, by_image, image_of
+from tests.world.kubelet import Behaviour, Kind, always, by_image, image_of
 from tests.world.scene import World
 from tests.world.sets import PAUSED, REVISION, Snapshot, is_ready, missing_ready
 
@@ -82,6 +83,23 @@ async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
     assert told["deletes"] == await _list_deletes(world)
     assert told["deletes"] == ["zone-a-0", "zone-a-1"]
     assert "CrashLoopBackOff" in " ".join(told["ends"]["ingester"])
+
+
+async def test_it_predicts_the_rest_of_a_rollout(world: World) -> None:
+    """Read while the operator is at work, and pods are terminating, missing or starting."""
+    world.kubelet.choose = always(Behaviour(ready_after=timedelta(milliseconds=500)))
+    names = await _create(world)
+    await world.operator()
+    await world.set_image(names, "v2")
+    await world.wait_pod("zone-a-2", "new", lambda pod: image_of(pod) == "v2")
+
+    told = await _simulate(await _dump(world))
+    await world.wait_adopted(names)
+
+    done = await _list_deletes(world)
+    assert told["stuck"] == []
+    assert 0 < len(told["deletes"]) < len(done) == 11
+    assert told["deletes"] == done[-len(told["deletes"]) :]
 
 
 async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> None:

@@ -153,7 +153,9 @@ def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:
     if pod.view.is_ready or pod.view.is_terminating:
         return True
     has_failed = pod.view.was_ready or _has_restarted(pod)
-    return pod.view.is_starting and not has_failed and age < PATIENCE * usual
+    # Where others took a second, a busy node is reason enough for a few more.
+    patience = max(PATIENCE * usual, READY_AFTER)
+    return pod.view.is_starting and not has_failed and age < patience
 
 
 def choose_behaviour(dump: Dump, times: PodTimes) -> Choose:

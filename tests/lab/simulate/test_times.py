@@ -171,6 +171,13 @@ def test_a_pod_in_trouble_or_late_is_stuck(age: int, status: Json, is_stuck: boo
     assert [one.view.name for one in _times(dump).stuck] == ["zone-b-1"] * is_stuck
 
 
+@pytest.mark.parametrize(("age", "is_stuck"), [(29, False), (30, True)])
+def test_no_pod_is_late_in_its_first_half_minute(age: int, is_stuck: bool) -> None:
+    dump = _start(grow(), "zone-b-1", age)
+
+    assert bool(_times(dump, ready=SECONDS).stuck) is is_stuck
+
+
 def test_a_person_knows_better_what_is_stuck() -> None:
     dump = _start(grow(), "zone-b-1", 5)
 
