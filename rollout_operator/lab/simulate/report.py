@@ -212,7 +212,7 @@ def _show_age(pod: Pod, told: SimulationRun) -> str:
     """Return how old a pod is that would be starting if it were younger."""
     if not pod.is_starting or pod.created is None:
         return ""
-    return f", {_span(told.epoch - pod.created)} after it was created"
+    return f", {show_span(told.epoch - pod.created)} after it was created"
 
 
 def _list_hooks(told: SimulationRun) -> Iterator[str]:
