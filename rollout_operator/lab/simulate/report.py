@@ -118,7 +118,8 @@ def list_ends(play: Play) -> Iterator[str]:
 def _list_holds(description: Description) -> Iterator[str]:
     """Yield why groups and budgets do not go on, each with what a person can do."""
     groups = [(one.name, one.waits + one.problems) for one in description.groups]
-    for name, waits in (*groups, *((one.name, one.waits) for one in description.budgets)):
+    budgets = [(f"budget {one.name}", one.waits) for one in description.budgets]
+    for name, waits in groups + budgets:
         for wait in waits:
             yield f"{name}: {wait.text} [{wait.code}]"
             if wait.remedy:

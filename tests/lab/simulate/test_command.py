@@ -51,6 +51,19 @@ def test_an_exit_code_is_for_those_who_ask(dump: Path, capsys: Capture) -> None:
     assert "goes down beside pods of zone-a" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("columns", "widest"), [(80, 80), (300, 100), (20, 60)])
+def test_lines_are_as_wide_as_the_terminal(
+    columns: int, widest: int, dump: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    assert main(["simulate", "-f", str(dump), "-change", "bad template"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert widest - 20 < max(map(len, lines)) <= widest
+
+
 def test_nobody_need_read_it_to_the_end(dump: Path) -> None:
     with subprocess.Popen([*COMMAND, "-f", str(dump)], stdout=subprocess.PIPE) as ended:
         assert ended.stdout is not None

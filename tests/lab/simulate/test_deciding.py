@@ -1,6 +1,7 @@
 """What decides besides StatefulSets and pods: it is kept, and the simulated operator obeys it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -228,3 +229,16 @@ def test_what_decides_elsewhere_is_left_out_with_the_reason() -> None:
         " scales it",
         "1 ZoneAwarePodDisruptionBudget is left out: of another namespace",
     )
+
+
+def test_an_eviction_that_a_budget_has_room_for_crosses_no_bound() -> None:
+    objects = grow(*(replace(zone, max_unavailable=1) for zone in _guarded()))
+    evictions = ("-change", "evict zone-a-0", "-change", "evict zone-a-1")
+
+    told = _tell([*objects, _budget(2)], *evictions)
+    unbound = _tell(objects, *evictions)
+
+    assert [one.text for one in told.figures.crossings] == []
+    assert [one.text for one in unbound.figures.crossings] == [
+        "zone-a-1 is number 2 down of zone-a, of 1 allowed"
+    ]
