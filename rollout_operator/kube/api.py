@@ -17,12 +17,15 @@ from rollout_operator.model.names import Uid
 
 JsonObject = dict[str, object]
 
-Fence = Callable[[str], None]
-"""Asked last before a write is sent, with the call in words; raises NotElected where none may."""
+Fence = Callable[[str], timedelta | None]
+"""Asked last before a write is sent, with the call in words; raises NotElected where none may.
+
+Returns how soon it must be on its way, None where that does not matter.
+"""
 
 
 def no_fence(call: str) -> None:
-    """Let every write be sent."""
+    """Let every write be sent, whenever that is."""
 
 
 @dataclass(frozen=True, slots=True)

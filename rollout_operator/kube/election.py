@@ -164,10 +164,11 @@ class Election:
             return None
         return None if lease.holder in {"", self._me.holder} else lease
 
-    def check(self, call: str) -> None:
-        """Raise NotElected where a write must not be sent now; `call` says which."""
+    def check(self, call: str) -> timedelta | None:
+        """Return how soon a write, `call`, must be on its way. Raises NotElected; see `Fence`."""
         if not self.may_act:
             raise NotElected(f"cannot {call}: it is not for this process: {self.text}", call=call)
+        return None if self._state is ElectionState.ALONE else self._until - self._clock.elapsed()
 
     async def run(self) -> None:
         """Take part until cancelled."""
@@ -319,7 +320,7 @@ class Election:
         return WAITS.bound(self._failures_alone)
 
     def _log_lapse(self) -> None:
-        """Log, once a minute, why this process does not act where it should or would."""
+        """Log, once a minute, why it does not act that holds the Lease, or would take it."""
         now = self._clock.elapsed()
         if self._held is not None and not self.may_act:
             self._gauge.set(0)
@@ -334,8 +335,8 @@ class Election:
 
     def _is_kept_out(self, now: timedelta) -> bool:
         """Tell whether this process has failed for some time to follow, and to act if need be."""
-        since, is_following = self._failing_since, self._state is ElectionState.FOLLOWING
-        return is_following and since is not None and now - since >= RENEW_DEADLINE
+        since = self._failing_since if self._state is ElectionState.FOLLOWING else None
+        return since is not None and now - since >= RENEW_DEADLINE
 
     def _describe_lapse(self) -> str:
         since = (self._clock.elapsed() - self._until + RENEW_DEADLINE).total_seconds()

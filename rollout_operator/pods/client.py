@@ -108,7 +108,7 @@ class PodClient:
         sender: Sender,
         *,
         timeout: timedelta,
-        fence: Callable[[str], None] = lambda call: None,
+        fence: Callable[[str], object] = lambda call: None,
         metrics: Metrics,
         clock: Clock,
         at_most: int = 64,

@@ -8,10 +8,18 @@ from datetime import timedelta
 from typing import Any
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, WatchEvent
+from rollout_operator.kube.api import (
+    PODS,
+    STATEFULSETS,
+    Fence,
+    JsonObject,
+    Precondition,
+    WatchEvent,
+    no_fence,
+)
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Timeouts
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import RateLimiter
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.kube.connection.credential import Credential
 from rollout_operator.kube.connection.lean import new_configuration
 from rollout_operator.kube.connection.transport import Transport, open_transport
@@ -44,10 +52,15 @@ class Bench:
     metrics: Metrics = field(default_factory=Metrics)
 
     def client(
-        self, limits: RateLimiter | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS
+        self,
+        limits: RateLimiter | None = None,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        fence: Fence = no_fence,
     ) -> Client:
         unlimited = RateLimiter(0, 0)
-        return Client(self.transport, limits or unlimited, self.metrics, timeouts)
+        return Client(
+            self.transport, limits or unlimited, self.metrics, timeouts, Priority.LOOK, fence
+        )
 
     def watch(
         self, seconds: float = 5, *, version: str = "5", timeouts: Timeouts = DEFAULT_TIMEOUTS,

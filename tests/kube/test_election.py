@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.election import Election
-from rollout_operator.model.errors import NotElected
+from rollout_operator.model.errors import Denied, NotElected
 from rollout_operator.model.lease import Identity
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
@@ -143,3 +143,15 @@ async def test_si25_no_write_passes_in_shadow_mode() -> None:
     await election.release()
     with pytest.raises(NotElected):
         election.check("delete pod a-0")
+
+
+@in_virtual_time
+async def test_si22_the_fence_says_for_how_long_a_write_may_be_sent() -> None:
+    """SI-22: until 10 s after the last renewal; for ever where there is no election."""
+    rig = Rig()
+    await rig.run_for(SECOND)
+    assert rig.election.check("delete pod a-0") == 9 * SECOND
+    alone = Rig()
+    alone.lease.fail = Denied("forbidden", status=403)
+    await alone.run_for(SECOND)
+    assert alone.election.check("delete pod a-0") is None

@@ -36,6 +36,7 @@ from rollout_operator.telemetry.spans import Span, tracing
 
 # The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
 CONNECT_LIMIT: Final = timedelta(seconds=5)
+_SHORTEST: Final = timedelta(milliseconds=1)
 # 500 pods of 10 kB are 5 MB. For a moment both the pieces of an answer and the whole are held: of
 # this that is 64 MiB, where a container has 200.
 MAX_BODY: Final = 32 * 1024 * 1024
@@ -171,20 +172,19 @@ class Exchange:
         with _traced(call) as span:
             if not request.has_turn:
                 await self.admit(call, min(request.within, request.sent_within or request.within))
-            if call.is_write:
-                self._fence(call.text)
-            answer = await self._exchange(request)
+            until_sent = self._fence(call.text) if call.is_write else None
+            answer = await self._exchange(request, _choose_connect_limit(until_sent))
             if span.is_recorded:
                 span.note({"http.response.status_code": answer.status})
         return answer
 
-    async def _exchange(self, request: HttpRequest) -> _Answer:
+    async def _exchange(self, request: HttpRequest, connect: timedelta) -> _Answer:
         """Send, and return what came back, in time."""
         call = request.call
         limit = request.within.total_seconds()
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):
-                response = await self._send(request)
+                response = await self._send(request, connect.total_seconds())
                 self._transport.server_clock.note_header(response.headers.get("Date", ""))
                 answer = await _receive(request, response)
             statuses.append(f"{answer.status}")
@@ -203,8 +203,7 @@ class Exchange:
             duration = (clock.elapsed() - start).total_seconds()
             self._metrics.api_request_duration.labels(*labels).observe(duration)
 
-    async def _send(self, request: HttpRequest) -> aiohttp.ClientResponse:
-        connect = CONNECT_LIMIT.total_seconds()
+    async def _send(self, request: HttpRequest, connect: float) -> aiohttp.ClientResponse:
         silence = request.silence.total_seconds() if request.silence else None
         response = await self._transport.api.call_api(
             request.call.path,
@@ -235,6 +234,16 @@ class Exchange:
         return error_of(
             call, answer.status, status, answer.retry_after, log_in=self._transport.log_in
         )
+
+
+def _choose_connect_limit(until_sent: timedelta | None) -> timedelta:
+    """Return how long a connection may take: the right to write may end meanwhile.
+
+    Always above zero, which aiohttp takes for no limit.
+    """
+    if until_sent is None:
+        return CONNECT_LIMIT
+    return max(min(CONNECT_LIMIT, until_sent), _SHORTEST)
 
 
 @contextmanager
