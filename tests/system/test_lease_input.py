@@ -68,6 +68,7 @@ async def test_d70_a_lease_that_people_delete_and_edit(world: World) -> None:
     assert await acts(operator)
     await world.roll(names, "v2")
     for holder, loss in (("", "names no holder"), (STRANGER, f"another process acts: {STRANGER}")):
+        await wait_true("it acts", lambda: acts(operator))  # ready it is before
         await world.patch(LEASES, LEASE, {"spec": {"holderIdentity": holder}})
         assert await operator.wait_end() == 1
         assert loss in operator.child.tail()
