@@ -51,7 +51,7 @@ def pod(letter: str, ordinal: int, state: str = "p", **changes: object) -> Pod:
     """Return pod `zone-<letter>-<ordinal>` in a state as the module's docstring has it."""
     terminating = state in "tT"
     ready = state in "plo"
-    trouble = "terminating" if terminating else "" if ready else "CrashLoopBackOff"
+    why_not_ready = "terminating" if terminating else "" if ready else "CrashLoopBackOff"
     plain = Pod(
         namespace="test",
         name=f"zone-{letter}-{ordinal}",
@@ -62,7 +62,7 @@ def pod(letter: str, ordinal: int, state: str = "p", **changes: object) -> Pod:
         phase="Running",
         is_terminating=terminating,
         is_ready=ready,
-        trouble=trouble,
+        why_not_ready=why_not_ready,
     )
     return _change(plain, changes)
 

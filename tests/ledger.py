@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales.backlog import OwedCancel, PreparedPod
+from rollout_operator.guards.downscales.backlog import DueCancel, PreparedPod
 from rollout_operator.guards.downscales.reservations import (
     DownscaleReservation,
     Downscales,
@@ -76,5 +76,5 @@ def told(ordinals: str, target: Target | None = TARGET) -> dict[Uid, PreparedPod
     return {uid: PreparedPod(pod, target) for uid, pod in named(ordinals)}
 
 
-def waiting(ordinals: str, target: Target | None = TARGET) -> list[OwedCancel]:
-    return [OwedCancel(uid, target) for uid in uids(ordinals)]
+def waiting(ordinals: str, target: Target | None = TARGET) -> list[DueCancel]:
+    return [DueCancel(uid, target) for uid in uids(ordinals)]

@@ -121,14 +121,16 @@ class DownscaleRecord(
     """Where else pods may wait for a cancellation, of downscales before this one."""
 
     @classmethod
-    def of(cls, key: Key, at: datetime, *, owed: Iterable[Target | None] = ()) -> "DownscaleRecord":
-        """Return the story of a downscale that begins now; pods are `owed` a word elsewhere."""
+    def of(
+        cls, key: Key, at: datetime, *, earlier: Iterable[Target | None] = ()
+    ) -> "DownscaleRecord":
+        """Return the record of a downscale that begins now; pods were called at `earlier`, too."""
         return cls(
             replicas_from=key.replicas_from,
             replicas_to=key.replicas_to,
             at=at,
             target=key.target,
-            earlier=tuple(one for one in owed if one is not None and one != key.target)[
+            earlier=tuple(one for one in earlier if one is not None and one != key.target)[
                 -MOST_EARLIER:
             ],
         )

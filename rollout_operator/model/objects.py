@@ -112,7 +112,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of its containers; read only of a pod that carries a note."""
     disruption: str = ""
     """The annotation `names.DISRUPTION_RECORD`, undecoded."""
-    trouble: str = ""
+    why_not_ready: str = ""
     """Why the pod is not ready, in a few words, e.g. `CrashLoopBackOff`; empty where it is."""
     is_starting: bool = False
     """Whether that is what every pod passes through on its way up: others may stay down."""

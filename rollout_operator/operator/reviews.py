@@ -159,17 +159,17 @@ class Reviews:
             if uid is not None and (is_noted or self._context.downscales.remembers(uid)):
                 self._queue.add(uid)
 
-    async def _wait_none(self, stage: ReservationState, limit: timedelta) -> None:
+    async def _wait_none(self, state: ReservationState, limit: timedelta) -> None:
         """Wait until no downscale is at this stage, at most for `limit`."""
         downscales, changed = self._context.downscales, asyncio.Event()
         downscales.on_change(lambda uid, group: changed.set())
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                while downscales.count(stage):
+                while downscales.count(state):
                     changed.clear()
                     await changed.wait()
         except TimeoutError:
-            log.debug("Stopping with downscales that are not settled", stage=stage)
+            log.debug("Stopping with downscales that are not settled", state=state)
 
     def _join_prepare(self) -> PrepareContext:
         context, config = self._context, self._config

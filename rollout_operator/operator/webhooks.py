@@ -22,7 +22,7 @@ from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.reviews import LED_PATHS, Reviews
 from rollout_operator.pki.bundle import BundleInjector, Injection
-from rollout_operator.pki.manager import CertificateCallbacks, CertificateKeeper
+from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
@@ -51,7 +51,7 @@ class Webhooks:
         self._cluster = cluster
         self._names = choose_names(config.service_name, config.cluster_domain)
         self._serving = make_serving(config.client_ca_file)
-        self._keeper: CertificateKeeper | None = None
+        self._certificates: CertificateController | None = None
         self._forwarder = self._build_forwarder()
         self._reviews = Reviews(config, context, budgets, self._forwarder)
         self._injector = (
@@ -166,14 +166,18 @@ class Webhooks:
     def _find_lack(self) -> str | None:
         if self._server is not None:
             return None
-        error = None if self._keeper is None else self._keeper.last_error
+        error = None if self._certificates is None else self._certificates.last_error
         return f"no certificate yet: {error}" if error else "not served yet"
 
     def _describe_certificate(self) -> str | None:
         """Say what is wrong with the certificate that is served: a restart may find none."""
-        if self._server is None or self._keeper is None or self._keeper.last_error is None:
+        if (
+            self._server is None
+            or self._certificates is None
+            or self._certificates.last_error is None
+        ):
             return None
-        return f"served, but not as they should be: {self._keeper.last_error}"
+        return f"served, but not as they should be: {self._certificates.last_error}"
 
     def _find_fault(self) -> str | None:
         is_ending = self._context.is_stopping
@@ -212,7 +216,7 @@ class Webhooks:
             Injection(
                 namespace=context.namespace,
                 list_configurations=self._reviews.list_configurations,
-                bundle=lambda: b"" if self._keeper is None else self._keeper.ca_bundle,
+                bundle=lambda: b"" if self._certificates is None else self._certificates.ca_bundle,
                 confirm=self._confirm_bundle,
                 names=self._names,
             ),
@@ -244,9 +248,11 @@ class Webhooks:
         callbacks = CertificateCallbacks(
             holds=self._holds_bundle, on_change=self._wake_injector, note_expiry=self._note_expiry
         )
-        self._keeper = CertificateKeeper(store, self._serving, context.clock, wanted, callbacks)
-        await self._keeper.start()
-        tasks.start("certificate keeper", self._keeper.run())
+        self._certificates = CertificateController(
+            store, self._serving, context.clock, wanted, callbacks
+        )
+        await self._certificates.start()
+        tasks.start("certificate keeper", self._certificates.run())
         if self._injector is not None:
             tasks.start("CA bundle injector", self._injector.run())
 
@@ -258,8 +264,8 @@ class Webhooks:
         return self._injector is None or self._injector.holds(bundle)
 
     async def _confirm_bundle(self) -> None:
-        if self._keeper is not None:
-            await self._keeper.confirm()
+        if self._certificates is not None:
+            await self._certificates.confirm()
 
     def _wake_injector(self) -> None:
         if self._injector is not None:

@@ -68,7 +68,7 @@ class LeftAlone(InvalidInput):
     """The Secret must not, or cannot, be written, and a person has to mend that."""
 
 
-class CertificateKeeper:
+class CertificateController:
     """The certificate of this process, in step with the Secret."""
 
     def __init__(

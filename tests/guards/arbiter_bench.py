@@ -150,10 +150,10 @@ class Process:
             yield asked
             hold.open.set()
 
-    def stage(self, pod: str) -> GrantState | None:
+    def state(self, pod: str) -> GrantState | None:
         """Return how far the grant of a pod has come."""
         grant = self.pending.get(self.cached(pod).uid)
-        return None if grant is None else grant.stage
+        return None if grant is None else grant.state
 
     async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
         """Ask for a delete by a rollout."""

@@ -60,8 +60,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="upscale-owes-nothing",
-        old="        context.downscales.close(reservation, owed=reservation.pods)\n",
-        new="        context.downscales.close(reservation, owed=())\n",
+        old="        context.downscales.close(reservation, un_prepare=reservation.pods)\n",
+        new="        context.downscales.close(reservation, un_prepare=())\n",
         breaks="LI-05: pods of a downscale that did not happen stay prepared",
         scenarios=DOWNSCALES,
     ),
@@ -75,8 +75,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="told-once-is-told",
-        old="        told = [one for one, pod in here.items() if pod.uid not in failed]\n",
-        new="        told, failed = list(here), {}\n",
+        old="        reached = [one for one, pod in here.items() if pod.uid not in failed]\n",
+        new="        reached, failed = list(here), {}\n",
         breaks="LI-05: a pod that was out of reach is not told again",
         scenarios=DOWNSCALES,
         profile="lost pods",
@@ -91,7 +91,7 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="debt-kept-by-a-new-reservation",
-        old="        self.backlog.take_over(key.set_uid, told)\n",
+        old="        self.backlog.take_over(key.set_uid, called)\n",
         new="",
         breaks="SI-10, SI-12: an old entry is settled for pods that are to go now",
         scenarios=DOWNSCALES,
@@ -114,13 +114,13 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="happened-is-not-noted",
         old="                downscales.note_persisted(reservation, self._context.server_time())\n",
-        new="                downscales.close(reservation, owed=())\n",
+        new="                downscales.close(reservation, un_prepare=())\n",
         breaks="SI-11: what has happened is forgotten before it is recorded",
         scenarios=DOWNSCALES,
     ),
     Mutant(
         name="undone-where-the-set-says-now",
-        old="    target = told or plan_target(sts.annotations, sts.service_name)\n",
+        old="    target = called_at or plan_target(sts.annotations, sts.service_name)\n",
         new="    target = plan_target(sts.annotations, sts.service_name)\n",
         breaks="LI-05: pods wait for ever where they had been told to go",
         scenarios=DOWNSCALES,

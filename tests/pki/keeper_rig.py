@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
 
-from rollout_operator.pki.manager import CertificateCallbacks, CertificateKeeper
+from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted
@@ -33,7 +33,7 @@ class Rig:
         self._shown: tuple[ssl.SSLContext, bytes] | None = None
         self.expiry: dict[str, datetime] = {}
         self.bundles: list[bytes] = []
-        self.keeper = CertificateKeeper(
+        self.keeper = CertificateController(
             SecretStore(secrets, namespace=NAMESPACE, name=NAME),
             self.serving,
             self.clock,

@@ -61,7 +61,7 @@ def member(letter: str, ordinal: int, state: str = "r", **changes: object) -> Po
         is_terminating=state == "t",
         is_ready=state == "r",
         ready_since=NOW - LONG_READY if state == "r" else None,
-        trouble=_TROUBLES.get(state, ""),
+        why_not_ready=_TROUBLES.get(state, ""),
     )
     return replace(plain, **changes)
 

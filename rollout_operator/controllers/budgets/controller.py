@@ -138,7 +138,7 @@ class DisruptionController:
         grant = self._context.pending.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
-        if grant.stage is GrantState.ASKED:
+        if grant.state is GrantState.ASKED:
             return UNTOUCHED_FOR  # whoever asked settles it, and that wakes us
         own = grant.begun + _choose_span(grant.lasts) - self._context.clock.elapsed()
         if pod.disruption in ("", grant.record):

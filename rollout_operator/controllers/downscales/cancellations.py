@@ -1,6 +1,6 @@
 """Tell pods that they stay: where they had been told to go, and as often as it takes.
 
-Who is owed that is decided in `controller` and in the reviews, and remembered in
+To whom that is due is decided in `controller` and in the reviews, and remembered in
 `guards.downscales.reservations`; here it is carried out. Calls are made under the lock of the set,
 so that none overtakes what a review tells the same pods.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import BacklogEntry, CancelCalls, OwedCancel
+from rollout_operator.guards.downscales.backlog import BacklogEntry, CancelCalls, DueCancel
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.cache.store import is_older
@@ -42,7 +42,7 @@ MOST_CAUSES: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellations:
-    """Carries out what is owed to pods."""
+    """Makes the calls that are due to pods."""
 
     downscales: Downscales
     locks: Locks
@@ -58,13 +58,13 @@ class Cancellations:
         if is_older(sts.resource_version, than=downscales.backlog.find_version(sts.uid)):
             return LAGGING  # of a downscale before this one, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
-            # What was owed before we had the lock may have been reserved anew meanwhile.
-            owed = self._list_free(sts)
-            staying = choose_staying(sts, pods, {one.uid: owed[one].pod for one in owed})
-            self._forget_gone(sts, pods, owed)
+            # What was due before we had the lock may have been reserved anew meanwhile.
+            backlog = self._list_free(sts)
+            staying = choose_staying(sts, pods, {one.uid: backlog[one].pod for one in backlog})
+            self._forget_gone(sts, pods, backlog)
             now = self.clock.elapsed()
             places = {uid: place for place, uid in enumerate(staying)}
-            due = [one for one in owed if one.uid in staying and owed[one].due <= now]
+            due = [one for one in backlog if one.uid in staying and backlog[one].due <= now]
             due.sort(key=lambda one: places[one.uid])
             # Not all at once: reviews of the set wait for the lock.
             await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
@@ -78,45 +78,45 @@ class Cancellations:
                 waits.append(entry.over + GONE_AFTER)
         return max(min(waits) - now, CATCH_UP)
 
-    def _list_free(self, sts: StatefulSet) -> dict[OwedCancel, BacklogEntry]:
-        """Return what is owed to pods that no downscale may still take away (SI-12).
+    def _list_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
+        """Return what is due to pods that no downscale may still take away (SI-12).
 
         Those that one may take away wait for what becomes of it, wherever they were called.
         """
-        owed, reservation = (
+        backlog, reservation = (
             self.downscales.backlog.list_due_cancels(sts.uid),
             self.downscales.get(sts.uid),
         )
         if reservation is None:
-            return owed
+            return backlog
         return {
-            one: entry for one, entry in owed.items() if spares(reservation.key, sts, entry.pod)
+            one: entry for one, entry in backlog.items() if spares(reservation.key, sts, entry.pod)
         }
 
     def _forget_gone(
-        self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[OwedCancel, BacklogEntry]
+        self, sts: StatefulSet, pods: Sequence[Pod], backlog: Mapping[DueCancel, BacklogEntry]
     ) -> None:
-        """Forget what is owed to pods that have gone and do not come back."""
-        backlog, now = self.downscales.backlog, self.clock.elapsed()
+        """Forget what is due to pods that have gone and do not come back."""
+        memory, now = self.downscales.backlog, self.clock.elapsed()
         present = {pod.name for pod in pods}
-        for one, entry in owed.items():
+        for one, entry in backlog.items():
             wanted = is_wanted(sts, entry.pod)
             if wanted or entry.pod in present:
-                backlog.see(sts.uid, one, is_wanted=wanted)
+                memory.see(sts.uid, one, is_wanted=wanted)
             elif entry.over is None:
-                backlog.miss(sts.uid, one)
+                memory.miss(sts.uid, one)
             elif entry.over + GONE_AFTER <= now:
-                backlog.settle(sts.uid, [one])
+                memory.settle(sts.uid, [one])
 
     async def _call_all(
-        self, sts: StatefulSet, due: Sequence[OwedCancel], staying: Mapping[Uid, Pod]
+        self, sts: StatefulSet, due: Sequence[DueCancel], staying: Mapping[Uid, Pod]
     ) -> None:
         for target in dict.fromkeys(one.target for one in due):
             here = {one: staying[one.uid] for one in due if one.target == target}
             await self._call(sts, target, here)
 
     async def _call(
-        self, sts: StatefulSet, target: Target | None, here: Mapping[OwedCancel, Pod]
+        self, sts: StatefulSet, target: Target | None, here: Mapping[DueCancel, Pod]
     ) -> None:
         """Tell these pods at one place, and remember which could not be told."""
         pods = list({pod.uid: pod for pod in here.values()}.values())
@@ -124,16 +124,16 @@ class Cancellations:
         unanswered = self.downscales.unanswered
         errors = await unanswered.cancel_all(self.calls, sts.uid, endpoints) if endpoints else {}
         failed |= {uid: str(error) for uid, error in errors.items()}
-        told = [one for one, pod in here.items() if pod.uid not in failed]
-        self.downscales.backlog.note_told(sts.uid, told)
-        if told:
-            names = sorted({here[one].name for one in told})
+        reached = [one for one, pod in here.items() if pod.uid not in failed]
+        self.downscales.backlog.note_un_prepared(sts.uid, reached)
+        if reached:
+            names = sorted({here[one].name for one in reached})
             log.info("Told pods that they stay", zone=sts.name, pods=names)
         for one, pod in here.items():
             if pod.uid in failed:
                 self._postpone(sts, one, failed[pod.uid])
 
-    def _postpone(self, sts: StatefulSet, one: OwedCancel, why: str) -> None:
+    def _postpone(self, sts: StatefulSet, one: DueCancel, why: str) -> None:
         """Try later. Pods change all the time, and each change has us look: it waits for all."""
         entry = self.downscales.backlog.list_due_cancels(sts.uid).get(one)
         if entry is None:
@@ -149,14 +149,14 @@ class Cancellations:
 
 
 def _plan_endpoints(
-    sts: StatefulSet, told: Target | None, pods: Sequence[Pod], cluster_domain: str
+    sts: StatefulSet, called_at: Target | None, pods: Sequence[Pod], cluster_domain: str
 ) -> tuple[list[Endpoint], dict[Uid, str]]:
     """Return where pods are called, and why the others cannot be.
 
     They are called where they were told, whatever the set says by now; where that is not known,
     where the set says it.
     """
-    target = told or plan_target(sts.annotations, sts.service_name)
+    target = called_at or plan_target(sts.annotations, sts.service_name)
     if isinstance(target, str):
         return [], dict.fromkeys((pod.uid for pod in pods), target)
     planned = {pod.uid: plan_endpoint(pod, target, cluster_domain) for pod in pods}

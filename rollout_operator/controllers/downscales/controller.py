@@ -127,7 +127,7 @@ class DownscaleController:
         with GuardedStep() as adoption:
             self._adopt(sts, pods)
         bug = adoption.error
-        steps = [self._settle, self._record, self._give_back, self._cancellations.tell]
+        steps = [self._settle, self._record, self._restore, self._cancellations.tell]
         if bug is None:  # else the notes are still needed
             steps.append(self._clean)
         for step in steps:
@@ -171,7 +171,7 @@ class DownscaleController:
         recorded = self._find_record(sts, key, newest.at)
         now = context.server_time() + CLOCK_ERROR
         lowest = sts.first_ordinal + key.replicas_to
-        told = [
+        called = [
             (pod.uid, pod.name)
             for pod in pods
             if (ordinal := sts.ordinal_of(pod.name)) is not None and ordinal >= lowest
@@ -179,11 +179,11 @@ class DownscaleController:
         log.info(
             "Found a downscale of an earlier process",
             zone=sts.name, replicas_from=key.replicas_from, replicas_to=key.replicas_to,
-            pods=[name for _, name in told], settled_in=PERSIST_LIMIT,
+            pods=[name for _, name in called], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
         # Not from `begun` on: the same may have been allowed again until the other process ended.
         context.downscales.adopt(
-            sts, key, recorded or now, told, earlier=_list_earlier(notes, key.target),
+            sts, key, recorded or now, called, earlier=_list_earlier(notes, key.target),
             latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
             replaced_at=find_replaced(key, sts, pods, newest.at, now),
         )  # fmt: skip
@@ -230,7 +230,7 @@ class DownscaleController:
         """Find out what became of the reservation; return when to look again."""
         downscales = self._context.downscales
         reservation = downscales.get(sts.uid)
-        if reservation is None or reservation.stage is ReservationState.PREPARING:
+        if reservation is None or reservation.state is ReservationState.PREPARING:
             return RESYNC
         if is_older(sts.resource_version, than=reservation.seen_version):
             return LAGGING  # what it shows is of before the downscale
@@ -239,14 +239,14 @@ class DownscaleController:
             case DownscaleOutcome.OPEN:
                 return max(left, CATCH_UP)
             case DownscaleOutcome.HAPPENED:
-                if reservation.stage is not ReservationState.PERSISTED:
+                if reservation.state is not ReservationState.PERSISTED:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
                 downscales.note_persisted(reservation, self._context.server_time())
                 if is_over(pods, reservation.pods):
                     # Not forgotten before they have gone: they may be wanted again meanwhile.
                     later = max(left, timedelta(0))
                     downscales.close(
-                        reservation, owed=reservation.pods, after=later, are_going=True
+                        reservation, un_prepare=reservation.pods, after=later, are_going=True
                     )
                 return RESYNC
             case DownscaleOutcome.FAILED:
@@ -269,7 +269,7 @@ class DownscaleController:
         context.downscales.note_recorded(sts.uid, begun)
         return RESYNC
 
-    async def _give_back(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+    async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Take back what was recorded of a downscale that did not happen. Raises ApiError."""
         context = self._context
         if context.downscales.find_entry(sts.uid) is None:
@@ -279,10 +279,10 @@ class DownscaleController:
             entry = context.downscales.find_entry(sts.uid)
             if entry is not None:
                 try:
-                    await context.records.give_back(sts, entry)
+                    await context.records.restore(sts, entry)
                 except Conflict:
                     return LAGGING
-                context.downscales.note_given_back(sts.uid)
+                context.downscales.note_restored(sts.uid)
         return RESYNC
 
     async def _give_up(
@@ -300,28 +300,28 @@ class DownscaleController:
         # Asked again while we were looking: it may still happen.
         if (
             context.downscales.get(sts.uid) is not reservation
-            or reservation.stage is ReservationState.PREPARING
+            or reservation.state is ReservationState.PREPARING
         ):
             return CATCH_UP
         if context.downscales.time_left(reservation) > timedelta(0):
             return CATCH_UP
-        told = {uid: told.pod for uid, told in reservation.pods.items()}
+        called = {uid: called.pod for uid, called in reservation.pods.items()}
         became = "did not happen"
-        if at := self._find_taken_back(reservation, live, took_pods(live, pods, told)):
+        if at := self._find_reverted(reservation, live, took_pods(live, pods, called)):
             # It happened, and was taken back before we saw it: other zones wait (SI-11).
-            context.downscales.note_taken_back(reservation, at)
+            context.downscales.note_reverted(reservation, at)
             became = "was taken back"
-        staying = choose_staying(live, pods, told)
+        staying = choose_staying(live, pods, called)
         log.warn(
             f"Downscale {became}, telling pods that they stay",
             zone=sts.name, replicas_from=reservation.key.replicas_from,
             replicas_to=reservation.key.replicas_to, replicas=live.replicas,
             pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
         )  # fmt: skip
-        context.downscales.close(reservation, owed=reservation.pods)
+        context.downscales.close(reservation, un_prepare=reservation.pods)
         return RESYNC
 
-    def _find_taken_back(
+    def _find_reverted(
         self, reservation: DownscaleReservation, live: StatefulSet, took: bool
     ) -> datetime | None:
         """Return the latest that it can have happened unseen; None where nothing shows that it did.
@@ -392,5 +392,5 @@ class _Notes:
 
 def _list_earlier(notes: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
     """Return where else than at a target pods were told to go, as their notes say."""
-    told = (one for note in notes for one in (note.target, *note.earlier))
-    return [one for one in dict.fromkeys(told) if one is not None and one != target]
+    called = (one for note in notes for one in (note.target, *note.earlier))
+    return [one for one in dict.fromkeys(called) if one is not None and one != target]

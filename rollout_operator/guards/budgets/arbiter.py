@@ -184,7 +184,7 @@ class Arbiter:
     async def release(self, reserved: Reservation) -> None:
         """Withdraw a reservation that will not be confirmed; one that is settled is fine."""
         grant = reserved.grant
-        is_open = grant.stage is not GrantState.GIVEN
+        is_open = grant.state is not GrantState.GIVEN
         if is_open and self._pending.get(grant.pod.uid) is grant:
             await self._withdrawals.withdraw(grant)
 
@@ -230,7 +230,7 @@ class Arbiter:
         grant = self._pending.get(ask.pod.uid)
         return (
             grant is not None
-            and grant.stage is GrantState.GIVEN
+            and grant.state is GrantState.GIVEN
             and grant.engine is ask.engine is DisruptionSource.EVICTION
             and self._age_of(grant) < REPEAT_LIMIT
         )

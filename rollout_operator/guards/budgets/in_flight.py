@@ -118,12 +118,12 @@ class InFlight:
 
     def give(self, grant: Grant, seen: Pod) -> None:
         """The pod may go; `seen` is its newest view."""
-        grant.pod, grant.stage, grant.was_given = seen, GrantState.GIVEN, True
+        grant.pod, grant.state, grant.was_given = seen, GrantState.GIVEN, True
         self._notify(grant)
 
     def doubt(self, grant: Grant) -> None:
         """No answer said that the pod may go, but a record may say so."""
-        grant.stage = GrantState.DOUBTFUL
+        grant.state = GrantState.DOUBTFUL
         self._notify(grant)
 
     def give_up(self, grant: Grant) -> None:
@@ -140,7 +140,7 @@ class InFlight:
 
     def is_open(self, grant: Grant) -> bool:
         """Tell whether a grant is being asked for: neither given, in doubt, nor released."""
-        return self._grants.get(grant.pod.uid) is grant and grant.stage is GrantState.ASKED
+        return self._grants.get(grant.pod.uid) is grant and grant.state is GrantState.ASKED
 
     def take_back(self, grant: Grant) -> bool:
         """The pod is visibly untouched; tell whether an eviction of it was allowed for nothing.
@@ -168,7 +168,7 @@ class InFlight:
         return tuple(
             uid
             for uid, grant in self._grants.items()
-            if grant.stage is GrantState.ASKED and grant.budget == budget
+            if grant.state is GrantState.ASKED and grant.budget == budget
         )
 
     def list_going(
@@ -190,7 +190,7 @@ class InFlight:
         """Forget the grants of pods that the cache shows on their way out, or gone."""
         for grant in list(self._grants.values()):
             # One that is being asked for is settled by whoever asks.
-            if grant.stage is not GrantState.ASKED and has_left(self._pods, grant.pod):
+            if grant.state is not GrantState.ASKED and has_left(self._pods, grant.pod):
                 self.release(grant)
 
     def _notify(self, grant: Grant) -> None:

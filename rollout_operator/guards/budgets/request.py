@@ -60,7 +60,7 @@ class Grant:
     """How long after that whoever asked may act on the answer."""
     record: str = ""
     """The annotation as sent; empty where nothing was."""
-    stage: GrantState = GrantState.ASKED
+    state: GrantState = GrantState.ASKED
     was_given: bool = False
     """Whether the answer was that the pod may go: a doubt that follows does not change it."""
 

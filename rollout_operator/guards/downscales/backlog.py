@@ -1,6 +1,6 @@
 """Which pods are to be told that they stay, and where, and which may still hear that they stay.
 
-A pod that was told to go, and stays, is owed a cancellation at each place where it was called. It
+A pod that was told to go, and stays, is due a cancellation at each place where it was called. It
 is told as often as it takes; see `controllers.downscales.cancellations`.
 """
 
@@ -23,7 +23,7 @@ class PreparedPod(NamedTuple):
     """None where an earlier release called it, and did not note where."""
 
 
-class OwedCancel(NamedTuple):
+class DueCancel(NamedTuple):
     """Which pod is to be told that it stays, and where: one may wait at several places."""
 
     uid: Uid
@@ -58,36 +58,36 @@ class BacklogEntry:
 
 
 class Backlog:
-    """All pods that are owed a cancellation, by set."""
+    """All pods that are due a cancellation, by set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._owed: dict[Uid, dict[OwedCancel, BacklogEntry]] = {}
+        self._due: dict[Uid, dict[DueCancel, BacklogEntry]] = {}
         self._versions: dict[Uid, str] = {}
 
     @property
     def by_set(self) -> Mapping[Uid, object]:
-        """Return the sets of which any pod is owed."""
-        return self._owed
+        """Return the sets of which a pod is due a cancellation."""
+        return self._due
 
     def count(self) -> int:
-        """Return how many pods are owed a cancellation, those on their way out not counted."""
+        """Return how many pods are due a cancellation, those on their way out not counted."""
         return sum(
             len({one.uid for one, entry in backlog.items() if not entry.is_dormant})
-            for backlog in self._owed.values()
+            for backlog in self._due.values()
         )
 
     def count_unreached(self) -> int:
         """Return how many of them could not be told when that was last tried."""
         return sum(
             len({one.uid for one, entry in backlog.items() if entry.failures})
-            for backlog in self._owed.values()
+            for backlog in self._due.values()
         )
 
     def describe_unreached(self) -> str | None:
         """Say which pods could not be told and why, the first few; None where there are none."""
         failed = [
-            entry for backlog in self._owed.values() for entry in backlog.values() if entry.failures
+            entry for backlog in self._due.values() for entry in backlog.values() if entry.failures
         ]
         causes = {entry.pod: min(entry.causes, default="") for entry in failed}
         if not causes:
@@ -95,46 +95,46 @@ class Backlog:
         shown = [f"{pod} ({why})" for pod, why in sorted(causes.items())[:NAMES_SHOWN]]
         return f"to be told that they stay: {join_some(shown, total=len(causes))}"
 
-    def list_due_cancels(self, set_uid: Uid) -> dict[OwedCancel, BacklogEntry]:
+    def list_due_cancels(self, set_uid: Uid) -> dict[DueCancel, BacklogEntry]:
         """Return the pods of a set that are to be told that they stay, and where."""
-        return dict(self._owed.get(set_uid, {}))
+        return dict(self._due.get(set_uid, {}))
 
     def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
         """Return where pods of a set wait for that."""
-        return tuple(dict.fromkeys(one.target for one in self._owed.get(set_uid, {})))
+        return tuple(dict.fromkeys(one.target for one in self._due.get(set_uid, {})))
 
     def find_version(self, set_uid: Uid) -> str:
         """Return the version of a set that a cache must show before anyone is told anything."""
         return self._versions.get(set_uid, "")
 
-    def owe(
+    def add(
         self,
         set_uid: Uid,
         version: str,
-        told: Mapping[Uid, PreparedPod],
+        called: Mapping[Uid, PreparedPod],
         *,
         after: timedelta = timedelta(0),
         again: timedelta | None = None,
         are_going: bool = False,
     ) -> None:
-        """Owe pods a word where they were told, and not on an older `version` of the set.
+        """Add a cancellation where pods were called, and not on an older `version` of the set.
 
         Those that `are_going` are told if they are wanted again before they have gone.
         """
         due = self._clock.elapsed() + after
         backlog = {
-            OwedCancel(uid, at): BacklogEntry(pod, due, again, is_dormant=are_going)
-            for uid, (pod, at) in told.items()
+            DueCancel(uid, at): BacklogEntry(pod, due, again, is_dormant=are_going)
+            for uid, (pod, at) in called.items()
         }
         if backlog:
-            self._owed.setdefault(set_uid, {}).update(backlog)
+            self._due.setdefault(set_uid, {}).update(backlog)
             self._versions[set_uid] = version
 
-    def note_told(self, set_uid: Uid, told: Iterable[OwedCancel]) -> None:
+    def note_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
         """These pods have been told that they stay; some are told once more."""
-        backlog = self._owed.get(set_uid, {})
-        settled: list[OwedCancel] = []
-        for one in told:
+        backlog = self._due.get(set_uid, {})
+        settled: list[DueCancel] = []
+        for one in called:
             entry = backlog.get(one)
             if entry is None or entry.again is None:
                 settled.append(one)
@@ -142,42 +142,42 @@ class Backlog:
                 backlog[one] = BacklogEntry(entry.pod, self._clock.elapsed() + entry.again)
         self.settle(set_uid, settled)
 
-    def see(self, set_uid: Uid, one: OwedCancel, *, is_wanted: bool) -> None:
+    def see(self, set_uid: Uid, one: DueCancel, *, is_wanted: bool) -> None:
         """The pod is there, or another one of its name is wanted: it may have to be told still."""
-        backlog = self._owed.get(set_uid, {})
+        backlog = self._due.get(set_uid, {})
         if one in backlog:
             backlog[one] = replace(backlog[one], gone=None, is_dormant=not is_wanted)
 
-    def miss(self, set_uid: Uid, one: OwedCancel) -> None:
+    def miss(self, set_uid: Uid, one: DueCancel) -> None:
         """The pod is gone, and no other one of its name is wanted: it may be so for good."""
-        backlog = self._owed.get(set_uid, {})
+        backlog = self._due.get(set_uid, {})
         if one in backlog and backlog[one].gone is None:
             backlog[one] = replace(backlog[one], gone=self._clock.elapsed())
 
-    def postpone(self, set_uid: Uid, one: OwedCancel, by: timedelta, cause: str) -> None:
+    def postpone(self, set_uid: Uid, one: DueCancel, by: timedelta, cause: str) -> None:
         """A pod could not be told: not before this time again, whatever else happens."""
-        backlog = self._owed.get(set_uid, {})
+        backlog = self._due.get(set_uid, {})
         if one in backlog:
             entry, due = backlog[one], self._clock.elapsed() + by
             backlog[one] = replace(
                 entry, due=due, failures=entry.failures + 1, causes=entry.causes | {cause}
             )
 
-    def take_over(self, set_uid: Uid, told: Mapping[Uid, PreparedPod]) -> None:
-        """Forget what is owed to pods where they are called now: the reservation stands for it."""
-        self.settle(set_uid, [OwedCancel(uid, at) for uid, (_, at) in told.items()])
+    def take_over(self, set_uid: Uid, called: Mapping[Uid, PreparedPod]) -> None:
+        """Forget what is due to pods where they are called now: the reservation stands for it."""
+        self.settle(set_uid, [DueCancel(uid, at) for uid, (_, at) in called.items()])
 
-    def settle(self, set_uid: Uid, owed: Iterable[OwedCancel]) -> None:
+    def settle(self, set_uid: Uid, due: Iterable[DueCancel]) -> None:
         """These pods have been told, or are gone."""
-        backlog = self._owed.get(set_uid, {})
-        for one in owed:
+        backlog = self._due.get(set_uid, {})
+        for one in due:
             backlog.pop(one, None)
         if not backlog:
             self.forget(set_uid)
 
     def forget(self, set_uid: Uid) -> None:
-        """The set is gone, or none of its pods is owed anything."""
-        self._owed.pop(set_uid, None)
+        """The set is gone, or none of its pods is due anything."""
+        self._due.pop(set_uid, None)
         self._versions.pop(set_uid, None)
 
 

@@ -2,7 +2,7 @@
 
 One reservation per StatefulSet: fewer replicas were granted, and pods were told so. It is open
 while the request may still persist, then settled by what the set really wants; until then it holds
-back the whole group. Pods that were told and stay are owed a cancellation. What must survive a
+back the whole group. Pods that were told and stay are due a cancellation. What must survive a
 crash is written on the pods; see `pod_records`.
 """
 
@@ -59,7 +59,7 @@ class DownscaleReservation:
     """When the newest review of it came, on the clock's `elapsed`."""
     seen_version: str
     """`resourceVersion` of the set when it was reserved: what is older tells nothing of it."""
-    stage: ReservationState = ReservationState.PREPARING
+    state: ReservationState = ReservationState.PREPARING
     pods: dict[Uid, PreparedPod] = field(default_factory=dict)
     """Those that were told, or may have been."""
     prepared: set[Uid] = field(default_factory=set)
@@ -86,7 +86,7 @@ class _Announced:
 
 
 class Downscales:
-    """All reservations, and the pods that are owed a cancellation."""
+    """All reservations, and the pods that are due a cancellation."""
 
     def __init__(self, clock: Clock, *, late_calls: timedelta) -> None:
         """`late_calls`: so long after its caller has given up a call may still reach a pod."""
@@ -124,9 +124,9 @@ class Downscales:
         unanswered = self.unanswered.by_set
         return self._reservations, self.backlog.by_set, self._unrecorded, self._entries, unanswered
 
-    def count(self, stage: ReservationState) -> int:
-        """Return how many reservations are at a stage."""
-        return sum(reservation.stage is stage for reservation in self._reservations.values())
+    def count(self, state: ReservationState) -> int:
+        """Return how many reservations are in a state."""
+        return sum(reservation.state is state for reservation in self._reservations.values())
 
     def find_underway(
         self, group: GroupName | None, sets: Iterable[StatefulSet] = (), *, but: Uid | None = None
@@ -139,7 +139,7 @@ class Downscales:
             return None
         for reservation in self._reservations.values():
             is_other = reservation.group == group and reservation.key.set_uid != but
-            if is_other and reservation.stage is not ReservationState.PERSISTED:
+            if is_other and reservation.state is not ReservationState.PERSISTED:
                 return _underway(reservation)
         for set_uid, announced in self._announced.items():
             if announced.group == group and set_uid != but:
@@ -178,23 +178,25 @@ class Downscales:
     ) -> DownscaleReservation:
         """Reserve a downscale before anyone is told of it.
 
-        What is owed to the same pods there, and to the zone tracker, is taken over. An older
+        What is due to the same pods there, and to the zone tracker, is taken over. An older
         reservation on the set must have persisted, be of the same downscale, or be one that cannot
         be written any more: its pods become part of this one, because they may still be there when
-        the set is scaled up again. Those that are called elsewhere now stay owed a word where they
-        were, and so are those that this one does not take away.
+        the set is scaled up again. Pods that are called elsewhere now stay due a cancellation where
+        they were, and so are those that this one does not take away.
         """
-        told = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
-        self.backlog.take_over(key.set_uid, told)
+        called = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
+        self.backlog.take_over(key.set_uid, called)
         older = self._reservations.get(key.set_uid)
-        pods_of_both = dict(told)
+        pods_of_both = dict(called)
         if older is not None:
             left = {uid: one for uid, one in older.pods.items() if not spares(key, sts, one.pod)}
-            pods_of_both = {**left, **told}
-            owed = {uid: one for uid, one in older.pods.items() if pods_of_both.get(uid) != one}
-            self.backlog.owe(key.set_uid, older.seen_version, owed)
+            pods_of_both = {**left, **called}
+            elsewhere = {
+                uid: one for uid, one in older.pods.items() if pods_of_both.get(uid) != one
+            }
+            self.backlog.add(key.set_uid, older.seen_version, elsewhere)
         entry = self._entries.pop(key.set_uid, None)
-        if older is not None and older.stage is not ReservationState.PERSISTED:
+        if older is not None and older.state is not ReservationState.PERSISTED:
             entry = older.entry
         reservation = DownscaleReservation(
             key=key,
@@ -229,14 +231,14 @@ class Downscales:
         Whether its pods were reached is not known: a review of the same calls them again. They may
         wait for a word at `earlier` targets, too.
         """
-        told = list(pods)
-        reservation = self.begin(sts, key, begun, told)
+        called = list(pods)
+        reservation = self.begin(sts, key, begun, called)
         self.unanswered.suspect(key.set_uid, reservation.pods, key.target)
         for target in earlier:
-            there = {uid: PreparedPod(pod, target) for uid, pod in told}
-            self.backlog.owe(key.set_uid, reservation.seen_version, there)
+            there = {uid: PreparedPod(pod, target) for uid, pod in called}
+            self.backlog.add(key.set_uid, reservation.seen_version, there)
             self.unanswered.suspect(key.set_uid, there, target)
-        reservation.stage = ReservationState.OPEN
+        reservation.state = ReservationState.OPEN
         reservation.is_adopted = True
         reservation.latest = latest
         reservation.replaced_at = replaced_at
@@ -245,9 +247,9 @@ class Downscales:
 
     def renew(self, reservation: DownscaleReservation, pods: Iterable[tuple[Uid, str]]) -> None:
         """The same was asked again: it may persist for as long again, with these pods as well."""
-        told = {uid: PreparedPod(pod, reservation.key.target) for uid, pod in pods}
-        self.backlog.take_over(reservation.key.set_uid, told)
-        reservation.pods |= told
+        called = {uid: PreparedPod(pod, reservation.key.target) for uid, pod in pods}
+        self.backlog.take_over(reservation.key.set_uid, called)
+        reservation.pods |= called
         reservation.asked_at = self._clock.elapsed()
         self._tell(reservation)
 
@@ -256,7 +258,7 @@ class Downscales:
 
         Without `at` an earlier answer stands.
         """
-        reservation.stage = ReservationState.OPEN
+        reservation.state = ReservationState.OPEN
         if at is not None:
             reservation.begun = max(reservation.begun, at)
         self._tell(reservation)
@@ -271,7 +273,7 @@ class Downscales:
 
     def note_persisted(self, reservation: DownscaleReservation, now: datetime) -> None:
         """The set wants fewer replicas now: `now` is the API server's time."""
-        if reservation.stage is ReservationState.PERSISTED:
+        if reservation.state is ReservationState.PERSISTED:
             return
         # It may have happened long ago, and be seen late. When one of another process happened only
         # its note says, which anything may have written: it counts from when it was found, or from
@@ -280,12 +282,12 @@ class Downscales:
         latest = reservation.latest or now + self.time_left(reservation)
         self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 
-    def note_taken_back(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
+    def note_reverted(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
         """It had happened before it was adopted, no later than then, and was taken back."""
         self._persist(reservation, replaced_at, replaced_at)
 
     def _persist(self, reservation: DownscaleReservation, at: datetime, begun: datetime) -> None:
-        reservation.stage = ReservationState.PERSISTED
+        reservation.state = ReservationState.PERSISTED
         self.last.note(reservation.key.set_uid, at)
         self._unrecorded[reservation.key.set_uid] = begun
         self._tell(reservation)
@@ -302,13 +304,13 @@ class Downscales:
     def close(
         self,
         reservation: DownscaleReservation,
-        owed: Iterable[Uid],
+        un_prepare: Iterable[Uid],
         *,
         after: timedelta = timedelta(0),
         again: timedelta | None = None,
         are_going: bool = False,
     ) -> None:
-        """Forget a reservation; pods in `owed` are still to be told that they stay.
+        """Forget a reservation; pods in `un_prepare` are still to be told that they stay.
 
         They are told `after` that time, and `again` after another: a call that was slow to arrive
         may make a pod forget that it stays. Those that `are_going` are told if they come back.
@@ -316,13 +318,13 @@ class Downscales:
         if self._reservations.get(reservation.key.set_uid) is not reservation:
             return
         del self._reservations[reservation.key.set_uid]
-        if reservation.entry is not None and reservation.stage is not ReservationState.PERSISTED:
+        if reservation.entry is not None and reservation.state is not ReservationState.PERSISTED:
             self._entries[reservation.key.set_uid] = reservation.entry
-        told = {uid: reservation.pods[uid] for uid in owed if uid in reservation.pods}
-        self.backlog.owe(
+        called = {uid: reservation.pods[uid] for uid in un_prepare if uid in reservation.pods}
+        self.backlog.add(
             reservation.key.set_uid,
             reservation.seen_version,
-            told,
+            called,
             after=after,
             again=again,
             are_going=are_going,
@@ -333,7 +335,7 @@ class Downscales:
         """Return what the zone tracker may say of a downscale that did not happen."""
         return self._entries.get(set_uid)
 
-    def note_given_back(self, set_uid: Uid) -> None:
+    def note_restored(self, set_uid: Uid) -> None:
         """The zone tracker says again what it said before a downscale that did not happen."""
         self._entries.pop(set_uid, None)
 

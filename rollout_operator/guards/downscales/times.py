@@ -105,7 +105,7 @@ class Records(Times, Protocol):
         """
         ...
 
-    async def give_back(self, sts: StatefulSet, entry: TrackerEntry) -> None:
+    async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
         """Put back what was there before a downscale that did not happen, if it is still there.
 
         Raises as `keep`.
@@ -160,7 +160,7 @@ class AnnotationTimes:
         log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
         return decode_version("StatefulSet", body)
 
-    async def give_back(self, sts: StatefulSet, entry: TrackerEntry) -> None:
+    async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
         """Leave the set alone: what was not written has left no time on it."""
 
 

@@ -155,7 +155,7 @@ class Tracker:
         )  # fmt: skip
         return written.version
 
-    async def give_back(self, sts: StatefulSet, entry: TrackerEntry) -> None:
+    async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
         """Put back the former entry. Raises ApiError and InvalidInput."""
         zone_map = await self._fetch()
         if zone_map is None or zone_map.data.get(sts.name) != entry.text:

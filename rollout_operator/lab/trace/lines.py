@@ -295,8 +295,8 @@ def _is_ready(pod: JsonObject) -> bool:
 
 
 def _why(pod: JsonObject) -> str:
-    trouble = _trouble(pod)
-    return "" if trouble == "Running" else f": {trouble}"
+    why_not_ready = _trouble(pod)
+    return "" if why_not_ready == "Running" else f": {why_not_ready}"
 
 
 def _trouble(pod: JsonObject) -> str:

@@ -10,13 +10,13 @@ from typing import Final
 from rollout_operator.model.decode.wire import Container, PodStatus
 
 # Long enough for every reason that Kubernetes knows, short enough for one line of a page.
-TROUBLE_LIMIT: Final = 80
+REASON_LIMIT: Final = 80
 
 # What a container waits for in every pod; for anything else it may wait for ever.
 _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing", "waiting"})
 
 
-def find_trouble(status: PodStatus, *, terminating: bool) -> tuple[str, bool]:
+def explain_not_ready(status: PodStatus, *, terminating: bool) -> tuple[str, bool]:
     """Return why a pod is not ready, on one short line, and whether every pod is so at first.
 
     Empty where it is ready.
@@ -25,16 +25,16 @@ def find_trouble(status: PodStatus, *, terminating: bool) -> tuple[str, bool]:
         return "terminating", False
     containers = status.container_statuses or ()
     if status.phase == "Running" and containers and all(map(_is_up, containers)):
-        trouble = _condition_trouble(status)
-        return trouble, bool(trouble)
+        why_not_ready = _condition_trouble(status)
+        return why_not_ready, bool(why_not_ready)
     lasting = _scheduling_trouble(status) or _init_trouble(status)
     halt = "" if lasting else _halt(containers)
     if lasting or halt:
         return one_line(lasting or halt), halt in _STARTING
     if status.phase != "Running":
         why = f": {status.reason}" if status.reason else ""
-        trouble = one_line(f"phase {status.phase}{why}" if status.phase else "no phase")
-        return trouble, status.phase in ("Pending", "")
+        why_not_ready = one_line(f"phase {status.phase}{why}" if status.phase else "no phase")
+        return why_not_ready, status.phase in ("Pending", "")
     if not containers:
         return "no container statuses", True
     down = next(container for container in containers if not _is_up(container))
@@ -44,9 +44,9 @@ def find_trouble(status: PodStatus, *, terminating: bool) -> tuple[str, bool]:
 
 def one_line(text: str) -> str:
     """Make a text fit for one line of a log or page."""
-    if len(text) <= TROUBLE_LIMIT and text.isascii() and text.isprintable():
+    if len(text) <= REASON_LIMIT and text.isascii() and text.isprintable():
         return text
-    return text[:TROUBLE_LIMIT].encode("unicode_escape").decode("ascii")[:TROUBLE_LIMIT]
+    return text[:REASON_LIMIT].encode("unicode_escape").decode("ascii")[:REASON_LIMIT]
 
 
 def clip(text: str, most: int) -> str:

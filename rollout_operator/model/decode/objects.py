@@ -20,7 +20,7 @@ from rollout_operator.model.decode.broken import (
     show_value,
 )
 from rollout_operator.model.decode.nesting import decode_shallow
-from rollout_operator.model.decode.not_ready import find_trouble, one_line
+from rollout_operator.model.decode.not_ready import explain_not_ready, one_line
 from rollout_operator.model.decode.wire import (
     BookmarkHead,
     JsonBytes,
@@ -74,10 +74,10 @@ def decode_pod(raw: JsonBytes) -> Pod:
     head, status = wire.metadata, wire.status or PodStatus()
     owner = _controller(head.owner_references)
     terminating = head.deletion_timestamp is not None
-    trouble, is_starting = find_trouble(status, terminating=terminating)
+    why_not_ready, is_starting = explain_not_ready(status, terminating=terminating)
     labels, annotations = _keep_labels(head.labels), head.annotations or PodAnnotations()
     revision = labels.get(REVISION_LABEL)
-    been_ready = _been_ready(status) if trouble else None
+    been_ready = _been_ready(status) if why_not_ready else None
     # What repeats from pod to pod is kept once: that is nearly half of what pods would cost.
     return Pod(
         namespace=sys.intern(head.namespace),
@@ -90,8 +90,8 @@ def decode_pod(raw: JsonBytes) -> Pod:
         phase=sys.intern(bound_text(status.phase)),
         is_terminating=terminating,
         is_disrupted=_is_disrupted(status),
-        is_ready=not trouble,
-        ready_since=None if trouble else _ready_since(wire, annotations),
+        is_ready=not why_not_ready,
+        ready_since=None if why_not_ready else _ready_since(wire, annotations),
         was_ready=been_ready is True,
         never_ready=been_ready is False,
         ip=bound_text(status.pod_ip or ""),
@@ -99,7 +99,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
         downscale_note=bound_text(annotations.note or "", LONGEST_RECORD),
         ports=_decode_ports(raw) if annotations.note else (),
         disruption=bound_text(annotations.disruption or "", LONGEST_RECORD),
-        trouble=sys.intern(trouble),
+        why_not_ready=sys.intern(why_not_ready),
         is_starting=is_starting,
     )
 

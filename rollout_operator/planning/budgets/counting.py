@@ -269,4 +269,4 @@ def _find_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[li
 def _render_why(one: CountedDown) -> str:
     if one.why is DownCause.SETTLING:
         return f"ready for less than {format_duration(one.patience)}"
-    return (one.pod.trouble or one.why) if one.why is DownCause.UNREADY else one.why
+    return (one.pod.why_not_ready or one.why) if one.why is DownCause.UNREADY else one.why

@@ -38,30 +38,30 @@ def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> Downsca
 
 
 def choose_staying(
-    sts: StatefulSet, pods: Iterable[Pod], told: Mapping[Uid, str]
+    sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]
 ) -> dict[Uid, Pod]:
     """Return the pods to tell that they stay, by who was told to go, in order of ordinals.
 
-    `told` has the names. A pod that has gone meanwhile, and is wanted, is followed by another one
+    `called` has the names. A pod that has gone meanwhile, and is wanted, is followed by another one
     of its name, which may find on its disk that it is to go: that one is told when it runs.
     """
     seated = {pod.name: pod for pod in pods if not pod.is_terminating}
     found: list[tuple[int, Uid, Pod]] = []
-    for uid, name in told.items():
+    for uid, name in called.items():
         pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)
         if pod is not None and ordinal is not None and (pod.uid == uid or pod.ip):
             found.append((ordinal, uid, pod))
     return {uid: pod for _, uid, pod in sorted(found, key=lambda one: one[0])}
 
 
-def took_pods(sts: StatefulSet, pods: Iterable[Pod], told: Mapping[Uid, str]) -> bool:
+def took_pods(sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]) -> bool:
     """Tell whether a pod that was told to go has gone, or is going, though its set wants it.
 
     Then the downscale has happened and was taken back, whether or not a watch has shown it.
-    `told` has the names.
+    `called` has the names.
     """
     seated = {pod.uid for pod in pods if not pod.is_terminating}
-    return any(uid not in seated and is_wanted(sts, name) for uid, name in told.items())
+    return any(uid not in seated and is_wanted(sts, name) for uid, name in called.items())
 
 
 def find_replaced(
@@ -92,6 +92,6 @@ def spares(key: Key, sts: StatefulSet, pod: str) -> bool:
     return ordinal is not None and ordinal < sts.first_ordinal + key.replicas_to
 
 
-def is_over(pods: Iterable[Pod], told: Collection[Uid]) -> bool:
+def is_over(pods: Iterable[Pod], called: Collection[Uid]) -> bool:
     """Tell whether all pods that were told are gone or on their way out."""
-    return not any(pod.uid in told and not pod.is_terminating for pod in pods)
+    return not any(pod.uid in called and not pod.is_terminating for pod in pods)

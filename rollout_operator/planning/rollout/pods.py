@@ -19,7 +19,7 @@ from rollout_operator.planning.rollout.readiness import (
     Down,
     DownCause,
     Readiness,
-    render_trouble,
+    render_not_ready,
     render_why,
 )
 from rollout_operator.planning.wording import count, verb
@@ -210,7 +210,7 @@ def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reas
     zone = look.sts.name
     if going:
         return Reason(Code.BUDGET_USED, f"{text}, {going} to go first", Severity.DEBUG, zone)
-    text = f"{text}{render_trouble(look)}"
+    text = f"{text}{render_not_ready(look)}"
     if not look.unreadable and all(
         one.why is not DownCause.UNREADY or one.pod.is_starting for one in look.down
     ):

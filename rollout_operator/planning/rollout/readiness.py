@@ -152,10 +152,10 @@ def find_why(
 def render_readiness(look: Readiness) -> str:
     """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
     up, word = look.used - look.unavailable, _word(look.sts)
-    return f"{look.sts.name} has {up} of {look.sts.replicas} pods {word}{render_trouble(look)}"
+    return f"{look.sts.name} has {up} of {look.sts.replicas} pods {word}{render_not_ready(look)}"
 
 
-def render_trouble(look: Readiness) -> str:
+def render_not_ready(look: Readiness) -> str:
     """Return what is down and why, in brackets after a blank; empty where nothing is."""
     first = tuple(islice(_troubles(look), NAMES_SHOWN))
     seen = join_some(first, total=look.seen_down + look.sts.replicas - look.used)
@@ -169,7 +169,7 @@ def render_why(look: Readiness, one: Down) -> str:
     """Return in a few words why a pod counts as down, such as `CrashLoopBackOff`."""
     if one.why is DownCause.SETTLING:
         return f"ready for less than {look.sts.min_ready_seconds}s"
-    return (one.pod.trouble or one.why) if one.why is DownCause.UNREADY else one.why
+    return (one.pod.why_not_ready or one.why) if one.why is DownCause.UNREADY else one.why
 
 
 def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | None:
@@ -200,7 +200,7 @@ def _troubles(look: Readiness) -> Iterator[str]:
     yield from (f"{one.pod.name}: {render_why(look, one)}" for one in look.down)
     yield from (f"{name}: unreadable" for name in look.unreadable)
     yield from (f"{name}: no pod" for name in look.first_missing)
-    yield from (f"{pod.name}: {pod.trouble or DownCause.UNREADY}" for pod in look.newcomers)
+    yield from (f"{pod.name}: {pod.why_not_ready or DownCause.UNREADY}" for pod in look.newcomers)
 
 
 def _first_missing(

@@ -38,7 +38,7 @@ _UNUSABLE: Final = "no downscale until that is mended"
 class Stays:
     """The pods that are to be told that they stay, by DELETE."""
 
-    owed: tuple[Endpoint, ...] = ()
+    due: tuple[Endpoint, ...] = ()
     """Those that we have asked."""
     routine: tuple[Endpoint, ...] = ()
     """Those that somebody else may have asked."""
@@ -95,7 +95,7 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
     underway = scaling.group.downscale
     if underway is not None and underway.zone == zone.sts.name:
         replicas = min(replicas, underway.replicas_to)
-    owed: list[Endpoint] = []
+    due: list[Endpoint] = []
     routine: list[Endpoint] = []
     waits: list[timedelta] = []
     first = zone.sts.first_ordinal
@@ -108,9 +108,9 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
             continue
         endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if not isinstance(endpoint, str):
-            (routine if delayed.calls.answer is None else owed).append(endpoint)
+            (routine if delayed.calls.answer is None else due).append(endpoint)
     look_again = min(waits, default=None)
-    return Stays(owed=tuple(owed), routine=tuple(routine), look_again=look_again)
+    return Stays(due=tuple(due), routine=tuple(routine), look_again=look_again)
 
 
 def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
@@ -148,5 +148,5 @@ def _next_cancel(calls: PodCalls, now: datetime) -> timedelta:
     # A pod that this process never reached may have been asked by the one before it (LI-05). One
     # that does not know the call is not told every minute for ever (LI-11).
     is_unheard = calls.cancelled_at is None and 0 < calls.tries <= SOON_TRIES
-    is_owed = calls.answer is not None or is_unheard
-    return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - max(times))
+    is_due = calls.answer is not None or is_unheard
+    return (ASK_AGAIN if is_due else CANCEL_AGAIN) - abs(now - max(times))

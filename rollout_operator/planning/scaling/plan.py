@@ -250,7 +250,7 @@ def _choose_calls(draft: _Draft) -> tuple[CallPods, ...]:
     for message in draft.messages:
         is_part = bool(message.ask) or message.zone.uid in scaled
         routine = message.stays.routine if is_part or not is_busy else ()
-        cancel = (*message.stays.owed, *routine)
+        cancel = (*message.stays.due, *routine)
         if cancel or message.ask:
             pod_calls.append(CallPods(zone=message.zone, cancel=cancel, ask=message.ask))
     return tuple(pod_calls)

@@ -183,14 +183,14 @@ class PrepareDownscale:
         """Settle the reservation of a review that is over, however it ended."""
         downscales, reservation = self._context.downscales, step.reservation
         later = downscales.late_calls
-        if reservation.stage is ReservationState.PREPARING and step.granted_at is not None:
+        if reservation.state is ReservationState.PREPARING and step.granted_at is not None:
             # What is refused is not written: it does not hold the group back for longer.
             reservation.asked_at = step.granted_at
             downscales.allow(reservation)
-        elif reservation.stage is ReservationState.PREPARING and is_un_prepared:
-            downscales.close(reservation, owed=reservation.pods, after=later)
-        elif reservation.stage is ReservationState.PREPARING:
-            downscales.close(reservation, owed=reservation.pods, again=later)
+        elif reservation.state is ReservationState.PREPARING and is_un_prepared:
+            downscales.close(reservation, un_prepare=reservation.pods, after=later)
+        elif reservation.state is ReservationState.PREPARING:
+            downscales.close(reservation, un_prepare=reservation.pods, again=later)
         if reservation.answer is not None:
             reservation.answer.set_result(verdict)
             reservation.answer = None
@@ -213,8 +213,8 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.pods.going if pod.uid in called]
-                owed = context.downscales.backlog.list_targets(reservation.key.set_uid)
-                note = DownscaleRecord.of(reservation.key, reservation.begun, owed=owed)
+                earlier = context.downscales.backlog.list_targets(reservation.key.set_uid)
+                note = DownscaleRecord.of(reservation.key, reservation.begun, earlier=earlier)
                 await context.notes.write(note, carriers, step.plan.pods.witness)
                 failures = await context.pods.prepare_all(step.plan.missing)
         except ApiError as error:

@@ -220,7 +220,7 @@ class DownscaleReservations:
             # The server's clock may be a second ahead of what we know of it.
             begun = self._context.server_time() + CLOCK_ERROR
             reservation = downscales.begin(zone.sts, snapshot.key, begun, pods)
-        reservation.stage = ReservationState.PREPARING
+        reservation.state = ReservationState.PREPARING
         reservation.answer = asyncio.get_running_loop().create_future()
         return ReservedDownscale(
             reservation=reservation,
@@ -237,8 +237,8 @@ class DownscaleReservations:
             return None
         return EarlierDownscale(
             key=reservation.key,
-            is_preparing=reservation.stage is ReservationState.PREPARING,
-            is_persisted=reservation.stage is ReservationState.PERSISTED,
+            is_preparing=reservation.state is ReservationState.PREPARING,
+            is_persisted=reservation.state is ReservationState.PERSISTED,
             is_adopted=reservation.is_adopted,
             is_late=self._context.server_time() - reservation.begun >= PERSIST_LIMIT,
             prepared=reservation.prepared,

@@ -307,7 +307,7 @@ async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
     held = made.here.client.objects["pods", name_of("a-0")]
     made.here.client.put("pods", {**held, "status": {"phase": 7}})
     assert await made.look(sync=False) == RETRY
-    assert made.process.stage("a-0") is GrantState.GIVEN
+    assert made.process.state("a-0") is GrantState.GIVEN
 
 
 @in_virtual_time

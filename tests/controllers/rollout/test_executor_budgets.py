@@ -247,7 +247,7 @@ async def test_zpdb60_what_was_not_deleted_is_given_back(
     await made.step()
     assert made.deleted == deleted
     assert made.here.recorded() == []
-    assert made.process.stage("a-0") is None
+    assert made.process.state("a-0") is None
     assert len(made.process.pending) == len(deleted)
 
 

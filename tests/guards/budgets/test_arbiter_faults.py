@@ -78,7 +78,7 @@ async def test_si18_a_record_without_an_answer_counts_and_is_not_confirmed() -> 
     here.client.lost.add("patch pods/ingester-zone-a-0")
     assert (await x.evict("a-0")).startswith(LOST)
     assert here.client.verbs() == ["patch"]
-    assert x.stage("a-0") is DOUBTFUL
+    assert x.state("a-0") is DOUBTFUL
     assert await x.evict("b-0") == USED
     assert await x.evict("a-1") == USED
     # LI-09: the answer may never have left; what is known is the record.
@@ -103,7 +103,7 @@ async def test_si18_what_hangs_is_given_up_and_counts(
     assert await x.evict("a-0", within=within) == LATE
     assert elapsed() == took
     assert here.recorded() == (["a-0"] if call == "list" else [])
-    assert x.stage("a-0") is DOUBTFUL
+    assert x.state("a-0") is DOUBTFUL
     assert await x.evict("b-0") == USED
 
 
@@ -117,7 +117,7 @@ async def test_fp36_who_asked_has_gone_meanwhile(call: str) -> None:
         await asyncio.sleep(0)
         first.cancel()
     assert second.result() == USED
-    assert x.stage("a-0") is DOUBTFUL
+    assert x.state("a-0") is DOUBTFUL
     assert x.inflight == 0
 
 
@@ -135,7 +135,7 @@ async def test_si18_a_read_that_fails_takes_the_record_back_at_once(also: bool) 
     assert await x.evict("a-0") == f"{LOST}list pods: connection refused"
     assert here.client.verbs() == ["patch", "list", "patch"]
     if also:
-        assert (here.recorded(), x.stage("a-0")) == (["a-0"], DOUBTFUL)
+        assert (here.recorded(), x.state("a-0")) == (["a-0"], DOUBTFUL)
     else:
         assert_nothing_left(here, x)
 
@@ -219,7 +219,7 @@ async def test_li07_a_record_of_a_rollout_without_an_answer_is_given_up_in_time(
     assert elapsed() == WRITE_LASTS
     assert isinstance(answer, Refusal)
     assert answer.reason.code is Code.GRANT_NOT_RECORDED
-    assert x.stage("a-0") is not None
+    assert x.state("a-0") is not None
 
 
 @pytest.mark.parametrize("error", [None, DOWN], ids=["withdrawn", "SI-18: not, and counts"])
@@ -239,7 +239,7 @@ async def test_zpdb60_a_rollout_gives_back_what_it_does_not_use(error: ApiError 
         x.sync()
         assert tell(await x.roll("a-1")) == "allowed"
     else:
-        assert x.stage("a-0") is DOUBTFUL
+        assert x.state("a-0") is DOUBTFUL
         assert await x.evict("b-0") == USED
 
 
@@ -298,7 +298,7 @@ async def test_li09_a_client_without_an_answer_holds_nobody_up(hangs_up: bool) -
         assert await x.evict("b-0") == "allowed"
     assert elapsed() == (timedelta(0) if hangs_up else ANSWER_LIMIT)
     assert here.recorded() == ["b-0"]
-    assert x.stage("a-0") is None
+    assert x.state("a-0") is None
 
 
 @in_virtual_time
@@ -307,9 +307,9 @@ async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
     here, x = start()
     async with withdrawing(x):
         await hang_up(x, "patch")
-        assert x.stage("a-0") is DOUBTFUL
+        assert x.state("a-0") is DOUBTFUL
         await asyncio.sleep(WITHDRAW_LIMIT.total_seconds())
-    assert x.stage("a-0") is DOUBTFUL
+    assert x.state("a-0") is DOUBTFUL
     assert here.client.verbs() == ["patch"]
 
 
@@ -329,7 +329,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
         await given.wait()
         client.cancel()
         await asyncio.sleep(WITHDRAW_LIMIT.total_seconds())
-        assert x.stage("a-0") is GrantState.GIVEN
+        assert x.state("a-0") is GrantState.GIVEN
         assert here.recorded() == ["a-0"]
     assert here.client.verbs() == ["patch", "list"]
 
@@ -341,7 +341,7 @@ async def test_si18_what_cannot_be_withdrawn_is_in_doubt_and_counts() -> None:
         fails = Hold("patch", error=DOWN)
         fails.open.set()
         await hang_up(x, then=fails)
-        assert x.stage("a-0") is DOUBTFUL
+        assert x.state("a-0") is DOUBTFUL
         assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
 
 
@@ -355,8 +355,8 @@ async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds(ends:
     async with withdrawing(x):
         await hang_up(x, then=Hold("patch"))
         await asyncio.sleep(WITHDRAW_LIMIT.total_seconds() - 1)
-        assert x.stage("a-0") is GrantState.ASKED, "others wait for it meanwhile"
+        assert x.state("a-0") is GrantState.ASKED, "others wait for it meanwhile"
         if not ends:
             await asyncio.sleep(2)
-            assert x.stage("a-0") is DOUBTFUL
-    assert x.stage("a-0") is DOUBTFUL
+            assert x.state("a-0") is DOUBTFUL
+    assert x.state("a-0") is DOUBTFUL

@@ -57,7 +57,7 @@ async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None
     assert len(x.pending) == 0
     x.clock.ahead = QUARANTINE
     assert await x.evict("a-0") == "allowed"
-    assert x.stage("a-0") is GrantState.GIVEN
+    assert x.state("a-0") is GrantState.GIVEN
     assert await x.evict("b-0") == USED
 
 

@@ -44,13 +44,13 @@ class Memory:
         self.cache.replace_all(pods)
 
     def grant(
-        self, one: Pod, stage: GrantState = GrantState.GIVEN, budget: str = "ingester"
+        self, one: Pod, state: GrantState = GrantState.GIVEN, budget: str = "ingester"
     ) -> Grant:
         """Reserve a pod and settle it."""
         made = self.pending.reserve(one, DisruptionSource.EVICTION, budget)
-        if stage is GrantState.GIVEN:
+        if state is GrantState.GIVEN:
             self.pending.give(made, one)
-        elif stage is GrantState.DOUBTFUL:
+        elif state is GrantState.DOUBTFUL:
             self.pending.doubt(made)
         return made
 
@@ -67,11 +67,11 @@ def recorded(one: Pod, *, age: timedelta = SECOND, **changes: object) -> Pod:
     return msgspec.structs.replace(one, disruption=text)
 
 
-@pytest.mark.parametrize("stage", list(GrantState))
-def test_si17_a_grant_counts_from_the_moment_of_its_reservation(stage: GrantState) -> None:
+@pytest.mark.parametrize("state", list(GrantState))
+def test_si17_a_grant_counts_from_the_moment_of_its_reservation(state: GrantState) -> None:
     """Also while it is asked for, and where nobody knows what became of it."""
     memory = Memory(A0, A1, B0)
-    memory.grant(A0, stage)
+    memory.grant(A0, state)
     assert memory.going("a", "b") == {A0.uid: Deletion.GRANTED}
     assert memory.going("b") == {}
 
@@ -92,7 +92,7 @@ def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
     assert going == {A0.uid: Deletion.UNKNOWN, A1.uid: Deletion.ACCEPTED}
 
 
-@pytest.mark.parametrize("stage", [GrantState.GIVEN, GrantState.DOUBTFUL])
+@pytest.mark.parametrize("state", [GrantState.GIVEN, GrantState.DOUBTFUL])
 @pytest.mark.parametrize(
     "shown",
     [
@@ -101,9 +101,9 @@ def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
         pytest.param([], id="gone"),
     ],
 )
-def test_a_grant_is_forgotten_once_the_cache_shows_it(stage: GrantState, shown: list[Pod]) -> None:
+def test_a_grant_is_forgotten_once_the_cache_shows_it(state: GrantState, shown: list[Pod]) -> None:
     memory = Memory(A0)
-    memory.grant(A0, stage)
+    memory.grant(A0, state)
     memory.told.clear()
     memory.cache.replace_all(shown)
     assert memory.going("a") == {}

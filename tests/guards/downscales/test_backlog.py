@@ -27,7 +27,7 @@ def bench() -> Bench:
 def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
     reservation = bench.begin(pods="12")
     bench.clock.jump(SECOND)
-    bench.downscales.close(reservation, owed=uids("12"), after=5 * SECOND)
+    bench.downscales.close(reservation, un_prepare=uids("12"), after=5 * SECOND)
 
     assert bench.downscales.get(A) is None
     assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
@@ -42,24 +42,24 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
 
 def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     """A slow prepare may arrive after the first word; after the second nothing is owed."""
-    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
+    bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"), again=9 * SECOND)
     assert bench.owed() == {"pod-1": NONE, "pod-2": NONE}
 
     bench.clock.jump(SECOND)
-    bench.downscales.backlog.note_told(A, waiting("1"))
+    bench.downscales.backlog.note_un_prepared(A, waiting("1"))
     assert bench.owed() == {"pod-1": 10 * SECOND, "pod-2": NONE}
-    bench.downscales.backlog.note_told(A, waiting("12"))
+    bench.downscales.backlog.note_un_prepared(A, waiting("12"))
     assert bench.owed() == {"pod-2": 10 * SECOND}
-    bench.downscales.backlog.note_told(A, waiting("29"))
+    bench.downscales.backlog.note_un_prepared(A, waiting("29"))
     bench.assert_is_empty()
 
 
 def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     """Only pods that were told can be owed; one by one they are settled."""
     backlog = bench.downscales.backlog
-    bench.downscales.close(bench.begin(pods="123"), owed=uids("1239"))
-    backlog.note_told(A, waiting("1"))
-    backlog.note_told(B, waiting("1"))
+    bench.downscales.close(bench.begin(pods="123"), un_prepare=uids("1239"))
+    backlog.note_un_prepared(A, waiting("1"))
+    backlog.note_un_prepared(B, waiting("1"))
     backlog.settle(A, waiting("2"))
     backlog.list_due_cancels(A).clear()  # a copy
     assert bench.owed() == {"pod-3": NONE}
@@ -70,18 +70,18 @@ def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
 def test_d40_who_could_not_be_told_is_named_with_the_cause(bench: Bench) -> None:
     """D-40, LI-05: on the page, until it has been told; a log line says it only once."""
     backlog = bench.downscales.backlog
-    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
+    bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
     assert backlog.describe_unreached() is None
     backlog.postpone(A, waiting("2")[0], SECOND, "DELETE pod-2: no connection")
     assert backlog.describe_unreached() == (
         "to be told that they stay: pod-2 (DELETE pod-2: no connection)"
     )
-    backlog.note_told(A, waiting("2"))
+    backlog.note_un_prepared(A, waiting("2"))
     assert backlog.describe_unreached() is None
 
 
 def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
-    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
+    bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"), again=9 * SECOND)
     bench.clock.jump(SECOND)
     bench.downscales.backlog.postpone(A, waiting("2")[0], 3 * SECOND, "away")
     bench.downscales.backlog.postpone(A, waiting("9")[0], 3 * SECOND, "away")
@@ -99,17 +99,17 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     seen = sts("a", resource_version="17")
     reservation = ledger.begin(seen, key("a"), EPOCH, named("12"))
     assert ledger.backlog.find_version(A) == ""
-    ledger.close(reservation, owed=uids("12"))
+    ledger.close(reservation, un_prepare=uids("12"))
 
     assert ledger.backlog.find_version(A) == "17"
     assert ledger.backlog.find_version(B) == ""
     ledger.backlog.settle(A, waiting("1"))
     assert ledger.backlog.find_version(A) == "17"
-    ledger.backlog.note_told(A, waiting("2"))
+    ledger.backlog.note_un_prepared(A, waiting("2"))
     assert ledger.backlog.find_version(A) == ""
-    ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=())
+    ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), un_prepare=())
     assert ledger.backlog.find_version(A) == "", "nobody is owed anything"
-    ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=uids("1"))
+    ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), un_prepare=uids("1"))
     ledger.forget_set(A)
     assert ledger.backlog.find_version(A) == ""
     bench.assert_is_empty()
@@ -118,7 +118,7 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
 @pytest.mark.parametrize("again", ["begin", "renew", "adopt"])
 def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: str) -> None:
     """FP-19: an entry of pod 2 from before must not undo what pod 2 is told now."""
-    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
+    bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
     if again == "adopt":
         bench.downscales.adopt(sts("a"), key("a", 3, 2), EPOCH, named("2"))
     else:
@@ -129,7 +129,7 @@ def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: st
 
 
 def test_si12_a_debt_to_a_pod_of_the_same_name_elsewhere_stays(bench: Bench) -> None:
-    bench.downscales.close(bench.begin("b", pods="1"), owed=uids("1"))
+    bench.downscales.close(bench.begin("b", pods="1"), un_prepare=uids("1"))
     bench.begin("a", pods="1")
     assert bench.owed(B) == {"pod-1": NONE}
 
@@ -141,7 +141,7 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
         uid = sts_uid(letter)
         reservation = ledger.get(uid)
         if reservation is None or step == "begin":
-            if reservation is None or reservation.stage is ReservationState.PERSISTED:
+            if reservation is None or reservation.state is ReservationState.PERSISTED:
                 bench.begin(letter)
         elif step == "renew":
             ledger.renew(reservation, named("3"))
@@ -150,8 +150,8 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
         elif step == "persist":
             ledger.note_persisted(reservation, bench.clock.now())
         elif step == "fail":
-            ledger.close(reservation, owed=reservation.pods, again=SECOND)
-        ledger.backlog.note_told(uid, list(ledger.backlog.list_due_cancels(uid))[:1])
+            ledger.close(reservation, un_prepare=reservation.pods, again=SECOND)
+        ledger.backlog.note_un_prepared(uid, list(ledger.backlog.list_due_cancels(uid))[:1])
         bench.clock.jump(SECOND)
         assert_is_sound(ledger)
 
@@ -187,7 +187,7 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
         uid = sts_uid(letter)
         reservation = bench.downscales.get(uid)
         if reservation is not None:
-            bench.downscales.close(reservation, owed=reservation.pods)
+            bench.downscales.close(reservation, un_prepare=reservation.pods)
         bench.downscales.backlog.settle(uid, bench.downscales.backlog.list_due_cancels(uid))
         begun = bench.downscales.find_unrecorded(uid)
         if begun is not None:

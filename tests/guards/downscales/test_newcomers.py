@@ -107,7 +107,7 @@ def test_d67_it_counts_once_nothing_has_come_or_gone_for_a_while() -> None:
 def test_d67_whatever_comes_or_goes_begins_the_time_anew(change: str) -> None:
     """A status that changes does not."""
     world = World(3, "lll", f"{UP}, wait settling")
-    world.put(new(3, trouble="Unschedulable"))
+    world.put(new(3, why_not_ready="Unschedulable"))
     assert world.known.settles_in == NO_GAP
     assert world.play(change).known.settles_in == SETTLING
 

@@ -40,7 +40,7 @@ def test_a_reservation_is_remembered_as_it_was_made(bench: Bench) -> None:
         begun=EPOCH,
         asked_at=5 * SECOND,
         seen_version="1",
-        stage=ReservationState.PREPARING,
+        state=ReservationState.PREPARING,
         pods=told("12"),
         prepared=set(),
         answer=None,
@@ -57,13 +57,13 @@ def test_d25_w15_a_reservation_holds_its_group_back_until_it_has_happened(bench:
     assert ledger.find_underway(INGESTER) is None
     reservation = bench.begin()
     assert ledger.find_underway(INGESTER) == expected
-    assert [ledger.count(stage) for stage in ReservationState] == [1, 0, 0]
+    assert [ledger.count(state) for state in ReservationState] == [1, 0, 0]
     ledger.allow(reservation)
     assert ledger.find_underway(INGESTER) == expected
-    assert [ledger.count(stage) for stage in ReservationState] == [0, 1, 0]
+    assert [ledger.count(state) for state in ReservationState] == [0, 1, 0]
     ledger.note_persisted(reservation, EPOCH)
     assert ledger.find_underway(INGESTER) is None
-    assert [ledger.count(stage) for stage in ReservationState] == [0, 0, 1]
+    assert [ledger.count(state) for state in ReservationState] == [0, 0, 1]
 
 
 def test_d25_a_reservation_holds_back_neither_its_own_set_nor_other_groups(bench: Bench) -> None:
@@ -171,7 +171,7 @@ def test_a_downscale_begins_with_its_first_answer(
     reservation = bench.begin()
     bench.downscales.allow(reservation, at)
 
-    assert (reservation.stage, reservation.begun) == (ReservationState.OPEN, expected)
+    assert (reservation.state, reservation.begun) == (ReservationState.OPEN, expected)
     bench.downscales.allow(reservation)
     assert reservation.begun == expected
     bench.downscales.note_persisted(reservation, EPOCH - SECOND)
@@ -187,7 +187,7 @@ def test_d23_a_downscale_that_is_not_recorded_is_remembered_until_it_is(bench: B
     reservation, ledger = bench.open(), bench.downscales
     assert ledger.find_unrecorded(A) is None
     ledger.note_persisted(reservation, EPOCH + 9 * SECOND)
-    ledger.close(reservation, owed=())
+    ledger.close(reservation, un_prepare=())
     assert (ledger.find_unrecorded(A), ledger.find_unrecorded(B)) == (EPOCH, None)
     assert ledger.remembers(A)
     assert ledger.list_sets() == [A]
@@ -221,7 +221,7 @@ def test_w36_the_pods_of_a_reservation_that_is_replaced_are_not_forgotten(bench:
 
     assert second.pods == told("234")
     assert second.prepared == set()
-    bench.downscales.close(second, owed=second.pods)
+    bench.downscales.close(second, un_prepare=second.pods)
     assert set(bench.owed()) == {"pod-2", "pod-3", "pod-4"}
 
 
@@ -242,14 +242,14 @@ def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) 
     bench.downscales.note_persisted(first, EPOCH)
     second = bench.begin(start=1, end=0, pods="0")
     told = len(bench.told)
-    bench.downscales.close(first, owed=uids("12"))
+    bench.downscales.close(first, un_prepare=uids("12"))
     assert bench.downscales.get(A) is second
     assert bench.owed() == {}
     assert len(bench.told) == told
     bench.downscales.note_recorded(A, EPOCH)
-    bench.downscales.close(second, owed=uids("0"))
+    bench.downscales.close(second, un_prepare=uids("0"))
     bench.downscales.backlog.settle(A, waiting("0"))
-    bench.downscales.close(second, owed=uids("0"))
+    bench.downscales.close(second, un_prepare=uids("0"))
     assert bench.owed() == {}
 
 
@@ -258,7 +258,7 @@ def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
     bench.clock.jump(SECOND)
     reservation = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
 
-    assert (reservation.stage, reservation.prepared, reservation.pods) == (
+    assert (reservation.state, reservation.prepared, reservation.pods) == (
         ReservationState.OPEN,
         set(),
         told("12"),
@@ -269,7 +269,7 @@ def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
 
 
 def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
-    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
+    bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
     bench.downscales.note_persisted(bench.begin(pods="2"), EPOCH)
     bench.open("b")
     bench.told.clear()
@@ -295,7 +295,7 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
         lambda: ledger.renew(reservation, ()),
         lambda: ledger.allow(reservation),
         lambda: ledger.note_persisted(reservation, EPOCH),
-        lambda: ledger.close(reservation, owed=()),
+        lambda: ledger.close(reservation, un_prepare=()),
     ]
     for number, step in enumerate(steps, 1):
         assert (bench.told, also) == ([(A, INGESTER)] * number, [A] * number)

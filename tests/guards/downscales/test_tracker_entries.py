@@ -17,7 +17,7 @@ def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_reservation() -> 
     bench, entry_of_old = TrackerBench({}), TrackerEntry(NOW, entry())
     reservation = bench.reservation(A)
     reservation.entry = entry_of_old
-    bench.downscales.close(reservation, owed=())
+    bench.downscales.close(reservation, un_prepare=())
     assert bench.downscales.find_entry(A.uid) == entry_of_old
     assert bench.downscales.list_sets() == [A.uid]
 
@@ -38,8 +38,8 @@ def test_si11_nothing_is_owed_for_what_has_happened_or_was_given_back(how: str) 
     if how == "reserved again":
         assert bench.reservation(A).entry is None
         return
-    ledger.close(reservation, owed=())
+    ledger.close(reservation, un_prepare=())
     if how == "given back":
-        ledger.note_given_back(A.uid)
+        ledger.note_restored(A.uid)
         assert not ledger.remembers(A.uid)
     assert ledger.find_entry(A.uid) is None

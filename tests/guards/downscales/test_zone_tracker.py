@@ -325,11 +325,11 @@ async def test_what_did_not_happen_is_given_back(
     """LI-05, SI-11: only what is ours; other zones need not wait for it, foreign entries stay."""
     data = {} if held is None else {"zone-a": held}
     bench = TrackerBench({**data, "zone-b": entry()})
-    await bench.tracker.give_back(A, TrackerEntry(NOW, before))
+    await bench.tracker.restore(A, TrackerEntry(NOW, before))
     assert bench.data == {**({} if after is None else {"zone-a": after}), "zone-b": entry()}
     assert (PATCH in bench.client.calls) is (held != after)
     del bench.client.objects["configmaps", NAME]
-    await bench.tracker.give_back(A, TrackerEntry(NOW, before))
+    await bench.tracker.restore(A, TrackerEntry(NOW, before))
     assert bench.client.objects == {}
 
 
@@ -339,7 +339,7 @@ async def test_giving_back_is_not_put_over_what_came_meanwhile() -> None:
         bench.set("zone-a", LATER) if call.startswith("patch") else None
     )
     with pytest.raises(Conflict):
-        await bench.tracker.give_back(A, TrackerEntry(NOW, None))
+        await bench.tracker.restore(A, TrackerEntry(NOW, None))
     assert bench.data == {"zone-a": LATER}
 
 

@@ -129,7 +129,7 @@ async def test_troubles_are_what_the_operator_reads(kind: StartKind, trouble: st
     with world(choose=always(Behaviour(kind=kind))) as scene:
         scene.create(ONE)
         await scene.until(lambda: bool(scene.pods()))
-        await scene.until(lambda: view(scene.pod("web-0")).trouble == trouble)
+        await scene.until(lambda: view(scene.pod("web-0")).why_not_ready == trouble)
         assert not view(scene.pod("web-0")).is_ready
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollout_operator.model.decode.not_ready import TROUBLE_LIMIT
+from rollout_operator.model.decode.not_ready import REASON_LIMIT
 from rollout_operator.model.decode.objects import (
     decode_pod,
 )
@@ -47,7 +47,7 @@ NO_STATUS = "no container statuses"
 
 
 @pytest.mark.parametrize(
-    ("status", "trouble"),
+    ("status", "why_not_ready"),
     [
         pytest.param({}, "", id="D-11 all holds: ready"),
         pytest.param({"phase": "Pending"}, "phase Pending", id="READY-01 phase exactly Running"),
@@ -126,16 +126,16 @@ NO_STATUS = "no container statuses"
         ),
     ],
 )
-def test_readiness_and_why_not(status: Tree, trouble: str) -> None:
+def test_readiness_and_why_not(status: Tree, why_not_ready: str) -> None:
     view = decode_pod(as_json(pod_tree(**status)))
-    assert (view.trouble, view.is_ready) == (trouble, not trouble)
-    assert view.is_starting is trouble.startswith(STARTING)
+    assert (view.why_not_ready, view.is_ready) == (why_not_ready, not why_not_ready)
+    assert view.is_starting is why_not_ready.startswith(STARTING)
     assert (view.ready_since is not None) is view.is_ready
 
 
 def test_ready04_a_terminating_pod_is_never_ready() -> None:
     view = decode_pod(as_json(with_metadata(pod_tree(), deletionTimestamp=DELETED)))
-    assert (view.is_terminating, view.is_ready, view.trouble) == (True, False, "terminating")
+    assert (view.is_terminating, view.is_ready, view.why_not_ready) == (True, False, "terminating")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_ready04_a_terminating_pod_is_never_ready() -> None:
 )
 def test_si23_trouble_is_one_short_printable_line(reason: str) -> None:
     for status in ({"containerStatuses": [waiting(reason)]}, {"phase": reason}):
-        trouble = decode_pod(as_json(pod_tree(**status))).trouble
-        assert trouble.isascii()
-        assert trouble.isprintable()
-        assert 0 < len(trouble) <= TROUBLE_LIMIT
+        why_not_ready = decode_pod(as_json(pod_tree(**status))).why_not_ready
+        assert why_not_ready.isascii()
+        assert why_not_ready.isprintable()
+        assert 0 < len(why_not_ready) <= REASON_LIMIT

@@ -27,7 +27,7 @@ def starting(base: Zone, ordinal: int) -> Zone:
     """Return the zone with a pod that is on its way up."""
     name = f"{base.sts.name}-{ordinal}"
     pods = tuple(
-        replace(one, is_ready=False, is_starting=True, trouble="ContainerCreating")
+        replace(one, is_ready=False, is_starting=True, why_not_ready="ContainerCreating")
         if one.name == name
         else one
         for one in base.pods

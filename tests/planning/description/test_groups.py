@@ -247,7 +247,7 @@ HOSTILE: Final = {
         unreadable_pods=tuple(unreadable("Pod", f"zone-a-{n}", owner="a") for n in range(300)),
     ),
     "long texts": with_pods(
-        zone("a", "LLL", limit="\x00" * 10**5, paused="y" * 10**5), trouble="\u202e" * 10**5
+        zone("a", "LLL", limit="\x00" * 10**5, paused="y" * 10**5), why_not_ready="\u202e" * 10**5
     ),
     "many outdated": zone("a", "p" * 300, limit="300", ready=300, current="prev"),
 }

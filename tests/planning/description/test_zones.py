@@ -99,7 +99,7 @@ def test_all_zones_share_what_is_shown(zones: int, pods: int) -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    base = with_pods(zone("a", "L"), trouble="x" * 10 * MAX_LINE)
+    base = with_pods(zone("a", "L"), why_not_ready="x" * 10 * MAX_LINE)
 
     assert len(describe(base).pods[0].why) == MAX_LINE + 1
 

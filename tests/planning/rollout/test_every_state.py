@@ -43,7 +43,7 @@ def _pod(ordinal: int, state: str) -> Pod:
         is_ready=condition == "r",
         was_ready=condition == "w",
         never_ready=condition == "n",
-        trouble="" if condition == "r" else "CrashLoopBackOff",
+        why_not_ready="" if condition == "r" else "CrashLoopBackOff",
     )
 
 
