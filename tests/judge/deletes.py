@@ -160,11 +160,13 @@ def find_sent(book: Book, called: Called) -> timedelta:
         arrived = [
             one.begun
             for one in book.own_calls
-            if one.actor == called.actor and due <= one.begun <= due + LATENCY
+            if one.actor == called.actor and fault.at <= one.begun <= due + LATENCY
             if target
             == (one.request.verb, one.request.resource, one.request.name, one.request.subresource)
         ]
-        if min(arrived, default=None) == called.begun:
+        # An earlier one that came at once is the one that was struck: its answer was held up.
+        is_struck = min(arrived, default=None) == called.begun
+        if is_struck and called.begun >= due:
             return fault.at
     if (request.verb, request.resource) == ("patch", STATEFULSETS):
         # What a fault strikes takes no longer than the fault has it.

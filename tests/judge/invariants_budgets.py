@@ -319,11 +319,22 @@ def list_grants(book: Book) -> Iterator[Grant]:
     """Yield the downscales that were allowed, of those for which pods were called and confirmed."""
     for review in list_reviews(book, PREPARE_PATH):
         called = book.calls.get(review.call)
-        if called is None or not review.allowed or review.dry_run:
+        if called is None or not review.allowed or review.dry_run or _is_no_decrease(book, review):
             continue
         looked_at = _find_look(book, review)
         if looked_at is not None:
             yield Grant(zone=review.name, looked_at=looked_at, ended_at=called.at)
+
+
+def _is_no_decrease(book: Book, review: Reviewed) -> bool:
+    """Tell whether what was reviewed is written, and takes no pod away: a new image, say."""
+    return any(
+        isinstance(write.now, Set)
+        and isinstance(write.before, Set)
+        and (write.commit.call, write.now.name) == (review.call, review.name)
+        and write.now.replicas >= write.before.replicas
+        for write in book.writes
+    )
 
 
 def _find_look(book: Book, review: Reviewed) -> timedelta | None:

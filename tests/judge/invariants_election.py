@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.kube.api import SECRETS
+from rollout_operator.kube.api import SECRETS, JsonObject
 from rollout_operator.lab.model.history import Called
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
 from tests.judge.book import Book
@@ -28,7 +28,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
             continue
         if _was_late(book, call):
             continue
-        holders = {_holder(book, call.begun), _holder(book, call.begun - slack)}
+        holders = _list_holders(book, call.begun - slack, call.begun)
         if call.actor not in holders:
             request = call.request
             text = f"{request.verb} {request.resource.plural}/{request.name} by {call.actor}"
@@ -53,9 +53,14 @@ def _slack(book: Book) -> timedelta:
     return RENEW_DEADLINE / book.promises.slowest_clock - LEASE_DURATION / FASTEST
 
 
-def _holder(book: Book, at: timedelta) -> str:
-    """Return the name of the process that held the Lease at a time."""
-    held = [commit.after for commit in book.leases if commit.at <= at]
-    spec = held[-1].get("spec") if held and held[-1] is not None else None
+def _list_holders(book: Book, begin: timedelta, end: timedelta) -> set[str]:
+    """Return the names of the processes that held the Lease in a span, empty for none."""
+    before = [commit.after for commit in book.leases if commit.at <= begin][-1:]
+    within = [commit.after for commit in book.leases if begin < commit.at <= end]
+    return {_read_holder(lease) for lease in (before or [None]) + within}
+
+
+def _read_holder(lease: JsonObject | None) -> str:
+    spec = None if lease is None else lease.get("spec")
     holder = spec.get("holderIdentity") if isinstance(spec, dict) else None
     return f"{holder or ''}".rpartition("_")[0]

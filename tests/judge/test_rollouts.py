@@ -9,6 +9,7 @@ from tests.judge.book import read_book
 from tests.judge.builder import (
     OPERATOR,
     PATHS,
+    PERSON,
     PREPARED,
     Events,
     HistoryBuilder,
@@ -17,6 +18,7 @@ from tests.judge.builder import (
     s,
 )
 from tests.judge.builder_objects import preconditions
+from tests.judge.deletes import find_sent
 from tests.judge.invariants_budgets import find_overlaps, list_grants
 from tests.judge.promises import Promises
 from tests.judge.state import REMEMBERED
@@ -205,6 +207,14 @@ def test_each_delete_rests_on_a_live_look(events: Events, broken: list[str]) -> 
     assert judge(events) == broken
 
 
+def test_the_answer_of_an_earlier_write_that_is_slow_holds_no_later_one_up() -> None:
+    """SI-09: a write counts as sent when it arrived where the fault struck another one."""
+    t = HistoryBuilder().zones().fault(10, "slow", "call 3: patch statefulsets/zone-a: 0:00:00.130")
+    t.call(10.01, "patch", STATEFULSETS, "a").call(10.2, "patch", STATEFULSETS, "a")
+    book = read_book(t.history, Promises())
+    assert [find_sent(book, one) for one in book.own_calls] == [s(10.01), s(10.2)]
+
+
 def test_the_deletes_of_the_dead_need_reservations() -> None:
     """SI-17 is not promised without a budget: what only it would prevent is listed apart."""
     t = HistoryBuilder().zones().lived(1, "started").look(2)
@@ -235,11 +245,25 @@ def by_another_process(t: HistoryBuilder) -> None:
     grant(t).lived(19.1, "crashed").lived(19.15, "started").call(19.2, "delete", PODS, "b-0")
 
 
+def beside_a_new_image(at: float) -> Events:
+    """Have a pod deleted after zone-a went down, while an image for it is under review still."""
+
+    def events(t: HistoryBuilder) -> None:
+        grant(t).call(at, "delete", PODS, "b-0")
+        image = t.number + 1
+        t.review(22.5, "a", image, begun=s(18.1)).zone(23, "a", actor=PERSON, call=image)
+        t.ask(23, body={"spec": {"template": {}}}, begun=18.0)
+
+    return events
+
+
 OVERLAPS = cases(
     {
         "SI-02 D-25 a downscale is being granted -> SI-02": beside_a_grant(19.2),
         "D-25 in its own zone": beside_a_grant(19.2, "a-0"),
         "D-25 after the write, which everybody sees": beside_a_grant(20.5),
+        "D-25 before it, with another write under review -> SI-02": beside_a_new_image(19.2),
+        "D-25 after it, with another write under review": beside_a_new_image(20.5),
         "D-25 by a process that knows nothing of it yet": by_another_process,
         "SI-02 FP-21 an eviction -> SI-02": lambda t: grant(t).evict(19.2, "b-0"),
         "FP-21 under no budget": lambda t: grant(t).evict(19.2, "b-0", marked=False),

@@ -201,7 +201,8 @@ def _list_assumptions(told: SimulationRun) -> Iterator[str]:
         yield f"{pod.view.name} is {state} after {show_span(left)}"
     for pod in told.times.stuck:
         end = "" if pod.view.is_terminating else " until it is replaced"
-        yield f"{pod.view.name} stays as it is{end}: {pod.view.why_not_ready}{_show_age(pod.view, told)}"
+        why = f"{pod.view.why_not_ready}{_show_age(pod.view, told)}"
+        yield f"{pod.view.name} stays as it is{end}: {why}"
     yield f"it begins at {show_time(told.epoch)}"
     yield from _list_hooks(told)
     yield "pods agree when they are asked to prepare"
