@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # By file: the control plane's answers to all sequences take two minutes to record.
 TOGETHER: Final = ("tests/contract/test_contract_worlds.py",)
@@ -21,6 +22,15 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
         """Return the group of a test, which is its own id for most of them."""
         file = nodeid.partition("::")[0]
         return file if file in TOGETHER else nodeid
+
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        """Forget a group that has run: after each test, all that a worker was given is counted."""
+        super().mark_test_complete(node, item_index, duration)
+        group = self._split_scope(self.registered_collections[node][item_index])
+        if all(self.assigned_work[node][group].values()):
+            del self.assigned_work[node][group]
 
 
 @pytest.hookimpl(optionalhook=True)
