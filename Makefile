@@ -53,8 +53,9 @@ lint: $(READY) ## formatting, lint rules and types
 controlplane: $(READY) ## build the control plane of the tests: about five minutes, once
 	@go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9])' || \
 		$(PIP) install --require-hashes --only-binary :all: -r requirements-go.lock
-	@$(PY) -m tests.world.assets
-	@$(PY) -m tests.world.promql
+	@$(PY) -m tests.world.assets >/dev/null
+	@$(PY) -m tests.world.promql >/dev/null
+	@$(PY) -m tests.world.kubectl >/dev/null
 
 test: lint controlplane ## everything, on a real control plane too
 	$(call PYTEST,$(TWO_A_CORE)) $(ARGS)
@@ -69,7 +70,8 @@ format: $(READY) ## format and mend what can be mended by rule
 demo: $(READY) ## watch the operator at work on a simulated cluster: half a minute
 	@$(PY) -m rollout_operator demo $(ARGS)
 
-demo-cluster: controlplane ## the same on a real control plane, with the operator as a process
+# One story, or a cluster to play on: make demo-cluster ARGS=-keep
+demo-cluster: controlplane ## the same on a real control plane; ARGS=-help says what else
 	@$(PY) -m tests.demo $(ARGS)
 
 # How many schedules: make simulate N=100000
