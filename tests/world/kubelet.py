@@ -5,7 +5,7 @@ once more when it is deleted. `make_unready` and `make_ready` change a living po
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -69,6 +69,7 @@ class Addresses(Protocol):
 
 NORMAL: Final = Behaviour()
 Choose = Callable[[Json], Behaviour]
+Place = Callable[[Json], Awaitable[str]]
 
 
 def always(behaviour: Behaviour = NORMAL) -> Choose:
@@ -126,6 +127,8 @@ class Kubelet:
         self.choose: Choose = choose or always()
         self.addresses: Addresses = _PlainAddresses()
         """To be set before the first pod appears."""
+        self.place: Place = _place_anywhere
+        """Finds the node of a pod that has none."""
         self.api: Api = plane.api(plane.tokens[KUBELET])
         self._seats: dict[str, _Seat] = {}
         self._slots = asyncio.Semaphore(parallel)
@@ -279,7 +282,7 @@ class Kubelet:
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": seat.name},
-            "target": {"kind": "Node", "name": NODE},
+            "target": {"kind": "Node", "name": await self.place(seat.pod)},
         }
         await self._call("POST", PODS.path(seat.namespace, seat.name, "binding"), binding)
 
@@ -316,6 +319,10 @@ class _PlainAddresses:
 
     async def leave(self, pod: Json) -> None:
         pass
+
+
+async def _place_anywhere(_: Json) -> str:
+    return NODE
 
 
 def slow_to_end(after: timedelta, base: Behaviour = NORMAL) -> Behaviour:

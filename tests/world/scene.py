@@ -28,15 +28,24 @@ from tests.world.sets import WAIT_LIMIT, Check, Snapshot
 from tests.world.webpods import WebPods
 
 NO_GRACE: Final = timedelta(0)
+# A demo that is kept is played with for hours.
+TOKEN_LIFE: Final = timedelta(days=1)
 
 
 class World:
     """A namespace of its own with everything that plays in it. Use with `async with`."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, choose: Choose | None = None) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        choose: Choose | None = None,
+        *,
+        namespace: str = "",
+    ) -> None:
         self.plane = plane
         self.folder = folder
-        self.namespace = f"test-{secrets.token_hex(4)}"
+        self.namespace = namespace or f"test-{secrets.token_hex(4)}"
         self.user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
         self.token = ""
         """The operator's, from the ServiceAccount of the shipped manifests."""
@@ -54,7 +63,7 @@ class World:
             await self.plane.create_namespace(self.api, self.namespace)
             stack.push_async_callback(self._clear)
             await grant_shipped_role(self.api, self.namespace)
-            self.token = await self.plane.fetch_token(self.api, self.namespace, ACCOUNT)
+            self.token = await self.plane.fetch_token(self.api, self.namespace, ACCOUNT, TOKEN_LIFE)
             for part in (self.kubelet, self.judge, self.proxy):
                 await stack.enter_async_context(part)
             self._stack = stack.pop_all()
