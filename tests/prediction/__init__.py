@@ -1,0 +1,1 @@
+"""Whether `simulate` foresees what then happens: dumps of a real control plane, and their ends."""

@@ -1,0 +1,54 @@
+"""Run `simulate` on a dump, and read from its answer for machines which pods go, and why."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.prediction.comparison import Cause, Going
+from tests.world.api import Json
+
+LIMIT_SECONDS = 120
+
+
+class ForecastFailedError(RuntimeError):
+    """The command ended otherwise than with an answer; the text says how."""
+
+
+async def foresee(dump: Path, changes: Sequence[str], flags: Sequence[str]) -> list[Going]:
+    """Return the pods that would go, in order. Raises ForecastFailedError."""
+    words = [word for change in changes for word in ("-change", change)]
+    command = ("-m", "rollout_operator", "simulate", "-f", str(dump), "-o", "json")
+    async with asyncio.timeout(LIMIT_SECONDS):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *command,
+            *flags,
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        answer, error = await process.communicate()
+    if process.returncode != 0:
+        raise ForecastFailedError(f"{dump}: {error.decode()}")
+    return list(read_goings(json.loads(answer)))
+
+
+def read_goings(answer: Json) -> Iterator[Going]:
+    """Yield the pods that go, each at the step which first tells of it."""
+    announced: set[str] = set()
+    for step in answer["steps"]:
+        at, text, what = step["at"], step["text"], step["what"]
+        if text.startswith("deletes "):
+            pod = text.split()[1].rstrip(":")
+            announced.add(pod)
+            yield Going(pod, Cause.DELETED, at)
+        elif text == "eviction allowed":
+            announced.add(what)
+            yield Going(what, Cause.EVICTED, at)
+        elif text == "going down":
+            if what in announced:
+                announced.discard(what)
+            else:
+                yield Going(what, Cause.SCALED, at)

@@ -1,0 +1,189 @@
+"""Play a plan on the control plane, take dumps in its course, and see what came after each.
+
+What goes after a dump is told by the store's own versions, not by clocks: a pod went later where
+its end was written after the list of pods was read.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.lab.zones import ZoneSpec
+from tests.prediction.comparison import Cause, Going
+from tests.prediction.hands import BAD, Hands, Nodes
+from tests.prediction.plans import Plan
+from tests.prediction.records import Moment
+from tests.prediction.taking import Taken, take
+from tests.system.budgeted import OTHER, create_budgets
+from tests.system.guarded import prepared_zone
+from tests.system.hooked import hook_up
+from tests.world.api import Json
+from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE
+from tests.world.kubelet import Behaviour, Choose, Kind, image_of
+from tests.world.observed import Change, ended_pod, match_deletes, match_evictions
+from tests.world.scene import World
+
+HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, *BUDGET_HOOKS)
+SERVICE: Final = "rollout-operator"
+# A pod of a bad template crashes so soon, and then no more.
+CRASHES_AFTER: Final = timedelta(milliseconds=400)
+NO_MORE: Final = timedelta(hours=1)
+# Nothing is expected any more after so long: the longest wait of a plan is 5 s.
+OVER: Final = timedelta(seconds=9)
+# No dump is taken of a world in which nothing has moved for so long.
+STILL: Final = timedelta(seconds=3)
+POLL: Final = timedelta(milliseconds=100)
+LIMIT: Final = timedelta(minutes=3)
+
+
+@dataclass(slots=True)
+class Run:
+    """One plan being played."""
+
+    world: World
+    plan: Plan
+    hands: Hands
+    most: int
+    """Dumps."""
+    taken: list[tuple[float, Taken, tuple[str, ...]]] = field(default_factory=list)
+    begun: float = 0
+    _asked: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """A dump is of before a change or of after it, never of the midst."""
+
+    async def play(self) -> None:
+        """Let everything happen. Raises TimeoutError where it does not come to an end."""
+        self.begun = time.monotonic()
+        async with asyncio.timeout(LIMIT.total_seconds()), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._ask_all(), name="asks")
+            tasks.create_task(self._take_all(), name="dumps")
+        async with asyncio.timeout(LIMIT.total_seconds()):
+            while not self._is_still(OVER):  # noqa: ASYNC110 (that nothing moves is no event)
+                await asyncio.sleep(POLL.total_seconds())
+
+    async def list_moments(self) -> list[Moment]:
+        """Return each dump with what came after it."""
+        judge = self.world.judge
+        deletes, evictions = await judge.deletes(), await judge.evictions()
+        ours = match_deletes(judge.changes, deletes)
+        evicted = match_evictions(judge.changes, evictions, judge.wall_offset)
+        goings = [
+            (change, _name_cause(change, set(ours), set(evicted)))
+            for change in _ends(judge.changes)
+        ]
+        return [
+            Moment(
+                kind=self.plan.kind,
+                seed=self.plan.seed,
+                at=at - self.begun,
+                dump=taken.path,
+                changes=changes,
+                terminates_after=self.plan.terminates_after.total_seconds(),
+                happened=tuple(
+                    Going(change.name, cause, change.at - at)
+                    for change, cause in goings
+                    if change.version > taken.version
+                ),
+            )
+            for at, taken, changes in self.taken
+        ]
+
+    async def _ask_all(self) -> None:
+        for ask in self.plan.asks:
+            await asyncio.sleep(self.begun + ask.at.total_seconds() - time.monotonic())
+            async with self._turn:
+                await self.hands.apply(ask.change)
+                self._asked += 1
+
+    async def _take_all(self) -> None:
+        rng = random.Random(self.plan.seed)
+        while len(self.taken) < self.most and not self._is_still(STILL):
+            async with self._turn:
+                left = await self.hands.list_left()
+                path = self.world.folder / f"dump-{len(self.taken)}.json"
+                at = time.monotonic()
+                taken = await take(self.world, path)
+                self.taken.append((at, taken, (*left, *self._list_unasked(at))))
+            await asyncio.sleep(rng.uniform(0.2, 2 * self._gap()))
+
+    def _gap(self) -> float:
+        """Return the time between two dumps by which they are spread over the run."""
+        pods = sum(zone.replicas or 0 for zone in self.plan.zones)
+        limit = int(self.plan.zones[0].max_unavailable or 1)
+        pod = (self.plan.ready_after + self.plan.terminates_after).total_seconds()
+        return max(pods * pod / limit / self.most, 0.5)
+
+    def _list_unasked(self, at: float) -> Iterator[str]:
+        for ask in self.plan.asks[self._asked :]:
+            left = max(self.begun + ask.at.total_seconds() - at, 0)
+            yield f"{ask.change} at {left:.2f}s"
+
+    def _is_still(self, span: timedelta) -> bool:
+        """Tell whether all was asked, and nothing has moved for a while."""
+        if self._asked < len(self.plan.asks) or self.hands.is_draining:
+            return False
+        last = max(self.world.judge.changes[-1].at, self.begun + self._last_ask())
+        return time.monotonic() - last > span.total_seconds()
+
+    def _last_ask(self) -> float:
+        return max(ask.at.total_seconds() for ask in self.plan.asks)
+
+
+async def play(world: World, plan: Plan, most: int) -> list[Moment]:
+    """Play a plan in a world of its own and return its moments, at most so many."""
+    async with asyncio.TaskGroup() as tasks:
+        hands = Hands(world, [zone.name for zone in plan.zones], tasks)
+        await _set_up(world, plan, hands.nodes)
+        run = Run(world, plan, hands, most)
+        await run.play()
+    return await run.list_moments()
+
+
+async def _set_up(world: World, plan: Plan, nodes: Nodes) -> None:
+    world.kubelet.choose = _choose(plan)
+    world.kubelet.place = nodes.place
+    zones: Sequence[ZoneSpec] = plan.zones
+    if plan.is_prepared:
+        pods = await world.serve_pods()
+        zones = [prepared_zone(pods, zone, wait=plan.wait) for zone in zones]
+    await create_budgets(world, plan.budgets)
+    other = ZoneSpec(name=OTHER, group=None, replicas=1)
+    # Through a Service, as shipped: by it, a dump tells whose webhooks they are.
+    name = f"-server-tls.self-signed-cert.dns-name={SERVICE}.{world.namespace}.svc"
+    registration = {"hooks": HOOKS, "service": SERVICE}
+    await hook_up(world, other, *zones, flags=(name,), registration=registration)
+    await world.wait_ready([zone.name for zone in zones])
+
+
+def _choose(plan: Plan) -> Choose:
+    """Return how pods behave: those of a bad image crash, all others come up in nearly a time."""
+    rng = random.Random(plan.seed)
+
+    def choose(pod: Json) -> Behaviour:
+        is_bad = image_of(pod) == BAD
+        return Behaviour(
+            kind=Kind.CRASH_LOOP if is_bad else Kind.NORMAL,
+            ready_after=CRASHES_AFTER if is_bad else plan.ready_after * rng.uniform(0.9, 1.1),
+            terminates_after=plan.terminates_after,
+            period=NO_MORE,
+        )
+
+    return choose
+
+
+def _ends(changes: Sequence[Change]) -> Iterator[Change]:
+    """Yield the writes by which pods of the zones began to end."""
+    for change in changes:
+        pod = ended_pod(change)
+        if pod is not None and not pod.name.startswith(f"{OTHER}-"):
+            yield change
+
+
+def _name_cause(change: Change, ours: set[int], evicted: set[int]) -> Cause:
+    if change.version in ours:
+        return Cause.DELETED
+    return Cause.EVICTED if change.version in evicted else Cause.SCALED

@@ -1,0 +1,70 @@
+"""How near a forecast came, and what is read from one."""
+
+import pytest
+
+from rollout_operator.lab.simulate.changes import parse_change
+from tests.prediction.comparison import Cause, Going, Match, compare, describe
+from tests.prediction.forecasts import read_goings
+from tests.prediction.plans import KINDS, make_plan
+
+
+def _go(text: str, cause: Cause = Cause.DELETED, at: float = 0) -> list[Going]:
+    return [Going(pod, cause, at + place) for place, pod in enumerate(text.split())]
+
+
+@pytest.mark.parametrize(
+    ("foreseen", "happened", "match"),
+    [
+        pytest.param(_go("a-0 a-1"), _go("a-0 a-1", at=9), Match.SAME, id="times do not count"),
+        pytest.param(_go("a-0 a-1"), _go("a-1 a-0"), Match.ORDER, id="another order"),
+        pytest.param(
+            _go("a-0 a-1"),
+            [Going("a-1", Cause.DELETED, 4.0), Going("a-0", Cause.DELETED, 4.1)],
+            Match.TIE,
+            id="another order at one moment",
+        ),
+        pytest.param(_go("a-0"), _go("a-0", Cause.EVICTED), Match.CAUSE, id="another cause"),
+        pytest.param(_go(""), _go("a-0"), Match.FEWER, id="not foreseen"),
+        pytest.param(_go("a-0"), _go(""), Match.MORE, id="did not go"),
+        pytest.param(_go("a-0"), _go("b-0"), Match.OTHER, id="another pod"),
+    ],
+)
+def test_each_difference_has_its_class(
+    foreseen: list[Going], happened: list[Going], match: Match
+) -> None:
+    assert compare(foreseen, happened) is match
+
+
+def test_what_differs_is_shown_from_the_first_difference_on() -> None:
+    lines = describe(_go("a-0 a-1"), _go("a-0 b-1 b-2"))
+
+    assert len(lines) == 2
+    assert "a-1" in lines[0]
+    assert "b-1" in lines[0]
+    assert lines[1].split()[1] == "-"
+
+
+def test_each_pod_that_goes_is_read_once_with_its_cause() -> None:
+    steps = [
+        {"at": 1, "what": "", "text": "deletes a-0: it is outdated"},
+        {"at": 1.1, "what": "a-0", "text": "going down"},
+        {"at": 2, "what": "b-0", "text": "eviction refused: 429: later"},
+        {"at": 3, "what": "b-0", "text": "eviction allowed"},
+        {"at": 3.1, "what": "b-0", "text": "going down"},
+        {"at": 4, "what": "c-2", "text": "going down"},
+    ]
+
+    assert [going.key for going in read_goings({"steps": steps})] == [
+        ("a-0", Cause.DELETED),
+        ("b-0", Cause.EVICTED),
+        ("c-2", Cause.SCALED),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_comes_from_its_seed_in_words_that_simulate_takes(kind: str) -> None:
+    plan = make_plan(7, kind)
+
+    assert plan == make_plan(7, kind)
+    assert [parse_change(ask.change).text for ask in plan.asks] == [ask.change for ask in plan.asks]
+    assert list(plan.asks) == sorted(plan.asks, key=lambda ask: ask.at)
