@@ -60,8 +60,8 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 test: lint controlplane ## everything, on a real control plane too
 	$(call PYTEST,$(TWO_A_CORE)) $(ARGS)
 
-test-fast: lint ## what needs neither a control plane nor much time: about three minutes
-	$(call PYTEST,$(ONE_A_CORE)) -m "not controlplane and not slow" $(ARGS)
+test-fast: lint ## what needs neither a control plane nor much time: two minutes
+	$(call PYTEST,$(ONE_A_CORE)) -m "not controlplane and not slow and not thorough" $(ARGS)
 
 format: $(READY) ## format and mend what can be mended by rule
 	$(PY) -m ruff format .

@@ -1,7 +1,7 @@
 """What holds for every test. Warnings are errors: see `filterwarnings` in pyproject.toml."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -24,6 +24,16 @@ pytest_plugins = [
 ]
 if find_spec("tests.world.fixtures") is not None:
     pytest_plugins.append("tests.world.fixtures")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: all that is made stays, a fifth of the time goes."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
 
+pytestmark = pytest.mark.thorough
+
 Figures = Mapping[str, float]
 SOME = (1e-9, math.inf)
 ONE_OR_MORE = (1, math.inf)

@@ -24,6 +24,8 @@ from tests.simulation.fault_rates import REVIEW_PROFILES, find_profile
 from tests.simulation.runtime import DEFECT
 from tests.simulation.scenarios_book import NAMES
 
+pytestmark = pytest.mark.thorough
+
 QUICK = Budget(schedules=12, has_plans=False, asks_units=False)
 MUTANT = ALL[0]
 HARMLESS = replace(

@@ -13,6 +13,8 @@ from tests.contract.recording import Recordings
 from tests.contract.simulated import play_simulated
 from tests.contract.transcript import find_difference
 
+pytestmark = pytest.mark.thorough
+
 ALL = list_sequences()
 
 

@@ -21,6 +21,8 @@ from tests.models.grants import Grants
 from tests.models.search import Walk, explore, find_stuck
 from tests.models.test_models_grants import is_granted, is_quiet
 
+pytestmark = pytest.mark.thorough
+
 ONE_EACH = Setup(wants=((0,), (1,)))
 BOTH_PODS = Setup(slots=(1,), wants=((0, 1),))
 TWICE = "p and q may be gone at once"

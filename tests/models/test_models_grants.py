@@ -16,6 +16,8 @@ from tests.models.grants import Grants
 from tests.models.grants_map import FUNCTIONS, OTHERS
 from tests.models.search import Step, Walk, explore, find_stuck, list_ends
 
+pytestmark = pytest.mark.thorough
+
 ONE_EACH = Setup(wants=((0,), (1,)))
 IN_MEMORY = Setup(slots=(2,), wants=((0, 1),), has_records=False)
 

@@ -23,6 +23,8 @@ from tests.simulation.scenarios_people import Route
 from tests.simulation.traces_downscales import QUOTA_PATH, Quota
 from tests.virtual_time import elapsed, in_virtual_time
 
+pytestmark = pytest.mark.thorough
+
 CHAIN = (follower("a"), follower("b", "a"), follower("c", "b"))
 WAIT = timedelta(minutes=5)
 TRACKED = ("-use-zone-tracker=true",)

@@ -16,6 +16,8 @@ from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
 from tests.simulation.test_scenarios import LARGE, mark_costly
 
+pytestmark = pytest.mark.thorough
+
 SEEDS: Final = 60
 PRINT_HASH: Final = """
 import json, sys

@@ -18,6 +18,8 @@ from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
 
+pytestmark = pytest.mark.thorough
+
 NO_FAULTS: frozenset[int] = frozenset()
 # Fifty groups take ten times as long as any other scenario.
 COSTLY: Final = ("s11",)

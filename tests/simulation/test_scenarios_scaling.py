@@ -13,6 +13,8 @@ from tests.judge.scaling import list_scalings
 from tests.simulation.scenarios_book import TRACKED, find_scenario
 from tests.simulation.test_scenarios import counts, play_calmly
 
+pytestmark = pytest.mark.thorough
+
 ZONES = tuple(f"ingester-zone-{letter}" for letter in "abc")
 WISHES = ("scales", FORCE_REPLICAS, UPSCALE_WHEN_READY, "sets the image")
 BAD_ANSWERS = ("answers each POST badly", "answers each DELETE badly")

@@ -21,7 +21,7 @@ from rollout_operator.web.status.sections import Fragment
 MOST_CLIENTS: Final = 256
 INTERVAL: Final = timedelta(seconds=1)
 # So many are served each second: more of them have their turn more seldom.
-CLIENTS_A_SECOND: Final = 100
+CLIENTS_A_SECOND: Final = 50
 # Proxies cut what is silent for a minute or less; the page calls for help after 25 s.
 HEARTBEAT: Final = timedelta(seconds=10)
 # How long a browser waits until it connects again, and who found no place until it asks again.

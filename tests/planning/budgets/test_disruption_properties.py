@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -32,6 +33,8 @@ from tests.planning.disruption_snapshots import (
     whole_worlds,
 )
 from tests.planning.disruptions import answer
+
+pytestmark = pytest.mark.thorough
 
 rngs = st.integers(0, 2**32).map(random.Random)
 

@@ -16,6 +16,8 @@ from rollout_operator.model.outcome import RecordRevision, ReplacePods
 from rollout_operator.planning.rollout.plan import plan_group
 from tests.builders import NOW
 
+pytestmark = pytest.mark.thorough
+
 # Longer than any rollout of four pods: one that is not done by then goes round in circles.
 LONGEST: Final = 60
 

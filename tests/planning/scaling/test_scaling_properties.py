@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -35,6 +36,8 @@ from tests.planning.scalings import (
     guarded,
     view,
 )
+
+pytestmark = pytest.mark.thorough
 
 REPEATABLE = settings(
     max_examples=150,
