@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -129,11 +130,18 @@ def _keep_hooks(obj: JsonObject, seen: Surveyed) -> JsonObject | None:
     hooks = [
         {**{key: hook[key] for key in _HOOK if key in hook}, "clientConfig": {"service": service}}
         for hook in children(obj, "webhooks")
-        if (service := child(hook, "clientConfig", "service"))
-        if is_labelled or text(service, "namespace") == seen.namespace
+        if (service := _find_service(hook, seen))
+        if is_labelled or text(hook, "clientConfig", "service", "namespace") == seen.namespace
         if _name_hook(text(service, "path")) in REGISTRATIONS
     ]
     return {"webhooks": hooks} if hooks else None
+
+
+def _find_service(hook: JsonObject, seen: Surveyed) -> JsonObject:
+    """Return where a hook is served; by a URL it is taken for one of the operator's Service."""
+    path = urlsplit(text(hook, "clientConfig", "url")).path
+    by_url: JsonObject = {"namespace": seen.namespace, "name": "rollout-operator", "path": path}
+    return child(hook, "clientConfig", "service") or (by_url if path else {})
 
 
 def _name_hook(path: str) -> str:

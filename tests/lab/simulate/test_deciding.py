@@ -18,6 +18,7 @@ from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.names import NAMESPACE_LABEL
 from rollout_operator.model.outcome import Code
 from tests.lab.simulate.dumps import NAMESPACE, Json, grow, to_yaml
 from tests.virtual_time import EPOCH
@@ -203,6 +204,22 @@ def test_webhooks_of_the_input_are_those_that_are_registered() -> None:
     assert "does not tell of are registered: prepare-downscale" in _story(told)
     assert "of no operator of this namespace" in " ".join(told.dump.left_out)
     assert "hunter2" not in str(told.dump)
+
+
+def test_webhooks_that_are_registered_by_url_are_registered() -> None:
+    """An operator outside the cluster; only a label says of which namespace it is."""
+    objects = grow(ZoneSpec(name="zone-a", labels=HELD))
+    ours, unknown = _configuration(no_downscale(NAMESPACE)), _configuration(pod_eviction(NAMESPACE))
+    ours["metadata"]["labels"] = {NAMESPACE_LABEL: NAMESPACE}
+    unknown["metadata"]["labels"] = {}
+    for one in (ours, unknown):
+        path = one["webhooks"][0]["clientConfig"]["service"]["path"]
+        one["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:8443{path}"}
+
+    told = _tell([*objects, ours, unknown], "-change", "scale zone-a to 2")
+
+    assert len(told.figures.refusals) == 1
+    assert "of the operator, as in the input: no-downscale webhooks that" in _story(told)
 
 
 def test_nodes_are_kept_as_far_as_they_take_pods() -> None:
