@@ -97,7 +97,7 @@ def make_held_group(size: int) -> Group:
     """Return a group whose first zone is outdated; its peers have just become ready."""
     first, *others = make_group(size, size).zones
     started = replace(
-        first.pods[0], is_ready=False, ready_since=None, trouble="not ready", is_starting=True
+        first.pods[0], is_ready=False, ready_since=None, why_not_ready="not ready", is_starting=True
     )
     lately = [
         Zone(sts=zone.sts, pods=tuple(replace(pod, ready_since=NOW) for pod in zone.pods))

@@ -22,6 +22,8 @@ IN_FLIGHT: Final = timedelta(seconds=120)
 LATE_AFTER: Final = timedelta(seconds=30)
 # What a request takes on its way, beside the span by which it was held up.
 LATENCY: Final = timedelta(seconds=1)
+# As long as a request takes that nothing holds up.
+AT_ONCE: Final = timedelta(milliseconds=50)
 # Faults by which a request arrives, or an answer comes, later than anyone could know.
 DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
 # How faults end by which the caller does not learn what became of a delete that was carried out:
@@ -164,9 +166,10 @@ def find_sent(book: Book, called: Called) -> timedelta:
             if target
             == (one.request.verb, one.request.resource, one.request.name, one.request.subresource)
         ]
-        # An earlier one that came at once is the one that was struck: its answer was held up.
-        is_struck = min(arrived, default=None) == called.begun
-        if is_struck and called.begun >= due:
+        # What arrived at once is what was struck: its answer was held up, and nothing on its way.
+        is_answer = any(one <= fault.at + AT_ONCE and one < due for one in arrived)
+        late = min((one for one in arrived if one >= due), default=None)
+        if not is_answer and late == called.begun:
             return fault.at
     if (request.verb, request.resource) == ("patch", STATEFULSETS):
         # What a fault strikes takes no longer than the fault has it.

@@ -26,7 +26,8 @@ def crowded(base: Zone, *ordinals: int, new: bool = True, **changes: object) -> 
     letter = base.sts.name[-1]
     names = {f"zone-{letter}-{ordinal}" for ordinal in ordinals}
     pending = {
-        "phase": "Pending", "is_ready": False, "ip": "", "trouble": "Unschedulable", **changes,
+        "phase": "Pending", "is_ready": False, "ip": "", "why_not_ready": "Unschedulable",
+        **changes,
     }  # fmt: skip
     pods = [replace(one, **pending) if one.name in names else one for one in base.pods]
     ready = sum(one.is_ready for one in pods)
