@@ -91,7 +91,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
             "nodes",
             "network",
         ),
-        "demo": ("", "model", "schemas", "admission", "nodes"),
+        "demo": ("", "model", "virtual_loop", "schemas", "admission", "nodes"),
         "simulate": (
             "",
             "model",

@@ -14,7 +14,7 @@ from rollout_operator.cli.screen import OutputStream, find_output
 from rollout_operator.cli.status_view import StatusView, wrap_text
 from rollout_operator.config.grammar import Flag, UsageError, Words, parse_mixed
 from rollout_operator.config.usage import render_entries
-from rollout_operator.lab.demo.drawing import Line, Style
+from rollout_operator.lab.lines import Line, Style
 from rollout_operator.model.description import Explanation
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TextIO
 
-from rollout_operator.lab.demo.drawing import Line, Style, render_line
-from rollout_operator.lab.demo.screen import BEGIN, END
+from rollout_operator.lab.lines import BEGIN, END, Line, Style, render_line
 
 # What a pipe or a file gets: as wide as the smallest terminal.
 NARROW: Final = 80

@@ -32,7 +32,7 @@ from rollout_operator.config.grammar import (
     refuse_other_choices,
 )
 from rollout_operator.config.usage import render_entries
-from rollout_operator.lab.demo.drawing import BLANK, Line, Style
+from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.model.description import Description
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.exit_codes import ExitCode

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.lab.demo.drawing import BLANK, Line, Style
+from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.model.description import (
     BudgetDescription,
     Description,

@@ -12,7 +12,7 @@ from rollout_operator.cli.main import main
 from rollout_operator.cli.status_view import StatusView
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.lab.demo.drawing import render_line
+from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from rollout_operator.cli.screen import LiveFrame, OutputStream, find_output
-from rollout_operator.lab.demo.drawing import Line, Style
+from rollout_operator.lab.lines import Line, Style
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rollout_operator.cli.status_view import StatusView, draw_status, render_age
-from rollout_operator.lab.demo.drawing import render_line
+from rollout_operator.lab.lines import render_line
 from rollout_operator.model.description import Description, OperatorDescription, Phase
 from tests.cli.described import EXAMPLE, describe, group, zone
 

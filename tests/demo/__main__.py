@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.config.grammar import HelpRequested, UsageError
-from rollout_operator.lab.demo.drawing import Line, Style
 from rollout_operator.lab.demo.screen import Screen, choose_screen
 from rollout_operator.lab.end import end_by_signal
+from rollout_operator.lab.lines import Line, Style
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.planning.wording import count

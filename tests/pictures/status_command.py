@@ -5,9 +5,10 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from rollout_operator.cli.status_view import StatusView, draw_status
-from rollout_operator.lab.demo.drawing import BLANK, COLUMNS, Line, Style
+from rollout_operator.lab.lines import BLANK, Line, Style
 from tests.pictures.stage import NAMESPACE, busy_operator
 
+COLUMNS: Final = 80
 FONT: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 CELL: Final = 8.4
 LEADING: Final = 19

@@ -9,18 +9,24 @@ import io
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
-from rollout_operator.lab.demo.drawing import BLANK
-from rollout_operator.lab.demo.flags import DemoSettings, read_settings
+from rollout_operator.lab.demo.acts import MEANINGS, improvise
+from rollout_operator.lab.demo.flags import STORIES, DemoSettings, read_settings
+from rollout_operator.lab.demo.keys import NEXT, QUIT, Controls, reading_keys, set_loop_pace
 from rollout_operator.lab.demo.objects import NAMESPACE
-from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
-from rollout_operator.lab.demo.screen import Screen, choose_screen
-from rollout_operator.lab.demo.stage import DemoRun, open_stage
-from rollout_operator.lab.demo.totals import draw_totals
+from rollout_operator.lab.demo.opening import open_stage
+from rollout_operator.lab.demo.scenarios import TALES, until_done
+from rollout_operator.lab.demo.screen import LIBRARY, Screen, choose_screen
+from rollout_operator.lab.demo.stage import DemoRun, TakenOver
 from rollout_operator.lab.end import end_by_signal
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.virtual_loop.paced import PacedLoop
+from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.context import Telemetry
 from rollout_operator.web.admin import AdminServer
@@ -30,6 +36,8 @@ from rollout_operator.web.http.cluster import ClusterRules
 HOST: Final = "127.0.0.1"
 # Between two rollouts of a demo that serves: as long as a scrape, so that both are seen.
 PAUSE: Final = timedelta(seconds=15)
+# Between two stories: to read what the first one showed, and the title of the next.
+BETWEEN: Final = timedelta(seconds=6)
 
 
 def run(words: Sequence[str]) -> int:
@@ -38,11 +46,16 @@ def run(words: Sequence[str]) -> int:
     Raises HelpRequested, ConfigError with its exit code, and StoryStuck.
     """
     settings = read_settings(words)
+    if settings.record:
+        return _record(settings)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    screen = choose_screen(sys.stdout, os.environ, color=settings.color)
+    screen = choose_screen(sys.stdout, os.environ, is_ascii=settings.is_ascii, color=settings.color)
+    reads_keys = screen.shows_keys and sys.stdin.isatty()
+    controls = Controls(set_loop_pace, MEANINGS) if reads_keys else None
     try:
-        code = asyncio.run(end_by_signal(play(settings, screen)))
+        with asyncio.Runner(loop_factory=PacedLoop) as runner:
+            code = runner.run(end_by_signal(play(settings, screen, controls)))
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     # There is no other way to end it.
@@ -50,19 +63,62 @@ def run(words: Sequence[str]) -> int:
     return ExitCode.DONE if code == ExitCode.INTERRUPTED and is_served else code
 
 
-async def play(settings: DemoSettings, screen: Screen) -> bool:
+def _record(settings: DemoSettings) -> int:
+    """Write what would be seen, in virtual time. Raises ConfigError."""
+    if find_spec(LIBRARY) is None:
+        raise ConfigError(
+            f"-record needs the library {LIBRARY}: pip install 'rollout-operator[demo]'"
+        )
+    # An optional library.
+    from rollout_operator.lab.demo.record import Recording
+
+    recorder = Recording(settings.record, settings.size, is_ascii=settings.is_ascii)
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        is_kept = runner.run(play(settings, recorder))
+    try:
+        Path(settings.record).write_text(recorder.render(), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"-record={settings.record}: {error.strerror}") from error
+    return ExitCode.DONE if is_kept else ExitCode.FAILED
+
+
+async def play(settings: DemoSettings, screen: Screen, controls: Controls | None = None) -> bool:
     """Play the stories; return whether the promises were kept. Raises StoryStuck, ConfigError."""
-    is_kept = True
-    with screen:
-        for name in settings.stories:
-            async with open_stage(TALES[name], settings, screen) as stage, _serve(settings, stage):
-                await TALES[name].play(stage)
-                totals = stage.totals()
-                is_kept = is_kept and totals.is_kept
-                screen.finish(stage.picture(), [*draw_totals(totals), BLANK])
-                if settings.port is not None and name == settings.stories[-1]:
-                    await _go_on(stage)
+    is_kept, left = True, list(settings.stories)
+    with screen, _read_keys(controls):
+        while left:
+            name = left.pop(0)
+            async with (
+                open_stage(TALES[name], settings, screen, controls) as stage,
+                _serve(settings, stage),
+            ):
+                if controls is not None:
+                    controls.on_press = stage.show
+                wish = await _perform(stage, left)
+                is_kept = is_kept and stage.totals().is_kept
+            if wish == QUIT:
+                break
+            if controls is not None and not left:
+                left = [STORIES[(STORIES.index(name) + 1) % len(STORIES)]]
     return is_kept
+
+
+async def _perform(stage: DemoRun, left: Sequence[str]) -> str:
+    """Play a story and let the reader act, where keys are read; return what is wanted next."""
+    with suppress(TakenOver):
+        await stage.story.play(stage)
+        stage.finish()
+        if left:
+            stage.announce(TALES[left[0]].title)
+            await stage.rest(BETWEEN)
+            return NEXT
+        if stage.settings.port is not None:
+            await _go_on(stage)
+    return NEXT if stage.controls is None else await improvise(stage)
+
+
+def _read_keys(controls: Controls | None) -> AbstractContextManager[None]:
+    return nullcontext() if controls is None else reading_keys(controls)
 
 
 @asynccontextmanager
@@ -96,5 +152,5 @@ async def _go_on(stage: DemoRun) -> None:
     while True:
         await stage.rest(PAUSE)
         stage.forget()
-        await change_all(stage, stage.next_version())
+        await stage.change_all(stage.next_version())
         await until_done(stage)

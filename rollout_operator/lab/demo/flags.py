@@ -1,6 +1,7 @@
 """What the words after `demo` ask for: its flags, their checks, and the help text."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -42,6 +43,8 @@ STORIES: Final = (
     "prepared-downscale",
     "following-zones",
     "drained-node",
+    "delayed-downscale",
+    "no-room",
     "failover",
 )
 
@@ -91,6 +94,22 @@ COLOR: Final = Flag(
     help="When to use colours: auto, always or never. NO_COLOR in the environment and TERM=dumb"
     " count for auto.",
 )
+ASCII: Final = Flag(
+    name="ascii", kind=BOOL, default=False, help="Draw with nothing but ASCII characters."
+)
+RECORD: Final = Flag(
+    name="record",
+    kind=TEXT,
+    default="",
+    help="Play in no time, write what is seen to this file, and show nothing: a moving picture if"
+    " it ends in .svg, for asciinema if it ends in .cast.",
+)
+SIZE: Final = Flag(
+    name="size",
+    kind=TEXT,
+    default="100x30",
+    help="Columns and lines of what is recorded: from 60x20 to 300x100. Needs -record.",
+)
 SERVE: Final = Flag(
     name="serve",
     kind=BOOL,
@@ -113,6 +132,9 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     SPEED,
     SEED,
     COLOR,
+    ASCII,
+    RECORD,
+    SIZE,
     SERVE,
     PORT,
 )
@@ -121,14 +143,17 @@ _HEAD: Final = """\
 Usage: rollout-operator demo [flags]
 
 Shows the operator at work without a cluster: its own code, unmodified, on a simulated API server
-with simulated controllers and pods. Nothing is sent anywhere. On a terminal the picture is redrawn
-in place; elsewhere each change is a line.
+with simulated controllers and pods. Nothing is sent anywhere. On a terminal with the library rich
+(pip install 'rollout-operator[demo]') the whole of it is used; elsewhere each change is a line.
+
+Keys, on a terminal: space stops the time, the right arrow goes on until something changes, + and -
+make it faster and slower, n plays the next story, ? tells what you can do yourself, q ends it.
 
 """
 _FOOT: Final = """
 Exit codes:
-  0 if the story came to its end, or a signal ended -serve; 130 if a signal came before; 1 if the
-  story did not come to its end; 2 if the command line is wrong.
+  0 if the story came to its end, or q, Ctrl-C on a terminal, or a signal with -serve ended it; 130
+  if a signal came before; 1 if the story did not come to its end; 2 if the command line is wrong.
 """
 
 
@@ -147,6 +172,11 @@ class DemoSettings:
     speed: float = SPEED.default
     seed: int = SEED.default
     color: Color = Color.AUTO
+    is_ascii: bool = False
+    record: str = ""
+    """The file that is written instead of showing anything; empty for none."""
+    size: tuple[int, int] = (100, 30)
+    """Columns and lines of what is recorded."""
     port: int | None = None
     """Where pages are served and new rollouts follow; None where that is not asked for."""
 
@@ -177,6 +207,9 @@ def read_settings(argv: Sequence[str]) -> DemoSettings:
         speed=words.value(SPEED),
         seed=words.value(SEED),
         color=Color(words.value(COLOR)),
+        is_ascii=words.value(ASCII),
+        record=words.value(RECORD),
+        size=_read_size(words.value(SIZE)) or (0, 0),
         port=words.value(PORT) if words.value(SERVE) else None,
     )
 
@@ -198,6 +231,15 @@ def _find_problems(words: Words) -> Iterator[str]:
         yield f"-{STORY.name}={words.value(STORY)} needs at least 2 zones: -{ZONES.name}=1"
     if words.has(PORT) and not words.value(SERVE):
         yield f"-{PORT.name}={words.value(PORT)} needs -{SERVE.name}"
+    size, record = _read_size(words.value(SIZE)), words.value(RECORD)
+    if size is None or not (60 <= size[0] <= 300 and 20 <= size[1] <= 100):
+        yield f"-{SIZE.name} must be from 60x20 to 300x100: {words.value(SIZE)}"
+    if words.has(SIZE) and not record:
+        yield f"-{SIZE.name}={words.value(SIZE)} needs -{RECORD.name}"
+    if record and not record.endswith((".svg", ".cast")):
+        yield f"-{RECORD.name} must end in .svg or .cast: {record}"
+    if record and words.value(SERVE):
+        yield f"-{RECORD.name} and -{SERVE.name} exclude each other"
     span = words.value(READY_AFTER)
     if not timedelta(0) < span <= LONGEST_START:
         most = format_duration(LONGEST_START)
@@ -206,6 +248,11 @@ def _find_problems(words: Words) -> Iterator[str]:
     least, fastest = _SPEEDS
     if not (math.isfinite(speed) and least <= speed <= fastest):
         yield f"-{SPEED.name} must be from {least:g} to {fastest:g}: {speed:g}"
+
+
+def _read_size(text: str) -> tuple[int, int] | None:
+    match = re.fullmatch(r"([0-9]{1,4})x([0-9]{1,4})", text)
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def _check_range(words: Words, flag: Flag[int], least: int, most: int) -> Iterator[str]:

@@ -1,11 +1,15 @@
 """What is worth a line: records of the simulated world, and of the operator's own log.
 
-Pure: records in, notes out. What stands in the grid anyway, as pods that come and go, is no note.
+What stands in the grid anyway, as pods that come and go, is no note.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.demo.objects import OPERATOR, PERSON
@@ -20,6 +24,42 @@ API_SERVER: Final = "API server"
 TERMINATING: Final = "Terminating pod"
 RECORDING: Final = "Recording revision"
 ELECTED: Final = "Elected: this process acts"
+
+
+# What is shown of the log of an operator that is stuck.
+TAIL_LINES: Final = 6
+
+
+@dataclass(slots=True)
+class Journal:
+    """What was done and said since it was opened."""
+
+    is_open: bool = False
+    notes: list[DemoNote] = field(default_factory=list)
+    move: DemoReason | None = None
+    """Why the last pod was taken."""
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    _refused: set[str] = field(default_factory=set)
+
+    def hear(self, line: bytes, at: float, who: str) -> None:
+        """Take a line of the operator's log."""
+        keys = msgspec.json.decode(line, type=dict[str, object])
+        self.tail.append(line.decode("utf-8", "replace").rstrip())
+        self.move = read_move(keys) or self.move
+        self._add(read_log(keys, at, who))
+
+    def note(self, record: Record, begin: timedelta) -> None:
+        """Take a record of the world; what is refused in the same words again is no news."""
+        note = read_record(record, begin)
+        if note is not None and is_retried(record):
+            if note.text in self._refused:
+                return
+            self._refused.add(note.text)
+        self._add(note)
+
+    def _add(self, note: DemoNote | None) -> None:
+        if note is not None and self.is_open:
+            self.notes.append(note)
 
 
 def read_record(record: Record, begin: timedelta) -> DemoNote | None:

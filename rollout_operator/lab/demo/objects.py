@@ -10,7 +10,6 @@ from typing import Final
 
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
-    PODS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
@@ -21,13 +20,18 @@ from rollout_operator.lab.admission.registrations import pod_eviction
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.nodes.nodes import node
-from rollout_operator.lab.schemas.kinds import NODES
+from rollout_operator.lab.schemas.kinds import NODES, REPLICA_TEMPLATES
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import (
+    DOWNSCALE_DELAY,
+    DOWNSCALE_DELAY_URL,
     GROUP_LABEL,
     INJECT_CA_LABEL,
     LEADING_ZONE,
     MIN_TIME_BETWEEN_DOWNSCALES,
+    MIRROR_API_VERSION,
+    MIRROR_KIND,
+    MIRROR_NAME,
     NAMESPACE_LABEL,
     NO_DOWNSCALE,
     PAUSED,
@@ -60,6 +64,16 @@ FOLLOWING: Final[dict[str, str]] = {
     PREPARE_DOWNSCALE: "true",
     MIN_TIME_BETWEEN_DOWNSCALES: format_duration(APART),
 }
+# Of all zones: no label of theirs, but what they have the replicas of.
+MIRRORED: Final[dict[str, str]] = {}
+DELAY: Final = timedelta(seconds=8)
+_MIRROR: Final[dict[str, str]] = {
+    MIRROR_NAME: GROUP,
+    MIRROR_KIND: REPLICA_TEMPLATES.kind,
+    MIRROR_API_VERSION: f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.version}",
+    DOWNSCALE_DELAY: format_duration(DELAY),
+    DOWNSCALE_DELAY_URL: "http://pod:8080/prepare-delayed-downscale",
+}
 _ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 # By these the operator knows the configurations which are its own.
 _OURS: Final[JsonObject] = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: NAMESPACE}
@@ -71,14 +85,14 @@ def create_zone(
     name: str,
     labels: Mapping[str, str],
     leading: str = "",
-    *,
-    has_nodes: bool = False,
 ) -> ApiRequest:
     """Return the request that creates the StatefulSet of one zone; it may follow another one.
 
-    With `has_nodes`, its pods run on the zone's own nodes, and budgets know them.
+    Its pods run on the zone's own nodes, and budgets know them.
     """
     annotations = dict(_PREPARE_AT if PREPARE_DOWNSCALE in labels else {})
+    if labels is MIRRORED:
+        annotations |= _MIRROR
     if leading:
         annotations[LEADING_ZONE] = leading
     zone = ZoneSpec(
@@ -89,10 +103,26 @@ def create_zone(
         image=FIRST,
         labels=labels,
         annotations=annotations,
-        pod_labels=SELECTED if has_nodes else {},
-        node_selector=select_nodes(name) if has_nodes else {},
+        pod_labels=SELECTED,
+        node_selector=select_nodes(name),
     )
     return _create(STATEFULSETS, NAMESPACE, statefulset(zone, NAMESPACE))
+
+
+def create_template(replicas: int) -> ApiRequest:
+    """Return the request that creates the object whose replicas all zones have."""
+    template: JsonObject = {
+        "apiVersion": _MIRROR[MIRROR_API_VERSION],
+        "kind": REPLICA_TEMPLATES.kind,
+        "metadata": {"name": GROUP},
+        "spec": {"replicas": replicas, "labelSelector": f"{GROUP_LABEL}={GROUP}"},
+    }
+    return _create(REPLICA_TEMPLATES, NAMESPACE, template)
+
+
+def scale_template(replicas: int) -> ApiRequest:
+    """Return the request that scales this object."""
+    return replace(scale(GROUP, replicas), resource=REPLICA_TEMPLATES)
 
 
 def select_nodes(zone: str) -> dict[str, str]:
@@ -178,26 +208,19 @@ def set_up_nodes(zones: Sequence[str], limit: int) -> list[ApiRequest]:
         "metadata": {"name": GROUP},
         "spec": {"selector": {"matchLabels": SELECTED}, "maxUnavailable": limit},
     }
+    # Of a single zone a budget has nothing to tell apart.
+    budgets = [budget] if len(zones) > 1 else []
     return [
         *(_create(NODES, "", one) for one in nodes),
-        _create(ZONE_BUDGETS, NAMESPACE, budget),
+        *(_create(ZONE_BUDGETS, NAMESPACE, one) for one in budgets),
         _create(VALIDATING_WEBHOOKS, "", pod_eviction(NAMESPACE)),
     ]
 
 
-def cordon(name: str) -> ApiRequest:
-    """Return the request by which a node takes no new pods."""
-    return replace(_patch(name, {"spec": {"unschedulable": True}}), resource=NODES, namespace="")
-
-
-def evict(pod: str) -> ApiRequest:
-    """Return the request that asks for the eviction of a pod."""
-    body: JsonObject = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": NAMESPACE},
-    }
-    return replace(_create(PODS, NAMESPACE, body), name=pod, subresource="eviction")
+def cordon(name: str, *, is_cordoned: bool = True) -> ApiRequest:
+    """Return the request by which a node takes no new pods, or takes them again."""
+    body: JsonObject = {"spec": {"unschedulable": is_cordoned or None}}
+    return replace(_patch(name, body), resource=NODES, namespace="")
 
 
 def _create(resource: Resource, namespace: str, obj: JsonObject) -> ApiRequest:

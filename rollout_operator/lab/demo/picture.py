@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.lines import Line
 from rollout_operator.lab.model.fields import (
     child,
     children,
@@ -65,6 +66,13 @@ class ZoneRow:
     """`status.currentRevision` without the name of the set."""
     update: str = ""
     is_paused: bool = False
+    history: tuple[int, ...] = ()
+    """How many pods were down at each look so far."""
+
+    @property
+    def up(self) -> int:
+        """Return how many pods are ready, as the pods say."""
+        return sum(cell.state in (PodCell.OLD, PodCell.NEW) for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +111,18 @@ class Picture:
     rows: tuple[ZoneRow, ...] = ()
     whys: tuple[DemoReason, ...] | None = None
     """Why zones move or wait now; None where only notes tell of it."""
-    why_lines: int = 5
-    """Room that is kept for them, so that nothing jumps when there are fewer."""
     notes: tuple[DemoNote, ...] = ()
     """In the order in which they were made."""
-    heading: str = "What happens:"
-    """Of the notes."""
+    limit: int = 1
+    """How many pods of a zone may be down."""
+    pace: float = 1.0
+    """How fast time goes; 0 while it stands."""
+    keys: tuple[str, ...] = ()
+    """What can be pressed; empty where nothing is read."""
+    is_help: bool = False
+    """Whether all keys are explained."""
+    end: tuple[Line, ...] = ()
+    """What was shown, in figures; empty while something goes on."""
 
     @property
     def cells(self) -> list[Cell]:

@@ -10,14 +10,18 @@ from typing import Final
 from rollout_operator.kube.election import RENEW_EVERY
 from rollout_operator.lab.demo.objects import (
     APART,
+    DELAY,
     FOLLOWING,
+    GROUP,
     GUARDED,
+    MIRRORED,
     PREPARED,
     allow_downscale,
-    change_version,
+    cordon,
     name_node,
     pause,
     scale,
+    scale_template,
 )
 from rollout_operator.lab.demo.picture import Picture, PodCell
 from rollout_operator.lab.demo.stage import SPARE, DemoRun, Story
@@ -33,23 +37,23 @@ MENDED: Final = "v3"
 
 async def roll_out(stage: DemoRun) -> None:
     """Play a plain rollout."""
-    await change_all(stage, GOOD)
+    await stage.change_all(GOOD)
     await until_done(stage)
 
 
 async def roll_out_bad(stage: DemoRun) -> None:
     """Play a revision that cannot start, and its correction."""
-    await change_all(stage, BAD)
+    await stage.change_all(BAD)
     await stage.until("a pod that crashes", lambda now: count_cells(now, PodCell.BROKEN) > 0)
     await stage.rest(READ)
-    await change_all(stage, MENDED)
+    await stage.change_all(MENDED)
     await until_done(stage)
 
 
 async def lose_pod(stage: DemoRun) -> None:
     """Play a pod that dies in a zone which is done, while another one moves."""
     first, second = stage.settings.names[0], stage.settings.names[-1]
-    await change_all(stage, GOOD)
+    await stage.change_all(GOOD)
     await stage.until("a zone that moves", lambda now: is_moving(now, second))
     stage.fail_pod(f"{first}-0")
     await stage.rest(READ)
@@ -61,7 +65,7 @@ async def pause_zone(stage: DemoRun) -> None:
     """Play a zone that is paused for a while."""
     zone = stage.settings.names[stage.settings.zones // 2]
     await stage.act(f"pause {zone} (an annotation)", pause(zone, is_paused=True))
-    await change_all(stage, GOOD)
+    await stage.change_all(GOOD)
     await stage.until(
         "all other zones done",
         lambda now: all(is_done(row.name, now) for row in now.rows if not row.is_paused),
@@ -110,17 +114,38 @@ async def follow(stage: DemoRun) -> None:
 async def drain_node(stage: DemoRun) -> None:
     """Play a node that is drained while other zones are rolled out."""
     first = stage.settings.names[0]
-    await change_all(stage, GOOD)
+    await stage.change_all(GOOD)
     await stage.until(f"{first} done", lambda now: is_done(first, now))
     await stage.drain(name_node(first, 1))
     await until_done(stage)
     await stage.rest(READ / 2)
 
 
+async def delay_downscale(stage: DemoRun) -> None:
+    """Play a downscale of all zones whose pods are asked, and then wait before they go."""
+    pods = stage.settings.pods
+    await stage.rest(READ / 3)
+    await stage.act(f"scale ReplicaTemplate {GROUP} to {pods - 1}", scale_template(pods - 1))
+    await until_all_have(stage, pods - 1)
+    await stage.rest(READ / 2)
+
+
+async def start_without_room(stage: DemoRun) -> None:
+    """Play a rollout in a zone that has no room for its new pod, until a node is given back."""
+    zone = stage.settings.names[0]
+    nodes = [name_node(zone, number) for number in (1, 2)]
+    await stage.act(f"cordon all nodes of {zone}", *(cordon(node) for node in nodes))
+    await stage.change_all(GOOD)
+    await stage.until("a pod that waits", lambda now: is_moving(now, zone))
+    await stage.rest(2 * READ)
+    await stage.act(f"uncordon {nodes[0]}", cordon(nodes[0], is_cordoned=False))
+    await until_done(stage)
+
+
 async def fail_over(stage: DemoRun) -> None:
     """Play the death of the replica that acts, in mid-rollout."""
     zone = stage.settings.names[stage.settings.zones // 2]
-    await change_all(stage, GOOD)
+    await stage.change_all(GOOD)
     await stage.until("a zone that moves", lambda now: is_moving(now, zone))
     stage.lose_operator()
     await stage.until("a lease that is not renewed", lambda now: stage.lease_age() > MISSED)
@@ -128,13 +153,6 @@ async def fail_over(stage: DemoRun) -> None:
     stage.sandbox.say("the Lease", missed)
     await stage.until("another replica that acts", lambda now: stage.acting is not None)
     await until_done(stage)
-
-
-async def change_all(stage: DemoRun, version: str) -> None:
-    """Give all zones a new template."""
-    stage.aim(version)
-    requests = [change_version(name, version) for name in stage.settings.names]
-    await stage.act(f"new template for all zones: {version}", *requests)
 
 
 async def until_done(stage: DemoRun) -> None:
@@ -161,7 +179,7 @@ async def until_all_have(stage: DemoRun, replicas: int) -> None:
             len(row.cells) == replicas == row.existing == row.ready for row in now.rows
         ),
         # Times are kept in whole seconds, none of them too short.
-        spare=SPARE + stage.settings.zones * (APART + READ),
+        spare=SPARE + stage.settings.zones * (max(APART, DELAY) + READ),
     )
 
 
@@ -194,6 +212,7 @@ _ALL: Final = (
         title="A rollout",
         about="All zones get a new template, v2. The operator replaces the pods of one zone"
         " after the other, and only while all other zones are whole.",
+        proof="Every pod was replaced, and no zone lost one while another zone missed one.",
         play=roll_out,
     ),
     Story(
@@ -201,6 +220,7 @@ _ALL: Final = (
         title="A bad revision",
         about="v2 crashes. The operator stops as soon as the allowed number of pods is"
         " down, and says so; then v3 comes, and the broken pods go first.",
+        proof="A bad version stopped in its first zone; with v3 the broken pods went first.",
         play=roll_out_bad,
         bad_version=BAD,
     ),
@@ -209,6 +229,7 @@ _ALL: Final = (
         title="A pod dies",
         about="While the last zone moves, a pod of the first zone dies. The operator takes"
         " no further pod until it is back, and says what it waits for.",
+        proof="While a pod of another zone was down, the operator took no pod.",
         play=lose_pod,
     ),
     Story(
@@ -216,6 +237,7 @@ _ALL: Final = (
         title="A paused zone",
         about="One zone is paused and keeps its pods while the others move to v2. When it"
         " is released, it follows.",
+        proof="The paused zone kept its pods, and followed as soon as it was released.",
         play=pause_zone,
     ),
     Story(
@@ -223,49 +245,66 @@ _ALL: Final = (
         title="A forbidden downscale",
         about="The zones carry the label no-downscale. The API server asks the operator,"
         " which refuses to take a pod away until the label is off.",
+        proof="Refused while the label was on; allowed once it was off.",
         play=forbid_downscale,
         labels=GUARDED,
         webhook="no-downscale",
-        why_lines=2,
     ),
     Story(
         name="prepared-downscale",
         title="A prepared downscale",
         about="Before a zone loses a pod, the operator asks that pod over HTTP to prepare."
         " Another zone may lose one only 12 hours later.",
+        proof="The pod was asked before it went; the next zone has to wait 12 hours.",
         play=prepare_downscale,
         labels=PREPARED,
         webhook="prepare-downscale",
-        why_lines=2,
     ),
     Story(
         name="following-zones",
         title="Zones that follow",
         about="Each zone follows the one before it: down five seconds later (in a cluster:"
         " hours), after its pods were asked; up at once.",
+        proof="All zones followed: down one by one, each after its pods were asked; up at once.",
         play=follow,
         labels=FOLLOWING,
         is_chain=True,
         webhook="prepare-downscale",
-        why_lines=2,
     ),
     Story(
         name="drained-node",
         title="A drained node",
         about="A node of the first zone is drained while the other zones are rolled out."
         " Evictions are refused until it is their turn, and go on by themselves.",
+        proof="The drain and the rollout took turns; no eviction went beyond the budget.",
         play=drain_node,
-        has_nodes=True,
-        why_lines=2,
+    ),
+    Story(
+        name="delayed-downscale",
+        title="A delayed downscale",
+        about="All zones have the replicas of another object. When that is scaled down, pods are"
+        " asked first, and go after eight seconds of preparation (in a cluster: hours).",
+        proof="Each pod was asked first, and went only when its delay was over.",
+        play=delay_downscale,
+        labels=MIRRORED,
+        is_mirror=True,
+    ),
+    Story(
+        name="no-room",
+        title="Starting without room",
+        about="The first zone has no room: its new pod cannot start. The operator takes no further"
+        " pod until a node is given back, and says what it waits for.",
+        proof="Without room for one pod, one pod was down; with it the rollout went on by itself.",
+        play=start_without_room,
     ),
     Story(
         name="failover",
         title="A failover",
         about="Of two replicas of the operator one acts. It dies in mid-rollout: the other one"
         " takes the Lease 15 s later and goes on where the first one stood.",
+        proof="No pod went while no replica acted, and none went twice.",
         play=fail_over,
         replicas=2,
-        why_lines=4,
     ),
 )
 TALES: Final[Mapping[str, Story]] = {story.name: story for story in _ALL}

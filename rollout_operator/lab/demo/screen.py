@@ -1,34 +1,27 @@
-"""Where a rollout is shown: redrawn in place on a terminal, or line by line anywhere else.
+"""Where a rollout is shown: on the whole terminal, or line by line anywhere else.
 
-What is shown is decided in `drawing`; which of the two, and with colours or not, here.
+What is shown is decided in `view` and in `drawing`; which of the two, and in colours, here.
 """
 
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
-from rollout_operator.lab.demo.drawing import (
-    Line,
-    draw_frame,
-    draw_grid,
-    draw_moves,
-    draw_note,
-    render_line,
-)
+from rollout_operator.lab.demo.drawing import draw_grid, draw_moves, draw_note, to_ascii
 from rollout_operator.lab.demo.picture import Picture, ZoneRow
+from rollout_operator.lab.lines import BLANK, Line, render_line
 
-# Cursor and automatic wrapping: a line that is too long must not push the others down.
-BEGIN: Final = "\x1b[?25l\x1b[?7l"
-END: Final = "\x1b[?7h\x1b[?25h"
 # Without an end of its own a line has no limit.
 ENDLESS: Final = 10**6
 # Seconds for which a line is held back: a pod may be seen to go before the operator's own word
 # of it, which is older, is read.
 HOLD: Final = 0.2
+LIBRARY: Final = "rich"
+MISSING: Final = "plain lines only; for the picture: pip install 'rollout-operator[demo]'\n"
 
 
 class Color(StrEnum):
@@ -40,17 +33,12 @@ class Color(StrEnum):
     NEVER = "never"
 
 
-class Screen(Protocol):
+class Screen(AbstractContextManager["Screen"], Protocol):
     """Shows pictures. Use with `with`, which leaves a terminal as it was."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    @property
+    def shows_keys(self) -> bool:
+        """Tell whether a reader is shown what can be pressed."""
 
     def tell(self, text: str) -> None:
         """Write text as it is."""
@@ -67,60 +55,24 @@ def choose_screen(
     env: Mapping[str, str],
     *,
     is_plain: bool = False,
+    is_ascii: bool = False,
     color: Color = Color.AUTO,
 ) -> Screen:
-    """Return the screen that fits: NO_COLOR takes the colours, TERM=dumb also the cursor."""
+    """Return the screen that fits: NO_COLOR takes the colours, TERM=dumb also the picture."""
     is_terminal = stream.isatty() and env.get("TERM", "dumb") not in ("", "dumb")
+    is_ascii = is_ascii or not (stream.encoding or "utf-8").lower().startswith("utf")
     is_coloured = color is Color.ALWAYS or (
         color is Color.AUTO and is_terminal and not env.get("NO_COLOR")
     )
     if is_plain or not is_terminal:
-        return Plain(stream, is_coloured=is_coloured)
-    return Live(stream, is_coloured=is_coloured)
+        return Plain(stream, is_coloured=is_coloured, is_ascii=is_ascii)
+    if find_spec(LIBRARY) is None:
+        stream.write(MISSING)
+        return Plain(stream, is_coloured=is_coloured, is_ascii=is_ascii)
+    # An optional library, and a twentieth of a second that a pipe has no use for.
+    from rollout_operator.lab.demo.live import Live
 
-
-@dataclass(slots=True)
-class Live:
-    """Redraws in place; never higher than the terminal."""
-
-    stream: TextIO
-    is_coloured: bool
-    size: Callable[[], os.terminal_size] = shutil.get_terminal_size
-    _height: int = 0
-
-    def __enter__(self) -> Self:
-        self.tell(BEGIN)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.tell(END)
-
-    def tell(self, text: str) -> None:
-        """Write text as it is."""
-        self.stream.write(text)
-        self.stream.flush()
-
-    def show(self, picture: Picture) -> None:
-        """Draw the frame over the one before."""
-        # The last row is the cursor's: a line feed there would scroll.
-        self._draw(draw_frame(picture, self.size().lines - 1))
-
-    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
-        """Leave grid and summary; they scroll where the terminal is low."""
-        self._draw([*draw_grid(picture), (), *summary])
-        self._height = 0
-
-    def _draw(self, lines: Sequence[Line]) -> None:
-        up = f"\x1b[{self._height}A" if self._height else ""
-        columns = self.size().columns
-        texts = [render_line(line, columns, is_coloured=self.is_coloured) for line in lines]
-        self.tell(f"\r{up}" + "".join(f"{text}\x1b[K\n" for text in texts) + "\x1b[J")
-        self._height = len(lines)
+    return Live(stream, is_coloured=is_coloured, is_ascii=is_ascii)
 
 
 @dataclass(slots=True)
@@ -129,10 +81,16 @@ class Plain:
 
     stream: TextIO
     is_coloured: bool = False
+    is_ascii: bool = False
     _rows: Sequence[ZoneRow] = field(default_factory=tuple)
     _told: int = 0
     """How many of the notes were taken."""
     _held: list[tuple[float, Line]] = field(default_factory=list)
+
+    @property
+    def shows_keys(self) -> bool:
+        """Never: what is pressed between lines would be a surprise."""
+        return False
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +111,7 @@ class Plain:
     def show(self, picture: Picture) -> None:
         """Write the grid once, then what is said and what moves, in order of time."""
         if not self._rows:
-            self._write([*draw_grid(picture), ()])
+            self._write([*draw_grid(picture), BLANK])
             self._rows = picture.rows
         self._gather(picture)
         self._tell_until(picture.elapsed - HOLD)
@@ -162,7 +120,7 @@ class Plain:
         """Write what is new still, then grid and summary."""
         self._gather(picture)
         self._tell_until(picture.elapsed)
-        self._write([(), *draw_grid(picture), (), *summary])
+        self._write([BLANK, *draw_grid(picture), BLANK, *summary, BLANK])
         self._rows, self._told = (), 0
 
     def _gather(self, picture: Picture) -> None:
@@ -176,7 +134,8 @@ class Plain:
         self._write([line for at, line in self._held if at <= moment])
         self._held = [each for each in self._held if each[0] > moment]
 
-    def _write(self, lines: Sequence[Line]) -> None:
+    def _write(self, lines: Iterable[Line]) -> None:
         for line in lines:
             text = render_line(line, ENDLESS, is_coloured=self.is_coloured)
-            self.tell(f"{text.rstrip()}\n")
+            shown = to_ascii(text) if self.is_ascii else text
+            self.tell(f"{shown.rstrip()}\n")

@@ -4,73 +4,58 @@ What is told is decided in `scenarios`, what is worth a line in `log`; how the o
 the world are put together, in `lab.world`.
 """
 
+import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-import msgspec
-
 from rollout_operator.aio.clock import LoopClock
+from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.flags import DemoSettings
-from rollout_operator.lab.demo.log import (
-    is_retried,
-    measure_lease,
-    read_lease,
-    read_log,
-    read_move,
-    read_record,
-    read_waits,
-)
+from rollout_operator.lab.demo.keys import Controls
+from rollout_operator.lab.demo.log import Journal, measure_lease, read_lease, read_waits
 from rollout_operator.lab.demo.objects import (
     FIRST,
     NAMESPACE,
     PERSON,
-    REPLICAS,
+    change_version,
     cordon,
+    create_template,
     create_webhook,
     create_zone,
-    evict,
     set_up_nodes,
 )
-from rollout_operator.lab.demo.picture import (
-    DemoNote,
-    DemoReason,
-    Picture,
-    PodCell,
-    ZoneRow,
-    read_row,
-)
+from rollout_operator.lab.demo.picture import DemoReason, Picture, PodCell, ZoneRow, read_row
 from rollout_operator.lab.demo.screen import Screen
-from rollout_operator.lab.demo.totals import Totals, add_up
-from rollout_operator.lab.model.fields import controller_of, is_terminating, name_of, text
-from rollout_operator.lab.model.history import Record
+from rollout_operator.lab.demo.totals import Totals, add_up, draw_totals
+from rollout_operator.lab.drains import Draining
+from rollout_operator.lab.lines import BLANK, Line, Style
+from rollout_operator.lab.model.fields import child, controller_of, name_of, number, text
 from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
-from rollout_operator.lab.nodes.nodes import node_of
+from rollout_operator.lab.nodes.behaviour import image_of
 from rollout_operator.lab.process import ACTOR, SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.outcome import Code
 from rollout_operator.planning.wording import count
-from rollout_operator.telemetry import logs
 
 # Between two looks at the world.
 TICK: Final = timedelta(milliseconds=50)
-# Pods of before a story are quick: nobody waits for what is not the story.
-AT_ONCE: Final = timedelta(milliseconds=50)
-# As `kubectl drain` waits five seconds: pods of a story are faster.
-RETRY: Final = timedelta(seconds=2)
 # A step that takes so much longer than the pods themselves will not come.
 PATIENCE: Final = 5
 SPARE: Final = timedelta(seconds=20)
+# As `kubectl drain` waits five seconds: pods of a story are faster.
+RETRY: Final = timedelta(seconds=2)
+# Of the bars: ten minutes.
+MOST_LOOKS: Final = 12_000
 _DOWN: Final = frozenset({PodCell.BROKEN, PodCell.ENDING, PodCell.GONE, PodCell.STARTING})
-# The people of a story do not wait for the operator's turn at the API server.
-_ARGS: Final = ("-kubernetes.client-qps=0",)
-# What is shown of the log of an operator that is stuck.
-TAIL_LINES: Final = 6
+
+
+class TakenOver(Exception):
+    """The reader wants something else than the story; `Controls.take` says what."""
 
 
 class StoryStuck(OperatorError):
@@ -86,6 +71,8 @@ class Story:
     about: str
     """What will be seen, in plain words; two lines at the most."""
     play: Callable[["DemoRun"], Awaitable[None]]
+    proof: str
+    """What has been seen in the end, in one sentence."""
     bad_version: str = ""
     """The version whose pods crash."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -94,65 +81,10 @@ class Story:
     """Whether each zone follows the one before it."""
     webhook: str = ""
     """The review that the API server asks for."""
-    has_nodes: bool = False
-    """Whether the zones have nodes that can be drained, and a budget says how fast."""
+    is_mirror: bool = False
+    """Whether the zones have the replicas of another object, and give pods up with a delay."""
     replicas: int = 1
     """Of the operator; of several one is elected to act."""
-    why_lines: int = 5
-    """The room that the operator's reasons usually need."""
-
-
-@asynccontextmanager
-async def open_stage(
-    story: Story, settings: DemoSettings, screen: Screen
-) -> AsyncIterator["DemoRun"]:
-    """Give a world with whole zones and a ready operator, and end it. Raises StoryStuck."""
-    sandbox = Sandbox(
-        seed=settings.seed,
-        choose=choose_behaviour(story, settings),
-        namespace=NAMESPACE,
-        epoch=LoopClock().now(),
-    )
-    is_asked = bool(story.webhook) or story.has_nodes
-    replicas = tuple(
-        sandbox.process(name, args=_ARGS, webhooks=is_asked, elects=story.replicas > 1)
-        for name in REPLICAS[: story.replicas]
-    )
-    stage = DemoRun(
-        story=story, settings=settings, screen=screen, sandbox=sandbox, replicas=replicas
-    )
-    logs.configure(format="json", write=stage.hear)
-    try:
-        async with sandbox:
-            await stage.set_up()
-            yield stage
-            for process in replicas:
-                await process.stop()
-                # What it asked last may be on its way still.
-                await process.link.ground()
-    finally:
-        logs.configure()
-
-
-def choose_behaviour(story: Story, settings: DemoSettings) -> Choose:
-    """Return how the pods of a story behave, by their version."""
-    ready_after = settings.scale(settings.ready_after)
-    usual = Behaviour(
-        starts_after=ready_after / 4,
-        ready_after=ready_after * 3 / 4,
-        terminates_after=ready_after / 4,
-        prepare=Response(after=ready_after / 4),
-    )
-    quick = replace(usual, starts_after=AT_ONCE, ready_after=AT_ONCE)
-    bad = replace(usual, kind=StartKind.CRASH_LOOP, ready_after=ready_after / 4)
-
-    def choose(pod: JsonObject) -> Behaviour:
-        version = image_of(pod)
-        if version == FIRST:
-            return quick
-        return bad if version == story.bad_version else usual
-
-    return choose
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,43 +96,55 @@ class DemoRun:
     screen: Screen
     sandbox: Sandbox
     replicas: tuple[SimulatedProcess, ...]
+    controls: Controls | None = None
+    """What the keys ask for; None where none are read."""
+    bad_versions: set[str] = field(default_factory=set)
+    """Those whose pods crash."""
+    is_scripted: bool = True
+    """Whether a story is told, which a key ends; else the reader acts."""
     address: str = ""
     """Where the operator's pages are served; empty for nowhere."""
     _clock: LoopClock = field(default_factory=LoopClock)
     _begun: timedelta = timedelta(0)
-    _goal: str = FIRST
+    _counted: timedelta = timedelta(0)
+    """From when on figures are added up."""
+    _versions: list[str] = field(default_factory=lambda: [FIRST])
+    """All that were wanted, the newest last."""
+    _end: tuple[Line, ...] = ()
+    _history: dict[str, deque[int]] = field(default_factory=dict)
+    """How many pods of each zone were down at each look."""
+    _looked: timedelta = -TICK
+    """When pods were counted last."""
+    _names: dict[str, str] = field(default_factory=dict)
+    """The version of each revision."""
+    _journal: Journal = field(default_factory=Journal)
     _is_shown: bool = False
     """From when the world is set up."""
-    _notes: list[DemoNote] = field(default_factory=list)
-    _move: DemoReason | None = None
-    """Why the last pod was taken."""
-    _said: set[str] = field(default_factory=set)
-    """What was said of evictions that are asked for again and again."""
-    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
     async def set_up(self) -> None:
         """Create the zones, wait until they are whole, and start the operator."""
         story, leading = self.story, ""
-        if story.has_nodes:
-            for request in set_up_nodes(self.settings.names, self.settings.limit):
-                await self.sandbox.call(request)
+        for request in set_up_nodes(self.settings.names, self.settings.limit):
+            await self.sandbox.call(request)
+        if story.is_mirror:
+            await self.sandbox.call(create_template(self.settings.pods))
         for name in self.settings.names:
-            request = create_zone(
-                self.settings, name, story.labels, leading, has_nodes=story.has_nodes
-            )
+            request = create_zone(self.settings, name, story.labels, leading)
             await self.sandbox.call(request)
             leading = name if self.story.is_chain else ""
         if self.story.webhook:
             await self.sandbox.call(create_webhook(self.story.webhook))
-        await self.until("all pods ready", _is_whole)
+        await self.until("all pods ready", is_at_rest)
         for process in self.replicas:
             process.start()
             await process.wait_ready()
             while len(self.replicas) > 1 and self.acting is None:
-                await self._tick()
-        self._begun = self.sandbox.elapsed()
-        self.sandbox.history.listeners.append(self._note)
-        self._is_shown = True
+                await self.tick()
+        self._begun = self._counted = self.sandbox.elapsed()
+        self.sandbox.history.listeners.append(
+            lambda record: self._journal.note(record, self._begun)
+        )
+        self._journal.is_open = self._is_shown = True
 
     @property
     def acting(self) -> SimulatedProcess | None:
@@ -209,22 +153,36 @@ class DemoRun:
 
     def forget(self) -> None:
         """Drop what has happened: a demo that serves goes on for days."""
-        self._notes.clear()
+        self._journal.notes.clear()
         self.sandbox.history.records.clear()
         self.sandbox.api.compact()
         # Whoever opens a watch again begins where nothing is forgotten.
         self.sandbox.api.send_bookmarks()
-        self._begun = self.sandbox.elapsed()
+        self._begun = self._counted = self.sandbox.elapsed()
+        self._history.clear()
+        self._end = ()
+
+    def begin_anew(self) -> None:
+        """Add figures up from now on: what follows is the reader's own story."""
+        self._counted, self._end = self.sandbox.elapsed(), ()
 
     # What people do
 
-    def aim(self, version: str) -> None:
-        """Show from now on how many pods have this version."""
-        self._goal = version
+    async def change_all(self, version: str) -> None:
+        """Give all zones a new template, and show from now on how many pods have it."""
+        self._versions.append(version)
+        requests = [change_version(name, version) for name in self.settings.names]
+        await self.act(f"new template for all zones: {version}", *requests)
 
     def next_version(self) -> str:
         """Return a version that no pod has had yet."""
-        return f"v{int(self._goal.removeprefix('v')) + 1}"
+        return f"v{max(int(one.removeprefix('v')) for one in self._versions) + 1}"
+
+    def last_good(self) -> str:
+        """Return the version before the one that is wanted now; not one that crashes."""
+        now = self._versions[-1]
+        good = [one for one in self._versions if one != now and one not in self.bad_versions]
+        return good[-1] if good else FIRST
 
     async def act(self, what: str, *requests: ApiRequest) -> bool:
         """Send a person's requests and return whether all were done; a refusal is shown."""
@@ -235,11 +193,17 @@ class DemoRun:
     async def drain(self, node: str) -> None:
         """Cordon a node and evict its pods, as `kubectl drain` does: again where it is refused."""
         await self.act(f"drain {node}", cordon(node))
-        while pods := self._list_on(node):
-            for name in pods:
-                await self.sandbox.api.call(evict(name))
-            await self.rest(RETRY)
-        self.sandbox.say(PERSON, f"{node} is drained")
+        drain = Draining(
+            sandbox=self.sandbox,
+            what=f"the drain of {node}",
+            nodes=[node],
+            actor=PERSON,
+            retry=self.settings.scale(RETRY),
+        )
+        async with TaskStack() as tasks:
+            tasks.start("drain", drain.run())
+            while not tasks.list_dead():
+                await self.tick()
 
     def fail_pod(self, name: str) -> None:
         """Let a pod die and stay down."""
@@ -268,7 +232,7 @@ class DemoRun:
         """Go on showing for a while, so that the reader can follow."""
         end = self._clock.elapsed() + self.settings.scale(span)
         while self._clock.elapsed() < end:
-            await self._tick()
+            await self.tick()
 
     async def until(
         self, what: str, holds: Callable[[Picture], bool], spare: timedelta = SPARE
@@ -280,64 +244,86 @@ class DemoRun:
         end = self._clock.elapsed() + spare + self._patience
         while not holds(self.picture()):
             if self._clock.elapsed() > end:
-                raise StoryStuck("\n".join([f"waited in vain for {what}", *self._tail]))
-            await self._tick()
+                raise StoryStuck("\n".join([f"waited in vain for {what}", *self._journal.tail]))
+            await self.tick()
 
     @property
     def _patience(self) -> timedelta:
         pods = self.settings.zones * self.settings.pods
         return PATIENCE * pods * self.settings.scale(self.settings.ready_after)
 
-    def _list_on(self, node: str) -> list[str]:
-        """Return the pods of a node that have not been told to end yet."""
-        pods = self.sandbox.api.list(PODS, NAMESPACE)
-        return [name_of(one) for one in pods if node_of(one) == node and not is_terminating(one)]
-
-    async def _tick(self) -> None:
+    async def tick(self) -> None:
+        """Show what is now and let a moment pass. Raises TakenOver while a story is told."""
         if self._is_shown:
-            self.screen.show(self.picture())
+            picture = self.picture()
+            self._count(picture.rows)
+            self.screen.show(picture)
+            if self.controls is not None:
+                self.controls.end_step(self.seen())
+                if self.is_scripted and self.controls.has_asked:
+                    raise TakenOver
         await self._clock.sleep(TICK)
 
+    def _count(self, rows: Iterable[ZoneRow]) -> None:
+        """Keep how many pods are down: once a tick, by whomever it is asked for."""
+        if self.sandbox.elapsed() - self._looked < TICK:
+            return
+        self._looked = self.sandbox.elapsed()
+        for row in rows:
+            history = self._history.setdefault(row.name, deque(maxlen=MOST_LOOKS))
+            history.append(len(row.cells) - row.up)
+
     # What there is to see
+
+    def seen(self) -> object:
+        """Return what a step has to change: pods and notes."""
+        return [(row.name, row.cells) for row in self._read_rows()], len(self._journal.notes)
+
+    def show(self) -> None:
+        """Show what is now, while time may stand."""
+        if self._is_shown:
+            self.screen.show(self.picture())
+
+    def show_totals(self) -> None:
+        """Show what it came to, until something else happens."""
+        self._end = self._end or tuple(draw_totals(self.totals()))
+
+    def finish(self) -> None:
+        """Show the end of the story."""
+        self._end = ((self.story.proof, Style.BOLD),), *draw_totals(self.totals())
+        self.screen.finish(self.picture(), self._end)
+
+    def announce(self, title: str) -> None:
+        """Say below the end which story is next."""
+        self._end = *self._end, BLANK, ((f"Next: {title}", Style.YELLOW),)
 
     def picture(self) -> Picture:
         """Return what is to be seen now."""
         rows = tuple(self._read_rows())
+        controls = self.controls
         return Picture(
             title=self._title(),
             about=self._about(),
             elapsed=self._since(),
-            goal=self._goal,
+            goal=self._versions[-1],
             rows=rows,
             whys=tuple(self._list_whys(rows)),
-            why_lines=self.story.why_lines,
-            notes=tuple(self._notes),
+            notes=tuple(self._journal.notes),
+            limit=self.settings.limit,
+            pace=controls.pace if controls else 1.0,
+            keys=controls.list_keys() if controls else (),
+            is_help=controls is not None and controls.is_help,
+            end=self._end,
         )
 
     def totals(self) -> Totals:
-        """Return the figures of the story so far."""
-        return add_up(self.sandbox.history.records, self._begun, self.settings.limit)
+        """Return the figures of the story so far, or since the reader began to act."""
+        return add_up(self.sandbox.history.records, self._counted, self.settings.limit)
 
     def hear(self, line: bytes) -> None:
         """Take note of a line of the operator's log."""
-        keys = msgspec.json.decode(line, type=dict[str, object])
-        self._tail.append(line.decode("utf-8", "replace").rstrip())
-        self._move = read_move(keys) or self._move
         who = ACTOR.get() if len(self.replicas) > 1 else "operator"
-        self._add(read_log(keys, self._since(), who))
-
-    def _note(self, record: Record) -> None:
-        note = read_record(record, self._begun)
-        if note is not None and is_retried(record):
-            # Who asks every other second is refused in the same words: once is enough.
-            is_known, said = note.text in self._said, note.text
-            self._said.add(said)
-            note = None if is_known else note
-        self._add(note)
-
-    def _add(self, note: DemoNote | None) -> None:
-        if note is not None and self._is_shown:
-            self._notes.append(note)
+        self._journal.hear(line, self._since(), who)
 
     def _title(self) -> str:
         settings = self.settings
@@ -359,20 +345,34 @@ class DemoRun:
         for pod in self.sandbox.api.list(PODS, NAMESPACE):
             pods.setdefault(text(controller_of(pod), "name"), {})[name_of(pod)] = pod
         for sts in self.sandbox.api.list(STATEFULSETS, NAMESPACE):
-            yield read_row(sts, pods.get(name_of(sts), {}))
+            row = read_row(sts, pods.get(name_of(sts), {}))
+            if number(sts, "status", "observedGeneration") == number(sts, "metadata", "generation"):
+                revision = text(sts, "status", "updateRevision")
+                self._names[revision] = image_of(child(sts, "spec", "template"))
+            yield replace(row, history=tuple(self._history.get(row.name, ())))
 
     def _list_whys(self, rows: Iterable[ZoneRow]) -> Iterator[DemoReason]:
         """Yield why the last pod was taken, as long as its zone is not whole, then the waits."""
         short = [row.name for row in rows if any(cell.state in _DOWN for cell in row.cells)]
-        if self._move is not None and self._move.zone in short:
-            yield self._move
+        move = self._journal.move
+        if move is not None and move.zone in short:
+            words = (self._names.get(word, word) for word in re.split(r"([\w-]+)", move.text))
+            yield replace(move, text="".join(words))
         acting = self.acting
         if acting is not None:
             yield from read_waits(acting.entries())
         elif len(self.replicas) > 1 and self._is_shown:
             yield read_lease(self._find_lease(), self.sandbox.clock().now())
+        elif self._is_shown:
+            text = (
+                "the operator is down: until it is back no pod is replaced, and no eviction allowed"
+            )
+            yield DemoReason(zone="", code=Code.NOT_ELECTED, text=text)
 
 
-def _is_whole(now: Picture) -> bool:
+def is_at_rest(now: Picture) -> bool:
+    """Tell whether all pods have what is wanted, and the StatefulSets say so."""
     states = {cell.state for cell in now.cells}
-    return states == {PodCell.NEW} and all(row.ready == len(row.cells) for row in now.rows)
+    return states == {PodCell.NEW} and all(
+        row.ready == len(row.cells) and row.current == row.update for row in now.rows
+    )

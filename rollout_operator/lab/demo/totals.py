@@ -4,22 +4,24 @@ Pure, from the history of the simulated world. Times are seconds.
 """
 
 import heapq
-import textwrap
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.demo.drawing import COLUMNS, Line, Style
 from rollout_operator.lab.demo.objects import PERSON, REPLICAS
 from rollout_operator.lab.demo.picture import is_ready, list_places
+from rollout_operator.lab.lines import Line, Style
 from rollout_operator.lab.model.fields import controller_of, is_terminating, text
 from rollout_operator.lab.model.history import Called, Commit, PodCalled, Record
 from rollout_operator.planning.wording import count
 
-# Of the texts that differ; each takes two lines.
-MOST_REFUSALS: Final = 3
+# Of the texts that differ; the last one is the newest in the list of what happened.
+MOST_REFUSALS: Final = 1
+# What other operators look at the world once in.
+POLL_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,14 @@ def _is_going(pod: JsonObject | None) -> bool:
     return pod is None or is_terminating(pod)
 
 
+def measure_polled(restarts: Iterable[Restart], limit: int) -> float:
+    """Return what it would take at least if what has happened were seen every five seconds."""
+    seen = (
+        Restart(one.zone, 0, math.ceil((one.end - one.begin) / POLL_S) * POLL_S) for one in restarts
+    )
+    return measure_floor(seen, limit)
+
+
 def draw_totals(totals: Totals) -> list[Line]:
     """Return the figures as sentences, a line each."""
     lines: list[Line] = []
@@ -164,19 +174,20 @@ def draw_totals(totals: Totals) -> list[Line]:
             pods = f"{pods} ({count(totals.deletes, 'delete')})"
         lone = f"; their restarts alone take {floor:.1f} s"
         lines.append(((f"{pods} replaced in {totals.took:.1f} s", Style.BOLD), (lone, Style.PLAIN)))
+        polled = measure_polled(totals.restarts, totals.limit)
+        lines.append(_plain(f"with a look every {POLL_S:g} s: {polled:.0f} s or more"))
         lines += _draw_down(totals)
     if totals.evicted:
         lines.append(_bold(f"{count(totals.evicted, 'pod')} evicted"))
+    if totals.asked:
+        lines.append(_bold(f"{count(totals.asked, 'pod')} asked to prepare"))
     if totals.refusals:
         lines.append(_bold(f"{count(len(totals.refusals), 'request')} refused"))
         # What is asked again every other second is refused in much the same words.
         texts = list(dict.fromkeys(totals.refusals))
-        for text in texts[:MOST_REFUSALS]:
-            lines += [((line, Style.PLAIN),) for line in textwrap.wrap(text, COLUMNS - 1)]
+        lines += [_plain(text) for text in texts[:MOST_REFUSALS]]
         if len(texts) > MOST_REFUSALS:
-            lines.append(((f"... ({len(texts) - MOST_REFUSALS} more)", Style.PLAIN),))
-    if totals.asked:
-        lines.append(_bold(f"{count(totals.asked, 'pod')} asked to prepare"))
+            lines.append(_plain(f"... ({len(texts) - MOST_REFUSALS} more)"))
     return lines or [_bold("nothing was replaced")]
 
 
@@ -187,8 +198,12 @@ def _draw_down(totals: Totals) -> list[Line]:
         if totals.is_kept
         else (f"the operator took pods of {totals.zones_taken} zones at a time", Style.RED)
     )
-    return [((f"{down} ({totals.limit} allowed)", Style.PLAIN),), (together,)]
+    return [_plain(f"{down} ({totals.limit} allowed)"), (together,)]
 
 
 def _bold(sentence: str) -> Line:
     return ((sentence, Style.BOLD),)
+
+
+def _plain(sentence: str) -> Line:
+    return ((sentence, Style.PLAIN),)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.drains import Draining, evict
 from rollout_operator.lab.model.fields import children, text
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.process import RESTART_PAUSE, SimulatedProcess
@@ -28,7 +29,7 @@ from rollout_operator.lab.simulate.changes import (
     PodRecovers,
     ScaleChange,
 )
-from rollout_operator.lab.simulate.nodes import Draining, Places, evict
+from rollout_operator.lab.simulate.nodes import Places
 from rollout_operator.lab.simulate.times import CHANGE_MARK, CRASHES
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import PAUSED

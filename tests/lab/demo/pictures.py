@@ -1,9 +1,9 @@
 """Pictures made by hand, for tests of what is drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from rollout_operator.lab.demo.drawing import COLUMNS, Line, render_line
 from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture, PodCell, ZoneRow
+from rollout_operator.lab.lines import Line, render_line
 
 VERSIONS = {
     PodCell.OLD: "v1",
@@ -20,10 +20,9 @@ OLD, ENDING, GONE, STARTING, NEW = (
 )
 
 
-def plain(lines: Sequence[Line]) -> list[str]:
+def plain(lines: Iterable[Line]) -> list[str]:
     """Return lines as they look without colours."""
-    # Not cut, so that a line which is too long is seen to be.
-    return [render_line(line, 2 * COLUMNS, is_coloured=False).rstrip() for line in lines]
+    return [render_line(line, 1000, is_coloured=False).rstrip() for line in lines]
 
 
 def row(

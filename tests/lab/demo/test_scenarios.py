@@ -9,10 +9,11 @@ import pytest
 
 from rollout_operator.lab.demo.command import play
 from rollout_operator.lab.demo.flags import DemoSettings
+from rollout_operator.lab.demo.opening import open_stage
 from rollout_operator.lab.demo.picture import Picture
-from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
+from rollout_operator.lab.demo.scenarios import TALES, until_done
 from rollout_operator.lab.demo.screen import Plain
-from rollout_operator.lab.demo.stage import StoryStuck, open_stage
+from rollout_operator.lab.demo.stage import StoryStuck
 from tests.virtual_time import in_virtual_time
 
 SMALL: Final = DemoSettings(zones=3, pods=2)
@@ -147,8 +148,8 @@ async def test_a_prepared_downscale_asks_the_pod_first() -> None:
         "you        scale zone-a to 1, too",
         "review prepare-downscale, scale of zone-a: denied",
         "is labelled to wait 12h0m0s between zone downscales",
-        "1 request refused",
         "1 pod asked to prepare",
+        "1 request refused",
     )
 
 
@@ -282,7 +283,7 @@ async def test_a_demo_that_goes_on_forgets_what_was() -> None:
         await TALES["rollout"].play(stage)
         stage.forget()
         assert stage.picture().notes == ()
-        await change_all(stage, stage.next_version())
+        await stage.change_all(stage.next_version())
         await until_done(stage)
 
     assert stage.picture().goal == "v3"

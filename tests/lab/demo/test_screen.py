@@ -1,18 +1,21 @@
 """Screens: redrawn in place or line by line, coloured or not, and left as they were."""
 
 import io
-import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.machinery import BuiltinImporter
 
 import pytest
 
-from rollout_operator.lab.demo.drawing import COLUMNS, Line, Style, draw_frame
+from rollout_operator.lab.demo.live import Live
 from rollout_operator.lab.demo.picture import DemoNote
-from rollout_operator.lab.demo.screen import BEGIN, END, Color, Live, Plain, choose_screen
+from rollout_operator.lab.demo.screen import LIBRARY, Color, Plain, choose_screen
+from rollout_operator.lab.lines import Line, Style
 from tests.lab.demo.pictures import ENDING, OLD, picture, row
 
-SIZE = os.terminal_size((COLUMNS, 24))
+ON = "\x1b[?1049h\x1b[H\x1b[?25l"
+FIRST_PAGE, CURSOR = "\x1b[?1049l", "\x1b[?25h"
 SUMMARY: Sequence[Line] = ((("9 pods replaced", Style.PLAIN),),)
 STILL = picture(row("zone-a", OLD, OLD), elapsed=0.0)
 MOVED = picture(row("zone-a", ENDING, OLD), elapsed=1.0)
@@ -50,47 +53,51 @@ def test_the_screen_that_fits(
     assert kind + (", coloured" if screen.is_coloured else "") == shown
 
 
-def test_a_terminal_is_redrawn_in_place_and_left_as_it_was() -> None:
+def test_a_terminal_is_drawn_over_in_place_and_left_as_it_was() -> None:
     stream = Terminal()
-    with Live(stream, is_coloured=False, size=lambda: SIZE) as screen:
+    with Live(stream, is_coloured=False) as screen:
         screen.show(STILL)
-        stream.truncate(stream.seek(0))
+        first = stream.getvalue()
         screen.show(STILL)
-        again = stream.getvalue()
-        screen.finish(STILL, SUMMARY)
-    height = len(draw_frame(STILL, SIZE.lines - 1))
+        assert stream.getvalue() == first, "nothing is new"
+        screen.finish(replace(MOVED, title="Moved"), SUMMARY)
+    text = stream.getvalue()
 
-    assert again.startswith(f"\r\x1b[{height}A3 zones of 3 pods")
-    assert again.count("\n") == height
-    assert again.endswith("\n\x1b[J")
-    assert stream.getvalue().endswith(END)
-
-
-def test_what_follows_the_end_of_a_story_begins_below() -> None:
-    stream = Terminal()
-    with Live(stream, is_coloured=False, size=lambda: SIZE) as screen:
-        screen.finish(STILL, SUMMARY)
-        stream.truncate(stream.seek(0))
-        screen.show(STILL)
-
-        assert stream.getvalue().startswith("\r3 zones")
+    assert first.startswith(ON)
+    assert first.count("\x1b[H") == text.count("\x1b[H") - 1
+    _, _, left = text.removesuffix(CURSOR).rpartition(FIRST_PAGE)
+    assert left.splitlines() == ["Moved, 1.0 s", "9 pods replaced", ""]
 
 
 def test_a_terminal_is_left_as_it_was_after_an_error() -> None:
     stream = Terminal()
-    with pytest.raises(KeyboardInterrupt), Live(stream, is_coloured=True, size=lambda: SIZE):
+    with pytest.raises(KeyboardInterrupt), Live(stream, is_coloured=True):
         raise KeyboardInterrupt
 
-    assert stream.getvalue() == BEGIN + END
+    assert stream.getvalue() == ON + FIRST_PAGE + CURSOR
 
 
-def test_a_frame_is_lower_than_the_terminal_and_not_wider() -> None:
+def test_without_the_library_one_line_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D-62: an extra; all of the demo works without it."""
+    monkeypatch.delitem(sys.modules, LIBRARY)
+    monkeypatch.setattr(sys, "meta_path", [BuiltinImporter])
     stream = Terminal()
-    Live(stream, is_coloured=False, size=lambda: os.terminal_size((20, 6))).show(STILL)
-    lines = stream.getvalue().split("\n")
+    screen = choose_screen(stream, XTERM)
 
-    assert len(lines) == 6
-    assert max(len(line.removeprefix("\r").removesuffix("\x1b[K")) for line in lines) <= 20
+    assert isinstance(screen, Plain)
+    assert stream.getvalue().count("\n") == 1
+    assert "pip install 'rollout-operator[demo]'" in stream.getvalue()
+
+
+def test_plain_lines_in_ascii() -> None:
+    stream = io.StringIO()
+    screen = Plain(stream, is_ascii=True)
+    screen.finish(replace(STILL, about="2 → 1"), SUMMARY)
+
+    assert stream.getvalue().isascii()
+    assert "2 > 1" in stream.getvalue()
 
 
 def note(at: float, text: str) -> DemoNote:
@@ -125,7 +132,7 @@ def test_plain_lines_that_wait_are_not_lost_at_the_end() -> None:
 
     text = stream.getvalue()
     assert " 1.00 s  zone-a-0   o v1 ready -> x v1 ending\n" in text
-    assert text.endswith("9 pods replaced\n")
+    assert text.endswith("9 pods replaced\n\n")
     assert "\x1b" not in text
 
 

@@ -13,11 +13,12 @@ import pytest
 
 from rollout_operator.aio.tasks import Children
 from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.lab.drains import Draining
 from rollout_operator.lab.model.history import Called, Commit, History, Reviewed, Said
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.nodes.nodes import LONE_NODE, node_of
 from rollout_operator.lab.schemas.kinds import BUDGETS
-from rollout_operator.lab.simulate.nodes import ELSEWHERE, Draining, drop_repeats
+from rollout_operator.lab.simulate.nodes import ELSEWHERE, drop_repeats
 from rollout_operator.lab.simulate.report import SimulationRun
 from rollout_operator.lab.simulate.world import OPERATOR, NotPlayed
 from rollout_operator.lab.world import Sandbox

@@ -1,0 +1,87 @@
+"""How a story begins: a world with whole zones and a ready operator, and its end.
+
+What is told is decided in `scenarios`; how the operator and the world are put together, in
+`lab.world`.
+"""
+
+from collections.abc import AsyncIterator, Set
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.demo.flags import DemoSettings
+from rollout_operator.lab.demo.keys import Controls
+from rollout_operator.lab.demo.objects import FIRST, NAMESPACE, REPLICAS
+from rollout_operator.lab.demo.screen import Screen
+from rollout_operator.lab.demo.stage import DemoRun, Story
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
+from rollout_operator.lab.world import EPOCH, Sandbox
+from rollout_operator.telemetry import logs
+
+# Pods of before a story are quick: nobody waits for what is not the story.
+AT_ONCE: Final = timedelta(milliseconds=50)
+# The people of a story do not wait for the operator's turn at the API server.
+_ARGS: Final = ("-kubernetes.client-qps=0",)
+
+
+@asynccontextmanager
+async def open_stage(
+    story: Story, settings: DemoSettings, screen: Screen, controls: Controls | None = None
+) -> AsyncIterator["DemoRun"]:
+    """Give a world with whole zones and a ready operator, and end it. Raises StoryStuck."""
+    bad_versions = {story.bad_version}
+    sandbox = Sandbox(
+        seed=settings.seed,
+        choose=choose_behaviour(bad_versions, settings),
+        namespace=NAMESPACE,
+        # What is recorded is the same on any day.
+        epoch=EPOCH if settings.record else LoopClock().now(),
+    )
+    replicas = tuple(
+        sandbox.process(name, args=_ARGS, webhooks=True, elects=story.replicas > 1)
+        for name in REPLICAS[: story.replicas]
+    )
+    stage = DemoRun(
+        story=story,
+        settings=settings,
+        screen=screen,
+        sandbox=sandbox,
+        replicas=replicas,
+        controls=controls,
+        bad_versions=bad_versions,
+    )
+    logs.configure(format="json", write=stage.hear)
+    try:
+        async with sandbox:
+            await stage.set_up()
+            yield stage
+            for process in replicas:
+                await process.stop()
+                # What it asked last may be on its way still.
+                await process.link.ground()
+    finally:
+        logs.configure()
+
+
+def choose_behaviour(bad_versions: Set[str], settings: DemoSettings) -> Choose:
+    """Return how the pods of a story behave, by their version."""
+    ready_after = settings.scale(settings.ready_after)
+    usual = Behaviour(
+        starts_after=ready_after / 4,
+        ready_after=ready_after * 3 / 4,
+        terminates_after=ready_after / 4,
+        prepare=Response(after=ready_after / 4),
+    )
+    quick = replace(usual, starts_after=AT_ONCE, ready_after=AT_ONCE)
+    bad = replace(usual, kind=StartKind.CRASH_LOOP, ready_after=ready_after / 4)
+
+    def choose(pod: JsonObject) -> Behaviour:
+        version = image_of(pod)
+        if version == FIRST:
+            return quick
+        return bad if version in bad_versions else usual
+
+    return choose

@@ -1,0 +1,215 @@
+"""How a rollout looks on a whole terminal of any size, drawn with rich.
+
+Pure: a picture and a size in, lines of styled text out. The reason of now is the headline and is
+never cut; what happened before gets the room that is left.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from rollout_operator.lab.demo.drawing import LOOKS, NAME, name_state, to_ascii
+from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture, PodCell, ZoneRow
+from rollout_operator.lab.lines import Line, Style
+
+STYLES: Final = {
+    Style.PLAIN: "",
+    Style.BOLD: "bold",
+    Style.FAINT: "bright_black",
+    Style.RED: "red",
+    Style.GREEN: "green",
+    Style.YELLOW: "yellow",
+    Style.MAGENTA: "magenta",
+}
+BARS: Final = "▁▂▃▄▅▆▇█"
+# The widths of a pod: mark, version and word; mark and version; the mark alone.
+WORDS: Final = 14
+VERSION: Final = 5
+# Looks at the world in one column of the bars: a quarter of a second.
+LOOKS_A_BAR: Final = 5
+# What the bars have at least, and a name with its count at most.
+LEAST_BARS: Final = 14
+BESIDES: Final = NAME + 14
+NOTE_HEAD: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A picture that fills the terminal."""
+
+    picture: Picture
+    is_ascii: bool = False
+    height: int | None = None
+    """How many lines; None for as many as the terminal has."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield as many lines as there is room for."""
+        width, height = options.max_width, self.height or options.height or console.height
+        options = options.update(width=width, height=None)
+
+        def lines(*parts: RenderableType) -> list[list[Segment]]:
+            return console.render_lines(Group(*parts), options, pad=False)
+
+        picture = self.picture
+        foot = lines(*_draw_keys(picture))
+        head, about = lines(self._title(width)), lines(_draw_about(picture.about), "")
+        told = lines("", self._headline())
+        grid = lines(*self._grid(width))
+        if len(head) + len(about) + len(told) + len(grid) + len(foot) + 3 > height:
+            about, told = lines(), told[1:]
+        shown = [*head, *about, *grid, *told]
+        room = height - len(shown) - len(foot) - 1
+        events = [] if room < 1 else [lines("")[0], *_choose_notes(picture, lines, room)]
+        blank = [lines("")[0]] * (height - len(shown) - len(foot) - len(events))
+        for line in [*shown, *events, *blank, *foot][:height]:
+            yield from _take_ascii(line) if self.is_ascii else line
+            yield Segment.line()
+
+    def _title(self, width: int) -> RenderableType:
+        picture = self.picture
+        line = Table.grid(expand=True)
+        line.add_column(ratio=1)
+        line.add_column(justify="right")
+        pace = f"{picture.pace:g} times as fast" if picture.pace else "paused"
+        pace = "" if picture.pace == 1 else pace
+        clock = Text.assemble((f"{pace}  ", "bold yellow"), f"{picture.elapsed:.1f} s")
+        line.add_row(Text(picture.title, "bold"), clock)
+        return line
+
+    def _grid(self, width: int) -> Iterator[RenderableType]:
+        """Yield the zones with their pods, and how many were down as time went on."""
+        rows = self.picture.rows
+        pods = max((len(row.cells) for row in rows), default=0)
+        spare = (width - BESIDES - LEAST_BARS) // max(pods, 1)
+        cell = next((size for size in (WORDS, VERSION, 2) if size <= spare), 1)
+        cell += cell == WORDS and spare >= 2 * WORDS
+        bars = width - BESIDES - cell * pods
+        worst = max((max(row.history, default=0) for row in rows), default=0)
+        top = max(self.picture.limit, worst)
+        for row in rows:
+            line = Text.assemble((f"{row.name:<{NAME}}", "bold"), no_wrap=True)
+            for one in row.cells:
+                line.append_text(self._cell(one, cell))
+            line.append(" " * cell * (pods - len(row.cells)))
+            line.append(f"{row.up}/{len(row.cells)} ", "green" if row.up == len(row.cells) else "")
+            line.append(
+                "paused " if row.is_paused else "ready  ", "yellow" if row.is_paused else ""
+            )
+            line.pad_right(max(NAME + cell * pods + 13 - len(line.plain), 0))
+            line.append_text(self._bars(row, bars, top))
+            yield line
+        if cell < WORDS:
+            yield self._legend()
+        yield self._progress(NAME + cell * pods, bars)
+
+    def _cell(self, cell: Cell, width: int) -> Text:
+        look = LOOKS[cell.state]
+        words = {1: "", 2: "", VERSION: cell.version}.get(width, name_state(cell))
+        text = Text(f"{look.mark} {words}", STYLES[look.style])
+        text.truncate(width - (width > 2), pad=True)
+        text.pad_right(width - len(text.plain))
+        return text
+
+    def _legend(self) -> Text:
+        words = {PodCell.OLD: "old", PodCell.NEW: "new"}
+        line = Text()
+        for state, look in LOOKS.items():
+            word = words.get(state, look.word)
+            line.append(f"{look.mark} {word}   ", STYLES[look.style])
+        return line
+
+    def _bars(self, row: ZoneRow, width: int, top: int) -> Text:
+        """Return how many pods were down from the begin until now, over the limit in red."""
+        looks = max(LOOKS_A_BAR, math.ceil(len(row.history) / max(width, 1)))
+        text = Text()
+        for begin in range(0, len(row.history), looks):
+            down = max(row.history[begin : begin + looks])
+            style = "red" if down > self.picture.limit else "yellow" if down else "bright_black"
+            bar = BARS[math.ceil(down / max(top, 1) * (len(BARS) - 1))]
+            text.append(bar, style)
+        return text
+
+    def _progress(self, width: int, bars: int) -> Text:
+        picture = self.picture
+        done = sum(cell.state is PodCell.NEW for cell in picture.cells)
+        said = f" {done} of {len(picture.cells)} ready on {picture.goal}"
+        room = max(min(width + 11 - NAME - len(said), 42), 4)
+        full = room * done // max(len(picture.cells), 1)
+        line = Text(" " * NAME)
+        line.append("━" * full, "green")
+        line.append("─" * (room - full), "bright_black")
+        line.append(said)
+        if any(row.history for row in picture.rows):
+            line.pad_right(max(width + 13 - len(line.plain), 1))
+            line.append("pods down as time goes on, " if bars >= 36 else "down, ", "bright_black")
+            line.append(f"limit {picture.limit}", "bright_black")
+        return line
+
+    def _headline(self) -> RenderableType:
+        """Return why things are as they are, or in the end what was shown."""
+        picture = self.picture
+        if picture.end:
+            return self._panel("What was shown", [to_text(line) for line in picture.end], "green")
+        whys = [_draw_why(why, is_first=not n) for n, why in enumerate(picture.whys or ())]
+        return self._panel("Why", whys or [Text("nothing has to be done")], "cyan")
+
+    def _panel(self, title: str, lines: Sequence[RenderableType], style: str) -> RenderableType:
+        return Panel(Group(*lines), title=title, title_align="left", border_style=style)
+
+
+def _take_ascii(line: Iterable[Segment]) -> Iterator[Segment]:
+    return (Segment(to_ascii(segment.text), segment.style) for segment in line)
+
+
+def _draw_about(about: str) -> Text:
+    return Text(about, "bright_black")
+
+
+def to_text(line: Line) -> Text:
+    """Return a line as rich takes it."""
+    return Text.assemble(*((text, STYLES[style]) for text, style in line))
+
+
+def _draw_why(why: DemoReason, *, is_first: bool) -> Text:
+    style = "bold" if is_first else ""
+    return Text.assemble((why.text, style), ("  " + why.code, "bright_black"))
+
+
+def _draw_keys(picture: Picture) -> Iterator[RenderableType]:
+    if not picture.keys:
+        return
+    if picture.is_help:
+        yield from (Text(f"  {key}") for key in picture.keys)
+        return
+    yield Text("  ".join(picture.keys), "reverse", no_wrap=True, overflow="ellipsis")
+
+
+def _choose_notes(
+    picture: Picture, lines: Callable[..., list[list[Segment]]], room: int
+) -> list[list[Segment]]:
+    """Return the newest notes that fit, the newest last and the others wholly and fainter."""
+    chosen: list[list[Segment]] = []
+    for note in reversed(
+        [note for note in picture.notes if not note.is_why or picture.whys is None]
+    ):
+        drawn = lines(_draw_note(note, is_newest=not chosen))
+        if len(chosen) + len(drawn) > room:
+            break
+        chosen = [*drawn, *chosen]
+    return chosen
+
+
+def _draw_note(note: DemoNote, *, is_newest: bool) -> RenderableType:
+    line = Table.grid()
+    line.add_column(width=NOTE_HEAD)
+    line.add_column()
+    style = "" if is_newest else "bright_black"
+    line.add_row(Text(f"{note.at:>5.1f} s  {note.who}", style), Text(note.text, style))
+    return line
