@@ -94,7 +94,7 @@ LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --gener
 lock: $(READY) ## resolve the dependencies in pyproject.toml
 	$(LOCK) pyproject.toml -o requirements.lock
 	$(LOCK) pyproject.toml --extra otel -c requirements.lock -o requirements-otel.lock
-	$(LOCK) pyproject.toml --extra otel --group dev -c requirements-otel.lock -o requirements-dev.lock
+	$(LOCK) pyproject.toml --extra otel --extra demo --group dev -c requirements-otel.lock -o requirements-dev.lock
 	$(LOCK) --group go -o requirements-go.lock
 
 image: $(READY) ## build the container image; needs docker

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ LOCKS: Final = (RUNTIME, TRACING, DEVELOPMENT, TOOLCHAIN)
 PINNED: Final = re.compile(r"^([a-z0-9-]+)==(\S+)( ; [^\\]+)? \\$")
 HASH: Final = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRA: Final[list[str]] = PROJECT["project"]["optional-dependencies"]["otel"]
+EXTRAS: Final[dict[str, list[str]]] = PROJECT["project"]["optional-dependencies"]
 DOCKERFILE: Final = (ROOT / "Dockerfile").read_text()
 
 
@@ -52,10 +53,14 @@ def test_a_lock_holds_exact_versions_and_hashes_and_no_address(lock: Path) -> No
     ("lock", "wanted"),
     [
         (RUNTIME, PROJECT["project"]["dependencies"]),
-        (TRACING, PROJECT["project"]["dependencies"] + EXTRA),
+        (TRACING, PROJECT["project"]["dependencies"] + EXTRAS["otel"]),
         (
             DEVELOPMENT,
-            EXTRA + PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["dev"],
+            [
+                *PROJECT["project"]["dependencies"],
+                *chain(*EXTRAS.values()),
+                *PROJECT["dependency-groups"]["dev"],
+            ],
         ),
         (TOOLCHAIN, PROJECT["dependency-groups"]["go"]),
     ],
@@ -79,7 +84,7 @@ def test_what_is_tested_is_what_runs() -> None:
 
 def test_an_extra_is_in_no_lock_of_those_who_do_not_ask_for_it() -> None:
     """D-62: the image is built from the run-time lock, unless told otherwise."""
-    assert [name for name in versions(RUNTIME) if name.startswith("opentelemetry")] == []
+    assert [name for name in versions(RUNTIME) if name.startswith(("opentelemetry", "rich"))] == []
     assert "\nARG LOCK=requirements.lock\n" in DOCKERFILE
     assert "lock=${LOCK:-requirements.lock}\n" in (ROOT / "image" / "assemble").read_text()
 
