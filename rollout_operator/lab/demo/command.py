@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,10 +52,10 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="replace")
     screen = choose_screen(sys.stdout, os.environ, is_ascii=settings.is_ascii, color=settings.color)
     reads_keys = screen.shows_keys and sys.stdin.isatty()
-    controls = Controls(set_loop_pace, MEANINGS) if reads_keys else None
+    show = play_by_keys(settings, screen) if reads_keys else play(settings, screen)
     try:
         with asyncio.Runner(loop_factory=PacedLoop) as runner:
-            code = runner.run(end_by_signal(play(settings, screen, controls)))
+            code = runner.run(end_by_signal(show))
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     # There is no other way to end it.
@@ -82,10 +82,17 @@ def _record(settings: DemoSettings) -> int:
     return ExitCode.DONE if is_kept else ExitCode.FAILED
 
 
+async def play_by_keys(settings: DemoSettings, screen: Screen) -> bool:
+    """Do as `play`, and as the keys say that are pressed on the terminal meanwhile."""
+    controls = Controls(set_loop_pace, MEANINGS)
+    with reading_keys(controls):
+        return await play(settings, screen, controls)
+
+
 async def play(settings: DemoSettings, screen: Screen, controls: Controls | None = None) -> bool:
     """Play the stories; return whether the promises were kept. Raises StoryStuck, ConfigError."""
     is_kept, left = True, list(settings.stories)
-    with screen, _read_keys(controls):
+    with screen:
         while left:
             name = left.pop(0)
             async with (
@@ -115,10 +122,6 @@ async def _perform(stage: DemoRun, left: Sequence[str]) -> str:
         if stage.settings.port is not None:
             await _go_on(stage)
     return NEXT if stage.controls is None else await improvise(stage)
-
-
-def _read_keys(controls: Controls | None) -> AbstractContextManager[None]:
-    return nullcontext() if controls is None else reading_keys(controls)
 
 
 @asynccontextmanager

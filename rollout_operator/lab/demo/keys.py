@@ -51,9 +51,8 @@ class Controls:
 
     def list_keys(self) -> tuple[str, ...]:
         """Return what can be pressed, in short or with all that one can do."""
-        return (
-            tuple(f"{key}   {text}" for key, text in self.acts.items()) if self.is_help else SHORT
-        )
+        acts = tuple(f"{key}   {text}" for key, text in self.acts.items())
+        return (*acts, "?   back to the short list") if self.is_help else SHORT
 
     @property
     def has_asked(self) -> bool:

@@ -123,11 +123,12 @@ def read_move(keys: Mapping[str, object]) -> DemoReason | None:
 
 
 def read_waits(entries: Iterable[GroupState]) -> Sequence[DemoReason]:
-    """Return why zones wait, as the last plan of each group says."""
+    """Return why zones wait, as the last plan of each group says; a status catches up at once."""
     return [
         DemoReason(zone=reason.zone, code=reason.code, text=reason.text)
         for entry in entries
         for reason in entry.plan.waits
+        if reason.code != Code.STATUS_BEHIND
     ]
 
 

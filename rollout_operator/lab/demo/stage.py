@@ -47,6 +47,7 @@ TICK: Final = timedelta(milliseconds=50)
 # A step that takes so much longer than the pods themselves will not come.
 PATIENCE: Final = 5
 SPARE: Final = timedelta(seconds=20)
+FIRST_STEPS: Final = timedelta(milliseconds=200)
 # As `kubectl drain` waits five seconds: pods of a story are faster.
 RETRY: Final = timedelta(seconds=2)
 # Of the bars: ten minutes.
@@ -140,6 +141,8 @@ class DemoRun:
             await process.wait_ready()
             while len(self.replicas) > 1 and self.acting is None:
                 await self.tick()
+        # What the operator does first of all is no part of the story.
+        await self._clock.sleep(FIRST_STEPS)
         self._begun = self._counted = self.sandbox.elapsed()
         self.sandbox.history.listeners.append(
             lambda record: self._journal.note(record, self._begun)

@@ -128,7 +128,7 @@ class _TotalsState:
         at = (record.at - self.begin).total_seconds()
         before, after = record.before, record.after
         if record.actor in REPLICAS and before is not None and _is_going(after):
-            self._note_delete(before)
+            self._note_delete(before, at)
             self._taken.setdefault(record.name, (text(controller_of(before), "name"), at))
         if after is None or not is_ready(after):
             self._ready.discard(record.name)
@@ -136,10 +136,11 @@ class _TotalsState:
         self._ready.add(record.name)
         if record.name in self._taken:
             zone, begin = self._taken.pop(record.name)
-            self.restarts.append(Restart(zone, begin, at))
+            if begin >= 0:
+                self.restarts.append(Restart(zone, begin, at))
 
-    def _note_delete(self, before: JsonObject) -> None:
-        if not is_terminating(before):
+    def _note_delete(self, before: JsonObject, at: float) -> None:
+        if at >= 0 and not is_terminating(before):
             self.totals = replace(self.totals, deletes=self.totals.deletes + 1)
 
     def _note_down(self) -> None:
@@ -175,7 +176,9 @@ def draw_totals(totals: Totals) -> list[Line]:
         lone = f"; their restarts alone take {floor:.1f} s"
         lines.append(((f"{pods} replaced in {totals.took:.1f} s", Style.BOLD), (lone, Style.PLAIN)))
         polled = measure_polled(totals.restarts, totals.limit)
-        lines.append(_plain(f"with a look every {POLL_S:g} s: {polled:.0f} s or more"))
+        lines.append(
+            _plain(f"an operator that looks every {POLL_S:g} s needs {polled:.0f} s or more")
+        )
         lines += _draw_down(totals)
     if totals.evicted:
         lines.append(_bold(f"{count(totals.evicted, 'pod')} evicted"))
