@@ -70,9 +70,9 @@ def _record(settings: DemoSettings) -> int:
             f"-record needs the library {LIBRARY}: pip install 'rollout-operator[demo]'"
         )
     # An optional library.
-    from rollout_operator.lab.demo.record import Recording
+    from rollout_operator.lab.demo.record import Film
 
-    recorder = Recording(settings.record, settings.size, is_ascii=settings.is_ascii)
+    recorder = Film(settings.record, settings.size, is_ascii=settings.is_ascii)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         is_kept = runner.run(play(settings, recorder))
     try:

@@ -48,7 +48,7 @@ _SVG: Final = """\
 """
 
 
-class Recording(AbstractContextManager["Recording"]):
+class Film(AbstractContextManager["Film"]):
     """A screen that keeps what it is shown. Use with `with`."""
 
     def __init__(self, path: str, size: tuple[int, int], *, is_ascii: bool = False) -> None:
