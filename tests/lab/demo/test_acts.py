@@ -77,8 +77,7 @@ def at_once(now: Picture) -> bool:
 async def test_each_key_does_what_its_meaning_says(
     story: str, presses: str, said: list[str]
 ) -> None:
-    first, *others = presses
-    reader = await read(story, (at_once, first), *((is_over, key) for key in others))
+    reader = await read(story, (at_once, presses[0]), *((is_over, key) for key in presses[1:]))
 
     texts = reader.texts()
     assert [text for text in texts if text in said] == said
