@@ -13,7 +13,7 @@ from typing import Final
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.demo.flags import DemoSettings
-from rollout_operator.lab.demo.keys import Controls
+from rollout_operator.lab.demo.keys import Controls, set_loop_pace
 from rollout_operator.lab.demo.objects import FIRST, NAMESPACE, REPLICAS
 from rollout_operator.lab.demo.screen import Screen
 from rollout_operator.lab.demo.stage import DemoRun, Story
@@ -23,6 +23,8 @@ from rollout_operator.telemetry import logs
 
 # Pods of before a story are quick: nobody waits for what is not the story.
 AT_ONCE: Final = timedelta(milliseconds=50)
+# Of a loop that can: what comes before the story is mostly waiting.
+SET_UP_PACE: Final = 8.0
 # The people of a story do not wait for the operator's turn at the API server.
 _ARGS: Final = ("-kubernetes.client-qps=0",)
 
@@ -56,7 +58,9 @@ async def open_stage(
     logs.configure(format="json", write=stage.hear)
     try:
         async with sandbox:
+            set_loop_pace(SET_UP_PACE)
             await stage.set_up()
+            set_loop_pace(controls.pace if controls else 1.0)
             yield stage
             for process in replicas:
                 await process.stop()

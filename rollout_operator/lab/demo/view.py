@@ -60,7 +60,8 @@ class View:
         picture = self.picture
         foot = lines(*_draw_keys(picture))
         head, about = lines(self._title(width)), lines(_draw_about(picture.about), "")
-        told = lines("", self._headline())
+        is_told = bool(picture.end) or picture.whys is not None
+        told = lines("", self._headline()) if is_told else []
         grid = lines(*self._grid(width))
         if len(head) + len(about) + len(told) + len(grid) + len(foot) + 3 > height:
             about, told = lines(), told[1:]

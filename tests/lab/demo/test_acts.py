@@ -14,6 +14,7 @@ from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.keys import Controls
 from rollout_operator.lab.demo.picture import Picture, PodCell
 from rollout_operator.lab.demo.screen import Plain
+from rollout_operator.lab.lines import Style
 from tests.virtual_time import in_virtual_time
 
 SMALL: Final = DemoSettings(zones=2, pods=2)
@@ -115,3 +116,13 @@ async def test_a_story_gives_way_to_the_next_one() -> None:
     assert await play(settings, reader, reader.controls)
     assert reader.pictures[0].title.startswith("A rollout")
     assert reader.pictures[-1].title.startswith("A bad revision")
+
+
+@in_virtual_time
+async def test_between_stories_there_is_time_to_read_and_the_next_title() -> None:
+    reader = Reader((lambda now: now.title.startswith("A bad"), "q"))
+    settings = replace(SMALL, stories=("rollout", "bad-revision"))
+
+    assert await play(settings, reader, reader.controls)
+    told = [now for now in reader.pictures if (("Next: A bad revision", Style.YELLOW),) in now.end]
+    assert told[-1].elapsed - told[0].elapsed >= 5

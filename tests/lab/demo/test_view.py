@@ -79,6 +79,13 @@ def test_the_end_takes_the_place_of_the_reason() -> None:
     assert not any("Why" in line for line in lines)
 
 
+def test_where_only_notes_tell_of_reasons_no_room_is_kept_for_them() -> None:
+    lines = draw(replace(BUSY, whys=None), 80, 24)
+
+    assert not any("Why" in line for line in lines)
+    assert any("29: eviction" in line for line in lines)
+
+
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_ascii_is_nothing_but_ascii(width: int, height: int) -> None:
     lines = draw(replace(BUSY, pace=0.0), width, height, is_ascii=True)
