@@ -16,7 +16,7 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.admission.registrations import pod_eviction
+from rollout_operator.lab.admission.registrations import REGISTRATIONS
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.nodes.nodes import node
@@ -26,13 +26,11 @@ from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
     GROUP_LABEL,
-    INJECT_CA_LABEL,
     LEADING_ZONE,
     MIN_TIME_BETWEEN_DOWNSCALES,
     MIRROR_API_VERSION,
     MIRROR_KIND,
     MIRROR_NAME,
-    NAMESPACE_LABEL,
     NO_DOWNSCALE,
     PAUSED,
     PREPARE_DOWNSCALE,
@@ -75,8 +73,6 @@ _MIRROR: Final[dict[str, str]] = {
     DOWNSCALE_DELAY_URL: "http://pod:8080/prepare-delayed-downscale",
 }
 _ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-# By these the operator knows the configurations which are its own.
-_OURS: Final[JsonObject] = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: NAMESPACE}
 _PREPARE_AT: Final[dict[str, str]] = {PREPARE_PATH: "prepare-shutdown", PREPARE_PORT: "8080"}
 
 
@@ -131,40 +127,10 @@ def select_nodes(zone: str) -> dict[str, str]:
 
 
 def create_webhook(hook: str) -> ApiRequest:
-    """Return the request that has the API server ask the operator before replicas fall.
-
-    `hook` is `no-downscale` or `prepare-downscale`.
-    """
-    resource = VALIDATING_WEBHOOKS if hook == "no-downscale" else MUTATING_WEBHOOKS
-    service: JsonObject = {
-        "name": "rollout-operator",
-        "namespace": NAMESPACE,
-        "path": f"/admission/{hook}",
-        "port": 443,
-    }
-    rule: JsonObject = {
-        "operations": ["UPDATE"],
-        "apiGroups": ["apps"],
-        "apiVersions": ["v1"],
-        "resources": ["statefulsets", "statefulsets/scale"],
-        "scope": "Namespaced",
-    }
-    webhook: JsonObject = {
-        "name": f"{hook}.grafana.com",
-        "clientConfig": {"service": service},
-        "rules": [rule],
-        "failurePolicy": "Fail",
-        "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": 10,
-        "admissionReviewVersions": ["v1"],
-    }
-    obj: JsonObject = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": resource.kind,
-        "metadata": {"name": f"{hook}-{NAMESPACE}", "labels": _OURS},
-        "webhooks": [webhook],
-    }
-    return _create(resource, "", obj)
+    """Return the request that has the API server ask the operator, by one of its webhooks."""
+    obj = REGISTRATIONS[hook](NAMESPACE)
+    is_mutating = obj["kind"] == MUTATING_WEBHOOKS.kind
+    return _create(MUTATING_WEBHOOKS if is_mutating else VALIDATING_WEBHOOKS, "", obj)
 
 
 def change_version(name: str, version: str) -> ApiRequest:
@@ -213,7 +179,7 @@ def set_up_nodes(zones: Sequence[str], limit: int) -> list[ApiRequest]:
     return [
         *(_create(NODES, "", one) for one in nodes),
         *(_create(ZONE_BUDGETS, NAMESPACE, one) for one in budgets),
-        _create(VALIDATING_WEBHOOKS, "", pod_eviction(NAMESPACE)),
+        create_webhook("pod-eviction"),
     ]
 
 

@@ -125,7 +125,7 @@ async def test_a_forbidden_downscale_shows_the_denial() -> None:
         text,
         "you        scale zone-c to 1",
         "operator   review no-downscale, scale of zone-c: denied",
-        'API server refused: admission webhook "no-downscale.grafana.com" denied the request:',
+        'API server refused: admission webhook "no-downscale-demo.grafana.com" denied the request:',
         "because it has the label 'grafana.com/no-downscale=true'",
         "you        take the label no-downscale off zone-c",
         "operator   review no-downscale, scale of zone-c: allowed",

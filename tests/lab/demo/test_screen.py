@@ -81,7 +81,7 @@ def test_without_the_library_one_line_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """D-62: an extra; all of the demo works without it."""
-    monkeypatch.delitem(sys.modules, LIBRARY)
+    monkeypatch.delitem(sys.modules, LIBRARY, raising=False)
     monkeypatch.setattr(sys, "meta_path", [BuiltinImporter])
     stream = Terminal()
     screen = choose_screen(stream, XTERM)
