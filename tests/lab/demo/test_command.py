@@ -13,6 +13,7 @@ import pytest
 from tests.terminal import PATIENCE, on_terminal, read_until
 
 COMMAND = [sys.executable, "-m", "rollout_operator", "demo"]
+HOME = "\x1b[H"
 SHOW_CURSOR = "\x1b[?25h"
 FIRST_PAGE = "\x1b[?1049l"
 QUICK = ["-zones=2", "-pods=1", "-ready-after=200ms", "-speed=4"]
@@ -23,6 +24,11 @@ def read_end(master: int, demo: subprocess.Popen[bytes]) -> str:
     shown = read_until(master, SHOW_CURSOR)
     assert demo.wait(PATIENCE) == 0
     return shown
+
+
+def strip(shown: str) -> str:
+    """Return it without colours and the like, which have letters other than that of HOME."""
+    return re.sub(r"\x1b\[[?0-9;]*[A-GI-Za-z]", "", shown).replace("\r", "")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +46,9 @@ def test_a_story_on_a_terminal_stays_until_a_key_ends_it(
         left = read_end(master, demo).rpartition(FIRST_PAGE)[2]
 
     assert ("\x1b[32m" in shown) == is_coloured
+    drawn = [frame.splitlines() for frame in strip(shown).split(HOME)[:-1] if frame]
+    assert len(drawn) > 10
+    assert all(len(lines) == 24 and max(map(len, lines)) == 80 for lines in drawn)
     assert "2 pods replaced in" in left, "the end of the story stays in the scroll-back"
     assert "level=" not in shown, "the operator's log does not get into the picture"
 
