@@ -47,7 +47,7 @@ TICK: Final = timedelta(milliseconds=50)
 # A step that takes so much longer than the pods themselves will not come.
 PATIENCE: Final = 5
 SPARE: Final = timedelta(seconds=20)
-FIRST_STEPS: Final = timedelta(milliseconds=200)
+FIRST_STEPS: Final = timedelta(seconds=1)
 # As `kubectl drain` waits five seconds: pods of a story are faster.
 RETRY: Final = timedelta(seconds=2)
 # Of the bars: ten minutes.

@@ -49,7 +49,7 @@ class Totals:
     pods_down: int = 0
     """The most pods that one zone missed at the same time, whoever is to blame."""
     asked: int = 0
-    """Requests to pods to prepare for their end."""
+    """Pods that were asked to prepare for their end."""
     refusals: tuple[str, ...] = ()
     """What the API server said to the requests of people that it turned away."""
     evicted: int = 0
@@ -94,6 +94,7 @@ class _TotalsState:
     totals: Totals
     begin: timedelta
     restarts: list[Restart] = field(default_factory=list)
+    _asked: set[str] = field(default_factory=set)
     _wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The places of each zone."""
     _ready: set[str] = field(default_factory=set)
@@ -114,7 +115,8 @@ class _TotalsState:
                 evicted = self.totals.evicted + (request.subresource == "eviction")
                 self.totals = replace(self.totals, evicted=evicted)
             case PodCalled(method="POST"):
-                self.totals = replace(self.totals, asked=self.totals.asked + 1)
+                self._asked.add(record.uid)
+                self.totals = replace(self.totals, asked=len(self._asked))
 
     def _move(self, record: Commit) -> None:
         if record.resource == STATEFULSETS:

@@ -14,6 +14,7 @@ from rollout_operator.lab.demo.picture import Picture
 from rollout_operator.lab.demo.scenarios import TALES, until_done
 from rollout_operator.lab.demo.screen import Plain
 from rollout_operator.lab.demo.stage import StoryStuck
+from rollout_operator.planning.wording import count
 from tests.virtual_time import in_virtual_time
 
 SMALL: Final = DemoSettings(zones=3, pods=2)
@@ -236,6 +237,44 @@ async def test_a_failover_goes_on_where_the_first_operator_stood(zones: int) -> 
     assert "operator-1 deletes" not in after
     taken = re.findall(r"deletes (\S+):", text)
     assert len(taken) == len({*taken}) == 2 * zones
+
+
+@in_virtual_time
+@pytest.mark.parametrize("zones", [1, 3])
+async def test_a_delayed_downscale_waits_until_pods_are_prepared_long_enough(zones: int) -> None:
+    """Asked first, gone when the delay is over."""
+    text = await tell("delayed-downscale", replace(SMALL, zones=zones))
+
+    assert_order(
+        text,
+        "you        scale ReplicaTemplate ingester to 1",
+        "operator   POST zone-a-1/prepare-delayed-downscale: HTTP 200",
+        "delayed_by_pods: zone-a mirrors ReplicaTemplate",
+        "8s are wanted",
+        "zone-a-1   # v1 ready -> no longer wanted",
+        f"{count(zones, 'pod')} asked to prepare",
+    )
+    asked, *_ = re.findall(r"([0-9.]+) s  operator   POST zone-a-1", text)
+    gone, *_ = re.findall(r"([0-9.]+) s  zone-a-1 .* no longer wanted", text)
+    assert float(gone) - float(asked) > 7, "times are kept in whole seconds"
+
+
+@in_virtual_time
+@pytest.mark.parametrize("zones", [1, 3])
+async def test_without_room_one_pod_is_down_until_there_is_room(zones: int) -> None:
+    """LI-10: no further pod goes, and all go on once a node is back."""
+    text = await tell("no-room", replace(SMALL, zones=zones))
+
+    assert_order(
+        text,
+        "you        cordon all nodes of zone-a",
+        "operator   deletes zone-a-0: pod_outdated",
+        "pods_starting: zone-a: 1 outdated pod waits: 1 unavailable of 1 allowed (zone-a-0:",
+        "you        uncordon node-a1",
+        "operator   deletes zone-a-1: pod_outdated",
+        f"{2 * zones} pods replaced in",
+        "at most 1 pod of a zone down at a time (1 allowed)",
+    )
 
 
 @in_virtual_time

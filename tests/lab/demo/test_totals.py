@@ -155,7 +155,7 @@ def test_requests_of_people_and_to_pods_are_counted() -> None:
             at=at, begun=at, actor=OPERATOR, method=method, pod="a-1", uid="u", path="/x",
             status=200, acted=True,
         )
-        for method in ("POST", "DELETE")
+        for method in ("POST", "POST", "DELETE")
     ]  # fmt: skip
 
     found = add_up([*calls, *asked], BEGIN, limit=1)
