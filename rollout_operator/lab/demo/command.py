@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rollout_operator.lab.demo.acts import MEANINGS, improvise
-from rollout_operator.lab.demo.flags import STORIES, DemoSettings, read_settings
+from rollout_operator.lab.demo.flags import NEED_TWO_ZONES, STORIES, DemoSettings, read_settings
 from rollout_operator.lab.demo.keys import NEXT, QUIT, Controls, reading_keys, set_loop_pace
 from rollout_operator.lab.demo.objects import NAMESPACE
 from rollout_operator.lab.demo.opening import open_stage
@@ -106,8 +106,15 @@ async def play(settings: DemoSettings, screen: Screen, controls: Controls | None
             if wish == QUIT:
                 break
             if controls is not None and not left:
-                left = [STORIES[(STORIES.index(name) + 1) % len(STORIES)]]
+                left = [_next_story(name, settings.zones)]
     return is_kept
+
+
+def _next_story(name: str, zones: int) -> str:
+    """Return the story after this one, of those that so many zones can show."""
+    place = STORIES.index(name) + 1
+    others = (*STORIES[place:], *STORIES[:place])
+    return next(one for one in others if zones > 1 or one not in NEED_TWO_ZONES)
 
 
 async def _perform(stage: DemoRun, left: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ _SPEEDS: Final = (0.1, 10.0)
 _HIGHEST_PORT: Final = 65535
 ALL: Final = "all"
 # In these, one zone waits for another.
-_NEED_TWO_ZONES: Final = ("pod-dies", "following-zones", "drained-node")
+NEED_TWO_ZONES: Final = ("pod-dies", "following-zones", "drained-node")
 STORIES: Final = (
     "rollout",
     "bad-revision",
@@ -227,7 +227,7 @@ def _find_problems(words: Words) -> Iterator[str]:
     yield from _check_range(words, PODS, 1, MOST_PODS)
     yield from _check_range(words, LIMIT, 1, MOST_PODS)
     yield from _check_range(words, PORT, 0, _HIGHEST_PORT)
-    if words.value(ZONES) == 1 and words.value(STORY) in (*_NEED_TWO_ZONES, ALL):
+    if words.value(ZONES) == 1 and words.value(STORY) in (*NEED_TWO_ZONES, ALL):
         yield f"-{STORY.name}={words.value(STORY)} needs at least 2 zones: -{ZONES.name}=1"
     if words.has(PORT) and not words.value(SERVE):
         yield f"-{PORT.name}={words.value(PORT)} needs -{SERVE.name}"

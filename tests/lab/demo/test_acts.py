@@ -126,3 +126,12 @@ async def test_between_stories_there_is_time_to_read_and_the_next_title() -> Non
     assert await play(settings, reader, reader.controls)
     told = [now for now in reader.pictures if (("Next: A bad revision", Style.YELLOW),) in now.end]
     assert told[-1].elapsed - told[0].elapsed >= 5
+
+
+@in_virtual_time
+async def test_after_the_last_story_comes_one_that_the_zones_can_show() -> None:
+    reader = Reader((is_over, "n"), (at_once, "q"))
+    settings = replace(SMALL, zones=1, stories=("bad-revision",))
+
+    assert await play(settings, reader, reader.controls)
+    assert reader.pictures[-1].title.startswith("A paused zone")
