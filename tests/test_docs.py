@@ -16,14 +16,16 @@ from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 from tests.world.manifests import read_manifests
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+FLAGS = (ROOT / "docs/flags.md").read_text()
+INSTALL = (ROOT / "docs/install.md").read_text()
+METRICS = (ROOT / "docs/metrics.md").read_text()
 REASONS = (ROOT / "docs/reasons.md").read_text()
 EVENTS = (ROOT / "docs/events.md").read_text()
 
 
 def test_the_flag_table_is_that_of_the_code() -> None:
     begin, end = "checked by a test -->\n", "<!-- end of flags -->"
-    assert README.partition(begin)[2].partition(end)[0] == render_flag_table()
+    assert FLAGS.partition(begin)[2].partition(end)[0] == render_flag_table()
 
 
 @pytest.mark.parametrize("code", list(Code))
@@ -55,7 +57,7 @@ def _plain(cell: str) -> str:
     ),
 )
 def test_every_metric_is_listed(name: str) -> None:
-    assert re.search(rf"`{name}(_total)?`", README), name
+    assert re.search(rf"`{name}(_total)?`", METRICS), name
 
 
 def test_the_events_are_those_of_the_code() -> None:
@@ -75,4 +77,4 @@ def test_the_role_is_explained_as_it_is_shipped() -> None:
     (role,) = [one for one in read_manifests() if one["kind"] == "Role"]
     for rule in role["rules"]:
         line = f"| {', '.join(rule['verbs'])} | {', '.join(rule['resources'])} |"
-        assert line in README
+        assert line in INSTALL

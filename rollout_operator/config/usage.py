@@ -1,4 +1,4 @@
-"""The flags as help text, by their groups with type and default, and as a table for the README."""
+"""The flags as help text, by their groups with type and default, and as `docs/flags.md` lists them."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
 
 
 def render_flag_table() -> str:
-    """Return all flags as a Markdown table, one line each, for the README."""
+    """Return all flags as a Markdown table, one line each, for `docs/flags.md`."""
     lines = ["| Flag | Default | Meaning |", "| --- | --- | --- |"]
     for flag in FLAGS:
         default = flag.kind.show(flag.default)

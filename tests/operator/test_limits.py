@@ -82,7 +82,7 @@ async def test_flag_16_the_flags_bound_the_process_for_each_api_group() -> None:
 @pytest.mark.slow
 @in_virtual_time
 async def test_li_01_sixty_groups_due_at_once_take_little_longer_than_their_deletes() -> None:
-    """README promise 8, LI-11: with the default flags they stood still for ever, at 600 lists a
+    """LI-11: with the default flags they stood still for ever, at 600 lists a
     minute: each look was too old before it was sent.
 
     240 deletes at 5 a second, 10 of them at once, take 46 s.

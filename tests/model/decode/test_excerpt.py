@@ -240,7 +240,7 @@ def test_d50_whatever_is_decoded_of_a_budget_is_in_its_excerpt() -> None:
 
 
 def test_d68_a_budget_that_selects_by_too_many_labels_is_refused() -> None:
-    """README: a selector may take 64 KiB."""
+    """docs/webhooks.md: a selector may take 64 KiB."""
     labels = {f"label-{number}": "x" for number in range(20_000)}
     large = as_json(budget_tree(selector={"matchLabels": labels}))
     review = decode_review.decode_review(json.dumps(review_tree(object=json.loads(large))).encode())
