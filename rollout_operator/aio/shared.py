@@ -16,8 +16,8 @@ V = TypeVar("V")
 # What was dear to make is given out for nine times as long: making it takes a tenth of the loop.
 KEEP_FACTOR: Final = 9
 KEEP_LIMIT: Final = timedelta(seconds=1)
-# What is only looked at takes a two-hundredth: 99 of 100 of all else never meet it, nor what is sent
-# of it.
+# What is only looked at takes a two-hundredth: 99 of 100 of all else meet neither it nor its
+# sending.
 LOOK_FACTOR: Final = 199
 # What takes seconds of a busy loop is not to be older than this.
 KEEP_LONGEST: Final = timedelta(seconds=10)
