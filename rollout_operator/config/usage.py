@@ -1,4 +1,4 @@
-"""The flags as help text, by their groups with type and default, and as `docs/flags.md` lists them."""
+"""The flags as help text, by groups with type and default, and as `docs/flags.md` lists them."""
 
 import textwrap
 from collections.abc import Iterable, Iterator

@@ -69,7 +69,7 @@ async def test_who_comes_in_the_middle_shares_it_too() -> None:
         pytest.param(keep_if_dear, 600, 1000, id="a second at most"),
         pytest.param(keep_if_dear, 0, 0, id="what costs nothing is always new"),
         pytest.param(keep_a_second, 0, 1000, id="a second, where that is wanted"),
-        pytest.param(keep_a_second, 30, 5970, id="more for what is dear: a two-hundredth of the loop"),
+        pytest.param(keep_a_second, 30, 5970, id="more for what is dear: by its cost"),
         pytest.param(keep_a_second, 3000, 10000, id="not for ever"),
     ],
 )

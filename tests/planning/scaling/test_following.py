@@ -216,7 +216,7 @@ GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
         pytest.param(
             [counted("a", 3), counted("b", 3, follows="a", span="1h")],
             ["zone-a", "zone-b"],
-            id="SEED-066 a bare leading zone, as in docs/scaling.md: the longest time of a group counts",
+            id="SEED-066 a bare leading zone (docs/scaling.md): the longest time of a group counts",
         ),
         pytest.param(
             [counted("a", 3, label="1h"), counted("b", 3, follows="a")],
