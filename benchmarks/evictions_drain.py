@@ -20,7 +20,7 @@ from tests.world.budgets import GROUP, grouped_zones, zone_budget
 from tests.world.drains import CREATED, Drain
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 NAME: Final = "ingester"
 RATIO: Final = 1.15

@@ -21,7 +21,7 @@ from tests.world.assets import find_assets
 from tests.world.budgets import GROUP, grouped_zones, zone_budget
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ADMIN, ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 NAME: Final = "ingester"
 PODS: Final = Behaviour(

@@ -22,8 +22,8 @@ from rollout_operator.lab.zones import three_zones
 from tests.world.assets import find_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import AUDIT_POLICY, CONTROLLERS, KUBELET, ControlPlane
-from tests.world.scene import World
 from tests.world.sets import set_image, wait_adopted
+from tests.world.world import World
 
 RATIO: Final = 1.15
 MEDIAN_MS: Final = 50.0

@@ -32,9 +32,9 @@ from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
 from tests.world.sets import set_image, wait_ready, wait_rolled
 from tests.world.webpods import DELAYED_PATH, PodCall, Respond, WebPods
+from tests.world.world import World
 
 ASKED_S: Final = 3.0
 DELAYED_MS: Final = 100.0

@@ -6,7 +6,7 @@ import yaml
 
 from tests.rendered import MANIFESTS
 from tests.world.manifests import apply_manifests
-from tests.world.scene import World
+from tests.world.world import World
 
 _FILES: Final = ("role.yaml", "rolebinding.yaml")
 

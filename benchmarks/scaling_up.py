@@ -20,8 +20,8 @@ from tests.world.api import STATEFULSETS
 from tests.world.assets import find_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
 from tests.world.sets import Check, Snapshot, each_of, missing_ready, set_replicas, wait_until
+from tests.world.world import World
 
 MEDIAN_MS: Final = 100.0
 PODS: Final = Behaviour(

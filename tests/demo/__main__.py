@@ -32,7 +32,7 @@ from tests.world.kubelet import Behaviour, by_image
 from tests.world.nodes import Nodes
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 NAMESPACE: Final = "demo"
 HOOKS: Final = (NO_DOWNSCALE_HOOK, PREPARE_DOWNSCALE, *BUDGET_HOOKS)

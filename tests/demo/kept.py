@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.demo.stage import OperatorEndedError
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 POLL: Final = timedelta(seconds=1)
 PROGRAM: Final = Path(sys.executable).parent / "rollout-operator"

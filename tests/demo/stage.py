@@ -20,8 +20,8 @@ from rollout_operator.lab.demo.picture import (
 from rollout_operator.lab.demo.screen import Screen
 from rollout_operator.model.outcome import Code
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
 from tests.world.sets import Missing, Snapshot
+from tests.world.world import World
 
 OLD_IMAGE: Final = "v1"
 ZONES: Final = ("zone-a", "zone-b", "zone-c")

@@ -21,8 +21,8 @@ from tests.kills.replicas import Replica, Replicas, replicate
 from tests.kills.work import SCALED, list_zones, prepare
 from tests.system.looks import wait_true
 from tests.world.hooks import POD_EVICTION, PREPARE_DOWNSCALE, Registration
-from tests.world.scene import World
 from tests.world.service import Service
+from tests.world.world import World
 
 HOOKS: Final = (PREPARE_DOWNSCALE, POD_EVICTION)
 # How often the one that acts is hit, and not any.

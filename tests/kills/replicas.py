@@ -17,8 +17,8 @@ from typing import Final
 
 from tests.system.hooked import TLS_FLAGS
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
 from tests.world.service import Service
+from tests.world.world import World
 
 # As shipped, but for the delay after SIGTERM: it only has to be longer than that of the Service.
 FLAGS: Final = (*TLS_FLAGS, "-log.level=info", "-server-tls.shutdown-delay=2s")

@@ -11,7 +11,7 @@ from typing import Final
 from tests.kills.campaign import Figures, Round, play
 from tests.world.assets import find_assets
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 SIDE_BY_SIDE: Final = 2
 KILLS: Final = 10

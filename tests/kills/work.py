@@ -21,8 +21,8 @@ from tests.world.clients import Route, Workload
 from tests.world.drains import UNANSWERED, Drain, list_victims
 from tests.world.kubelet import Behaviour, always
 from tests.world.outreach import judge_outreach
-from tests.world.scene import World
 from tests.world.webpods import Respond, WebPods
+from tests.world.world import World
 
 DRAINED: Final = "drained"
 SCALED: Final = "scaled"

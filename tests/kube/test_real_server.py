@@ -37,7 +37,7 @@ from rollout_operator.pki.bundle import plan_patch
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.api import VALIDATING_HOOKS, ApiError
 from tests.world.plane import ADMIN
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -22,7 +22,7 @@ from tests.prediction.records import Moment, keep, read
 from tests.prediction.runs import play
 from tests.world.assets import find_assets
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 SIDE_BY_SIDE: Final = 3
 FORECASTS: Final = 2

@@ -9,8 +9,8 @@ from typing import Final
 
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.drains import Drain, Victim, list_victims
-from tests.world.scene import World
 from tests.world.sets import PAUSED
+from tests.world.world import World
 
 # As kubectl waits between two tries of an eviction.
 RETRY: Final = timedelta(seconds=5)

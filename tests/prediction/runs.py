@@ -25,7 +25,7 @@ from tests.world.api import Json
 from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE
 from tests.world.kubelet import Behaviour, Choose, Kind, image_of
 from tests.world.observed import Change, ended_pod, match_deletes, match_evictions
-from tests.world.scene import World
+from tests.world.world import World
 
 HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, *BUDGET_HOOKS)
 SERVICE: Final = "rollout-operator"

@@ -16,7 +16,7 @@ from tests.world.api import (
     Resource,
 )
 from tests.world.budgets import REPLICA_TEMPLATES, ZONE_BUDGETS
-from tests.world.scene import World
+from tests.world.world import World
 
 KINDS: Final = (STATEFULSETS, PODS, ZONE_BUDGETS, BUDGETS, CONFIG_MAPS, REPLICA_TEMPLATES)
 HOOKS: Final = (VALIDATING_HOOKS, MUTATING_HOOKS)

@@ -14,8 +14,8 @@ from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds
 from tests.world.drains import CREATED, Drain, Victim, list_victims
 from tests.world.hooks import BUDGET_HOOKS, Hooks
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
 from tests.world.sets import Snapshot
+from tests.world.world import World
 
 RECORD: Final = "grafana.com/rollout-operator-disruption"
 WAIT_LIMIT: Final = timedelta(seconds=60)

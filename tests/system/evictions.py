@@ -16,7 +16,7 @@ from tests.system.hooked import fetch_secret, trusting
 from tests.world.api import Json
 from tests.world.budgets import POLICY
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"

@@ -12,7 +12,7 @@ from tests.system.looks import wait_true
 from tests.world.api import CLUSTER_ROLES, ROLES, Json, Resource
 from tests.world.judge import HOOKS
 from tests.world.manifests import ACCOUNT, SECRET, apply_manifests
-from tests.world.scene import World
+from tests.world.world import World
 
 REVIEWS: Final = Resource("authorization.k8s.io/v1", "subjectaccessreviews", is_namespaced=False)
 GROUPS: Final = {

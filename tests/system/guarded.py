@@ -13,9 +13,9 @@ from tests.world.clients import Workload
 from tests.world.hooks import Hooks
 from tests.world.operatorproc import OperatorProcess
 from tests.world.outreach import judge_outreach
-from tests.world.scene import World
 from tests.world.sets import Missing, Snapshot
 from tests.world.webpods import PodCall, WebPods
+from tests.world.world import World
 
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
 PREPARE: Final = "grafana.com/prepare-downscale"

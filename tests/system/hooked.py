@@ -16,7 +16,7 @@ from tests.world.api import SECRETS, Json
 from tests.world.hooks import Hooks, Registration
 from tests.world.manifests import SECRET
 from tests.world.operatorproc import TLS_FLAG, OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 HOST: Final = "localhost"
 # The certificate must be for the name by which the API server calls in tests.

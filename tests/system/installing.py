@@ -9,7 +9,7 @@ from typing import Final
 from tests.rendered import MUTATING, VALIDATING, install
 from tests.world.api import MUTATING_HOOKS, VALIDATING_HOOKS, Json
 from tests.world.manifests import apply_manifests, remove_cluster_scoped
-from tests.world.scene import World
+from tests.world.world import World
 
 CONFIGURATIONS: Final = {VALIDATING: VALIDATING_HOOKS, MUTATING: MUTATING_HOOKS}
 

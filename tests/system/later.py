@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from tests.world.hooks import Registration
 from tests.world.reviews import Reviewer, Verdict
-from tests.world.scene import World
+from tests.world.world import World
 
 Later = Mapping[str, tuple[Verdict, Sequence[str]]]
 """By a word for the webhook's name: its verdict, and the sets that it is asked about."""

@@ -11,7 +11,7 @@ from tests.system.scaled import noted
 from tests.world.api import Json
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.observed import Request
-from tests.world.scene import World
+from tests.world.world import World
 
 MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource-"
 GROUP: Final = "rollout-operator.grafana.com"

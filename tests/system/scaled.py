@@ -15,9 +15,9 @@ from tests.judge.objects import Set
 from tests.system.guarded import Guarded, prepared_zone
 from tests.world.api import CONFIG_MAPS, Json
 from tests.world.clients import Route
-from tests.world.scene import World
 from tests.world.sets import Missing, Snapshot, missing_ready
 from tests.world.webpods import DELAYED_PATH, WebPods
+from tests.world.world import World
 
 LEADING: Final = "grafana.com/rollout-downscale-leader"
 WHEN_READY: Final = "grafana.com/rollout-upscale-only-when-leader-ready"

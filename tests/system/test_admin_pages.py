@@ -16,7 +16,7 @@ from tests.system.starts import running
 from tests.world.budgets import install_kinds
 from tests.world.faults import Cut, verbs
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

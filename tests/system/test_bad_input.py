@@ -17,7 +17,7 @@ from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.operatorproc import OperatorProcess
 from tests.world.proxy import leave
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

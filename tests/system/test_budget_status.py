@@ -18,7 +18,7 @@ from tests.world.api import Api, Json
 from tests.world.budgets import CRDS, ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.observed import Request
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

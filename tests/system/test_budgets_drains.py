@@ -17,7 +17,7 @@ from tests.world.api import PODS, Json
 from tests.world.budgets import TRY_AGAIN, by_partition, grouped_zones, zone_budget
 from tests.world.drains import OVER, UNANSWERED, Drain
 from tests.world.kubelet import Behaviour, always
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

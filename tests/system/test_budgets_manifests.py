@@ -26,7 +26,7 @@ from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
 from tests.world.operatorproc import TLS_FLAG
 from tests.world.pki import make_pki
 from tests.world.reviews import Reviewer
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -8,7 +8,7 @@ import pytest
 from tests.system.budgeted import hold
 from tests.world.budgets import ZONE_BUDGETS, by_partition, grouped_zones
 from tests.world.kubelet import Behaviour, Kind, always
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

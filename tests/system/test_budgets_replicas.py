@@ -13,8 +13,8 @@ from tests.system.evictions import Answered, Caller, calling
 from tests.system.hooked import TLS_FLAGS
 from tests.world.api import PODS
 from tests.world.budgets import by_partition, grouped_zones, zone_budget
-from tests.world.scene import World
 from tests.world.sets import each_of, missing_ready
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

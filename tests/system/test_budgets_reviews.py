@@ -19,7 +19,7 @@ from tests.system.evictions import (
 from tests.world.api import ApiError
 from tests.world.budgets import ZONE_BUDGETS, DryRun, by_partition, grouped_zones, zone_budget
 from tests.world.drains import CREATED
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -17,7 +17,7 @@ from tests.world.budgets import ZONE_BUDGETS, DryRun, grouped_zones, native_budg
 from tests.world.clients import workload_body
 from tests.world.drains import CREATED
 from tests.world.kubelet import Behaviour, Kind, always, by_image
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

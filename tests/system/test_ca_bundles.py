@@ -26,7 +26,7 @@ from tests.world.judge import HOOKS
 from tests.world.manifests import ACCOUNT
 from tests.world.operatorproc import OperatorProcess
 from tests.world.outreach import judge_outreach
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

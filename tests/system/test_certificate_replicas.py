@@ -34,8 +34,8 @@ from tests.world.budgets import DryRun, evict
 from tests.world.drains import CREATED
 from tests.world.hooks import POD_EVICTION, Hooks, Registration
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
 from tests.world.service import Service
+from tests.world.world import World
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 

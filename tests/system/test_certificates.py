@@ -35,7 +35,7 @@ from tests.world.manifests import LEASE, SECRET, webhook_rights
 from tests.world.observed import Request
 from tests.world.operatorproc import OperatorProcess
 from tests.world.pki import make_pki
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -17,7 +17,7 @@ from tests.world.hooks import Registration
 from tests.world.operatorproc import TLS_FLAG
 from tests.world.pki import make_pki
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import PATCH_TYPES, PODS, STATEFULSETS, Resource
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = [
     pytest.mark.controlplane,

@@ -12,8 +12,8 @@ from tests.system.looks import wait_reason
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, steps, stored_at, wait_counts, wait_wanted
 from tests.world.api import PODS
-from tests.world.scene import World
 from tests.world.webpods import Hang
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -10,7 +10,7 @@ from tests.system.guarded import NO_DOWNSCALE, guard
 from tests.system.looks import read_metric
 from tests.world.api import ROLE_BINDINGS, ROLES, STATEFULSETS, Answer
 from tests.world.clients import Route, Workload
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -46,7 +46,7 @@ from tests.world.budgets import ZONE_BUDGETS, install_kinds, native_budget, zone
 from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
 from tests.world.operatorproc import TLS_FLAG, OperatorProcess
 from tests.world.plane import ADMIN
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -16,8 +16,8 @@ from tests.system.guarded import PATH, prepared_zone
 from tests.system.test_status_command import find_address
 from tests.world import webpods
 from tests.world.plane import ADMIN
-from tests.world.scene import World
 from tests.world.webpods import Hang, Reset, Respond
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

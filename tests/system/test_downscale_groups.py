@@ -14,8 +14,8 @@ from tests.system.looks import wait_reason
 from tests.world.api import STATEFULSETS, Answer
 from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image
-from tests.world.scene import World
 from tests.world.webpods import Respond
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -12,9 +12,9 @@ from tests.world.api import Json
 from tests.world.clients import Route
 from tests.world.kubelet import NORMAL, Choose, Kind
 from tests.world.kubelet import Behaviour as PodLife
-from tests.world.scene import World
 from tests.world.sets import Missing, Snapshot, condition
 from tests.world.webpods import BROKEN, Behaviour, Hang, PodCall, Reset, Respond, WebPods, redirect
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

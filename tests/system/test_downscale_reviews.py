@@ -17,8 +17,8 @@ from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepa
 from tests.world.api import STATEFULSETS
 from tests.world.clients import EVERY_ROUTE, Route
 from tests.world.observed import Request
-from tests.world.scene import World
 from tests.world.webpods import BROKEN, Respond
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

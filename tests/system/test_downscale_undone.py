@@ -22,8 +22,8 @@ from tests.world.clients import Route
 from tests.world.kubelet import slow_to_end
 from tests.world.plane import ControlPlane
 from tests.world.reviews import Deny, Silence
-from tests.world.scene import World
 from tests.world.webpods import Hang, Respond, WebPods
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -9,8 +9,8 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import LAST_DOWNSCALE, PATH, guard, is_of_now, prepared_zone
 from tests.world.clients import Route
-from tests.world.scene import World
 from tests.world.webpods import NO_CONTENT, Respond
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -12,8 +12,8 @@ from tests.world.api import Json
 from tests.world.clients import Route
 from tests.world.egress import EgressTrap, Place
 from tests.world.outreach import judge_outreach
-from tests.world.scene import World
 from tests.world.webpods import BROKEN, redirect
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -19,7 +19,7 @@ from tests.world.api import PODS, STATEFULSETS, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.clients import Route
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

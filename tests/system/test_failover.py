@@ -14,8 +14,8 @@ from tests.system.looks import read_metric, wait_line, wait_reason
 from tests.world.api import LEASES
 from tests.world.manifests import LEASE
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
 from tests.world.sets import set_image, wait_adopted
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

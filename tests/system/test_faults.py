@@ -33,7 +33,7 @@ from tests.world.faults import (
 )
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -26,7 +26,7 @@ from tests.world.hooks import NO_DOWNSCALE, POD_EVICTION, PREPARE_DOWNSCALE, Reg
 from tests.world.manifests import LEASE
 from tests.world.operatorproc import OperatorProcess
 from tests.world.pki import make_pki
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

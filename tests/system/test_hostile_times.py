@@ -14,8 +14,8 @@ from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import LAST_DOWNSCALE, NOTE, Guarded, guard, prepared_zone
 from tests.world.api import PODS
 from tests.world.clients import Route
-from tests.world.scene import World
 from tests.world.sets import annotate
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from tests.kills.campaign import LIMITS, Round, play
-from tests.world.scene import World
+from tests.world.world import World
 
 # Of these kills two take the pod along, and three do not; the stop hits the one that acts.
 GATE: Final = Round(

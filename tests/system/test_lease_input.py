@@ -18,7 +18,7 @@ from tests.system.test_failover import acts
 from tests.world.api import LEASES, Json
 from tests.world.budgets import TRY_AGAIN, grouped_zones, zone_budget
 from tests.world.manifests import LEASE
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

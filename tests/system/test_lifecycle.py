@@ -21,7 +21,7 @@ from tests.world.faults import Cut, Delay, Freeze, NeverAnswer, Rule, lists, ver
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.operatorproc import OperatorProcess
 from tests.world.proxy import FaultProxy
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

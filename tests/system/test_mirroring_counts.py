@@ -19,7 +19,7 @@ from tests.system.scaled import (
     wait_counts,
     wait_wanted,
 )
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

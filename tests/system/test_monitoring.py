@@ -21,8 +21,8 @@ from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, zone_budget
 from tests.world.drains import CREATED
 from tests.world.hooks import BUDGET_HOOKS, Registration
 from tests.world.promql import Query, Scrape, evaluate
-from tests.world.scene import World
 from tests.world.webpods import WebPods
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -16,7 +16,7 @@ from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Json, Resour
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
 from tests.world.faults import Answer, Cut, Effect, Freeze, NeverAnswer, verbs, watches
 from tests.world.hooks import WORKLOADS
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -13,8 +13,8 @@ from rollout_operator.model.names import PAUSED, REVISION_LABEL
 from rollout_operator.planning.rollout.zones import LEFT_ALONE
 from tests.system.looks import read_metric, wait_reason
 from tests.world.api import PODS, STATEFULSETS, Json
-from tests.world.scene import World
 from tests.world.sets import is_ready
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -33,7 +33,7 @@ from tests.world.hooks import BUDGET_HOOKS
 from tests.world.hooks import NO_DOWNSCALE as NO_DOWNSCALE_HOOK
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ADMIN
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 

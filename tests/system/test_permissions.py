@@ -28,7 +28,7 @@ from tests.world.faults import Cut, NeverAnswer, verbs, watches
 from tests.world.hooks import Registration
 from tests.world.manifests import SECRET
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

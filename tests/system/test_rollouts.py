@@ -17,8 +17,8 @@ from tests.system.looks import wait_reason
 from tests.world.api import PODS, STATEFULSETS
 from tests.world.kubelet import NORMAL, Behaviour, Kind, by_image, image_of
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
 from tests.world.sets import PAUSED, create_zones
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -29,8 +29,8 @@ from tests.system.scaled import (
     wait_wanted,
 )
 from tests.world.kubelet import Behaviour, Choose
-from tests.world.scene import World
 from tests.world.webpods import Respond, WebPods
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

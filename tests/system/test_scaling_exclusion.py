@@ -16,8 +16,8 @@ from tests.world.api import Answer
 from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.observed import Change
-from tests.world.scene import World
 from tests.world.webpods import Respond
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -14,7 +14,7 @@ from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, scale, stored_at, wait_counts
 from tests.world.faults import NeverAnswer, verbs
 from tests.world.reviews import Allow, Deny
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

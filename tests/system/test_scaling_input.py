@@ -17,8 +17,8 @@ from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard
 from tests.system.looks import read_metric, wait_line, wait_page, wait_true
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import FORCE, follow, noted, scale, stored_at, wait_counts
-from tests.world.scene import World
 from tests.world.sets import MAX_UNAVAILABLE
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

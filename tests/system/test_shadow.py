@@ -11,7 +11,7 @@ from tests.world.api import PODS
 from tests.world.judge import Judge
 from tests.world.manifests import SHADOW, apply_manifests, read_manifests
 from tests.world.operatorproc import Launch, OperatorProcess
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -21,8 +21,8 @@ from tests.system.grants import READER, grant_reads
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.judge import Judge
 from tests.world.kubelet import Behaviour, Kind, always, by_image, image_of
-from tests.world.scene import World
 from tests.world.sets import PAUSED, REVISION, Snapshot, is_ready, missing_ready
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -20,8 +20,8 @@ from tests.system.grants import READER, Grant, grant_reads
 from tests.terminal import on_terminal, read_until
 from tests.world.api import PODS, ROLES, SERVICES, STATEFULSETS, Json, Resource
 from tests.world.judge import Judge
-from tests.world.scene import World
 from tests.world.sets import PAUSED, is_ready
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

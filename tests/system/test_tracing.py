@@ -11,7 +11,7 @@ from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.outcome import Code
 from tests.system.starts import running
 from tests.trace_collector import open_collector
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

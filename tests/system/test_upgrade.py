@@ -34,8 +34,8 @@ from tests.world.hooks import (
 )
 from tests.world.kubelet import Behaviour, Kind, always
 from tests.world.operatorproc import OperatorProcess
-from tests.world.scene import World
 from tests.world.service import Service
+from tests.world.world import World
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 

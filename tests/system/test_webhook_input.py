@@ -29,7 +29,7 @@ from tests.system.hostile import (
 )
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.clients import Route
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

@@ -43,7 +43,7 @@ from tests.world.operatorproc import TLS_FLAG
 from tests.world.pki import make_pki
 from tests.world.plane import ADMIN
 from tests.world.reviews import Reviewer
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

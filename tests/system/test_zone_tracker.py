@@ -16,8 +16,8 @@ from tests.world.api import CONFIG_MAPS, ROLES, STATEFULSETS, Answer, ApiError, 
 from tests.world.clients import Route
 from tests.world.faults import NeverAnswer, verbs
 from tests.world.manifests import ACCOUNT
-from tests.world.scene import World
 from tests.world.webpods import Respond, WebPods
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

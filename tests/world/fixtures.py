@@ -12,7 +12,7 @@ from _pytest.capture import CaptureManager
 
 from tests.world.assets import find_assets
 from tests.world.plane import ControlPlane
-from tests.world.scene import World
+from tests.world.world import World
 
 
 @pytest.fixture(scope="session")

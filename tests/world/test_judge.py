@@ -15,7 +15,7 @@ from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, grouped_zones, zone
 from tests.world.budgets import install_kinds as install
 from tests.world.egress import EgressTrap, Place
 from tests.world.kubelet import always, slow_to_end
-from tests.world.scene import World
+from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 

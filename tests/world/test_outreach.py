@@ -18,8 +18,8 @@ from tests.world.outreach import (
     find_stray_calls,
     judge_outreach,
 )
-from tests.world.scene import World
 from tests.world.webpods import PodCall
+from tests.world.world import World
 
 HERE = "here"
 PLURAL = VALIDATING_HOOKS.plural
