@@ -115,12 +115,14 @@ def _set_namespace(objects: list[Object], namespace: str) -> None:
 
 
 def _set_image(objects: list[Object], image: Object) -> None:
-    _only(image, {"name", "newTag"}, "images")
+    _only(image, {"name", "newName", "newTag"}, "images")
     for one in objects:
         if one["kind"] == "Deployment":
             for container in one["spec"]["template"]["spec"]["containers"]:
-                if container["image"] == image["name"]:
-                    container["image"] = f"{image['name']}:{image['newTag']}"
+                # A tag that another kustomization has given does not count.
+                if re.fullmatch(rf"{re.escape(image['name'])}(:[\w.-]+)?", container["image"]):
+                    name = image.get("newName", image["name"])
+                    container["image"] = f"{name}:{image['newTag']}"
 
 
 def _follow_references(one: Object, objects: list[Object]) -> None:

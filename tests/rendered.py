@@ -44,7 +44,15 @@ Rendered = dict[tuple[str, str], Object]
 def install(
     at: Path, *components: str, namespace: str = NAMESPACE, more: Sequence[Object] = ()
 ) -> list[Object]:
-    """Render the base in a namespace with these components, as a user would write it.
+    """Render the base in a namespace with these components, as a user would write it."""
+    write_kustomization(at, *components, namespace=namespace, more=more)
+    return render(at)
+
+
+def write_kustomization(
+    at: Path, *components: str, namespace: str = NAMESPACE, more: Sequence[Object] = ()
+) -> None:
+    """Write what a user would: the namespace one level below the one that lists components.
 
     `more` are objects of the user's own, such as parameters of components.
     """
@@ -62,7 +70,6 @@ def install(
     }
     (at / "operator" / "kustomization.yaml").write_text(yaml.safe_dump(inner))
     (at / "kustomization.yaml").write_text(yaml.safe_dump(outer))
-    return render(at)
 
 
 def _from(at: Path, folder: Path) -> str:

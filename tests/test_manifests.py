@@ -222,13 +222,28 @@ def test_selectors_lead_to_the_pod_which_keeps_the_old_label() -> None:
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
 
 
-@pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
-def test_an_overlay_makes_the_namespace_that_it_installs_into(folder: Path) -> None:
-    """DEP-84, SEC-20: and the namespace enforces the profile which the pods meet."""
-    (namespace,) = (one for one in render(folder) if one["kind"] == "Namespace")
+def test_d78_only_the_first_try_makes_a_namespace() -> None:
+    """D-78: and no folder says which Pod Security level a namespace has."""
+    made = {
+        folder.name: one
+        for folder in (*FOLDERS, MANIFESTS / "shadow")
+        if folder.parent.name != "components"
+        for one in render(folder)
+        if one["kind"] == "Namespace"
+    }
 
-    assert namespace["metadata"]["name"] == read_kustomization(folder)["namespace"]
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert made.keys() == {"development"}
+    assert made["development"]["metadata"] == {"name": "rollouts"}
+    for path in MANIFESTS.rglob("*.yaml"):
+        assert "pod-security.kubernetes.io" not in path.read_text(), path
+
+
+def test_an_overlay_takes_its_namespace_from_one_line() -> None:
+    """DEP-84: whoever copies the overlays changes that one, and all follow."""
+    lines = {folder.name: read_kustomization(folder).get("namespace") for folder in OVERLAYS}
+
+    assert {name for name, line in lines.items() if line} == {"namespace-install", "development"}
+    assert lines["namespace-install"] == lines["development"] == "rollouts"
 
 
 def test_the_sample_is_a_group_of_three_zones() -> None:

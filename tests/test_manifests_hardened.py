@@ -146,8 +146,6 @@ def test_sec03_only_who_has_a_certificate_is_served(hardened: Rendered, tmp_path
     )
     assert {key for key in before if before[key] != after[key]} == {DEPLOYMENT}
     assert set(after) == set(before), "no right is added"
-    with pytest.raises(KustomizeError, match="nothing at"):
-        install(tmp_path / "alone", CERTIFICATES)
 
 
 def test_the_page_shows_every_parameter() -> None:

