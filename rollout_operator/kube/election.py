@@ -14,11 +14,12 @@ for a moment, and a right may be granted later.
 import asyncio
 from datetime import timedelta
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Protocol
 
 from rollout_operator.aio.backoff import WAITS
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.lease_store import LeaseApi, LeaseStore
+from rollout_operator.kube.api import LEASES, JsonObject, Patcher, Resource
+from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -28,6 +29,7 @@ from rollout_operator.model.errors import (
     NotFound,
 )
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity, Lease
+from rollout_operator.model.names import ADDRESS
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -43,6 +45,14 @@ LOG_EVERY: Final = timedelta(minutes=1)
 
 _ALONE: Final = "this process, alone: no other takes part in an election"
 _SHADOW: Final = "another operator, if any: this process is in shadow mode"
+
+
+class LeaseApi(Patcher, Protocol):
+    """The part of the API client that a Lease needs; errors as in `kube.api`."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
 
 
 class ElectionState(Enum):
@@ -84,7 +94,8 @@ class Election:
 
         In shadow mode this process never acts.
         """
-        self._store = LeaseStore(client, namespace=namespace, name=name)
+        self._client = client
+        self._namespace = namespace
         self._name = name
         self._me = me
         self._clock = clock
@@ -164,7 +175,7 @@ class Election:
         while self._name and self._state in _TAKING_PART:
             try:
                 async with asyncio.timeout(RENEW_DEADLINE.total_seconds()), self._lock:
-                    pause = await self._step()
+                    pause = await (self._follow() if self._held is None else self._renew())
                 self._error = self._failing_since = None
             except (Denied, NotFound) as error:
                 pause = self._note_denial(error)
@@ -187,39 +198,25 @@ class Election:
         self._turn(ElectionState.RELEASED)
         try:
             async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
-                while self._held is not None and not await self._give_up(self._held):
-                    await self._clock.sleep(AGAIN)
+                if self._held is not None:
+                    await self._write(self._held, holder="", duration=timedelta(seconds=1))
+                    log.info("Released the lease", lease=self._name)
         except (ApiError, InvalidInput, TimeoutError) as error:
             log.warn("Lease was not released", lease=self._name, err=error)
         # What was known before it was held is long over.
         self._held = self._seen = self._seen_at = None
 
-    async def _give_up(self, held: Lease) -> bool:
-        """Return whether this process holds the Lease no more; False where another wrote first."""
-        try:
-            await self._store.release(held, self._clock.now())
-        except Conflict:
-            lease = await self._store.read()
-            self._held = lease if lease is not None and lease.holder == self._me.holder else None
-            return self._held is None
-        log.info("Released the lease", lease=self._name)
-        return True
-
     async def look(self) -> None:
         """Read which process leads after this one has released the Lease."""
         try:
             async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
-                self._note_seen(await self._store.read())
+                self._note_seen(await self._read())
         except (ApiError, InvalidInput, TimeoutError) as error:
             self._note_error(error)
 
-    async def _step(self) -> timedelta:
-        held = self._held
-        return await (self._follow() if held is None else self._renew(held))
-
     async def _follow(self) -> timedelta:
         """Take the Lease where that may be; return after what time to look again."""
-        lease = await self._store.read()
+        lease = await self._read()
         if self._state is ElectionState.ALONE and lease is not None and self._is_of_another(lease):
             self._lose(lease)
             return AGAIN
@@ -237,7 +234,7 @@ class Election:
     async def _take(self, lease: Lease | None) -> timedelta:
         sent = self._clock.elapsed()
         try:
-            written = await self._store.take(lease, self._me, self._clock.now())
+            written = await self._write(lease, is_taken=True)
         except Conflict:
             return AGAIN
         except NotFound:
@@ -253,15 +250,15 @@ class Election:
         )
         return RENEW_EVERY
 
-    async def _renew(self, held: Lease) -> timedelta:
+    async def _renew(self) -> timedelta:
         sent = self._clock.elapsed()
         try:
-            self._hold(await self._store.renew(held, self._me, self._clock.now()), sent)
+            self._hold(await self._write(self._held), sent)
             return RENEW_EVERY
         except (Conflict, NotFound):
-            lease = await self._store.read()
+            lease = await self._read()
         if lease is None:  # deleted while we have it: the others wait before they make a new one
-            self._hold(await self._store.take(None, self._me, self._clock.now()), sent)
+            self._hold(await self._write(None, is_taken=True), sent)
             log.warn("Lease was deleted; this process made it again", lease=self._name)
             return RENEW_EVERY
         if lease.holder == self._me.holder:  # edited, or written by a call that had no answer
@@ -357,3 +354,47 @@ class Election:
             self._elected.set()
         if state is ElectionState.SUPERSEDED:
             self._superseded.set()
+
+    async def _read(self) -> Lease | None:
+        try:
+            return decode_lease(await self._client.fetch(LEASES, self._namespace, self._name))
+        except NotFound:
+            return None
+
+    async def _write(
+        self,
+        lease: Lease | None,
+        *,
+        holder: str | None = None,
+        duration: timedelta = LEASE_DURATION,
+        is_taken: bool = False,
+    ) -> Lease:
+        """Write who holds the Lease, this process unless said otherwise; return it as written.
+
+        Raises Conflict where it is not the one that was read.
+        """
+        holder = self._me.holder if holder is None else holder
+        address = self._me.address if holder else ""
+        now = f"{self._clock.now():%Y-%m-%dT%H:%M:%S.%fZ}"
+        spec: JsonObject = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": int(duration.total_seconds()),
+            "renewTime": now,
+        }
+        if is_taken:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = 0 if lease is None else lease.count_transitions(holder)
+        if lease is None:
+            metadata: JsonObject = {"name": self._name, "namespace": self._namespace}
+            if address:
+                metadata["annotations"] = {ADDRESS: address}
+            kind = {"apiVersion": "coordination.k8s.io/v1", "kind": LEASES.kind}
+            made = await self._client.create(
+                LEASES, self._namespace, {**kind, "metadata": metadata, "spec": spec}
+            )
+            return decode_lease(made)
+        metadata = {"resourceVersion": lease.version}
+        if address or lease.address:  # that of another holder, or as somebody else wrote it
+            metadata["annotations"] = {ADDRESS: address or None}
+        patch: JsonObject = {"metadata": metadata, "spec": spec}
+        return decode_lease(await self._client.patch(LEASES, self._namespace, self._name, patch))

@@ -71,8 +71,6 @@ def carry_out(decision: Decision, material: Material, wanted: Wanted, now: datet
 
     Raises InvalidInput where the material does not allow the step.
     """
-    names = dict.fromkeys((*wanted.names, *decision.more_names))
-    wanted = replace(wanted, names=tuple(names))
     match decision.step:
         case CertificateStep.KEEP | CertificateStep.LEAVE:
             return material

@@ -7,8 +7,7 @@ published first and used later. Parsing and issuing are `pki`'s part, as is the 
 bundle is published.
 """
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import Final
@@ -35,10 +34,6 @@ _PATIENCE: Final = 5
 _ROOM: Final = 3 / 4
 _ROOM_NEXT: Final = 1 / 4
 _ROOM_AT_ONCE: Final = 1 / 8
-
-# No wildcard: a name that nobody has asked for is kept only where it is that of one host.
-_HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_MOST_MORE_NAMES: Final = 8
 
 _SHORTEST_CA: Final = timedelta(days=365)
 _CA_LIVES: Final = 5
@@ -126,8 +121,6 @@ class Decision:
     """Whether callers accept what is held until the step is done."""
     trusts_old: bool = False
     """Whether the CA in use stays published after a new start: other replicas may serve by it."""
-    more_names: tuple[str, ...] = ()
-    """What a new leaf proves besides what is wanted."""
     look_again: datetime | None = None
     """When to decide again at the latest; only where it is kept."""
 
@@ -222,21 +215,10 @@ def _repair(case: _Case) -> Decision | None:
     if not held.leaf.covers(case.now):
         return _replace(case, f"the certificate is not valid now, but from {held.leaf.text()}")
     name = case.wanted.names[0]
-    if any(matches_name(pattern, name) for pattern in held.names):
-        return None
-    found = ", ".join(held.names) or "no name"
-    decision = _replace(case, f"the certificate is for {found}, not for {name}")
-    return replace(decision, more_names=_list_plain(held.names))
-
-
-def _list_plain(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first names of hosts among those of a leaf.
-
-    Another operator with the same Secret may serve by them. Without them in the next leaf it would
-    replace that in turn, and so on for ever. A renewal leaves out what is not wanted.
-    """
-    plain = [name for name in names if _HOST.fullmatch(name)]
-    return tuple(plain[:_MOST_MORE_NAMES])
+    if not any(matches_name(pattern, name) for pattern in held.names):
+        found = ", ".join(held.names) or "no name"
+        return _replace(case, f"the certificate is for {found}, not for {name}")
+    return None
 
 
 def _replace(case: _Case, reason: str) -> Decision:

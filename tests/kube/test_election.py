@@ -109,27 +109,6 @@ async def test_dep92_nobody_leads_by_a_lease_that_was_released() -> None:
 
 
 @in_virtual_time
-async def test_dep94_the_lease_is_released_though_another_writer_was_first() -> None:
-    """DEP-94, D-70: an annotation that changes with the last renewal costs no 15 seconds."""
-    rig = Rig()
-    await rig.run_for(SECOND)
-    rig.lease.put("me_1", HERE)
-    await rig.election.release()
-    assert rig.lease.holder == ""
-    assert not rig.election.may_act
-
-
-@in_virtual_time
-async def test_si22_the_lease_of_another_is_not_released() -> None:
-    """SI-22: the last write meets one that took the Lease meanwhile."""
-    rig = Rig()
-    await rig.run_for(SECOND)
-    rig.lease.put("other_1")
-    await rig.election.release()
-    assert rig.lease.holder == "other_1"
-
-
-@in_virtual_time
 async def test_dep94_one_that_has_released_the_lease_learns_who_leads_next() -> None:
     """DEP-94: it passes reviews on until it ends, and takes the Lease no more."""
     rig = Rig()

@@ -226,21 +226,6 @@ async def test_another_name_under_our_ca_is_a_new_leaf_only() -> None:
     assert_sound(rig)
 
 
-async def test_d30_two_operators_with_different_names_share_one_leaf() -> None:
-    """D-30, TLS-12: each replaced the other's leaf with each look, for ever."""
-    secrets = FakeSecrets()
-    other = Rig(secrets, wanted=replace(WANTED, names=("other.svc",)))
-    await other.start()
-    rig = await started(secrets)
-    shared = secrets.data
-    for each in (other, rig, other):
-        await each.keeper.look()
-    assert secrets.data == shared
-    verify(shared["cert"], other.keeper.ca_bundle, EPOCH, host="other.svc")
-    assert_sound(rig)
-    assert_sound(other)
-
-
 async def test_a_foreign_ca_stays_trusted_after_a_change_of_name() -> None:
     """SI-19: a replica that ends only now still serves under it."""
     secrets = FakeSecrets()

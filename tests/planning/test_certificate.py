@@ -120,32 +120,6 @@ def test_next_step(case: tuple[Held, datetime], expected: list[str]) -> None:
     assert [f"{decision.step}: {decision.reason}"] == expected
 
 
-@pytest.mark.parametrize(
-    ("names", "kept"),
-    [
-        pytest.param(("other.prod.svc",), ("other.prod.svc",), id="TLS-12 of another operator"),
-        pytest.param(("*.svc", "UP.svc", "a b", "-x", ""), (), id="nothing but hosts"),
-        pytest.param(("a." * 130 + "svc",), (), id="none that is too long"),
-        pytest.param(tuple("abcdefghij"), tuple("abcdefgh"), id="not without end"),
-    ],
-)
-def test_d30_a_leaf_for_another_name_keeps_that(
-    names: tuple[str, ...], kept: tuple[str, ...]
-) -> None:
-    """D-30: of two operators that share the Secret none takes the other's name away."""
-    decision = plan_certificate(replace(HELD, names=names), WANTED, START)
-    assert decision.step is CertificateStep.ISSUE_LEAF
-    assert decision.more_names == kept
-
-
-def test_d30_a_renewal_keeps_no_other_name() -> None:
-    """D-30: a name that was given up goes with the leaf."""
-    held = replace(HELD, names=(HOST, "other.prod.svc"))
-    decision = plan_certificate(held, WANTED, START + 60 * DAY)
-    assert decision.step is CertificateStep.ISSUE_LEAF
-    assert decision.more_names == ()
-
-
 def test_fp33_a_leaf_that_is_not_valid_yet_is_replaced_at_once() -> None:
     held = replace(HELD, leaf=valid(90, start=START + DAY))
 

@@ -1,0 +1,82 @@
+"""README: two screens with a picture and one comparison, and no command that nothing tries."""
+
+import re
+from typing import Final
+
+import pytest
+
+from tests.code_rules import ROOT
+
+README: Final = (ROOT / "README.md").read_text()
+LONGEST: Final = 120
+SECTIONS: Final = [
+    "Try it",
+    "Install",
+    "Roll out your own zones",
+    "When a rollout stands still",
+    "How it compares",
+    "Documentation",
+]
+SIMULATE: Final = "tests/system/test_simulate_real.py"
+# Each command outside of the sections that tests/system/test_tutorial.py runs, and what tries it.
+TRIED: Final = {
+    "make demo": "tests/lab/demo/test_command.py",
+    "make image": "tests/test_image.py",
+    "kubectl create namespace rollouts": "tests/test_manifests_overlays.py",
+    "kubectl apply -k manifests/overlays/install": "tests/test_manifests_overlays.py",
+    "kubectl get statefulsets,pods,zpdb,pdb -o yaml > dump.yaml": SIMULATE,
+    'rollout-operator simulate -f dump.yaml -change "new template"': SIMULATE,
+}
+COMMANDS: Final = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
+
+
+def list_commands(*sections: str) -> list[str]:
+    """Return the commands of these sections."""
+    parts = re.split(r"^## (.+)$", README, flags=re.MULTILINE)[1:]
+    texts = dict(zip(parts[::2], parts[1::2], strict=True))
+    return [line for one in sections for line in re.findall(r"^\$ (.+)$", texts[one], re.MULTILINE)]
+
+
+def test_it_fits_on_two_screens() -> None:
+    assert len(README.splitlines()) <= LONGEST
+    assert re.findall(r"^## (.+)$", README, re.MULTILINE) == SECTIONS
+
+
+def test_it_has_one_picture_that_can_be_read_aloud() -> None:
+    ((words, path),) = re.findall(r"!\[(.*?)\]\((.+?)\)", README)
+
+    assert len(words) > len("a rollout")
+    assert (ROOT / path).is_file()
+
+
+def test_it_names_those_whom_it_is_for_before_any_command() -> None:
+    begin = README.partition("## Try it")[0]
+
+    assert all(word in begin for word in ("Mimir", "Loki", "Tempo", "grafana/rollout-operator"))
+
+
+def test_every_command_is_tried() -> None:
+    elsewhere = set(list_commands("Roll out your own zones", "When a rollout stands still"))
+
+    assert set(COMMANDS) == elsewhere | set(TRIED)
+
+
+@pytest.mark.parametrize("file", sorted(set(TRIED.values())))
+def test_what_tries_a_command_is_there(file: str) -> None:
+    assert (ROOT / file).is_file()
+
+
+def test_both_tables_of_the_comparison_have_the_same_rows() -> None:
+    """README has some rows of docs/comparison.md, which has the sources."""
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    known = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
+    rows = README.partition("## How it compares")[2].partition("\n[docs/comparison")[0]
+    shown = [line.split("|")[1].strip() for line in rows.splitlines() if line.startswith("| ")]
+
+    assert [row for row in shown[2:] if row not in known and not row.startswith("3 ")] == []
+
+
+def test_the_figures_are_those_of_the_page_about_speed() -> None:
+    speed = (ROOT / "docs" / "speed.md").read_text()
+
+    assert all(figure in README and figure in speed for figure in ("6.3 s", "6.9 s", "48.8 s"))
