@@ -1,0 +1,79 @@
+"""What is said to be tested, and of whom rights are said, is so."""
+
+import re
+from typing import Any, Final
+
+from tests.code_rules import ROOT
+from tests.test_packaging import PROJECT
+from tests.world.manifests import read_manifests
+
+SUPPORT: Final = (ROOT / "docs/support.md").read_text()
+SECURITY: Final = (ROOT / "SECURITY.md").read_text()
+
+
+def find_tested(what: str) -> str:
+    """Return the cell of what is tested."""
+    (row,) = (line for line in SUPPORT.splitlines() if line.startswith(f"| {what} |"))
+    return row.split("|")[2].strip()
+
+
+def test_kubernetes_is_the_one_that_the_tests_build() -> None:
+    module = (ROOT / "tests/controlplane/go.mod").read_text()
+    version = re.search(r"k8s\.io/kubernetes v(\d+\.\d+)\.", module)
+
+    assert version is not None
+    assert find_tested("Kubernetes").startswith(f"{version[1]}:")
+
+
+def test_python_is_the_one_that_is_wanted_and_that_of_the_image() -> None:
+    wanted = PROJECT["project"]["requires-python"].removeprefix(">=")
+    image = re.match(r"#!/usr/bin/python(\S+)", (ROOT / "image/rollout-operator").read_text())
+
+    assert image is not None
+    assert find_tested("Python") == f"{wanted}, by the whole gate. The image runs on {image[1]}"
+    assert f"| {wanted} or newer |" in SUPPORT
+
+
+def test_the_version_is_below_one() -> None:
+    """D-77."""
+    assert (ROOT / "rollout_operator/__init__.py").read_text().count('__version__ = "0.') == 1
+
+
+def test_the_base_reads_no_secret() -> None:
+    """SEC-19: as the page about a stolen token says."""
+    resources = {resource for rule in _rules() for resource in rule["resources"]}
+
+    assert "none at all in the base" in SECURITY
+    assert not resources & {"secrets", "pods/exec", "configmaps"}
+
+
+def test_who_has_a_stolen_token_can_do_what_the_page_says() -> None:
+    """SEC-19: each write of the base stands there in words."""
+    writes = {
+        (resource, verb)
+        for rule in _rules()
+        for resource in rule["resources"]
+        for verb in {*rule["verbs"]} - {"get", "list", "watch"}
+    }
+
+    assert writes == {
+        ("pods", "delete"),
+        ("pods", "patch"),
+        ("statefulsets/status", "update"),
+        ("zoneawarepoddisruptionbudgets/status", "patch"),
+        ("leases", "patch"),
+        ("leases", "create"),
+        ("events", "create"),
+        ("events", "patch"),
+    }
+    for words in (
+        "delete any pod of the namespace, and patch any pod",
+        "`status.currentRevision` of StatefulSets, the status of budgets, Events, and the Lease",
+    ):
+        assert words in SECURITY
+
+
+def _rules() -> list[dict[str, Any]]:
+    (role,) = [one for one in read_manifests() if one["kind"] == "Role"]
+    rules: list[dict[str, Any]] = role["rules"]
+    return rules
