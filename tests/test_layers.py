@@ -38,7 +38,13 @@ LAYERS: Mapping[str, Iterable[str]] = {
 }
 # The folders of a layer, and which of its others each of them may import; "" are its own modules.
 INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
-    "model": {"": (), "reasons": ("",), "diagnosis": ("",), "decode": ("", "diagnosis")},
+    "model": {
+        "": (),
+        "reasons": ("",),
+        "diagnosis": ("",),
+        "adoption": ("", "diagnosis"),
+        "decode": ("", "diagnosis", "adoption"),
+    },
     "planning": {
         "": (),
         "rollout": ("",),
@@ -47,6 +53,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "scaling": ("", "rollout", "downscales"),
         "description": ("", "rollout", "budgets"),
         "diagnosis": ("", "rollout", "downscales"),
+        "adoption": ("", "diagnosis"),
     },
     "kube": {
         "": (),

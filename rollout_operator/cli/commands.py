@@ -54,6 +54,7 @@ COMMANDS: Final = (
     Command("demo", "watch the operator at work on a simulated cluster"),
     Command("simulate", "what the operator would do with objects of your cluster"),
     Command("doctor", "prove an installation, and name what is wrong with what to do"),
+    Command("adopt", "print what brings plain StatefulSets of zones under the operator"),
     Command("uninstall-webhooks", "delete the webhook configurations of an operator"),
     Command("completion", "print what lets a shell complete commands and flags"),
     Command("version", "print the version, as -version does"),

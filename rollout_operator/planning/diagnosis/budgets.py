@@ -28,7 +28,7 @@ def check_native_room(installation: Installation) -> Iterator[Finding]:
     """Yield PodDisruptionBudgets over members of groups that never allow, or always."""
     for budget in installation.native_budgets:
         pods = sum(one.sts.replicas for one in installation.members if _takes(budget, one))
-        room = _count_room(budget, pods) if pods else None
+        room = count_room(budget, pods) if pods else None
         if room is None or 0 < room < pods:
             continue
         code = (
@@ -46,7 +46,7 @@ def _takes(budget: NativeBudget, one: ZoneSet) -> bool:
     return budget.selector is not None and budget.selector.takes(one.pod_labels)
 
 
-def _count_room(budget: NativeBudget, pods: int) -> int | None:
+def count_room(budget: NativeBudget, pods: int) -> int | None:
     """Return how many of so many ready pods may go at once, None where nothing tells."""
     most = _count_share(budget.max_unavailable, pods)
     least = _count_share(budget.min_available, pods)

@@ -44,7 +44,7 @@ def check_order(installation: Installation) -> Iterator[Finding]:
     """Yield groups whose zones go in another order than their numbers."""
     for group, members in _list_groups(installation).items():
         by_bytes = sorted(one.sts.name for one in members)
-        by_number = sorted(by_bytes, key=_natural_key)
+        by_number = sorted(by_bytes, key=natural_key)
         if by_bytes != by_number:
             text = f"the order is {join_names(by_bytes, shown=len(by_bytes))}"
             yield find(FindingCode.ZONE_ORDER, f"group {group}", text)
@@ -85,16 +85,16 @@ def check_leading_zones(installation: Installation) -> Iterator[Finding]:
                 yield find(FindingCode.LEADING_ZONE_UNKNOWN, _name(one), text)
 
 
+def natural_key(name: str) -> list[tuple[int, int | str]]:
+    """Return what orders names as people do: numbers by what they count."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name) if part]
+
+
 def _list_groups(installation: Installation) -> Mapping[str, list[ZoneSet]]:
     groups: dict[str, list[ZoneSet]] = {}
     for one in sorted(installation.members, key=lambda one: one.sts.name):
         groups.setdefault(f"{one.sts.group}", []).append(one)
     return dict(sorted(groups.items()))
-
-
-def _natural_key(name: str) -> list[tuple[int, int | str]]:
-    """Return what orders names as people do: numbers by what they count."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name) if part]
 
 
 def _name(one: ZoneSet) -> str:

@@ -1,0 +1,221 @@
+"""`rollout-operator adopt`: the patches that bring plain StatefulSets under the operator.
+
+Reads files or the cluster and prints. What is proposed is decided in `planning.adoption`; nothing
+is ever written.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.cli.access import ACCESS_FLAGS, CONTEXT, KUBECONFIG, find_access, open_client
+from rollout_operator.cli.access import NAMESPACE as NAMESPACE_FLAG
+from rollout_operator.cli.looking import be_quiet
+from rollout_operator.config.grammar import (
+    LIST,
+    TEXT,
+    Flag,
+    UsageError,
+    Words,
+    parse_mixed,
+    refuse_other_choices,
+)
+from rollout_operator.config.usage import render_entries
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.connection.connect import Access
+from rollout_operator.lab.simulate.input import read_file, read_objects
+from rollout_operator.model.adoption.namespace import (
+    AdoptableNamespace,
+    AdoptableSet,
+    AdoptionChoice,
+)
+from rollout_operator.model.adoption.proposal import AdoptionPlan
+from rollout_operator.model.decode.adoption import decode_adoptable
+from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.installation import decode_labelled_pod, decode_native_budget
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.units import quote
+from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
+from rollout_operator.planning.adoption.plan import plan_adoption
+from rollout_operator.planning.adoption.text import (
+    list_budgets,
+    render_component,
+    render_objects,
+    render_text,
+)
+from rollout_operator.planning.wording import join_names
+
+SCHEMA_VERSION: Final = 1
+FORMATS: Final = ("text", "yaml", "budgets", "json")
+
+FILE: Final = Flag(
+    name="f",
+    kind=TEXT,
+    default="",
+    help="File with StatefulSets, and with pods and budgets where there are any: what `kubectl get"
+    " -o yaml` prints, or manifests; - reads standard input. Without, the cluster is read.",
+)
+LABELS: Final[Flag[tuple[str, ...]]] = Flag(
+    name="selector",
+    kind=LIST,
+    default=(),
+    alias="l",
+    help="Only StatefulSets with these labels, also -l: key=value, several with commas.",
+)
+GROUP: Final = Flag(
+    name="group",
+    kind=TEXT,
+    default="",
+    help="Only the rollout group of this name. With names or -l: they are its zones, whatever they"
+    " are called.",
+)
+OUTPUT: Final = Flag(
+    name="output",
+    kind=TEXT,
+    default="text",
+    alias="o",
+    help="text; yaml: a kustomize component for Git; budgets: the file beside it; json; also -o.",
+)
+ADOPT_FLAGS: Final[tuple[Flag[Any], ...]] = (FILE, LABELS, GROUP, OUTPUT, *ACCESS_FLAGS)
+_HEAD: Final = """\
+Usage: rollout-operator adopt [STATEFULSET ...] [flags]
+
+Prints the patches that bring StatefulSets of several zones under the operator: the label of their
+rollout group, updateStrategy OnDelete, how many pods may be replaced at a time, and a zone-aware
+budget in place of native ones. It says what would be disrupted, which is nothing, and how to take
+it back. Rights to list statefulsets and pods are enough. Nothing is written.
+
+"""
+_FOOT: Final = """
+Exit codes:
+  0 also if there is nothing to adopt, 1 if the objects cannot be read, 2 if the command line is
+  wrong, 4 if a group is held back until a person has done something first.
+"""
+
+_View = TypeVar("_View")
+
+
+def run(words: Sequence[str]) -> int:
+    """Print what is proposed; return the exit code. Raises HelpRequested and OperatorError."""
+    parsed = parse_mixed(ADOPT_FLAGS, words)
+    refuse_other_choices(parsed, OUTPUT, FORMATS)
+    seen = _read(parsed)
+    plan = plan_adoption(seen, _choose(parsed, seen))
+    sys.stdout.write(_RENDERERS[parsed.value(OUTPUT)](plan))
+    return ExitCode.NEEDS_A_PERSON if plan.needs_a_person else ExitCode.DONE
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return f"{_HEAD}Flags:\n{''.join(render_entries(ADOPT_FLAGS))}{_FOOT}"
+
+
+def render_json(plan: AdoptionPlan) -> str:
+    """Return the plan for scripts; fields are added freely, and none is renamed."""
+    content = {"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(plan)}
+    return f"{msgspec.json.format(msgspec.json.encode(content)).decode()}\n"
+
+
+_RENDERERS: Final[Mapping[str, Callable[[AdoptionPlan], str]]] = {
+    "text": render_text,
+    "yaml": render_component,
+    "budgets": lambda plan: render_objects(list_budgets(plan)),
+    "json": render_json,
+}
+
+
+def _choose(words: Words, seen: AdoptableNamespace) -> AdoptionChoice:
+    given: tuple[str, ...] = words.value(LABELS)
+    labels = dict(map(_parse_label, given))
+    names = frozenset(words.leftovers)
+    if labels:
+        labelled = {one.name for one in seen.sets if labels.items() <= one.labels.items()}
+        if not labelled:
+            raise InvalidInput(f"no StatefulSet has the labels {','.join(given)}")
+        names |= labelled
+    return AdoptionChoice(names=names, is_narrowed=bool(names), group=words.value(GROUP))
+
+
+def _parse_label(text: str) -> tuple[str, str]:
+    key, equals, value = text.replace("==", "=").partition("=")
+    if not (key and equals) or key.endswith("!"):
+        raise UsageError(f"-{LABELS.name}: {quote(text)} is not key=value")
+    return key, value
+
+
+def _read(words: Words) -> AdoptableNamespace:
+    if words.value(FILE):
+        for flag in (KUBECONFIG, CONTEXT):
+            if words.has(flag):
+                raise UsageError(f"-{flag.name} says where a cluster is, and -f that none is read")
+        content, _ = read_file(words.value(FILE), sys.stdin.buffer)
+        return view_objects(read_objects(content), words.value(NAMESPACE_FLAG))
+    be_quiet()
+    access = find_access(words)
+    copy = asyncio.run(_copy(access))
+    return view_objects(copy.objects, access.namespace, copy.unread)
+
+
+async def _copy(access: Access) -> ObjectsCopy:
+    async with open_client(access) as client:
+        return await copy_namespace(client, access.namespace, LoopClock())
+
+
+def view_objects(
+    objects: Sequence[JsonObject], namespace: str, unread: Sequence[str] = ()
+) -> AdoptableNamespace:
+    """Return what was read of a namespace; empty: of the only one that the objects are in.
+
+    Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
+    """
+    sets = _view(objects, "StatefulSet", decode_adoptable)
+    found = sorted({one.namespace for one in sets if one.namespace})
+    if not namespace and len(found) > 1:
+        raise InvalidInput(f"the StatefulSets are in {join_names(found)}: choose one with -n")
+    where = namespace or "".join(found)
+    own = tuple(one for one in sets if one.namespace in ("", where))
+    if not own:
+        raise InvalidInput(f"there is no StatefulSet{f' in namespace {where}' if where else ''}")
+    _refuse_twins(own)
+    here = [one for one in objects if _namespace_of(one) in ("", where)]
+    return AdoptableNamespace(
+        namespace=where,
+        sets=own,
+        pods=_view(here, "Pod", decode_labelled_pod),
+        native_budgets=_view(here, "PodDisruptionBudget", decode_native_budget),
+        zone_budgets=_view(_fill_in(here), "ZoneAwarePodDisruptionBudget", decode_budget),
+        unread=tuple(unread),
+    )
+
+
+def _refuse_twins(sets: Sequence[AdoptableSet]) -> None:
+    names = [one.name for one in sets]
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        raise InvalidInput(f"the input has StatefulSet {join_names(twins)} more than once")
+
+
+def _view(
+    objects: Sequence[JsonObject], kind: str, decode: Callable[[bytes], _View]
+) -> tuple[_View, ...]:
+    return tuple(decode(msgspec.json.encode(one)) for one in objects if one["kind"] == kind)
+
+
+def _namespace_of(obj: JsonObject) -> str:
+    head = obj.get("metadata")
+    return f"{head.get('namespace') or ''}" if isinstance(head, dict) else ""
+
+
+def _fill_in(objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """Return objects with the fields that only the API server writes, which manifests lack."""
+    known = {"namespace": "default", "uid": "-", "resourceVersion": "-"}
+    return [
+        {**one, "metadata": {**known, **head}}
+        for one in objects
+        if isinstance(head := one.get("metadata"), dict)
+    ]

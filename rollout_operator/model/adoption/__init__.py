@@ -1,0 +1,1 @@
+"""What `rollout-operator adopt` reads, and what it proposes."""

@@ -1,0 +1,78 @@
+"""StatefulSets that may come under the operator, as they were read, and what a person asks for.
+
+What is proposed is decided in `planning.adoption`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.diagnosis.installation import LabelledPod, NativeBudget
+
+TOPOLOGY_KEYS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+"""The labels of nodes that name their zone, today's first."""
+
+
+class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """What the status of a StatefulSet says of its pods."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready: int = 0
+    updated: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+
+
+class AdoptableSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A StatefulSet as far as adopting asks, from a cluster or from a file in Git."""
+
+    namespace: str = ""
+    """Empty where a file names none."""
+    name: str
+    generation: int = 0
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    pod_labels: Mapping[str, str] = {}
+    """Of the template; the next one, too."""
+    node_selector: Mapping[str, str] = {}
+    affinity_zones: tuple[str, ...] = ()
+    """The zones that the required node affinity permits."""
+    replicas: int = 1
+    strategy: str = "RollingUpdate"
+    rolling_update: Mapping[str, object] | None = None
+    """`spec.updateStrategy.rollingUpdate` as it is written."""
+    status: RolloutProgress | None = None
+    """None for a file that was never in a cluster."""
+
+    @property
+    def partition(self) -> int:
+        """Return below which ordinal the pods keep their revision under RollingUpdate."""
+        found = (self.rolling_update or {}).get("partition")
+        return found if isinstance(found, int) else 0
+
+
+class AdoptableNamespace(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read of one namespace."""
+
+    namespace: str
+    """Empty: the files name none."""
+    sets: tuple[AdoptableSet, ...]
+    pods: tuple[LabelledPod, ...] = ()
+    native_budgets: tuple[NativeBudget, ...] = ()
+    zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What could not be read, a sentence each."""
+
+
+class AdoptionChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person asks for."""
+
+    names: frozenset[str] = frozenset()
+    """The StatefulSets; empty: all."""
+    is_narrowed: bool = False
+    """Whether names or labels choose: then they are meant, each of them."""
+    group: str = ""
+    """The name of their group; empty: found by the names."""

@@ -1,0 +1,101 @@
+"""What `rollout-operator adopt` proposes: patches, the way back, and what to know before."""
+
+from collections.abc import Mapping
+from enum import StrEnum, unique
+
+import msgspec
+
+from rollout_operator.model.outcome import Severity
+
+Patch = Mapping[str, object]
+"""A JSON merge patch of one object, or an object."""
+
+
+@unique
+class ZoneSource(StrEnum):
+    """What says in which zone the pods of a StatefulSet run."""
+
+    NODE_SELECTOR = "nodeSelector"
+    NODE_AFFINITY = "nodeAffinity"
+    TOPOLOGY_LABEL = "topologyLabel"
+    ZONE_LABEL = "zoneLabel"
+    NAME = "name"
+    NONE = ""
+
+
+@unique
+class AdoptionCode(StrEnum):
+    """What a person should know before adopting. Scripts compare these: never renamed."""
+
+    SINGLE_ZONE = "single_zone"
+    ROLLOUT_UNDERWAY = "rollout_underway"
+    STATUS_UNKNOWN = "status_unknown"
+    PODS_NOT_READY = "pods_not_ready"
+    PARTITION = "partition"
+    GROUPS_DIFFER = "groups_differ"
+    ZONE_SHARED = "zone_shared"
+    ZONE_ORDER = "zone_order"
+    NAME_LABEL_MISSING = "name_label_missing"
+    NATIVE_BUDGET_REFUSES = "native_budget_refuses"
+    NATIVE_BUDGET_REPLACED = "native_budget_replaced"
+    BUDGET_SELECTOR_MISSING = "budget_selector_missing"
+
+
+class AdoptionFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to know. An error holds the patches of its group back."""
+
+    code: AdoptionCode
+    severity: Severity
+    object: str
+    text: str
+    remedy: str
+
+
+class SetAdoption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One zone."""
+
+    name: str
+    zone: str
+    zone_source: ZoneSource
+    patch: Patch | None = None
+    """None: it is as it should be already."""
+    undo: Patch | None = None
+
+
+class GroupAdoption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A rollout group to be."""
+
+    name: str
+    pods: int
+    sets: tuple[SetAdoption, ...]
+    budget: Patch | None = None
+    """A ZoneAwarePodDisruptionBudget; None where none is proposed."""
+    findings: tuple[AdoptionFinding, ...] = ()
+    checked: bool = False
+    """Whether it is shown that the patches replace no pod."""
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether something must be done first."""
+        return any(one.severity is Severity.ERROR for one in self.findings)
+
+    @property
+    def patched(self) -> tuple[SetAdoption, ...]:
+        """Return the zones that change: none while the group is held."""
+        return () if self.is_held else tuple(one for one in self.sets if one.patch is not None)
+
+
+class AdoptionPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All that is proposed for one namespace."""
+
+    namespace: str
+    groups: tuple[GroupAdoption, ...] = ()
+    left_alone: tuple[AdoptionFinding, ...] = ()
+    """About StatefulSets that belong to no group of several zones."""
+    unread: tuple[str, ...] = ()
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Tell whether something that was asked for is held."""
+        is_wrong = any(one.severity is Severity.ERROR for one in self.left_alone)
+        return is_wrong or any(group.is_held for group in self.groups)

@@ -1,0 +1,135 @@
+"""JSON of a StatefulSet → what adopting it asks for, also of one that was never in a cluster."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.adoption.namespace import (
+    TOPOLOGY_KEYS,
+    AdoptableSet,
+    RolloutProgress,
+)
+from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Strings, Wire
+
+
+class _Head(Wire):
+    name: str
+    namespace: str = ""
+    generation: int = 0
+    labels: Strings = None
+    annotations: Strings = None
+
+
+class _Expression(Wire):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _Term(Wire):
+    match_expressions: list[_Expression] | None = None
+
+
+class _Required(Wire):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _NodeAffinity(Wire):
+    required: _Required | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(Wire):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _PodSpec(Wire):
+    node_selector: Strings = None
+    affinity: _Affinity | None = None
+
+
+class _TemplateHead(Wire):
+    labels: Strings = None
+
+
+class _Template(Wire):
+    metadata: _TemplateHead | None = None
+    spec: _PodSpec | None = None
+
+
+class _Strategy(Wire):
+    type: str = "RollingUpdate"
+    rolling_update: dict[str, object] | None = None
+
+
+class _Spec(Wire):
+    template: _Template
+    replicas: Int32 | None = None
+    update_strategy: _Strategy | None = None
+
+
+class _Status(Wire):
+    observed_generation: int = 0
+    replicas: Int32 = 0
+    ready_replicas: Int32 = 0
+    updated_replicas: Int32 = 0
+    current_revision: str = ""
+    update_revision: str = ""
+
+
+class _Set(Wire):
+    metadata: _Head
+    spec: _Spec
+    status: _Status | None = None
+    kind: str | None = None
+
+
+_SET: Final = msgspec.json.Decoder(_Set)
+
+
+def decode_adoptable(raw: JsonBytes) -> AdoptableSet:
+    """Return a StatefulSet. Raises DecodeError."""
+    wire = read_as("StatefulSet", raw, _SET)
+    head, spec = wire.metadata, wire.spec
+    template, strategy = spec.template, spec.update_strategy or _Strategy()
+    pod = template.spec or _PodSpec()
+    return AdoptableSet(
+        namespace=head.namespace,
+        name=head.name,
+        generation=head.generation,
+        labels=head.labels or {},
+        annotations=head.annotations or {},
+        pod_labels=(template.metadata.labels if template.metadata else None) or {},
+        node_selector=pod.node_selector or {},
+        affinity_zones=tuple(dict.fromkeys(_list_affinity_zones(pod))),
+        replicas=1 if spec.replicas is None else spec.replicas,
+        strategy=strategy.type,
+        rolling_update=strategy.rolling_update,
+        status=_view_status(wire.status),
+    )
+
+
+def _list_affinity_zones(pod: _PodSpec) -> Iterator[str]:
+    node = pod.affinity.node_affinity if pod.affinity is not None else None
+    required = node.required if node is not None else None
+    for term in (required.node_selector_terms if required is not None else None) or ():
+        for one in term.match_expressions or ():
+            if one.key in TOPOLOGY_KEYS and one.operator == "In":
+                yield from one.values or ()
+
+
+def _view_status(wire: _Status | None) -> RolloutProgress | None:
+    # What `kubectl create --dry-run -o yaml` writes has an empty one.
+    if wire is None or not wire.update_revision:
+        return None
+    return RolloutProgress(
+        observed_generation=wire.observed_generation,
+        replicas=wire.replicas,
+        ready=wire.ready_replicas,
+        updated=wire.updated_replicas,
+        current_revision=wire.current_revision,
+        update_revision=wire.update_revision,
+    )

@@ -1,0 +1,1 @@
+"""How plain StatefulSets of several zones come under the operator."""

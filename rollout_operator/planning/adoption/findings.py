@@ -1,0 +1,163 @@
+"""What stands in the way of adopting a group, or should be known before."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
+from rollout_operator.model.adoption.proposal import (
+    AdoptionCode,
+    AdoptionFinding,
+    ZoneSource,
+)
+from rollout_operator.model.names import ON_DELETE
+from rollout_operator.model.outcome import Severity
+from rollout_operator.planning.adoption.zones import describe_zone, find_zone, read_group
+from rollout_operator.planning.diagnosis.groups import natural_key
+from rollout_operator.planning.wording import count, join_names, verb
+
+_NAME: Final = "name"
+
+
+def list_findings(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
+    """Yield all that is to be said of the zones of a group; their budgets are left to `budgets`."""
+    for one in members:
+        yield from _judge_group_label(group, one)
+        yield from _judge_partition(one)
+        yield from _judge_progress(one)
+        yield from _judge_name_label(one)
+    yield from _judge_shared_zones(group, members)
+    yield from _judge_order(group, members)
+
+
+def find_single_zone(one: AdoptableSet, base: str, severity: Severity) -> AdoptionFinding:
+    """Return that a StatefulSet has no other zone, and how to say which they are."""
+    return _find(
+        AdoptionCode.SINGLE_ZONE, severity, one,
+        f"no other StatefulSet is a zone of {base} ({describe_zone(*find_zone(one))})",
+        "an operator of zones is of no use to it; if others are its zones, name them all:"
+        f" rollout-operator adopt -group {base} {one.name} OTHERS",
+    )  # fmt: skip
+
+
+def is_settled(one: AdoptableSet) -> bool:
+    """Tell whether every pod is at the revision that its set wants, so that none is outdated."""
+    status = one.status
+    if status is None:
+        return False
+    return (
+        status.observed_generation >= one.generation
+        and status.current_revision == status.update_revision
+        and status.updated >= status.replicas
+    )
+
+
+def _judge_group_label(group: str, one: AdoptableSet) -> Iterator[AdoptionFinding]:
+    known = read_group(one)
+    if known and known != group:
+        yield _find(
+            AdoptionCode.GROUPS_DIFFER, Severity.ERROR, one,
+            f"it is in the rollout group {known} already",
+            "name the StatefulSets that belong together, and their group with -group",
+        )  # fmt: skip
+
+
+def _judge_partition(one: AdoptableSet) -> Iterator[AdoptionFinding]:
+    if not one.partition:
+        return
+    is_used = not is_settled(one)
+    yield _find(
+        AdoptionCode.PARTITION, Severity.ERROR if is_used else Severity.WARN, one,
+        f"partition {one.partition} {'keeps' if is_used else 'would keep'} its pods below ordinal"
+        f" {one.partition} at their revision, which OnDelete cannot",
+        "end the rollout: set the partition to 0 and wait" if is_used else
+        "none is held back now; later, the annotation grafana.com/rollout-paused stops a zone",
+    )  # fmt: skip
+
+
+def _judge_progress(one: AdoptableSet) -> Iterator[AdoptionFinding]:
+    status = one.status
+    if status is None:
+        yield _find(
+            AdoptionCode.STATUS_UNKNOWN, Severity.WARN, one,
+            "the input has no status: whether a rollout is underway is not known",
+            "leave -f out to read the cluster, or check with `kubectl rollout status`",
+        )  # fmt: skip
+    elif not is_settled(one):
+        yield _find(
+            AdoptionCode.ROLLOUT_UNDERWAY, Severity.ERROR, one,
+            _describe_progress(one, status),
+            _explain_end(one),
+        )  # fmt: skip
+    elif status.ready < one.replicas:
+        yield _find(
+            AdoptionCode.PODS_NOT_READY, Severity.WARN, one,
+            f"{status.ready} of {count(one.replicas, 'pod')} are ready",
+            "adopting replaces no pod; the operator rolls nothing out while another zone has pods"
+            " that are not ready",
+        )  # fmt: skip
+
+
+def _describe_progress(one: AdoptableSet, status: RolloutProgress) -> str:
+    if status.observed_generation < one.generation:
+        return "its status does not know its latest spec yet"
+    outdated = max(status.replicas - status.updated, 0)
+    if not outdated:
+        return "a rollout of it has just replaced its last pod"
+    be = verb(outdated, "is", "are")
+    return f"a rollout is underway: {count(outdated, 'pod')} of {status.replicas} {be} outdated"
+
+
+def _explain_end(one: AdoptableSet) -> str:
+    if one.strategy == ON_DELETE:
+        return (
+            "the operator replaces outdated pods as soon as it sees the label: delete them"
+            " yourself first, or undo the change of the template"
+        )
+    return f"wait for `kubectl rollout status statefulset/{one.name}`, then adopt again"
+
+
+def _judge_name_label(one: AdoptableSet) -> Iterator[AdoptionFinding]:
+    if one.pod_labels.get(_NAME) != one.name:
+        yield _find(
+            AdoptionCode.NAME_LABEL_MISSING, Severity.INFO, one,
+            f"its pods have no label {_NAME}={one.name}",
+            "this operator finds pods by their owner; only grafana's would find none of them",
+        )  # fmt: skip
+
+
+def _judge_shared_zones(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
+    names: dict[str, list[str]] = {}
+    for one in members:
+        zone, source = find_zone(one)
+        if source is not ZoneSource.NONE:
+            names.setdefault(zone, []).append(one.name)
+    for zone, found in names.items():
+        if len(found) > 1:
+            yield AdoptionFinding(
+                code=AdoptionCode.ZONE_SHARED,
+                severity=Severity.WARN,
+                object=f"group {group}",
+                text=f"{join_names(found, shown=len(found))} are all in zone {zone}",
+                remedy="the operator takes each StatefulSet for a zone of its own",
+            )
+
+
+def _judge_order(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
+    names = [one.name for one in members]
+    if names != sorted(names, key=natural_key):
+        yield AdoptionFinding(
+            code=AdoptionCode.ZONE_ORDER,
+            severity=Severity.WARN,
+            object=f"group {group}",
+            text=f"its zones go in the order of bytes: {join_names(names, shown=len(names))}",
+            remedy="nothing else is wrong with it; a new StatefulSet with another name, such as"
+            " -zone-02, is the only way to another order",
+        )
+
+
+def _find(
+    code: AdoptionCode, severity: Severity, one: AdoptableSet, text: str, remedy: str
+) -> AdoptionFinding:
+    return AdoptionFinding(
+        code=code, severity=severity, object=f"StatefulSet {one.name}", text=text, remedy=remedy
+    )

@@ -1,0 +1,168 @@
+"""What brings plain StatefulSets under the operator: patches, the way back, and what to know.
+
+Only labels, annotations and the update strategy of StatefulSets change. None of them is part of a
+revision, so that no pod is replaced; where that cannot be shown, nothing is proposed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rollout_operator.model.adoption.namespace import (
+    AdoptableNamespace,
+    AdoptableSet,
+    AdoptionChoice,
+)
+from rollout_operator.model.adoption.proposal import (
+    AdoptionFinding,
+    AdoptionPlan,
+    GroupAdoption,
+    Patch,
+    SetAdoption,
+)
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import GROUP_LABEL, MAX_UNAVAILABLE, ON_DELETE
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.units import parse_max_unavailable
+from rollout_operator.planning.adoption.budgets import (
+    build_budget,
+    choose_limit,
+    choose_selector,
+    find_native,
+    find_selector_missing,
+    has_zone_budget,
+    list_native,
+)
+from rollout_operator.planning.adoption.findings import (
+    find_single_zone,
+    is_settled,
+    list_findings,
+)
+from rollout_operator.planning.adoption.zones import find_zone, list_groups, read_group
+from rollout_operator.planning.wording import join_names
+
+# As many at a time as a StatefulSet replaces by itself.
+_ONE_BY_ONE: Final = "1"
+
+
+def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionPlan:
+    """Return what is proposed. Raises InvalidInput for names that are not there."""
+    known = {one.name for one in seen.sets}
+    chosen = choice.names or frozenset(known)
+    missing = sorted(chosen - known)
+    if missing:
+        raise InvalidInput(f"there is no StatefulSet {join_names(missing)} among those read")
+    named = choice.group if choice.is_narrowed else ""
+    groups = list_groups(seen.sets, chosen, named)
+    if choice.group:
+        groups = {name: found for name, found in groups.items() if name == choice.group}
+        if not groups:
+            raise InvalidInput(
+                f"no StatefulSets begin with the name {choice.group}: name those that belong to it"
+            )
+    is_meant = choice.is_narrowed or bool(choice.group)
+    severity = Severity.ERROR if is_meant else Severity.INFO
+    return AdoptionPlan(
+        namespace=seen.namespace,
+        groups=tuple(
+            _plan_group(name, members, seen) for name, members in groups.items() if len(members) > 1
+        ),
+        left_alone=tuple(_leave_alone(groups, severity)),
+        unread=seen.unread,
+    )
+
+
+def _leave_alone(
+    groups: Mapping[str, Sequence[AdoptableSet]], severity: Severity
+) -> Sequence[AdoptionFinding]:
+    return [
+        find_single_zone(members[0], name, severity)
+        for name, members in groups.items()
+        if len(members) == 1
+    ]
+
+
+def _plan_group(
+    name: str, members: Sequence[AdoptableSet], seen: AdoptableNamespace
+) -> GroupAdoption:
+    findings = [*list_findings(name, members)]
+    native = list_native(seen, members)
+    selector: Mapping[str, str] = {}
+    budget: Patch | None = None
+    if native and not has_zone_budget(seen, members):
+        found = choose_selector(seen, members)
+        if found is None:
+            findings.append(find_selector_missing(name))
+        else:
+            selector = found
+            budget = build_budget(name, seen.namespace, found, choose_limit(native, members))
+            findings += find_native(native, members)
+    sets = tuple(_plan_set(one, {GROUP_LABEL: name}, selector) for one in members)
+    if budget is None and all(one.patch is None for one in sets):
+        findings = []  # it has been adopted: what is wrong with it, `doctor` says
+    return GroupAdoption(
+        name=name,
+        pods=sum(one.replicas for one in members),
+        sets=sets,
+        budget=budget,
+        findings=tuple(findings),
+        checked=all(map(is_settled, members)) and not any(map(_touches_pods, sets)),
+    )
+
+
+def _plan_set(
+    one: AdoptableSet, group: Mapping[str, str], selector: Mapping[str, str]
+) -> SetAdoption:
+    wanted = dict(selector) if read_group(one) else {**group, **selector}
+    labels = {key: value for key, value in wanted.items() if one.labels.get(key) != value}
+    is_plain = one.strategy != ON_DELETE
+    annotations = (
+        {MAX_UNAVAILABLE: _keep_pace(one)}
+        if is_plain and MAX_UNAVAILABLE not in one.annotations
+        else {}
+    )
+    zone, source = find_zone(one)
+    if not (labels or annotations or is_plain):
+        return SetAdoption(name=one.name, zone=zone, zone_source=source)
+    return SetAdoption(
+        name=one.name,
+        zone=zone,
+        zone_source=source,
+        # A null takes away what the API server has filled in, which OnDelete does not permit.
+        patch=_build(labels, annotations, _choose_strategy(ON_DELETE, None) if is_plain else None),
+        undo=_build(
+            {key: one.labels.get(key) for key in labels},
+            dict.fromkeys(annotations),
+            _choose_strategy(one.strategy, one.rolling_update) if is_plain else None,
+        ),
+    )
+
+
+def _keep_pace(one: AdoptableSet) -> str:
+    """Return how many pods the set may replace at a time today, where it says so."""
+    text = f"{(one.rolling_update or {}).get('maxUnavailable', _ONE_BY_ONE)}"
+    try:
+        return f"{parse_max_unavailable(text)}"
+    except InvalidInput:
+        return _ONE_BY_ONE
+
+
+def _choose_strategy(kind: str, rolling_update: Mapping[str, object] | None) -> Patch:
+    return {"type": kind, "rollingUpdate": rolling_update}
+
+
+def _build(
+    labels: Mapping[str, str | None], annotations: Mapping[str, str | None], strategy: Patch | None
+) -> Patch:
+    head = {
+        key: found for key, found in (("labels", labels), ("annotations", annotations)) if found
+    }
+    patch: dict[str, object] = {"metadata": head} if head else {}
+    if strategy is not None:
+        patch["spec"] = {"updateStrategy": strategy}
+    return patch
+
+
+def _touches_pods(one: SetAdoption) -> bool:
+    """Tell whether a patch changes more of a spec than its strategy: the template makes pods."""
+    spec = (one.patch or {}).get("spec", {})
+    return not isinstance(spec, dict) or not spec.keys() <= {"updateStrategy"}

@@ -1,0 +1,99 @@
+"""In which zone a StatefulSet is, what says so, and which StatefulSets are zones of one group.
+
+The zone is read from where the pods may run; from the name only where nothing else tells. Zones of
+one group have one name but for its end.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rollout_operator.model.adoption.namespace import TOPOLOGY_KEYS, AdoptableSet
+from rollout_operator.model.adoption.proposal import ZoneSource
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
+
+_ZONE: Final = "zone"
+# `ingester-zone-a`, `db-az1`, `vault-b`. A number alone is more often a shard than a zone.
+_ENDS: Final = re.compile(r"-((?:zone|az)-?[a-z0-9]+|[a-z])$")
+
+_WORDS: Final = {
+    ZoneSource.NODE_SELECTOR: "the nodeSelector of its pods",
+    ZoneSource.NODE_AFFINITY: "the node affinity of its pods",
+    ZoneSource.TOPOLOGY_LABEL: "a topology label",
+    ZoneSource.ZONE_LABEL: "the label zone",
+    ZoneSource.NAME: "the end of its name",
+}
+
+
+def describe_zone(zone: str, source: ZoneSource) -> str:
+    """Return the zone and what says so, in words."""
+    if source is ZoneSource.NONE:
+        return "nothing says its zone"
+    return f"zone {zone}, by {_WORDS[source]}"
+
+
+def find_zone(one: AdoptableSet) -> tuple[str, ZoneSource]:
+    """Return the zone of a StatefulSet and what says so; the zone is empty where nothing does."""
+    return next(_list_zones(one), ("", ZoneSource.NONE))
+
+
+def _list_zones(one: AdoptableSet) -> Iterator[tuple[str, ZoneSource]]:
+    if zone := _find_topology(one.node_selector):
+        yield zone, ZoneSource.NODE_SELECTOR
+    if len(one.affinity_zones) == 1:
+        yield one.affinity_zones[0], ZoneSource.NODE_AFFINITY
+    for labels in (one.pod_labels, one.labels):
+        if zone := _find_topology(labels):
+            yield zone, ZoneSource.TOPOLOGY_LABEL
+    for labels in (one.pod_labels, one.labels):
+        if zone := labels.get(_ZONE, ""):
+            yield zone, ZoneSource.ZONE_LABEL
+    if found := _ENDS.search(one.name):
+        yield found[1], ZoneSource.NAME
+
+
+def _find_topology(labels: Mapping[str, str]) -> str:
+    return next((labels[key] for key in TOPOLOGY_KEYS if labels.get(key)), "")
+
+
+def find_base(one: AdoptableSet) -> str:
+    """Return the name of a StatefulSet without its zone, the whole name where it has none."""
+    zone, _ = find_zone(one)
+    if zone and one.name.endswith(f"-{zone}") and len(one.name) > len(zone) + 1:
+        base = one.name.removesuffix(f"-{zone}")
+        return base.removesuffix("-zone") or base
+    return _ENDS.sub("", one.name) or one.name
+
+
+def read_group(one: AdoptableSet) -> str:
+    """Return the rollout group that a StatefulSet has already, empty where it has none."""
+    return one.labels.get(GROUP_LABEL, one.labels.get(GROUP_LABEL_LONG, ""))
+
+
+def list_groups(
+    sets: Iterable[AdoptableSet], chosen: frozenset[str], group: str
+) -> Mapping[str, Sequence[AdoptableSet]]:
+    """Return the zones of each group to be, by name in byte order: as rollouts take them.
+
+    `chosen` are the names that are meant. `group` is what they are called, empty where their own
+    names say it. Who is in such a group already belongs to it as well.
+    """
+    bases: dict[str, list[AdoptableSet]] = {}
+    for one in sorted(sets, key=lambda one: one.name):
+        if one.name in chosen:
+            bases.setdefault(group or find_base(one), []).append(one)
+    groups: dict[str, list[AdoptableSet]] = {}
+    for base, members in bases.items():
+        groups.setdefault(group or _choose_name(base, members), []).extend(members)
+    for one in sets:
+        if one.name not in chosen and read_group(one) in groups:
+            groups[read_group(one)].append(one)
+    return {
+        name: tuple(sorted(members, key=lambda one: one.name))
+        for name, members in sorted(groups.items())
+    }
+
+
+def _choose_name(base: str, members: Sequence[AdoptableSet]) -> str:
+    """Return the group that some of them have already, else what their names begin with."""
+    return next(filter(None, map(read_group, members)), base)

@@ -1,0 +1,131 @@
+"""`adopt` reads dumps and manifests, prints, and ends with a code that says what is held."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rollout_operator.cli.main import main
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.exit_codes import ExitCode
+
+Json = dict[str, Any]
+STATUS: Json = {
+    "observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
+    "currentRevision": "one", "updateRevision": "one",
+}  # fmt: skip
+APP = {"app": "ingester"}
+NATIVE: Json = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "ingester"},
+    "spec": {"maxUnavailable": 1, "selector": {"matchLabels": APP}},
+}
+
+
+def plain(name: str, namespace: str = "prod", **status: object) -> Json:
+    zone = ZoneSpec(name=name, group=None, strategy="RollingUpdate", pod_labels=APP, labels=APP)
+    tree: Json = statefulset(zone, namespace)
+    return {**tree, "status": {**STATUS, **status}}
+
+
+ZONES = [plain(f"ingester-zone-{zone}") for zone in "abc"]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    return tmp_path / "dump.yaml"
+
+
+def ask(dump: Path, *words: str, objects: list[Json] | None = None) -> int:
+    dump.write_text(yaml.safe_dump_all(ZONES if objects is None else objects))
+    return main(["adopt", "-f", str(dump), *words])
+
+
+def test_text_for_people(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(dump) == ExitCode.DONE
+    out = capsys.readouterr().out
+    assert out.startswith("namespace prod: nothing is written by this command\n")
+    assert out.count("\nkubectl patch statefulset ingester-zone-") == 3
+
+
+def test_json_for_scripts(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(dump, "-o=json") == ExitCode.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert told["schemaVersion"] == 1
+    assert told["groups"][0]["name"] == "ingester"
+    assert told["groups"][0]["sets"][0]["zoneSource"] == "name"
+
+
+def test_manifests_of_git_without_namespace_uid_and_status(
+    dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What kustomize prints: commands then name no namespace."""
+    objects: list[Json] = [NATIVE]
+    for one in ZONES:
+        head = {key: it for key, it in one["metadata"].items() if key != "namespace"}
+        objects.append({**one, "metadata": head, "status": {}})
+
+    assert ask(dump, objects=objects) == ExitCode.DONE
+    out = capsys.readouterr().out
+    assert "status_unknown" in out
+    assert "--namespace" not in out
+    assert "  name: ingester\nspec:\n  maxUnavailable: 1" in out
+
+    assert ask(dump, "-o=budgets", objects=objects) == ExitCode.DONE
+    assert yaml.safe_load(capsys.readouterr().out)["spec"]["selector"] == {"matchLabels": APP}
+
+
+def test_a_group_that_is_held_ends_with_4(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = [*ZONES[1:], plain("ingester-zone-a", updateRevision="two", updatedReplicas=0)]
+
+    assert ask(dump, objects=objects) == ExitCode.NEEDS_A_PERSON
+    assert "3 pods of 3 are outdated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["-l", "app=ingester,name=ingester-zone-a"], "single_zone"),
+        (["-l", "app=ingester"], "group ingester"),
+        (["ingester-zone-a", "-group=db", "ingester-zone-b"], "group db  2 zones, 6 pods"),
+    ],
+)
+def test_what_chooses(
+    dump: Path, words: list[str], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(dump, *words)
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["-o=xml"], 2, "-output must be one of text, yaml, budgets, json"),
+        (["-l", "app"], 2, '-selector: "app" is not key=value'),
+        (["-l", "app!=x"], 2, "is not key=value"),
+        (["-l", "app=x"], 1, "no StatefulSet has the labels app=x"),
+        (["-context=x"], 2, "-f that none is read"),
+        (["nothing"], 1, "there is no StatefulSet nothing"),
+        (["-n=other"], 1, "there is no StatefulSet in namespace other"),
+    ],
+)
+def test_mistakes_are_one_line(
+    dump: Path, words: list[str], code: int, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(dump, *words) == code
+    error = capsys.readouterr().err
+    assert why in error
+    assert error.count("\n") == 1
+
+
+def test_two_namespaces_take_a_choice(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = [*ZONES, plain("ingester-zone-a", "test")]
+
+    assert ask(dump, objects=objects) == ExitCode.FAILED
+    assert "prod and test: choose one with -n" in capsys.readouterr().err
+    assert ask(dump, "-n=prod", objects=objects) == ExitCode.DONE
+    assert ask(dump, objects=[*ZONES, ZONES[0]]) == ExitCode.FAILED
+    assert "more than once" in capsys.readouterr().err

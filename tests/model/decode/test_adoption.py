@@ -1,0 +1,63 @@
+"""StatefulSets as clusters and as files in Git have them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
+from rollout_operator.model.decode.adoption import decode_adoptable
+from rollout_operator.model.errors import DecodeError
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {
+                    "matchExpressions": [
+                        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                        {
+                            "key": "topology.kubernetes.io/zone",
+                            "operator": "In",
+                            "values": ["eu-1a"],
+                        },
+                    ]
+                }
+            ]
+        }
+    }
+}
+
+
+def test_a_set_of_a_cluster() -> None:
+    tree: dict[str, Any] = statefulset(
+        ZoneSpec(name="db-a", group=None, node_selector={"disk": "fast"}), "prod"
+    )
+    tree["metadata"] |= {"generation": 4}
+    tree["spec"]["template"]["spec"]["affinity"] = AFFINITY
+    tree["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+    tree["status"] = {"observedGeneration": 4, "replicas": 3, "updateRevision": "x"}
+
+    found = decode_adoptable(msgspec.json.encode(tree))
+
+    assert (found.namespace, found.name, found.generation) == ("prod", "db-a", 4)
+    assert found.node_selector == {"disk": "fast"}
+    assert found.affinity_zones == ("eu-1a",)
+    assert found.partition == 2
+    assert found.pod_labels == {"name": "db-a"}
+    assert found.status == RolloutProgress(observed_generation=4, replicas=3, update_revision="x")
+
+
+def test_a_manifest_need_not_say_much() -> None:
+    tree = {"kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {"template": {}}}
+
+    assert decode_adoptable(msgspec.json.encode(tree)) == AdoptableSet(name="db")
+    assert AdoptableSet(name="db").partition == 0
+
+
+def test_what_is_no_set_is_named() -> None:
+    tree = {"kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {"replicas": "three"}}
+
+    with pytest.raises(DecodeError, match="db"):
+        decode_adoptable(msgspec.json.encode(tree))

@@ -1,0 +1,293 @@
+"""What is proposed, what is held back until when, and that no pod is replaced by it."""
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.model.adoption.namespace import AdoptableNamespace, AdoptableSet
+from rollout_operator.model.adoption.namespace import AdoptionChoice as Choice
+from rollout_operator.model.adoption.proposal import AdoptionCode, AdoptionPlan
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Severity
+from rollout_operator.planning.adoption.plan import plan_adoption
+from tests.planning.adoption.adoptable import APP, DONE, native, plain, plan, three
+
+ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
+ON_DELETE = {"type": "OnDelete", "rollingUpdate": None}
+PARTITIONED = {"partition": 2}
+UNDERWAY = replace(DONE, updated=1, update_revision="two")
+
+
+def findings(found: AdoptionPlan) -> list[tuple[AdoptionCode, Severity]]:
+    return [(one.code, one.severity) for group in found.groups for one in group.findings]
+
+
+def test_three_plain_zones_become_a_group() -> None:
+    [group] = plan(three()).groups
+
+    assert (group.name, group.pods, group.checked, group.findings) == ("ingester", 9, True, ())
+    assert [one.name for one in group.patched] == [f"ingester-zone-{zone}" for zone in "abc"]
+    for one in group.patched:
+        assert one.patch == {
+            "metadata": {
+                "labels": {"rollout-group": "ingester"},
+                "annotations": {"rollout-max-unavailable": "1"},
+            },
+            "spec": {"updateStrategy": ON_DELETE},
+        }
+
+
+def test_the_way_back_restores_each_field() -> None:
+    """What was there before comes back with its value, what was not goes."""
+    sets = three(rolling_update={"partition": 0, "maxUnavailable": "25%"})
+    one = plan(sets, budgets=[native()]).groups[0].sets[0]
+
+    assert one.undo == {
+        "metadata": {
+            "labels": {"rollout-group": None},
+            "annotations": {"rollout-max-unavailable": None},
+        },
+        "spec": {
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"partition": 0, "maxUnavailable": "25%"},
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "limit"),
+    [(None, "1"), ({"maxUnavailable": 2}, "2"), ({"maxUnavailable": "25%"}, "25%"),
+     ({"maxUnavailable": "0"}, "1")],
+)  # fmt: skip
+def test_as_many_pods_at_a_time_as_before(before: dict[str, object] | None, limit: str) -> None:
+    [group] = plan(three(rolling_update=before)).groups
+
+    assert group.sets[0].patch is not None
+    head = group.sets[0].patch["metadata"]
+    assert isinstance(head, dict)
+    assert head["annotations"] == {"rollout-max-unavailable": limit}
+
+
+def test_only_what_is_missing_is_patched() -> None:
+    """A limit that a person has set stays, and so does a label in its long spelling."""
+    first, *rest = three(annotations={"rollout-max-unavailable": "5"})
+    labelled = replace(first, labels={**APP, "grafana.com/rollout-group": "ingester"})
+
+    sets = plan([labelled, *rest]).groups[0].sets
+
+    assert sets[0].patch == {"spec": {"updateStrategy": ON_DELETE}}
+    assert sets[1].patch == {
+        "metadata": {"labels": {"rollout-group": "ingester"}},
+        "spec": {"updateStrategy": ON_DELETE},
+    }
+
+
+def test_what_is_adopted_is_left_alone_even_during_a_rollout() -> None:
+    sets = three(labels={**APP, "rollout-group": "ingester"}, strategy="OnDelete", status=UNDERWAY)
+    found = plan(sets)
+
+    assert findings(found) == []
+    assert not found.groups[0].patched
+    assert not found.needs_a_person
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        pytest.param(
+            plain("ingester-zone-a", status=UNDERWAY), (AdoptionCode.ROLLOUT_UNDERWAY, ERROR),
+            id="outdated pods",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", status=UNDERWAY, strategy="OnDelete"),
+            (AdoptionCode.ROLLOUT_UNDERWAY, ERROR), id="outdated pods under OnDelete",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", generation=2), (AdoptionCode.ROLLOUT_UNDERWAY, ERROR),
+            id="a spec that the status does not know",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", status=replace(DONE, current_revision="zero")),
+            (AdoptionCode.ROLLOUT_UNDERWAY, ERROR), id="a revision that is not recorded",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", status=None), (AdoptionCode.STATUS_UNKNOWN, WARN),
+            id="a manifest",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", status=replace(DONE, ready=2)),
+            (AdoptionCode.PODS_NOT_READY, WARN), id="a pod that is not ready",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", rolling_update=PARTITIONED), (AdoptionCode.PARTITION, WARN),
+            id="a partition that keeps nothing back",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", pod_labels=APP), (AdoptionCode.NAME_LABEL_MISSING, INFO),
+            id="pods without the label by which grafana's operator finds them",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", labels={"rollout-group": "other"}),
+            (AdoptionCode.GROUPS_DIFFER, ERROR), id="another group",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", node_selector={"topology.kubernetes.io/zone": "zone-b"}),
+            (AdoptionCode.ZONE_SHARED, WARN), id="two sets in one zone",
+        ),
+        pytest.param(
+            plain("ingester-zone-10"), (AdoptionCode.ZONE_ORDER, WARN), id="10 before 9",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_named(first: AdoptableSet, expected: tuple[AdoptionCode, Severity]) -> None:
+    """Each with what to do; an error holds the patches back and ends with 4."""
+    second = plain(
+        "ingester-zone-9" if expected[0] is AdoptionCode.ZONE_ORDER else "ingester-zone-b",
+        labels={**APP, "zone": "zone-b", "rollout-group": "ingester"}
+        if expected[0] in (AdoptionCode.GROUPS_DIFFER, AdoptionCode.ZONE_SHARED)
+        else APP,
+    )
+    named = expected[0] is AdoptionCode.GROUPS_DIFFER
+    found = plan([first, second], *([first.name, second.name] if named else []), group="ingester")
+
+    assert findings(found) == [expected]
+    assert all(one.text and one.remedy for one in found.groups[0].findings)
+    is_held = expected[1] is ERROR
+    assert found.needs_a_person == is_held
+    assert len(found.groups[0].patched) == (0 if is_held else len(found.groups[0].sets) - (
+        second.labels.get("rollout-group") == "ingester" and second.strategy == "OnDelete"
+    ))  # fmt: skip
+
+
+def test_a_partition_that_keeps_pods_back_is_an_error() -> None:
+    sets = three(rolling_update=PARTITIONED, status=UNDERWAY)
+
+    assert (AdoptionCode.PARTITION, ERROR) in findings(plan(sets))
+
+
+def test_one_zone_is_left_alone_and_an_error_only_if_it_was_meant() -> None:
+    sets = [*three(), plain("compactor")]
+
+    found = plan(sets)
+    assert [(one.code, one.severity, one.object) for one in found.left_alone] == [
+        (AdoptionCode.SINGLE_ZONE, INFO, "StatefulSet compactor")
+    ]
+    assert not found.needs_a_person
+    assert plan(sets, "compactor").needs_a_person
+    assert plan(sets, group="ingester").left_alone == ()
+
+
+def test_names_and_a_group_make_zones_of_any_sets() -> None:
+    sets = [plain("blue"), plain("green"), plain("red")]
+
+    found = plan(sets, "blue", "green", group="db")
+
+    assert [(group.name, [one.name for one in group.sets]) for group in found.groups] == [
+        ("db", ["blue", "green"])
+    ]
+
+
+def test_a_zone_that_is_in_the_group_already_belongs_to_it() -> None:
+    old = plain("ingester-old", labels={**APP, "rollout-group": "ingester"}, strategy="OnDelete")
+
+    [group] = plan([*three(), old], "ingester-zone-a", "ingester-zone-b").groups
+
+    assert [one.name for one in group.sets] == [
+        "ingester-old", "ingester-zone-a", "ingester-zone-b",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [{"names": ("x",)}, {"group": "x"}])
+def test_names_that_are_not_there(words: dict[str, object]) -> None:
+    names = words.get("names", ())
+    assert isinstance(names, tuple)
+    with pytest.raises(InvalidInput, match="x"):
+        plan(three(), *names, group=f"{words.get('group', '')}")
+
+
+def test_a_zone_aware_budget_takes_the_place_of_native_ones() -> None:
+    found = plan([*three(), plain("compactor", labels={}, pod_labels={})], budgets=[native()])
+
+    assert found.groups[0].budget == {
+        "apiVersion": "rollout-operator.grafana.com/v1",
+        "kind": "ZoneAwarePodDisruptionBudget",
+        "metadata": {"name": "ingester", "namespace": "prod"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": APP}},
+    }
+    assert findings(found) == [(AdoptionCode.NATIVE_BUDGET_REPLACED, INFO)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit", "refuses"),
+    [
+        pytest.param({"max_unavailable": "2"}, 2, False, id="a number"),
+        pytest.param({"max_unavailable": "33%"}, 3, False, id="a share"),
+        pytest.param({"min_available": "8"}, 1, False, id="what must stay"),
+        pytest.param({"max_unavailable": "0"}, 1, True, id="nothing may go"),
+        pytest.param({"min_available": "100%"}, 1, True, id="everything must stay"),
+    ],
+)
+def test_the_limit_is_that_of_the_native_budget(
+    fields: dict[str, str], limit: int, refuses: bool
+) -> None:
+    found = plan(three(), budgets=[native(**fields)])
+
+    budget = found.groups[0].budget
+    assert budget is not None
+    assert isinstance(budget["spec"], dict)
+    assert budget["spec"]["maxUnavailable"] == limit
+    assert ((AdoptionCode.NATIVE_BUDGET_REFUSES, WARN) in findings(found)) == refuses
+
+
+def test_sets_get_the_labels_by_which_the_budget_finds_zones() -> None:
+    """The templates have them: no pod is replaced for it."""
+    one = plan(three(labels={}), budgets=[native()]).groups[0].sets[0]
+
+    assert one.patch is not None
+    head = one.patch["metadata"]
+    assert isinstance(head, dict)
+    assert head["labels"] == {"rollout-group": "ingester", **APP}
+    assert one.undo is not None
+    assert one.undo["metadata"] == {
+        "labels": {"rollout-group": None, "app": None},
+        "annotations": {"rollout-max-unavailable": None},
+    }
+
+
+def test_labels_that_others_have_as_well_select_no_budget() -> None:
+    """It would count pods of others, and hold them back."""
+    others = plain("distributor", pod_labels={**APP, "tier": "front"})
+    component = {**APP, "app.kubernetes.io/component": "ingester"}
+
+    found = plan([*three(), others], budgets=[native()])
+    assert found.groups[0].budget is None, "the native budget is about the other set as well"
+
+    own = native()
+    narrow = replace(own, selector=replace(own.selector, labels=component))  # type: ignore[type-var]  # it has one
+    found = plan([*three(pod_labels=component), others], budgets=[narrow])
+    assert found.groups[0].budget is not None
+    assert found.groups[0].budget["spec"] == {
+        "maxUnavailable": 1,
+        "selector": {"matchLabels": {"app.kubernetes.io/component": "ingester"}},
+    }
+
+    sets = [replace(one, pod_labels={"name": one.name}) for one in three()]
+    narrow = replace(own, selector=replace(own.selector, labels={"name": sets[0].name}))  # type: ignore[type-var]  # it has one
+    found = plan(sets, budgets=[narrow])
+    assert found.groups[0].budget is None
+    assert findings(found) == [(AdoptionCode.BUDGET_SELECTOR_MISSING, WARN)]
+
+
+def test_where_a_zone_aware_budget_is_none_is_proposed() -> None:
+    budget = Budget(namespace="prod", name="x", uid=Uid("1"), resource_version="1", selector=APP)
+    seen = AdoptableNamespace(
+        namespace="prod", sets=three(), native_budgets=(native(),), zone_budgets=(budget,)
+    )
+
+    [group] = plan_adoption(seen, Choice()).groups
+
+    assert group.budget is None
+    assert group.findings == ()

@@ -1,0 +1,62 @@
+"""Commands that can be pasted, and a component that kustomize takes."""
+
+import json
+import shlex
+
+import yaml
+
+from rollout_operator.planning.adoption.text import (
+    list_budgets,
+    render_component,
+    render_objects,
+    render_text,
+)
+from tests.planning.adoption.adoptable import DONE, native, plain, plan, three
+
+
+def test_each_patch_is_a_command() -> None:
+    found = plan(three(), budgets=[native()])
+    lines = render_text(found).splitlines()
+
+    commands = [shlex.split(line) for line in lines if line.startswith("kubectl patch ")]
+    assert [words[3] for words in commands] == [one.name for one in found.groups[0].sets]
+    assert [json.loads(words[-1]) for words in commands] == [
+        one.patch for one in found.groups[0].sets
+    ]
+    assert {words[5] for words in commands} == {"--namespace=prod"}
+    back = [shlex.split(line[2:]) for line in lines if line.startswith("# kubectl patch ")]
+    assert [json.loads(words[-1]) for words in back] == [one.undo for one in found.groups[0].sets]
+    assert any(line.startswith("  replaces no pod: ") for line in lines)
+
+
+def test_nothing_to_paste_is_shown_of_a_group_that_is_held() -> None:
+    text = render_text(plan(three(generation=2)))
+
+    assert "kubectl patch" not in text
+    assert "ingester  3 zones, 9 pods: not yet" in text
+    assert "rollout_underway" in text
+    assert "-> wait for `kubectl rollout status statefulset/ingester-zone-a`" in text
+
+
+def test_what_is_adopted_and_what_is_not_shown() -> None:
+    """A manifest has no status: that nothing is underway is not claimed."""
+    done = three(labels={"rollout-group": "ingester"}, strategy="OnDelete")
+    assert "under the operator already" in render_text(plan(done))
+    assert "replaces no pod" not in render_text(plan(three(status=None)))
+    assert "there is nothing to adopt" in render_text(plan([plain("db", status=DONE)]))
+
+
+def test_the_component_has_the_same_patches_and_the_budget_beside_it() -> None:
+    found = plan(three(), budgets=[native()])
+    component = yaml.safe_load(render_component(found))
+
+    assert component["kind"] == "Component"
+    assert component["resources"] == ["budgets.yaml"]
+    for one, target in zip(found.groups[0].sets, component["patches"], strict=True):
+        body = yaml.safe_load(target["patch"])
+        assert body["kind"] == "StatefulSet"
+        assert body["metadata"].pop("name") == one.name
+        assert {"metadata": body["metadata"], "spec": body["spec"]} == one.patch
+    assert [*yaml.safe_load_all(render_objects(list_budgets(found)))] == [found.groups[0].budget]
+    assert "resources" not in yaml.safe_load(render_component(plan(three())))
+    assert yaml.safe_load(render_component(plan(three(generation=2))))["patches"] == []
