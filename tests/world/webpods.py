@@ -2,7 +2,7 @@
 
 How a pod answers is said by name, at any time; what it was asked is written down with the UID that
 it had at that moment. A pod counts as prepared, by UID, from a successful POST to a successful
-DELETE: the one that takes its name later starts clean. On `DELAYED_PATH` it says since when it is
+DELETE: the one that takes its name later starts clean. On `DELAYED_PATHS` it says since when it is
 prepared for a delayed downscale, which is a state of its own.
 """
 
@@ -26,6 +26,13 @@ WAIT_LIMIT: Final = timedelta(seconds=30)
 HEAD_LIMIT: Final = timedelta(seconds=10)
 HEAD_BYTES: Final = 64 * 1024
 DELAYED_PATH: Final = "/prepare-delayed-downscale"
+# Those of Mimir, Loki and Tempo, which guides name.
+DELAYED_PATHS: Final = (
+    DELAYED_PATH,
+    "/ingester/prepare-instance-ring-downscale",
+    "/ingester/prepare-partition-downscale",
+    "/live-store/prepare-partition-downscale",
+)
 
 # Several runs may share a machine: each starts somewhere else in 127.16.0.0 to 127.239.255.255.
 _FIRST: Final = random.SystemRandom().randrange(16 << 16, 200 << 16)
@@ -48,7 +55,7 @@ class Respond:
     after: timedelta = timedelta(0)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
-    """None: since when it is prepared, to a POST on `DELAYED_PATH` that succeeds; else empty."""
+    """None: since when it is prepared, to a POST on `DELAYED_PATHS` that succeeds; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,7 @@ class PodCall:
     @property
     def is_delayed(self) -> bool:
         """Say whether it is about a delayed downscale."""
-        return self.path.partition("?")[0] == DELAYED_PATH
+        return self.path.partition("?")[0] in DELAYED_PATHS
 
     @property
     def is_success(self) -> bool:

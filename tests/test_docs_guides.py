@@ -1,0 +1,42 @@
+"""The guides: short sentences, the same chapters, links that lead somewhere, all run."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.code_rules import ROOT
+
+GUIDES: Final = sorted((ROOT / "docs" / "guides").glob("*.md"))
+RUNS: Final = (ROOT / "tests" / "system" / "test_guides.py").read_text()
+CHAPTERS: Final = ("## What you need", "## When it stands still", "## How to undo")
+WORDS_LIMIT: Final = 30
+_NOT_PROSE: Final = re.compile(r"```.*?```|<!--.*?-->|^\|.*?$|^#.*?$", re.DOTALL | re.MULTILINE)
+_LINK: Final = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
+
+all_guides = pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+
+
+@all_guides
+def test_sentences_are_short(page: Path) -> None:
+    prose = _NOT_PROSE.sub("\n\n", page.read_text())
+    blocks = re.split(r"\n\s*\n|\n(?=- |\d\. )", prose)
+    sentences = [each for block in blocks for each in re.split(r"(?<=[.:!?])\s+", block)]
+
+    assert [each for each in sentences if len(each.split()) > WORDS_LIMIT] == []
+
+
+@all_guides
+def test_links_lead_to_pages_that_are_there(page: Path) -> None:
+    links = [link for link in _LINK.findall(page.read_text()) if "://" not in link]
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@all_guides
+def test_each_is_run_and_has_the_same_chapters(page: Path) -> None:
+    text = page.read_text()
+
+    assert [chapter for chapter in CHAPTERS if f"\n{chapter}\n" not in text] == []
+    assert f'"{page.name}"' in RUNS
