@@ -61,7 +61,8 @@ test: lint controlplane ## everything, on a real control plane too
 	$(call PYTEST,$(TWO_A_CORE)) $(ARGS)
 
 test-fast: lint ## what needs neither a control plane nor much time: two minutes
-	$(call PYTEST,$(ONE_A_CORE)) -m "not controlplane and not slow and not thorough" $(ARGS)
+	$(call PYTEST,$(ONE_A_CORE)) -m "not controlplane and not slow and not thorough" \
+		--hypothesis-profile=fast $(ARGS)
 
 format: $(READY) ## format and mend what can be mended by rule
 	$(PY) -m ruff format .

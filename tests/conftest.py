@@ -11,6 +11,8 @@ from rollout_operator.telemetry import logs
 
 # An example may take any time: what else the machine does is not to fail a test.
 settings.register_profile("gate", deadline=None)
+# A fifth of the examples: see `tests.examples`.
+settings.register_profile("fast", deadline=None, max_examples=20)
 settings.load_profile("gate")
 
 # `pytester` runs small test files of its own, to prove the guards. The control plane's fixtures

@@ -5,10 +5,11 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.aio.backoff import Backoff, Rewrites
+from tests.examples import repeatable
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 TENTH = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10))
@@ -43,7 +44,7 @@ def test_full_jitter_spans_from_zero_to_the_bound(rng: float, seconds: float) ->
     assert TENTH.delay(3, rng) == timedelta(seconds=seconds)
 
 
-@settings(derandomize=True)
+@repeatable()
 @given(failures=st.integers(-5, 10**12), rng=st.floats(0, 1), first=st.integers(1, 10**6))
 def test_a_delay_is_never_outside_its_bounds(failures: int, rng: float, first: int) -> None:
     backoff = Backoff(first=timedelta(microseconds=first), most=timedelta(seconds=30))

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollout_operator.config.grammar import (
@@ -24,6 +24,7 @@ from rollout_operator.config.grammar import (
     parse_mixed,
     parse_words,
 )
+from tests.examples import repeatable
 
 
 def flag(name: str, kind: FlagKind[Any], default: object, alias: str = "") -> Flag[Any]:
@@ -301,7 +302,7 @@ def test_values_are_shown_as_they_are_written(
     assert kind.parse(shown) == value
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@repeatable(300)
 @given(
     st.lists(
         st.one_of(

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.model.errors import DecodeError, InvalidInput
@@ -17,10 +17,11 @@ from rollout_operator.model.tracker import (
     is_recorded,
     render_changed,
 )
+from tests.examples import repeatable
 
 AT: Final = "2020-01-01T00:00:00Z"
 NOW: Final = datetime(2020, 1, 1, tzinfo=UTC)
-REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+REPEATABLE: Final = repeatable(200)
 
 
 def body(**changes: object) -> bytes:

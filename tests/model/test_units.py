@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollout_operator.model.errors import InvalidInput
@@ -19,8 +19,9 @@ from rollout_operator.model.units import (
     parse_max_unavailable,
     quote,
 )
+from tests.examples import repeatable
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=200)
+REPEATABLE: Final = repeatable(200)
 
 GO_DURATION: Final = re.compile(
     "[+-]?(0|(([0-9]+\\.?[0-9]*|\\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)"
@@ -124,7 +125,7 @@ def test_durations_are_written_as_go_writes_them(span: timedelta, text: str) -> 
     assert format_duration(span) == text
 
 
-@repeatable
+@REPEATABLE
 @given(st.timedeltas(min_value=-LONGEST, max_value=LONGEST))
 @example(LONGEST)
 @example(-LONGEST)
@@ -132,7 +133,7 @@ def test_a_written_duration_reads_back_the_same(span: timedelta) -> None:
     assert parse_duration(format_duration(span)) == span
 
 
-@repeatable
+@REPEATABLE
 @given(st.text(alphabet="0159.+-nusmhd \u00b5\u0665_", max_size=12))
 @example("1h")
 @example("0")
@@ -193,7 +194,7 @@ def test_integers_out_of_range_are_refused(text: str, bits: int) -> None:
         parse_go_int(text, bits)
 
 
-@repeatable
+@REPEATABLE
 @given(st.integers(min_value=-(2**65), max_value=2**65))
 def test_an_integer_is_read_if_it_fits(number: int) -> None:
     if -(2**63) <= number < 2**63:
@@ -266,7 +267,7 @@ def test_other_max_unavailable_is_refused_with_the_value(text: str) -> None:
     assert len(str(caught.value)) < 400
 
 
-@repeatable
+@REPEATABLE
 @given(st.integers(min_value=1, max_value=100), st.integers(min_value=0, max_value=10_000))
 def test_a_share_never_exceeds_itself(percent: int, replicas: int) -> None:
     pods = IntOrPercent(percent, is_percent=True).of(replicas)

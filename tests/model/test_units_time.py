@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollout_operator.model.errors import InvalidInput
@@ -17,8 +17,9 @@ from rollout_operator.model.units import (
     parse_rfc3339,
     quote,
 )
+from tests.examples import repeatable
 
-REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
+REPEATABLE: Final = repeatable(300)
 DAY: Final = timedelta(days=1)
 HOUR: Final = timedelta(hours=1)
 EAST: Final = timezone(2 * HOUR)

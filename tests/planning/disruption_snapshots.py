@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from rollout_operator.model.budget import Budget, DisruptionSource
@@ -13,15 +12,10 @@ from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.planning.budgets.rule import BudgetSnapshot
 from tests.builders import NOW
+from tests.examples import repeatable
 from tests.planning.disruptions import budget, by_partition, ingesters, member
 
-REPEATABLE: Final = settings(
-    max_examples=300,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+REPEATABLE: Final = repeatable(300)
 
 # Not the ends of the range: those are drawn more often than others.
 rarely = st.integers(0, 9).map(lambda number: number == 6)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollout_operator.model.errors import InvalidInput
@@ -18,9 +18,10 @@ from rollout_operator.telemetry.logtext import (
     render_json,
     render_logfmt,
 )
+from tests.examples import repeatable
 
 TS: Final = "2026-01-02T03:04:05.000000006Z"
-repeatable = settings(derandomize=True, deadline=None, max_examples=200)
+REPEATABLE: Final = repeatable(200)
 NASTY: Final = 'a\nb\r\t\x00\x1b[31m\x7f\x85\u2028\u202e\ufeff\ud800"\\=é😀 %s {} <script>'
 
 
@@ -164,7 +165,7 @@ def test_keys_stay_keys(key: str, shown: str) -> None:
     assert list(as_json({key: 1})) == ["level", "ts", "msg", shown]
 
 
-@repeatable
+@REPEATABLE
 @given(st.text(alphabet=st.characters() | st.sampled_from(NASTY), max_size=40), st.text(max_size=9))
 @example(NASTY, NASTY)
 @example("null", "")
@@ -181,7 +182,7 @@ def test_any_text_is_one_line_that_reads_back(text: str, key: str) -> None:
     assert (json.loads(shown) if shown.startswith('"') else shown) == clean
 
 
-@repeatable
+@REPEATABLE
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

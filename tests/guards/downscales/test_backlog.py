@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.guards.downscales.backlog import BacklogEntry, UnansweredCancels
@@ -14,6 +14,7 @@ from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import Uid
 from rollout_operator.pods.client import PodError
 from tests.builders import sts, sts_uid
+from tests.examples import repeatable
 from tests.fakes_clock import EPOCH
 from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, uids, waiting
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -176,7 +177,7 @@ stories = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150, database=None)
+@repeatable(150)
 @given(stories)
 def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
     steps: list[tuple[str, str]],

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -29,8 +29,9 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import DOWNSCALE_NOTE, Uid
 from rollout_operator.model.objects import Pod
 from tests.builders import NOW, pod
+from tests.examples import repeatable
 
-REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
+REPEATABLE: Final = repeatable(300)
 TEXT: Final = '{"replicasFrom":5,"replicasTo":3,"at":"2026-01-01T12:00:00Z"}'
 NOTE: Final = DownscaleRecord(replicas_from=5, replicas_to=3, at=NOW)
 TARGET: Final = Target(port=8080, path="ingester/prepare", service="ingester")

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rollout_operator.kube.cache.store import Change, PodStore, StatefulSetStore, is_older
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from tests.examples import repeatable
 
 LONG = "grafana.com/rollout-group"
 
@@ -302,7 +303,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(derandomize=True)
+@repeatable()
 @given(events=EVENTS)
 def test_changes_tell_exactly_what_the_store_holds(events: list[tuple[str, str, bool]]) -> None:
     """Whoever replays the changes ends with the content, and indexes never disagree with it."""

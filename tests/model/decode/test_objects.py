@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.model.decode.broken import salvage
@@ -19,6 +19,7 @@ from rollout_operator.model.decode.objects import (
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import Revision, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from tests.examples import repeatable
 from tests.model.wire_trees import (
     DELETED,
     SINCE_READ,
@@ -362,7 +363,7 @@ PATHS = st.sampled_from(
 )
 
 
-@settings(derandomize=True, max_examples=300)
+@repeatable(300)
 @given(path=PATHS, value=JSON, is_pod=st.booleans())
 def test_any_json_in_any_place_is_a_view_or_a_decode_error(
     path: tuple[str, ...], value: object, is_pod: bool

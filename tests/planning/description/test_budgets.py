@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, BudgetVersions, DisruptionSource
@@ -21,8 +21,8 @@ from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.budgets.counting import CountingRule, Survey
 from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
 from rollout_operator.planning.description.budgets import describe_budget, list_rivals
+from tests.examples import repeatable
 from tests.planning.disruption_snapshots import (
-    REPEATABLE,
     rules_of_partitions,
     rules_of_zones,
     snapshots,
@@ -31,7 +31,7 @@ from tests.planning.disruptions import budget, read_snapshot
 from tests.planning.tables import read_table
 
 LABELS: Final = {"name": "ingester"}
-FEWER: Final = settings(REPEATABLE, max_examples=100)
+FEWER: Final = repeatable(100)
 NO_POD: Final = Pod(namespace="", name="", uid=Uid(""), resource_version="")
 CASES: Final = """
 all are up

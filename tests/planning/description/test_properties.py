@@ -1,6 +1,6 @@
 """What holds for every description, whatever the group looks like."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from rollout_operator.model.description import Phase, PodState
 from rollout_operator.model.group import Group
@@ -9,15 +9,10 @@ from rollout_operator.planning.description.explain import explain_pod, explain_s
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
 from rollout_operator.planning.rollout.plan import plan_group
 from tests.builders import NOW
+from tests.examples import repeatable
 from tests.planning.rollout.test_properties import groups
 
-REPEATABLE = settings(
-    max_examples=60,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+REPEATABLE = repeatable(60)
 
 
 @REPEATABLE

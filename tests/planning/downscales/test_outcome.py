@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from rollout_operator.planning.downscales.outcome import (
     judge_downscale,
 )
 from tests.builders import pod, sts, sts_uid, zone
+from tests.examples import repeatable
 
 KEY: Final = Key(set_uid=sts_uid("a"), replicas_from=5, replicas_to=3)
 PODS: Final = zone("a", "lllll").pods
@@ -55,7 +56,7 @@ def test_what_became_of_a_downscale(
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.booleans())
-@settings(derandomize=True, deadline=None, database=None)
+@repeatable()
 def test_si12_nobody_is_called_back_from_what_has_happened_or_may(
     replicas: int, target: int, may_persist: bool
 ) -> None:

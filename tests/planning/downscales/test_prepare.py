@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -19,9 +19,10 @@ from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.planning.downscales.rule import PreparePods, choose_pods_to_prepare
 from tests.builders import pod, sts, unreadable, with_pods, zone
+from tests.examples import repeatable
 from tests.planning.tables import read_group, read_table
 
-REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+REPEATABLE: Final = repeatable(200)
 TARGET: Final = Target(port=8080, path="prepare-downscale", service="service-name")
 DOMAIN: Final = "cluster.local."
 IP: Final = "10.0.0.1"

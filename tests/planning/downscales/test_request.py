@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from rollout_operator.planning.downscales.request import (
     assess_unprepared,
     find_misplaced,
 )
+from tests.examples import repeatable
 from tests.planning.reviews import (
     BROKEN,
     NIL,
@@ -41,7 +42,7 @@ from tests.planning.reviews import (
 )
 from tests.planning.tables import read_table
 
-REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
+REPEATABLE: Final = repeatable(300)
 NO: Final = {NO_DOWNSCALE: "true"}
 PREPARED: Final = {PREPARE_DOWNSCALE: "true"}
 DENIED: Final = (

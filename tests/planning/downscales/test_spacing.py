@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
@@ -18,9 +18,10 @@ from rollout_operator.planning.downscales.spacing import (
     format_downscale_time,
 )
 from tests.builders import NOW, sts, sts_uid
+from tests.examples import repeatable
 from tests.planning.tables import read_table, read_words, shorten
 
-REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+REPEATABLE: Final = repeatable(200)
 HOUR: Final = timedelta(hours=1)
 SPAN: Final = MIN_TIME_BETWEEN_DOWNSCALES
 # What tenants may write to make a wait go away: none of it may.

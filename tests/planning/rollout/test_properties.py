@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -21,14 +21,9 @@ from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import explain
 from tests.builders import NOW, group, pod, zone
+from tests.examples import repeatable
 
-REPEATABLE = settings(
-    max_examples=250,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+REPEATABLE = repeatable(250)
 
 rarely = st.integers(0, 19).map(lambda number: number == 0)
 # Mostly whole and outdated pods, so that a fair share of the groups may move.

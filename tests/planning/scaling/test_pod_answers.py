@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN
 from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.planning.scaling.pod_answers import FRESH
 from tests.builders import NOW, unreadable
+from tests.examples import repeatable
 from tests.planning.scalings import (
     HOUR,
     MINUTE,
@@ -32,7 +33,7 @@ from tests.planning.scalings import (
 )
 from tests.planning.tables import read_table
 
-REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+REPEATABLE: Final = repeatable(200)
 DUE: Final = answer(70 * MINUTE)
 CHANGE: Final = f"zone-b mirrors {SHOWN}: 5 → 3 waits: "
 

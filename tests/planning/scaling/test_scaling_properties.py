@@ -6,7 +6,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from rollout_operator.model.scaling import (
 )
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, unreadable
+from tests.examples import repeatable
 from tests.planning.scalings import (
     DEMO,
     HOUR,
@@ -39,13 +40,7 @@ from tests.planning.scalings import (
 
 pytestmark = pytest.mark.thorough
 
-REPEATABLE = settings(
-    max_examples=150,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+REPEATABLE = repeatable(150)
 rarely = st.integers(0, 19).map(lambda number: number == 0)
 counts = st.integers(0, 5)
 hostile = st.sampled_from(["", "x", "-1", "99999999999", "9999-12-31T23:59:59Z", "\x1b[0m", "12h"])

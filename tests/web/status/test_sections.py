@@ -5,7 +5,7 @@ from itertools import product
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.model.description import (
@@ -21,6 +21,7 @@ from rollout_operator.web.status.group import POD_ICONS
 from rollout_operator.web.status.markup import escape, make_anchor, render_prose
 from rollout_operator.web.status.page import list_page, read_asset
 from rollout_operator.web.status.sections import Fragment, SectionRenderer
+from tests.examples import repeatable
 from tests.virtual_time import in_virtual_time
 from tests.web.status.descriptions import (
     HOSTILE,
@@ -176,7 +177,7 @@ async def test_a_whole_annotation_is_cut() -> None:
     assert len(page.text) < 20_000
 
 
-@settings(max_examples=50)
+@repeatable(50)
 @given(st.text())
 def test_any_text_reads_back_as_one_line(text: str) -> None:
     """SEC-13: in an element, in an attribute, and in a sentence with code in it."""
