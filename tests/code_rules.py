@@ -6,20 +6,33 @@ The rules themselves are in `test_layers.py` and `test_house_rules.py`.
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rollout_operator"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Module:
     """One source file. `path` is relative to the folder that holds the top folder."""
 
     path: Path
-    tree: ast.Module
-    lines: int
+    source: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed when a rule asks for it first: that takes longer than all rules on text."""
+        return ast.parse(self.source, filename=str(self.path))
+
+    @cached_property
+    def nodes(self) -> Sequence[ast.AST]:
+        """All that stands in it, walked through once for all rules."""
+        return list(ast.walk(self.tree))
+
+    @property
+    def lines(self) -> int:
+        return len(self.source.splitlines())
 
     @property
     def layer(self) -> str:
@@ -56,12 +69,7 @@ def load_modules(top: Path) -> list[Module]:
 
 
 def _load(path: Path, base: Path) -> Module:
-    source = path.read_text()
-    return Module(
-        path=path.relative_to(base),
-        tree=ast.parse(source, filename=str(path)),
-        lines=len(source.splitlines()),
-    )
+    return Module(path=path.relative_to(base), source=path.read_text())
 
 
 def list_imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:
@@ -69,7 +77,7 @@ def list_imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:
 
     Imports inside functions and for type checkers count like all others.
     """
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name
@@ -81,7 +89,7 @@ def list_imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:
 
 def list_definitions(module: Module) -> Iterator[tuple[ast.stmt | ast.expr | ast.arg, str]]:
     """Yield each name that the module gives: functions, classes, arguments, variables, fields."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node, node.name
         elif isinstance(node, ast.arg):
@@ -94,7 +102,7 @@ def list_definitions(module: Module) -> Iterator[tuple[ast.stmt | ast.expr | ast
 
 def list_calls(module: Module) -> Iterator[tuple[ast.Call, str]]:
     """Yield each call with the dotted name of what is called, as far as it is one."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call):
             yield node, dotted(node.func)
 

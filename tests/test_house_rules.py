@@ -25,7 +25,7 @@ EMPTY_WORDS = re.compile(r"^_*(handle|process|do|manage)_|Manager|Helper")
 # Named by the library whose method it overrides.
 OVERRIDES = {"handle_error"}
 # Words for which the field has others: client, random source, states of groups, context, outcome.
-HOME_MADE = re.compile(r"^_*(doors?|chance|board|Doors?|Board|Parts|fates?|Fate|talks?|Talks?)$")
+HOME_MADE = re.compile(r"\b_*(doors?|chance|board|Doors?|Board|Parts|fates?|Fate|talks?|Talks?)\b")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.
@@ -37,7 +37,7 @@ TASK_MAKERS = {"aio/tasks.py"}
 def find_broad_catches(module: Module) -> Iterator[str]:
     """Yield catches of Exception outside its doors, and of BaseException anywhere."""
     is_door = _below_top(module) in CATCH_ALL
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             names = _caught(node.type)
         elif isinstance(node, ast.Call) and dotted(node.func).endswith("suppress"):
@@ -70,7 +70,7 @@ def _task_groups(module: Module) -> set[str]:
     """Return the names that `async with asyncio.TaskGroup()` gives."""
     return {
         dotted(item.optional_vars)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.AsyncWith)
         for item in node.items
         if item.optional_vars is not None
@@ -90,8 +90,10 @@ def find_empty_words(module: Module) -> Iterator[str]:
 
 def find_home_made_words(module: Module) -> Iterator[str]:
     """Yield names for which the field has another word."""
+    if not HOME_MADE.search(module.source):
+        return
     for node, name in list_definitions(module):
-        if HOME_MADE.search(name):
+        if HOME_MADE.fullmatch(name):
             yield module.at(node, name)
 
 
@@ -113,6 +115,8 @@ def find_oversize(module: Module) -> Iterator[str]:
 
 def find_missing_subject(module: Module) -> Iterator[str]:
     """Yield a module that does not say what it is about."""
+    if module.source.startswith('"""'):
+        return
     if module.tree.body and ast.get_docstring(module.tree) is None:
         yield f"{module.path}: no docstring"
 
