@@ -12,11 +12,9 @@ READY := $(VENV)/.ready
 ARGS ?=
 # Processes for the tests; a single one: make test WORKERS=0
 WORKERS ?=
-# Where all that takes time computes, one a core. Tests on a control plane wait for most of their
-# time, hence two a core where they run as well.
-ONE_A_CORE = $(or $(WORKERS),auto)
+# Two a core: tests on a control plane wait for most of their time, and others for sockets.
 TWO_A_CORE = $(or $(WORKERS),$(shell $(PY) -c 'import os; print(2 * (os.cpu_count() or 1))'))
-PYTEST = $(PY) -m pytest -n $(1)
+PYTEST = $(PY) -m pytest -n $(TWO_A_CORE)
 
 # Byte code is kept whatever the environment says: every process of the tests, and every operator
 # that they start, would compile all of it again.
@@ -58,10 +56,10 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 	@$(PY) -m tests.world.kubectl >/dev/null
 
 test: lint controlplane ## everything, on a real control plane too
-	$(call PYTEST,$(TWO_A_CORE)) $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-fast: lint ## what needs neither a control plane nor much time: two minutes
-	$(call PYTEST,$(ONE_A_CORE)) -m "not controlplane and not slow and not thorough" \
+	$(PYTEST) -m "not controlplane and not slow and not thorough" \
 		--hypothesis-profile=fast $(ARGS)
 
 format: $(READY) ## format and mend what can be mended by rule

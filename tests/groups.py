@@ -11,8 +11,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# By file: the control plane's answers to all sequences take two minutes to record.
-TOGETHER: Final = ("tests/contract/test_contract_worlds.py",)
+# By file: the control plane's answers to all sequences take two minutes to record, and what is
+# asked of a story is asked of one and the same playing.
+TOGETHER: Final = ("tests/contract/test_contract_worlds.py", "tests/simulation/test_golden.py")
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +29,19 @@ TRACES: Final = (
 BY_NAME: Final = {scenario.name: scenario for scenario in TRACES}
 
 
+@cache
+def play(name: str) -> GoldenTrace:
+    """Play a story once for all that is asked of it."""
+    return play_scenario(BY_NAME[name])
+
+
 @pytest.mark.parametrize("name", BY_NAME)
 def test_the_trace_is_as_it_was(name: str, golden: Golden) -> None:
     """It broke no invariant, as far as the judge of the random schedules can see.
 
     No line is wider than a page, and no sentence is broken off.
     """
-    trace = play_scenario(BY_NAME[name])
+    trace = play(name)
     lines = trace.text.splitlines()
 
     assert trace.verdict.is_clean, trace.verdict
@@ -54,7 +61,7 @@ def test_each_trace_has_its_file_and_each_file_its_trace() -> None:
 @pytest.mark.parametrize("name", ["crash-after-delete", "two-downscales-at-once"])
 def test_the_same_scenario_gives_the_same_trace_twice(name: str) -> None:
     """To the last call, not only to what a reader is shown."""
-    first, second = play_scenario(BY_NAME[name]), play_scenario(BY_NAME[name])
+    first, second = play(name), play_scenario(BY_NAME[name])
 
     assert first.text == second.text
     assert trace_hash(first.history) == trace_hash(second.history)
@@ -89,12 +96,12 @@ def list_pods(letters: str, pods: int = 3) -> list[str]:
 )
 def test_the_trace_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:
     """A file that is updated without being read fails here."""
-    assert list_deletes(play_scenario(BY_NAME[name]).history) == deleted
+    assert list_deletes(play(name).history) == deleted
 
 
 def list_asked(name: str) -> list[tuple[str, str]]:
     """Return what the pods of a scenario were asked."""
-    calls = play_scenario(BY_NAME[name]).history.list_all(PodCalled)
+    calls = play(name).history.list_all(PodCalled)
     return [(call.method, call.pod) for call in calls]
 
 
@@ -111,7 +118,7 @@ def list_evicted(name: str) -> list[str]:
     """Return the pods of a scenario that were evicted, in order."""
     return [
         one.request.name
-        for one in play_scenario(BY_NAME[name]).history.list_all(Called)
+        for one in play(name).history.list_all(Called)
         if one.request.subresource == "eviction" and one.status == 201
     ]
 
@@ -125,7 +132,7 @@ def test_evicted_pods_take_their_turns() -> None:
 
 
 def test_the_mishap_of_a_scenario_happens_once() -> None:
-    trace = play_scenario(BY_NAME["crash-after-delete"])
+    trace = play("crash-after-delete")
 
     assert [fault.kind for fault in trace.history.list_all(Fault)] == ["crash"]
     steps = [one.what for one in trace.history.list_all(Lived)]

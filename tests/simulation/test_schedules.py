@@ -58,9 +58,10 @@ def test_a_profile_comes_by_the_seed_alone() -> None:
     assert not sum(run(scenario, seed, profile=NORMAL).faults["late"] for seed in seeds) > 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", mark_costly(ROTATION))
 def test_a_schedule_of_each_scenario_is_clean(name: str) -> None:
-    """SI and LI of rollouts and downscales, for those who run the fast tests only."""
+    """SI and LI of rollouts and downscales."""
     outcome = run(find_scenario(name), 0)
 
     case = Case(scenario=name, seed=0)

@@ -64,4 +64,4 @@ def pick(objects: Sequence[Json], name: str) -> Json:
 def to_yaml(objects: Sequence[Json]) -> bytes:
     """Return them as `kubectl get -o yaml` prints them."""
     listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-    return str(yaml.safe_dump(listed)).encode()
+    return str(yaml.dump(listed, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))).encode()

@@ -8,6 +8,8 @@ import pytest
 from rollout_operator.cli.main import main
 from tests.lab.simulate.dumps import grow, to_yaml
 
+pytestmark = pytest.mark.thorough
+
 Capture = pytest.CaptureFixture[str]
 
 

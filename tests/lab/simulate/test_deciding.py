@@ -23,6 +23,8 @@ from rollout_operator.model.outcome import Code
 from tests.lab.simulate.dumps import NAMESPACE, Json, grow, to_yaml
 from tests.virtual_time import EPOCH
 
+pytestmark = pytest.mark.thorough
+
 LABELLED: Final = {"app": "ingester"}
 GUARDED: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
 PREPARED: Final = {"grafana.com/prepare-downscale": "true"}

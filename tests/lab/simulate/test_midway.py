@@ -19,6 +19,8 @@ from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.lab.simulate.dumps import NAMESPACE, Json, to_yaml
 
+pytestmark = pytest.mark.thorough
+
 ZONES = (ZoneSpec(name="zone-a", max_unavailable=2), ZoneSpec(name="zone-b"))
 SLOW = Behaviour(
     starts_after=timedelta(seconds=10),

@@ -27,6 +27,8 @@ from tests.lab.simulate.dumps import THREE, Json, grow, pick
 from tests.lab.simulate.test_world import NINE, _ends, _story, _tell
 from tests.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.thorough
+
 SELECTED = {"rollout-group": "ingester"}
 _BUDGET: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
 
