@@ -21,6 +21,7 @@ pytest_plugins = [
     "pytester",
     "tests.watchdogs",
     "tests.goldens",
+    "tests.named",
     "tests.steady_loop",
     "tests.groups",
 ]

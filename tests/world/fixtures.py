@@ -4,20 +4,24 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import pytest_asyncio
 from _pytest.capture import CaptureManager
 
-from tests.world.assets import find_assets
-from tests.world.plane import ControlPlane
-from tests.world.world import World
+# Every test reads this file, and few need what it starts: that is read by the first of those.
+if TYPE_CHECKING:
+    from tests.world.plane import ControlPlane
+    from tests.world.world import World
 
 
 @pytest.fixture(scope="session")
-def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+def plane(request: pytest.FixtureRequest) -> Iterator["ControlPlane"]:
     """Yield the running control plane; tests that ask for it carry the marker `controlplane`."""
+    from tests.world.assets import find_assets
+    from tests.world.plane import ControlPlane
+
     capture = cast(
         "CaptureManager | None", request.config.pluginmanager.getplugin("capturemanager")
     )
@@ -41,11 +45,13 @@ def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
 
 
 @pytest_asyncio.fixture
-async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
+async def world(plane: "ControlPlane", tmp_path: Path) -> AsyncIterator["World"]:
     """Yield a namespace with kubelet, judge and proxy, and clean up after.
 
     SEC-17: at the end of every test the audit log must hold no forbidden call of an operator.
     """
+    from tests.world.world import World
+
     ready: asyncio.Future[World] = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
 
