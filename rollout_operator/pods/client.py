@@ -227,7 +227,9 @@ class PodClient:
             status = f"{call.status}" if call.status else "error"
             labels = (self._path_label(call.endpoint.path), call.method, status)
             duration = (self._clock.elapsed() - start).total_seconds()
-            self._metrics.pod_request_duration.labels(*labels).observe(duration)
+            self._metrics.pod_request_duration.labels(*labels).observe(
+                duration, dict(span.log_keys)
+            )
             if span.is_recorded:
                 span.note(_describe_call(call))
 

@@ -32,13 +32,13 @@ class _InPieces(MetricWrapperBase):
         piece = self._begin()
         group: str | None = None
         may_end_anywhere = GROUP not in self._labelnames or ZONE in self._labelnames
-        for suffix, labels, value, *_ in self._samples():
+        for suffix, labels, value, time, exemplar, *_ in self._samples():
             before, group = group, labels.get(GROUP)
             may_end = may_end_anywhere or group != before
             if len(piece.samples) >= PIECE and may_end:
                 yield piece
                 piece = self._begin()
-            piece.add_sample(self._name + suffix, labels, value)
+            piece.add_sample(self._name + suffix, labels, value, time, exemplar)
         yield piece
 
     def _begin(self) -> Metric:

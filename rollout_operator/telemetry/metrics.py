@@ -14,7 +14,7 @@ from rollout_operator import __version__
 from rollout_operator.model.outcome import REVIEW_CODES, Code
 from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
 from rollout_operator.telemetry.denials import Denials
-from rollout_operator.telemetry.exposition import render
+from rollout_operator.telemetry.exposition import render, render_openmetrics
 from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
 from rollout_operator.telemetry.progress import ProgressMetrics
 
@@ -157,6 +157,10 @@ class Metrics:
         Give the event loop a turn in between; groups may come and go there.
         """
         return render(self.registry)
+
+    def render_openmetrics(self) -> Iterator[bytes]:
+        """Yield the same in OpenMetrics, with the traces of requests as exemplars."""
+        return render_openmetrics(self.registry)
 
     def _define_group(self) -> None:
         group = ("rollout_group",)

@@ -105,7 +105,7 @@ class NoSpan:
 
 
 NO_SPAN: Final = NoSpan()
-_NO_HEADERS: Final[Mapping[str, str]] = {}
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class NoSpans:
@@ -125,7 +125,7 @@ class NoSpans:
 
     def make_headers(self) -> Mapping[str, str]:
         """Return none."""
-        return _NO_HEADERS
+        return _NOTHING
 
 
 class Tracing:
@@ -136,12 +136,23 @@ class Tracing:
     def __init__(self) -> None:
         self.spans: SpanSource = NoSpans()
 
+    @property
+    def is_on(self) -> bool:
+        """Tell whether spans go anywhere."""
+        return not isinstance(self.spans, NoSpans)
+
     def bind(self, spans: SpanSource | None) -> None:
         """Take spans from there from now on; None turns tracing off."""
         self.spans = NoSpans() if spans is None else spans
 
 
 tracing: Final = Tracing()
+
+
+def find_trace() -> Mapping[str, str]:
+    """Return the keys of the trace that is being recorded now; none where there is none."""
+    span = tracing.spans.find_current()
+    return span.log_keys if span.is_recorded else _NOTHING
 
 
 def trace_keys(name: str, reconcile: Callable[[K], Awaitable[R]]) -> Callable[[K], Awaitable[R]]:

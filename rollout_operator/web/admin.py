@@ -17,9 +17,10 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.shared import Shared, join_pieces, keep_if_dear
 from rollout_operator.model.description import Description, OperatorDescription
 from rollout_operator.planning.wording import one_line
-from rollout_operator.telemetry.exposition import CONTENT_TYPE
+from rollout_operator.telemetry.exposition import CONTENT_TYPE, OPENMETRICS_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.spans import tracing
 from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
 from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, end_silence
 from rollout_operator.web.http.listener import bind
@@ -62,7 +63,13 @@ class AdminServer:
         self._health = health
         self._namespace = cluster.namespace
         self._clock = LoopClock()
-        self._scrapes = Shared(partial(join_pieces, metrics.render), self._clock, keep_if_dear)
+        self._scrapes = {
+            content: Shared(partial(join_pieces, render), self._clock, keep_if_dear)
+            for content, render in (
+                (CONTENT_TYPE, metrics.render),
+                (OPENMETRICS_TYPE, metrics.render_openmetrics),
+            )
+        }
         self._status = StatusPages(self._describe_start, self._clock)
         self._runner = web.AppRunner(
             self._build(cluster), shutdown_timeout=STOP_LIMIT.total_seconds()
@@ -123,8 +130,9 @@ class AdminServer:
         return app
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
-        page = await self._scrapes.get()
-        return web.Response(body=page, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
+        content = _choose_format(request.headers.get(hdrs.ACCEPT, ""))
+        page = await self._scrapes[content].get()
+        return web.Response(body=page, headers={hdrs.CONTENT_TYPE: content})
 
     async def _answer_ready(self, request: web.Request) -> web.Response:
         return _answer_health("ready", self._health.list_missing())
@@ -144,6 +152,12 @@ class AdminServer:
         )
         now = self._clock.now()
         return Description(namespace=self._namespace, now=now, operator=operator)
+
+
+def _choose_format(accept: str) -> str:
+    """Return OpenMetrics where it is accepted and has more to say: exemplars, of what is traced."""
+    is_open = tracing.is_on and "application/openmetrics-text" in accept
+    return OPENMETRICS_TYPE if is_open else CONTENT_TYPE
 
 
 async def _answer_profiler(request: web.Request) -> web.Response:

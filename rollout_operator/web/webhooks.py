@@ -6,9 +6,10 @@ Decides what is a request worth a review. How it is answered, and when at the la
 """
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Final, cast
 
 from aiohttp import hdrs, web
@@ -25,7 +26,7 @@ from rollout_operator.web.http.connection import (
     ReviewConnection,
 )
 from rollout_operator.web.http.listener import FLAG, ConnectionLimits, ConnectionListener
-from rollout_operator.web.http.metrics import UNMATCHED, Meter, name_method, name_route
+from rollout_operator.web.http.metrics import TRACE, UNMATCHED, Meter, name_method, name_route
 from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
 
 JSON: Final = "application/json"
@@ -189,7 +190,7 @@ class WebhookServer:
             )  # fmt: skip
             return _reject(error.status, str(error), closes=error.closes)
         cast(ReviewConnection, request.protocol).begin_review()
-        body = await self._reviewer.answer(path, review, deadline)
+        body = await self._reviewer.answer(path, review, deadline, partial(_keep_trace, request))
         return web.Response(body=body, headers=_ANSWER)
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
@@ -200,6 +201,10 @@ class WebhookServer:
             await response.write_eof()
         except ConnectionError:
             return  # the asker has gone; the server sees the same and cleans up
+
+
+def _keep_trace(request: web.BaseRequest, keys: Mapping[str, str]) -> None:
+    request[TRACE] = dict(keys)
 
 
 def _check(request: web.BaseRequest) -> None:

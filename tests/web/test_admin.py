@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections import Counter
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
@@ -12,6 +13,7 @@ from rollout_operator.model.errors import ConfigError
 from rollout_operator.telemetry.families import PIECE
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
+from tests.recorded_spans import recorded
 from tests.web.admin_world import World, serving
 
 
@@ -48,6 +50,21 @@ async def test_metrics(admin: World) -> None:
     assert response.status == 200
     assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'rollout_operator_group_reconciles_total{rollout_group="ingester"} 0\n' in text
+
+
+async def test_dep71_openmetrics_is_answered_where_requests_are_traced(admin: World) -> None:
+    """DEP-69, DEP-71: without traces it would say nothing more, and its bounds read otherwise."""
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
+    url = admin.url("/metrics")
+    for is_traced in (False, True):
+        with recorded() if is_traced else nullcontext():
+            async with admin.client.get(url, headers={"Accept": accept}) as response:
+                text = await response.text()
+            async with admin.client.get(url) as plain:
+                assert plain.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        kind = "application/openmetrics-text" if is_traced else "text/plain"
+        assert response.content_type == kind
+        assert text.endswith("# EOF\n") is is_traced
 
 
 async def test_a_scrape_leaves_turns_to_others(admin: World) -> None:

@@ -5,11 +5,13 @@ import json
 from datetime import timedelta
 
 import pytest
+from opentelemetry.trace import format_trace_id
 
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.web.http.cluster import ClusterRules
 from tests.model.review_trees import review_tree, set_tree
+from tests.recorded_spans import recorded
 from tests.web.webhook_world import (
     ALLOWED,
     FINE,
@@ -52,6 +54,21 @@ async def test_a_review_is_answered(world: WebhookWorld) -> None:
     assert isinstance(review.old, Scalable)
     assert isinstance(review.new, Scalable)
     assert (review.old.replicas, review.new.replicas, review.dry_run) == (3, 2, False)
+
+
+async def test_dep71_the_duration_of_a_review_names_its_trace(world: WebhookWorld) -> None:
+    """DEP-71: and that of the next request on the same connection does not."""
+    with recorded() as traces:
+        line = await world.connect()
+        await line.ask(post(body_of()))
+        await line.ask(post(b"{}", path="/other"))
+        await line.close()
+    context = traces.find("review").context
+    assert context is not None
+    text = b"".join(world.metrics.render_openmetrics()).decode()
+    (example,) = [one for one in text.splitlines() if " # {" in one]
+    assert 'route="admission_no_downscale"' in example
+    assert f'trace_id="{format_trace_id(context.trace_id)}"' in example
 
 
 async def test_a_v1beta1_review_gets_its_own_version(world: WebhookWorld) -> None:

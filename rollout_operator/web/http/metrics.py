@@ -18,6 +18,8 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.sending import send_all
 
 UNMATCHED: Final = "other"
+# Of a request: the trace that it belongs to, by which a duration names an example.
+TRACE: Final = web.RequestKey("trace", dict[str, str])
 
 # Anyone may send any word as method; a label must have few values.
 _METHODS: Final = frozenset(
@@ -74,7 +76,7 @@ class Meter:
             duration = self._durations[key] = self.metrics.http_request_duration.labels(
                 self.method, self.route, str(status), key[1]
             )
-        duration.observe(seconds)
+        duration.observe(seconds, request.get(TRACE))
 
     def sent(self, size: int) -> None:
         """Count an answer that was sent, and the bytes of its body."""

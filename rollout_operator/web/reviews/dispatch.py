@@ -78,12 +78,19 @@ class Reviewer:
         span = (most if asked is None or asked > most else asked) * SHARE
         return Deadline(begin + span, span)
 
-    async def answer(self, path: str, review: Review, deadline: Deadline) -> bytes:
-        """Return the body of the answer, in time."""
+    async def answer(
+        self,
+        path: str,
+        review: Review,
+        deadline: Deadline,
+        keep_trace: Callable[[Mapping[str, str]], None] = lambda keys: None,
+    ) -> bytes:
+        """Return the body of the answer, in time; `keep_trace` gets the keys of its trace."""
         with tracing.spans.begin("review", SpanRole.SERVER) as span:
             verdict = await self._ask(path, review, deadline)
             if span.is_recorded:
                 span.note(_describe_review(path, review, verdict))
+                keep_trace(span.log_keys)
         if isinstance(verdict, bytes):
             return verdict  # logged and counted by the replica that has decided
         _log_verdict(path, review, verdict, span.log_keys)
