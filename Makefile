@@ -20,13 +20,15 @@ PYTEST = $(PY) -m pytest -n $(TWO_A_CORE)
 # that they start, would compile all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-# As manifests/base names it.
-IMAGE ?= rollout-operator:0.1.0
+# The version stands in one place; tests compare others with it.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' rollout_operator/__init__.py)
+# As manifests/base names it. For a registry: make release IMAGE=registry.example.org/rollout-operator:0.1.0
+IMAGE ?= rollout-operator:$(VERSION)
 # Time of the newest commit: the same commit gives the same image.
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate mutants prove bench lock image manifests clean
+.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate mutants prove bench lock image release manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -44,7 +46,7 @@ $(READY): pyproject.toml requirements-dev.lock
 lint: $(READY) ## formatting, lint rules and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy --strict rollout_operator tests benchmarks
+	$(PY) -m mypy --strict rollout_operator tests benchmarks release
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
 # brings it: 75 MB, hence not among the others.
@@ -102,8 +104,12 @@ image: $(READY) ## build the container image; needs docker
 		--build-arg SOURCE=$$(git remote get-url origin 2>/dev/null) \
 		--build-arg REVISION=$$(git rev-parse HEAD) \
 		--build-arg CREATED=$$(date --utc --date=@$(EPOCH) +%Y-%m-%dT%H:%M:%SZ) \
-		--build-arg VERSION=$$($(PY) -c 'import rollout_operator as r; print(r.__version__)') \
+		--build-arg VERSION=$(VERSION) \
 		$(ARGS) .
+
+# Made twice and compared: make release ARGS=--check
+release: $(READY) ## make what is released, in dist; docs/release.md says what that is
+	@$(PY) -m release --image $(IMAGE) $(ARGS)
 
 manifests: ## print the manifests of the base; needs kubectl
 	@kubectl kustomize manifests/base

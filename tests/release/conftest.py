@@ -1,0 +1,22 @@
+"""The distributions of this checkout, built once."""
+
+from pathlib import Path
+
+import pytest
+
+from release.distributions import build_distributions
+from release.source import Source, read_source
+
+
+@pytest.fixture(scope="session")
+def source() -> Source:
+    """What is released."""
+    return read_source()
+
+
+@pytest.fixture(scope="session")
+def built(source: Source, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the source distribution."""
+    folder, scratch = (tmp_path_factory.mktemp(name) for name in ("dist", "scratch"))
+    wheel, sdist = build_distributions(source, folder, scratch)
+    return wheel, sdist
