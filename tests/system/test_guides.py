@@ -6,20 +6,26 @@ from typing import Final
 
 import pytest
 
+from tests.system.guarded import is_told
 from tests.system.guided import Guide, open_guide
 from tests.system.pages import Happening
+from tests.world.webpods import BROKEN
 from tests.world.world import World
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 DELAY: Final = timedelta(hours=13)
 HALF_HOUR: Final = timedelta(minutes=31)
+THREE_HOURS: Final = timedelta(hours=3, minutes=1)
+HOUR: Final = timedelta(hours=1)
 
 
 async def test_the_guides_of_databases_for_telemetry(world: World) -> None:
     """Mimir, Loki and Tempo: rollouts, downscales that are prepared, delayed and taken back."""
     guide = await open_guide(world)
     await _follow_mimir(guide)
+    await _follow_loki(guide)
+    await _follow_tempo(guide)
 
 
 async def _follow_mimir(guide: Guide) -> None:
@@ -37,3 +43,45 @@ async def _follow_mimir(guide: Guide) -> None:
         f"30 minutes pass for {b}": partial(guide.let_pass_since_downscale, b, HALF_HOUR),
     }
     await guide.follow("mimir.md", happenings)
+
+
+async def _follow_loki(guide: Guide) -> None:
+    a, b, c = (f"loki-ingester-zone-{letter}" for letter in "abc")
+    stubborn = f"{c}-1"
+
+    async def let_pass_in_a() -> None:
+        guide.assert_prepared(f"{a}-1", path="/ingester/prepare_shutdown")
+        await guide.let_pass_since_downscale(a, THREE_HOURS)
+
+    async def fail() -> None:
+        guide.pods.behave(stubborn, BROKEN, method="POST")
+
+    async def let_pass_in_b() -> None:
+        await guide.let_pass_since_downscale(b, THREE_HOURS)
+        await guide.pods.wait_until(
+            f"{stubborn} told that it stays", lambda: is_told(guide.pods.calls_to(stubborn))
+        )
+
+    async def succeed() -> None:
+        guide.pods.behave_well(stubborn)
+
+    happenings: dict[str, Happening] = {
+        "the ingester of zone a was told to leave, and 3 hours pass": let_pass_in_a,
+        f"{stubborn} cannot write its marker": fail,
+        "3 hours pass": let_pass_in_b,
+        f"{stubborn} can write its marker": succeed,
+    }
+    await guide.follow("loki.md", happenings)
+
+
+async def _follow_tempo(guide: Guide) -> None:
+    going = [f"live-store-zone-{letter}-1" for letter in "ab"]
+
+    async def assert_told() -> None:
+        guide.assert_prepared(*going, path="/live-store/prepare-downscale")
+
+    happenings: dict[str, Happening] = {
+        "partition 1 is read-only for an hour": partial(guide.let_delay_pass, going, HOUR),
+        "both live-stores of partition 1 were told to leave": assert_told,
+    }
+    await guide.follow("tempo.md", happenings)
