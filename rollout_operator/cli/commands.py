@@ -55,6 +55,7 @@ COMMANDS: Final = (
     Command("simulate", "what the operator would do with objects of your cluster"),
     Command("doctor", "prove an installation, and name what is wrong with what to do"),
     Command("adopt", "print what brings plain StatefulSets of zones under the operator"),
+    Command("apply-crds", "create or upgrade the operator's kinds, as its chart does"),
     Command("uninstall-webhooks", "delete the webhook configurations of an operator"),
     Command("completion", "print what lets a shell complete commands and flags"),
     Command("version", "print the version, as -version does"),

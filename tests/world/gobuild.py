@@ -39,6 +39,8 @@ class GoProgram:
     """What it is, and how long the build takes."""
     sources: Path
     parts: tuple[str, ...]
+    package: str = "."
+    """What is built: the sources, or a tool of a module that they require."""
     flags: str = "-s -w"
     """Of the linker."""
     salt: str = ""
@@ -58,7 +60,8 @@ class GoProgram:
     def _key(self) -> str:
         digest = hashlib.sha256(self.salt.encode())
         for name in SOURCE_NAMES:
-            digest.update((self.sources / name).read_bytes())
+            if (source := self.sources / name).exists():
+                digest.update(source.read_bytes())
         return digest.hexdigest()[:16]
 
     def _build(self, target: Path, go: Path, announce: Announce) -> None:
@@ -78,7 +81,7 @@ class GoProgram:
     def _compile(self, go: Path, binary: Path) -> None:
         flags = f"-ldflags={self.flags}"
         done = subprocess.run(
-            [go, "build", "-trimpath", "-mod=readonly", flags, "-o", binary, "."],
+            [go, "build", "-trimpath", "-mod=readonly", flags, "-o", binary, self.package],
             cwd=self.sources,
             env=os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"},
             stdin=subprocess.DEVNULL,

@@ -1,0 +1,77 @@
+{{/* Name of the chart. As a dependency under an alias it has an underscore, which no name may have. */}}
+{{- define "ro.name" -}}
+{{- default (replace "_" "-" .Chart.Name) .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "ro.fullname" -}}
+{{- $name := default (replace "_" "-" .Chart.Name) .Values.nameOverride -}}
+{{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- default $full .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "ro.account" -}}
+{{- default (.Values.serviceAccount.create | ternary (include "ro.fullname" .) "default") .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{/* By these the Deployment knows its pods. They never change: a selector cannot. */}}
+{{- define "ro.selector" -}}
+app.kubernetes.io/name: {{ include "ro.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{/* Labels of an object: (list . "component"). */}}
+{{- define "ro.labels" -}}
+{{- $root := index . 0 -}}
+{{- $fixed := include "ro.selector" $root | fromYaml -}}
+{{- $fixed = merge $fixed (dict
+  "helm.sh/chart" (printf "%s-%s" (replace "_" "-" $root.Chart.Name) $root.Chart.Version | replace "+" "_" | trunc 63)
+  "app.kubernetes.io/version" $root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" $root.Release.Service
+  "app.kubernetes.io/component" (index . 1)
+  "app.kubernetes.io/part-of" "rollout-operator") -}}
+{{- merge $fixed ($root.Values.global.commonLabels | default dict) | toYaml -}}
+{{- end -}}
+
+{{/* Name, namespace and labels of an object of the release's namespace: (list . "component" "suffix"). */}}
+{{- define "ro.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ include "ro.fullname" $root }}{{ index . 2 }}
+namespace: {{ $root.Release.Namespace | quote }}
+labels:
+  {{- include "ro.labels" (list $root (index . 1)) | nindent 2 }}
+{{- end -}}
+
+{{- define "ro.image" -}}
+{{- $registry := .Values.global.imageRegistry | default .Values.image.registry -}}
+{{- with $registry }}{{ . }}/{{ end }}{{ .Values.image.repository -}}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{- define "ro.pullSecrets" -}}
+{{- $names := list -}}
+{{- range concat (.Values.global.imagePullSecrets | default list) .Values.imagePullSecrets -}}
+{{- $names = append $names (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with $names | uniq }}imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* What is right in itself and wrong together. The schema has refused what is wrong in itself. */}}
+{{- define "ro.check" -}}
+{{- if not (hasKey .Values "rbac") -}}
+{{- fail "values of another chart are kept: upgrade with --reset-then-reuse-values in place of --reuse-values" -}}
+{{- end -}}
+{{- if and .Values.webhooks.clientCertificates.enabled (not .Values.webhooks.enabled) -}}
+{{- fail "webhooks.clientCertificates.enabled needs webhooks.enabled" -}}
+{{- end -}}
+{{- with .Values.networkPolicy -}}
+{{- if .enabled -}}
+{{- range $key := list "fromApiServer" "toApiServer" "nodes" -}}
+{{- if not (index $.Values.networkPolicy $key) -}}
+{{- fail (printf "networkPolicy.enabled needs networkPolicy.%s: CIDRs of your cluster" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

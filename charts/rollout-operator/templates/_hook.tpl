@@ -1,0 +1,106 @@
+{{/*
+What runs beside the operator, once, with an account and rights of its own that go when it has ended:
+(dict "root" . "name" "..." "event" "..." "args" (list) "rules" (list)), with "local" rules of the
+namespace, and "crds" where the kinds are mounted.
+*/}}
+{{- define "ro.hook" -}}
+{{- $root := .root -}}
+{{- $isTest := eq .event "test" -}}
+{{- $name := printf "%s-%s" (include "ro.fullname" $root | trunc 50 | trimSuffix "-") .name -}}
+{{- $wide := printf "%s-%s" $name $root.Release.Namespace -}}
+{{- $labels := include "ro.labels" (list $root "hooks") | fromYaml -}}
+{{- /* Not those that the Service selects. */}}
+{{- $labels = merge (dict "app.kubernetes.io/name" (printf "%s-hooks" (include "ro.name" $root | trunc 57))) $labels -}}
+{{- $subject := dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace -}}
+{{- $here := dict "name" $name "namespace" $root.Release.Namespace -}}
+{{- $objects := list (dict "apiVersion" "v1" "kind" "ServiceAccount" "metadata" $here) -}}
+{{- $rbac := "rbac.authorization.k8s.io" -}}
+{{- $objects = append $objects (dict "apiVersion" (printf "%s/v1" $rbac) "kind" "ClusterRole" "metadata" (dict "name" $wide) "rules" .rules) -}}
+{{- $objects = append $objects (dict "apiVersion" (printf "%s/v1" $rbac) "kind" "ClusterRoleBinding" "metadata" (dict "name" $wide)
+      "roleRef" (dict "apiGroup" $rbac "kind" "ClusterRole" "name" $wide) "subjects" (list $subject)) -}}
+{{- with .local -}}
+{{- $objects = append $objects (dict "apiVersion" (printf "%s/v1" $rbac) "kind" "Role" "metadata" $here "rules" .) -}}
+{{- $objects = append $objects (dict "apiVersion" (printf "%s/v1" $rbac) "kind" "RoleBinding" "metadata" $here
+      "roleRef" (dict "apiGroup" $rbac "kind" "Role" "name" $name) "subjects" (list $subject)) -}}
+{{- end -}}
+{{- if .crds -}}
+{{- $files := dict -}}
+{{- range $path, $content := $root.Subcharts.crds.Files.Glob "crds/*.yaml" -}}
+{{- $_ := set $files (base $path) (toString $content) -}}
+{{- end -}}
+{{- $objects = append $objects (dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" $here "data" $files) -}}
+{{- end -}}
+{{- range $objects }}
+---
+{{ merge (dict "metadata" (merge (dict "labels" $labels "annotations" (dict
+      "helm.sh/hook" $.event "helm.sh/hook-weight" "-5"
+      "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded,hook-failed")) .metadata)) . | toYaml }}
+{{- end }}
+---
+apiVersion: {{ $isTest | ternary "v1" "batch/v1" }}
+kind: {{ $isTest | ternary "Pod" "Job" }}
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace | quote }}
+  labels:
+    {{- toYaml $labels | nindent 4 }}
+  annotations:
+    helm.sh/hook: {{ .event }}
+    helm.sh/hook-delete-policy: before-hook-creation{{ if not $isTest }},hook-succeeded{{ end }}
+{{- $pod := include "ro.hookPod" (merge (dict "account" $name) .) }}
+spec:
+  {{- if $isTest }}
+  {{- $pod | nindent 2 }}
+  {{- else }}
+  backoffLimit: 3
+  activeDeadlineSeconds: {{ $root.Values.hooks.activeDeadlineSeconds }}
+  template:
+    metadata:
+      labels:
+        {{- toYaml $labels | nindent 8 }}
+    spec:
+      {{- $pod | nindent 6 }}
+  {{- end }}
+{{ end -}}
+
+{{- define "ro.hookPod" -}}
+{{- $root := .root -}}
+serviceAccountName: {{ .account }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+restartPolicy: Never
+{{- with include "ro.pullSecrets" $root }}
+{{ . }}
+{{- end }}
+{{- range $key := list "podSecurityContext" "nodeSelector" "affinity" "tolerations" }}
+{{- with index $root.Values $key }}
+{{ eq $key "podSecurityContext" | ternary "securityContext" $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+containers:
+  - name: {{ first .args }}
+    image: {{ include "ro.image" $root | quote }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+    args: {{ .args | toJson }}
+    {{- with $root.Values.resources }}
+    resources:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- with $root.Values.securityContext }}
+    securityContext:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- if .crds }}
+    volumeMounts:
+      - name: crds
+        mountPath: /crds
+        readOnly: true
+    {{- end }}
+{{- if .crds }}
+volumes:
+  - name: crds
+    configMap:
+      name: {{ .account }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,130 @@
+"""`rollout-operator apply-crds`: create or upgrade the operator's CustomResourceDefinitions.
+
+Decides which documents it takes: definitions of the operator's own API group and no others. Helm
+installs such kinds once and never again; its chart runs this before each upgrade. What else is
+known of a definition that exists, such as labels of others, stays.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import yaml
+
+from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.config.grammar import UsageError, parse_mixed
+from rollout_operator.config.usage import render_entries
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Patcher, Resource
+from rollout_operator.kube.connection.connect import Access
+from rollout_operator.model.errors import ConfigError, NotFound
+from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.units import quote
+from rollout_operator.telemetry import logs
+
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
+)
+# Beside the files in manifests/crds.
+_NO_OBJECT: Final = "kustomization.yaml"
+
+_HEAD: Final = """\
+Usage: rollout-operator apply-crds FOLDER [flags]
+
+Creates the CustomResourceDefinitions in the YAML files of a folder, or changes those of that name
+to be like them. Nothing is deleted. The user of the kubeconfig must be allowed to create and patch
+customresourcedefinitions.
+
+"""
+
+
+class DefinitionClient(Patcher, Protocol):
+    """What is needed of the API server."""
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        """POST a new object; see `kube.api.Writer`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One CustomResourceDefinition as a file has it."""
+
+    name: str
+    body: JsonObject
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words after the command ask for; return the exit code 0.
+
+    Raises HelpRequested, ConfigError with its exit code, and OperatorError of the API server.
+    """
+    parsed = parse_mixed(ACCESS_FLAGS, words)
+    if len(parsed.leftovers) != 1:
+        raise UsageError("name one folder with YAML files")
+    definitions = read_definitions(Path(parsed.leftovers[0]))
+    access = find_access(parsed)
+    logs.configure(level="warn")
+    asyncio.run(_run(access, definitions))
+    return ExitCode.DONE
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return f"{_HEAD}{''.join(render_entries(ACCESS_FLAGS))}"
+
+
+def read_definitions(folder: Path) -> list[Definition]:
+    """Return the definitions in the YAML files of a folder. Raises ConfigError."""
+    try:
+        files = [path for path in sorted(folder.glob("*.yaml")) if path.name != _NO_OBJECT]
+        texts = {path: path.read_text() for path in files}
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error.strerror}") from error
+    found = [
+        _check(path, document)
+        for path, text in texts.items()
+        for document in _parse(path, text)
+        if document is not None
+    ]
+    if not found:
+        raise ConfigError(f"{folder}: there is no YAML file with a definition")
+    return found
+
+
+def _parse(path: Path, text: str) -> list[Any]:
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML") from error
+
+
+def _check(path: Path, document: Any) -> Definition:
+    match document:
+        case {"kind": DEFINITIONS.kind, "metadata": {"name": str(name)}, "spec": {"group": group}}:
+            if group == ZONE_BUDGETS.group:
+                return Definition(name, document)
+            raise ConfigError(
+                f"{path}: spec.group: {quote(str(group))} is not {ZONE_BUDGETS.group}"
+            )
+    raise ConfigError(f"{path}: holds something else than a {DEFINITIONS.kind}")
+
+
+async def _run(access: Access, definitions: Iterable[Definition]) -> None:
+    async with open_client(access) as client:
+        await apply_definitions(client, definitions, lambda line: sys.stdout.write(f"{line}\n"))
+
+
+async def apply_definitions(
+    client: DefinitionClient, definitions: Iterable[Definition], tell: Callable[[str], object]
+) -> None:
+    """Make each definition in the cluster say what the file says. Raises OperatorError."""
+    for one in definitions:
+        try:
+            await client.patch(DEFINITIONS, "", one.name, {"spec": one.body["spec"]})
+            tell(f"{DEFINITIONS.kind} {one.name}: up to date")
+        except NotFound:
+            await client.create(DEFINITIONS, "", one.body)
+            tell(f"{DEFINITIONS.kind} {one.name}: created")

@@ -1,0 +1,171 @@
+"""The chart and manifests/ describe one installation: what both make is the same."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rollout_operator.config.checks import read_config
+from tests.chart.rendering import Values, render_chart
+from tests.rendered import (
+    CERTIFICATES,
+    DEPLOYMENTS,
+    LEAST,
+    MIRRORING,
+    MONITORING,
+    NAMESPACE,
+    NETWORK,
+    NETWORK_PARAMETERS,
+    PRIORITY,
+    REPLICAS,
+    SCALING,
+    TRACKER,
+    WEBHOOKS,
+    container_of,
+    granted,
+    install,
+)
+from tests.world.manifests import SECRET
+
+pytestmark = pytest.mark.controlplane
+
+# Of the chart alone: which release and which chart an object is of.
+CHARTS_LABELS: Final = {
+    "helm.sh/chart",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/version",
+}
+CHARTS_CONDITION: Final = "not-of-this-release"
+PARAMETERS: Final = NETWORK_PARAMETERS["data"]
+BARE: Final[Values] = {
+    "webhooks": {"enabled": False},
+    "scaling": {"enabled": False},
+    "mirroring": {"enabled": False},
+}
+EVERYTHING: Final[Values] = {
+    "replicas": 2,
+    "priorityClassName": "system-cluster-critical",
+    "zoneTracker": {"enabled": True},
+    "webhooks": {
+        "selfSignedCertSecretName": SECRET,
+        "noDownscale": {"deployments": True},
+        "clientCertificates": {"enabled": True},
+    },
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboard": {"enabled": True},
+    "networkPolicy": {
+        "enabled": True,
+        "fromApiServer": [PARAMETERS["from-api-server"]],
+        "toApiServer": [PARAMETERS["to-api-server"]],
+        "nodes": [PARAMETERS["nodes"]],
+    },
+}
+ALL: Final = (
+    WEBHOOKS,
+    LEAST,
+    DEPLOYMENTS,
+    TRACKER,
+    SCALING,
+    MIRRORING,
+    MONITORING,
+    REPLICAS,
+    PRIORITY,
+    NETWORK,
+    CERTIFICATES,
+)
+PLAIN: Final[Values] = {
+    "webhooks": {"selfSignedCertSecretName": SECRET, "leastPrivilege": False},
+}
+SETUPS: Final = {
+    "the base": ((), BARE),
+    "webhooks as they are": ((WEBHOOKS, SCALING, MIRRORING), PLAIN),
+    "each component": (ALL, EVERYTHING),
+}
+
+
+@pytest.mark.parametrize(("components", "values"), SETUPS.values(), ids=SETUPS)
+def test_dep84_the_chart_renders_what_manifests_say(
+    tmp_path: Path, components: tuple[str, ...], values: Values
+) -> None:
+    """DEP-84, D-74: rights, webhooks, Deployment and all else, for the same choices."""
+    wanted = install(tmp_path, *components, more=[NETWORK_PARAMETERS])
+    made = render_chart(values)
+    assert _rights(made) == _rights(wanted)
+    assert _by_name(made) == _by_name(wanted)
+
+
+def _rights(objects: list[dict[str, Any]]) -> dict[str, set[tuple[str, str, str, str]]]:
+    """Return what is granted in the namespace and in the cluster, over all roles."""
+    found: dict[str, set[tuple[str, str, str, str]]] = {"Role": set(), "ClusterRole": set()}
+    for one in objects:
+        if one["kind"] in found:
+            for rule in one["rules"]:
+                for group in rule["apiGroups"]:
+                    found[one["kind"]] |= {(group, *grant) for grant in granted({"rules": [rule]})}
+    return found
+
+
+def _by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str], Any]:
+    """Return what is compared of each object but roles, which manifests/ has in parts."""
+    return {
+        (one["kind"], one["metadata"]["name"]): _normal(one)
+        for one in objects
+        if not one["kind"].startswith(("Role", "ClusterRole"))
+    }
+
+
+def _normal(one: dict[str, Any]) -> Any:
+    if one["kind"] == "Deployment":
+        container = container_of({("Deployment", "rollout-operator"): one})
+        container["args"] = _config(container["args"])
+    for webhook in one.get("webhooks", ()):
+        _align(webhook)
+    return _strip(one)
+
+
+def _config(args: list[str]) -> object:
+    """Return what arguments mean: some are a default, or a name that is put together."""
+    words = [re.sub(r"\$\(POD_NAMESPACE\)", NAMESPACE, word) for word in args]
+    config = read_config(words)
+    return replace(config, dns_name=config.service_name)
+
+
+def _align(webhook: dict[str, Any]) -> None:
+    """Write a webhook of the chart as manifests/ do: the same in other words."""
+    webhook.pop("matchPolicy", None)  # that of the API server's default
+    labels = webhook["namespaceSelector"].pop("matchLabels", {})
+    for key, value in labels.items():
+        expression = {"key": key, "operator": "In", "values": [value]}
+        webhook["namespaceSelector"].setdefault("matchExpressions", []).append(expression)
+    webhook["matchConditions"] = [
+        each for each in webhook["matchConditions"] if each["name"] != CHARTS_CONDITION
+    ]
+
+
+def _strip(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _strip(inner) for key, inner in value.items() if key not in CHARTS_LABELS}
+        case list():
+            return [_strip(inner) for inner in value]
+        case _:
+            return value
+
+
+def test_dep48_no_two_releases_share_a_name_of_the_cluster() -> None:
+    """DEP-48, C-3: what belongs to no namespace has the namespace in its name."""
+    names = [_cluster_names(namespace) for namespace in ("one", "two")]
+    assert all(names)
+    assert not names[0] & names[1]
+
+
+def _cluster_names(namespace: str) -> set[tuple[str, str]]:
+    return {
+        (one["kind"], one["metadata"]["name"])
+        for one in render_chart({"rbac": {"aggregateToDefaultRoles": True}}, namespace=namespace)
+        if "namespace" not in one["metadata"]
+    }

@@ -1,0 +1,277 @@
+"""What the chart does beyond grafana's, and what it refuses."""
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from rollout_operator.cli.commands import find_command
+from rollout_operator.config.checks import read_config
+from rollout_operator.config.flags import Config
+from tests.chart.rendering import (
+    CHART,
+    RELEASE,
+    ChartError,
+    Values,
+    is_hook,
+    render_all,
+    render_chart,
+    run_helm,
+)
+from tests.chart.test_chart_grafana_values import CONTAINER, POD
+from tests.rendered import NAMESPACE, find_field, granted
+
+pytestmark = pytest.mark.controlplane
+
+DIGEST: Final = f"sha256:{'a' * 64}"
+# No value here stands in the way of another one.
+CHANGED: Final[Values] = {
+    "global": {"imageRegistry": "mirror.io", "imagePullSecrets": ["one"], "unknown": 1},
+    "imagePullSecrets": ["one", {"name": "two"}],
+    "image": {"digest": DIGEST, "registry": "not.here"},
+    "hostNetwork": True,
+    "deploymentStrategy": {"type": "Recreate"},
+    "terminationGracePeriodSeconds": 40,
+    "dnsConfig": {"searches": ["a.b"]},
+    "topologySpreadConstraints": [{"topologyKey": "rack"}],
+    "livenessProbe": {"periodSeconds": 20},
+    "extraVolumes": [{"name": "v"}],
+    "extraVolumeMounts": [{"name": "v", "mountPath": "/v"}],
+    "extraContainers": [{"name": "c"}],
+    "extraObjects": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-x"}}
+    ],
+    "log": {"level": "warn", "format": "json"},
+    "limits": {
+        "clientQps": 0,
+        "clientBurst": 50,
+        "clientTimeout": "1m",
+        "podsTimeout": "7s",
+        "reconcileInterval": "9s",
+    },
+    "clusterDomain": "example.",
+    "tracing": {"endpoint": "http://otel:4318"},
+    "rbac": {"extraRules": [{"apiGroups": ["x"], "resources": ["things"], "verbs": ["see"]}]},
+    "mirroring": {"kinds": [{"apiGroup": "apps", "resource": "deployments"}]},
+    "zoneTracker": {"enabled": True, "configMapName": "times"},
+    "webhooks": {
+        "port": 9443,
+        "annotations": {"a": "b"},
+        "failurePolicy": "Ignore",
+        "createSecret": False,
+        "selfSignedCertExpiration": "2w",
+        "noDownscale": {"failClosed": True, "failurePolicy": "Fail", "timeoutSeconds": 3},
+        "podEviction": {"enabled": False},
+    },
+    "zoneAwarePodDisruptionBudgets": {
+        "ingester": {"selector": {"matchLabels": {"rollout-group": "ingester"}}}
+    },
+    "serviceMonitor": {"enabled": True, "namespace": "other", "jobLabel": False},
+}
+FIELDS: Final[dict[str, Any]] = {
+    f"{CONTAINER}.image": f"mirror.io/rollout-operator@{DIGEST}",
+    f"{POD}.imagePullSecrets": [{"name": "one"}, {"name": "two"}],
+    f"{POD}.dnsPolicy": "ClusterFirstWithHostNet",
+    f"{POD}.dnsConfig": {"searches": ["a.b"]},
+    f"{POD}.topologySpreadConstraints": [{"topologyKey": "rack"}],
+    f"{POD}.terminationGracePeriodSeconds": 40,
+    f"{POD}.volumes": [{"name": "v"}],
+    f"{POD}.containers.1": {"name": "c"},
+    f"{CONTAINER}.volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    f"{CONTAINER}.livenessProbe.periodSeconds": 20,
+    f"{CONTAINER}.livenessProbe.timeoutSeconds": 5,
+    f"{CONTAINER}.env.3": {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://otel:4318"},
+    f"{CONTAINER}.ports.1.containerPort": 9443,
+    "spec.strategy": {"type": "Recreate"},
+}
+
+
+def test_dep47_dep79_values_of_our_own_have_their_effect() -> None:
+    """DEP-44, DEP-46 to DEP-49, DEP-75, DEP-79, DEP-81: each changes what it says."""
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in render_chart(CHANGED)}
+    deployment = objects["Deployment", RELEASE]
+    assert {path: find_field(deployment, path) for path in FIELDS} == FIELDS
+    assert read_config(find_field(deployment, f"{CONTAINER}.args")) == read_config(
+        [
+            f"-kubernetes.namespace={NAMESPACE}",
+            "-server-tls.enabled",
+            "-server-tls.port=9443",
+            "-server-tls.self-signed-cert.secret-name=certificate",
+            f"-server-tls.self-signed-cert.dns-name={RELEASE}.{NAMESPACE}.svc",
+            "-server-tls.self-signed-cert.expiration=2w",
+            "-no-downscale.fail-closed",
+            f"-webhooks.ca-bundle-names={','.join(_configurations())}",
+            "-use-zone-tracker",
+            "-zone-tracker.config-map-name=times",
+            "-log.level=warn",
+            "-log.format=json",
+            "-kubernetes.client-qps=0",
+            "-kubernetes.client-burst=50",
+            "-kubernetes.client-timeout=1m",
+            "-pods.client-timeout=7s",
+            "-reconcile.interval=9s",
+            "-kubernetes.cluster-domain=example.",
+        ]
+    )
+    rights = granted(objects["Role", RELEASE])
+    for grant in (
+        ("things", "see", ""),
+        ("deployments/scale", "get", ""),
+        ("configmaps", "patch", "times"),
+        ("secrets", "create", ""),
+    ):
+        assert grant in rights
+    assert ("ConfigMap", f"{RELEASE}-x") in objects
+    assert ("Secret", "certificate") not in objects
+    budget = objects["ZoneAwarePodDisruptionBudget", "ingester"]
+    assert budget["spec"] == {"selector": {"matchLabels": {"rollout-group": "ingester"}}}
+    monitor = objects["ServiceMonitor", RELEASE]
+    assert monitor["spec"]["namespaceSelector"] == {"matchNames": [NAMESPACE]}
+    assert "relabelings" not in monitor["spec"]["endpoints"][0]
+    policies = {
+        one["metadata"]["name"].removesuffix(f"-{NAMESPACE}"): (
+            one["webhooks"][0]["failurePolicy"],
+            one["webhooks"][0]["timeoutSeconds"],
+            one["metadata"]["annotations"],
+        )
+        for one in objects.values()
+        if "webhooks" in one
+    }
+    assert policies == {
+        "no-downscale": ("Fail", 3, {"a": "b"}),
+        "prepare-downscale": ("Ignore", 10, {"a": "b"}),
+        "zpdb-validation": ("Ignore", 10, {"a": "b"}),
+    }
+
+
+def _configurations() -> list[str]:
+    hooks = ("no-downscale", "prepare-downscale", "pod-eviction", "zpdb-validation")
+    return [f"{hook}-{NAMESPACE}" for hook in hooks]
+
+
+REFUSED: Final = {
+    "replica=2": "additional properties 'replica' not allowed",
+    "image.tga=v1": "at '/image': additional properties 'tga' not allowed",
+    "replicas=two": "at '/replicas': got string, want integer",
+    "webhooks.failurePolicy=fail": "at '/webhooks/failurePolicy': value must be one of",
+    "webhooks.timeoutSeconds=31": "at '/webhooks/timeoutSeconds': maximum: got 31, want 30",
+    "webhooks.podEviction.timeout=3": "additional properties 'timeout' not allowed",
+    "limits.clientTimeout=5d": "at '/limits/clientTimeout': '5d' does not match pattern",
+    "log.level=verbose": "at '/log/level': value must be one of",
+    "networkPolicy.nodes={10.0.0.1}": "at '/networkPolicy/nodes/0'",
+    "image.digest=latest": "at '/image/digest'",
+    "zoneAwarePodDisruptionBudgets.a.maxUnavailable=1": "missing property 'selector'",
+}
+TOGETHER: Final = {
+    "networkPolicy.enabled=true": "networkPolicy.enabled needs networkPolicy.fromApiServer",
+    "webhooks.enabled=false,webhooks.clientCertificates.enabled=true": "needs webhooks.enabled",
+}
+
+
+def test_dep82_errors_in_values_are_refused_with_their_place() -> None:
+    """DEP-82: by the schema, all of them in one answer."""
+    with pytest.raises(ChartError) as refused:
+        run_helm(
+            "template", RELEASE, CHART, *(word for each in REFUSED for word in ("--set", each))
+        )
+    text = str(refused.value)
+    assert [error for error in REFUSED.values() if error not in text] == []
+
+
+@pytest.mark.parametrize("given", TOGETHER)
+def test_dep82_values_that_contradict_are_refused(given: str) -> None:
+    with pytest.raises(ChartError, match=TOGETHER[given]):
+        run_helm("template", RELEASE, CHART, "--set", given)
+
+
+def test_dep82_lint_finds_nothing(tmp_path: Path) -> None:
+    """DEP-82: neither of the defaults nor of all that can be switched on."""
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(dict(CHANGED)))
+    for words in ((), ("--values", str(values))):
+        assert "1 chart(s) linted, 0 chart(s) failed" in run_helm("lint", "--strict", CHART, *words)
+
+
+def test_hooks_run_commands_that_there_are() -> None:
+    """DEP-80, DEP-85, DEP-88: Jobs before an upgrade and a removal, and the test."""
+    jobs = {}
+    for one in render_all({}):
+        if one["kind"] in ("Job", "Pod"):
+            assert is_hook(one)
+            spec = one["spec"].get("template", one)["spec"]
+            event = one["metadata"]["annotations"]["helm.sh/hook"]
+            (container,) = spec["containers"]
+            jobs[event] = container["args"]
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert find_command(container["args"][0])
+            labels = one["spec"].get("template", one)["metadata"]["labels"]
+            # The Service leads to pods with the name of the operator.
+            assert labels["app.kubernetes.io/name"] == "rollout-operator-hooks"
+    assert jobs == {
+        "pre-upgrade": ["apply-crds", "/crds"],
+        "pre-delete": ["uninstall-webhooks", f"-namespace={NAMESPACE}"],
+        "test": ["doctor", f"-namespace={NAMESPACE}"],
+    }
+    off = render_all({"hooks": {"enabled": False}})
+    assert [one["kind"] for one in off if one["kind"] == "Job"] == []
+
+
+def test_hooks_may_do_no_more_than_they_need() -> None:
+    """DEP-48: definitions and configurations by name, where a name can be told."""
+    rights: dict[str, set[tuple[str, str, str]]] = {}
+    for one in render_all({}):
+        if is_hook(one) and one["kind"] in ("Role", "ClusterRole"):
+            event = one["metadata"]["annotations"]["helm.sh/hook"]
+            rights.setdefault(event, set()).update(granted(one))
+    ours = {
+        "replicatemplates.rollout-operator.grafana.com",
+        "zoneawarepoddisruptionbudgets.rollout-operator.grafana.com",
+    }
+    crds = "customresourcedefinitions"
+    assert rights["pre-upgrade"] == {(crds, "create", "")} | {(crds, "patch", one) for one in ours}
+    both = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+    assert rights["pre-delete"] == {(one, "list", "") for one in both} | {
+        (one, verb, name)
+        for one in both
+        for verb in ("get", "delete")
+        for name in _configurations()
+    }
+
+
+def test_dep80_the_kinds_are_installed_unless_they_are_switched_off() -> None:
+    """DEP-98, DEP-80: `crds.enabled`, as in grafana's chart."""
+    for is_on in (True, False):
+        words = ("--include-crds", "--set", f"crds.enabled={is_on}".lower())
+        text = run_helm("template", RELEASE, CHART, *words)
+        assert text.count("kind: CustomResourceDefinition\nmetadata:\n  name") == 2 * is_on
+        assert ("helm.sh/hook: pre-upgrade" in text) is is_on
+
+
+def test_dep43_a_parent_chart_takes_it_under_an_alias(tmp_path: Path) -> None:
+    """DEP-42, DEP-43: by the names that grafana's has there, with its condition."""
+    shutil.copytree(CHART, tmp_path / "charts" / "rollout-operator")
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    dependency = {
+        "name": "rollout-operator",
+        "alias": "rollout_operator",
+        "version": version,
+        "condition": "rollout_operator.enabled",
+    }
+    parent = {"apiVersion": "v2", "name": "mimir", "version": "1.0.0", "dependencies": [dependency]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(parent))
+    for is_on in (True, False):
+        values = {"global": {"clusterDomain": "x."}, "rollout_operator": {"enabled": is_on}}
+        objects = render_all(values, release="mimir", chart=tmp_path)
+        names = {one["metadata"]["name"] for one in objects if one["kind"] == "Deployment"}
+        assert names == ({"mimir-rollout-operator"} if is_on else set())
+        assert not [one for one in objects if "_" in one["metadata"]["name"]]
+
+
+def test_a_plain_start_needs_no_flag_beyond_the_originals() -> None:
+    """DEP-29: with the webhooks off, the namespace is all that is told."""
+    (deployment,) = (
+        one for one in render_chart({"webhooks": {"enabled": False}}) if one["kind"] == "Deployment"
+    )
+    assert read_config(find_field(deployment, f"{CONTAINER}.args")) == Config(namespace=NAMESPACE)

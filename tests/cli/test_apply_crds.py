@@ -1,0 +1,94 @@
+"""`apply-crds`: which files it takes, and what becomes of the definitions (DEP-80)."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rollout_operator.cli.apply_crds import DEFINITIONS, read_definitions
+from rollout_operator.cli.main import main
+from rollout_operator.model.errors import ConfigError
+from rollout_operator.telemetry import logs
+from tests.cli.test_uninstall_command import kubeconfig
+from tests.code_rules import ROOT
+from tests.kube.fake_api import FakeApi, refuse, reply
+
+CRDS = ROOT / "manifests" / "crds"
+NAMES = {
+    "replicatemplates.rollout-operator.grafana.com",
+    "zoneawarepoddisruptionbudgets.rollout-operator.grafana.com",
+}
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """The command makes the log quiet, for the whole process."""
+    yield
+    logs.configure()
+
+
+def test_the_shipped_definitions_are_read() -> None:
+    assert {one.name for one in read_definitions(CRDS)} == NAMES
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param("a: [", "is not YAML", id="broken"),
+        pytest.param("kind: Pod", "something else", id="another kind"),
+        pytest.param(
+            "{kind: CustomResourceDefinition, metadata: {name: a}, spec: {group: b}}",
+            'spec.group: "b" is not rollout-operator.grafana.com',
+            id="of others",
+        ),
+        pytest.param("", "no YAML file with a definition", id="empty"),
+    ],
+)
+def test_nothing_else_is_taken(tmp_path: Path, text: str, error: str) -> None:
+    """DEP-80: the Job has rights on definitions, and uses them for our own only."""
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=error):
+        read_definitions(tmp_path)
+
+
+async def test_definitions_are_changed_or_created(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DEP-80: what is there gets the spec of the file, and no more; what is missing is created."""
+    there, missing = sorted(NAMES)
+    async with FakeApi() as api:
+        api.on("PATCH", DEFINITIONS.path("", there), reply({}))
+        api.on("PATCH", DEFINITIONS.path("", missing), refuse(404, "NotFound", "no"))
+        api.on("POST", DEFINITIONS.path(""), reply({}))
+        assert await _run(api, tmp_path) == 0
+        sent = {(each.method, each.path): each.json for each in api.requests}
+    bodies = {one.name: one.body for one in read_definitions(CRDS)}
+    assert sent["PATCH", DEFINITIONS.path("", there)] == {"spec": bodies[there]["spec"]}
+    assert sent["POST", DEFINITIONS.path("")] == bodies[missing]
+    assert capsys.readouterr().out.splitlines() == [
+        f"CustomResourceDefinition {there}: up to date",
+        f"CustomResourceDefinition {missing}: created",
+    ]
+
+
+async def test_a_refusal_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DEP-80: the Job fails, and with it the upgrade, before anything else has changed."""
+    async with FakeApi() as api:
+        for name in NAMES:
+            message = f'customresourcedefinitions "{name}" is forbidden: User "u" cannot patch'
+            api.on("PATCH", DEFINITIONS.path("", name), refuse(403, "Forbidden", message))
+        assert await _run(api, tmp_path) == 1
+    assert "customresourcedefinitions" in capsys.readouterr().err
+
+
+async def _run(api: FakeApi, at: Path) -> int:
+    """Return the exit code of the command, run beside the server as a process would be."""
+    words = ["apply-crds", str(CRDS), f"-kubeconfig={kubeconfig(at, server=api.url)}"]
+    return await asyncio.to_thread(main, words)
+
+
+@pytest.mark.parametrize("words", [(), ("a", "b")])
+def test_one_folder_is_named(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["apply-crds", *words]) == 2
+    assert "name one folder" in capsys.readouterr().err
