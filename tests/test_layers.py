@@ -110,6 +110,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
             "nodes",
         ),
     },
+    "cli": {"": ("views",), "views": ()},
 }
 # The simulated cluster knows nothing of the operator but what calls look like and what they mean.
 CLUSTER = {*INSIDE["lab"]} - {"", "demo", "simulate"}

@@ -19,9 +19,9 @@ from rollout_operator.cli.looking import (
     open_viewer,
     refuse_words,
 )
-from rollout_operator.cli.screen import LiveFrame, OutputStream, find_output
-from rollout_operator.cli.status_changes import list_changes, list_facts
-from rollout_operator.cli.status_view import StatusView, draw_status
+from rollout_operator.cli.views.screen import LiveFrame, OutputStream, find_output
+from rollout_operator.cli.views.status_changes import list_changes, list_facts
+from rollout_operator.cli.views.status_view import StatusView, draw_status
 from rollout_operator.config.grammar import (
     BOOL,
     TEXT,

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from rollout_operator.cli.main import main
-from rollout_operator.cli.screen import find_output
 from rollout_operator.cli.status import STATUS_FLAGS, render_json, show, tell_changes
+from rollout_operator.cli.views.screen import find_output
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.zones import three_zones
