@@ -19,6 +19,7 @@ GROUPS: Final = {
     "statefulsets": "apps",
     "pods": "",
     "leases": "coordination.k8s.io",
+    "poddisruptionbudgets": "policy",
     "events": "events.k8s.io",
     "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
     **dict.fromkeys(HOOKS, "admissionregistration.k8s.io"),

@@ -47,7 +47,9 @@ async def test_d73_a_group_that_grafanas_operator_rolls_out_is_left_to_it(world:
     await world.judge.assert_clean()
 
 
-async def roll_out(world: World, names: list[str], *, deletes: int) -> list[float]:
+async def roll_out(
+    world: World, names: list[str], *, deletes: int, interval: timedelta = INTERVAL
+) -> list[float]:
     """Do as grafana's operator does, until so many pods are deleted; return when each was.
 
     At each look: the first zone by name that has outdated pods, where every pod of all zones is
@@ -66,7 +68,7 @@ async def roll_out(world: World, names: list[str], *, deletes: int) -> list[floa
             if outdated:
                 await world.delete(PODS, outdated[0]["metadata"]["name"])
                 times.append(time.time())
-        await asyncio.sleep(INTERVAL.total_seconds())
+        await asyncio.sleep(interval.total_seconds())
     return times
 
 

@@ -125,7 +125,9 @@ def _build_target(one: SetAdoption) -> Mapping[str, object]:
     head = patch.get("metadata", {})
     named = {"metadata": {"name": one.name, **(head if isinstance(head, dict) else {})}}
     body = {"apiVersion": "apps/v1", "kind": "StatefulSet", **patch, **named}
-    return {"patch": _dump(body)}
+    # By a target, since a patch alone must name the namespace that the manifest names, or none.
+    target = {"group": "apps", "version": "v1", "kind": "StatefulSet", "name": one.name}
+    return {"target": target, "patch": _dump(body)}
 
 
 def list_budgets(plan: AdoptionPlan) -> list[Patch]:

@@ -54,6 +54,7 @@ def test_the_component_has_the_same_patches_and_the_budget_beside_it() -> None:
     assert component["resources"] == ["budgets.yaml"]
     for one, target in zip(found.groups[0].sets, component["patches"], strict=True):
         body = yaml.safe_load(target["patch"])
+        assert target["target"]["name"] == one.name
         assert body["kind"] == "StatefulSet"
         assert body["metadata"].pop("name") == one.name
         assert {"metadata": body["metadata"], "spec": body["spec"]} == one.patch

@@ -1,0 +1,79 @@
+"""From grafana's operator to this one and back, in mid-rollout, on the real control plane.
+
+Grafana's operator is played by a script that takes pods as it does; its Secret and its webhook
+configurations are as it leaves them.
+"""
+
+import ssl
+from collections import Counter
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from rollout_operator.lab.zones import three_zones
+from tests.system.certs import legacy
+from tests.system.hooked import TLS_FLAGS, put_secret, secret_body, shake_hands, trusting
+from tests.system.test_other_operators import roll_out
+from tests.world.api import PODS, SECRETS, Json
+from tests.world.hooks import NO_DOWNSCALE, PREPARE_DOWNSCALE, Registration
+from tests.world.kubelet import Behaviour, always
+from tests.world.manifests import SECRET
+from tests.world.world import World
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+
+HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE)
+PODS_IN_ALL: Final = 6
+# Long enough to stop an operator between two pods.
+STARTS_FOR: Final = timedelta(seconds=1)
+LOOKS_EVERY: Final = timedelta(milliseconds=200)
+
+
+async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(world: World) -> None:
+    """DEP-99, DEP-17, DEP-18, DEP-89: one new pod a place; Secret and `caBundle` stay untouched."""
+    world.kubelet.choose = always(Behaviour(ready_after=STARTS_FOR))
+    await world.grant_webhooks()
+    data = legacy()
+    await put_secret(world, secret_body(data))
+    names = await world.create(*three_zones(replicas=2))
+    first = await list_pods(world)
+    # Nothing listens there: the script answers no webhook, and each operator has its own port.
+    hooks = await world.register(
+        Registration(port=1, hooks=HOOKS, ca_bundle=data["ca"], failure_policy="Ignore")
+    )
+    secret, configured = await world.get(SECRETS, SECRET), [await hooks.fetch(one) for one in HOOKS]
+
+    await world.set_image(names, "v2")
+    await roll_out(world, names, deletes=1, interval=LOOKS_EVERY)
+
+    operator = await world.operator(*TLS_FLAGS)
+    served = await shake_hands(operator.tls_port, trusting(data["ca"]))
+    assert served == ssl.PEM_cert_to_DER_cert(data["cert"].decode())
+    # The last pod of the first zone, then one of the second: both by this operator.
+    await world.wait_image("ingester-zone-b-0", "v2")
+    assert await operator.terminate() == 0
+    ours = [one.name for one in await world.judge.deletes() if one.is_done]
+    assert ours[:2] == ["ingester-zone-a-1", "ingester-zone-b-0"]
+    assert len(ours) < PODS_IN_ALL - 1, "it was stopped in mid-rollout"
+
+    left = PODS_IN_ALL - 1 - len(ours)
+    await roll_out(world, names, deletes=left, interval=LOOKS_EVERY)
+    await world.wait_rolled(names)
+
+    born = Counter(
+        one.name
+        for one in world.judge.changes
+        if one.resource.plural == PODS.plural and one.before is None
+    )
+    assert born == dict.fromkeys(first, 2), "each was made twice: at first, and for the rollout"
+    assert not first.items() & (await list_pods(world)).items()
+    assert await world.get(SECRETS, SECRET) == secret
+    assert [await hooks.fetch(one) for one in HOOKS] == configured
+    await world.judge.assert_clean()
+
+
+async def list_pods(world: World) -> dict[str, str]:
+    """Return the UIDs of the pods by name."""
+    pods: list[Json] = await world.api.items(PODS, world.namespace)
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
