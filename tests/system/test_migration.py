@@ -31,7 +31,7 @@ LOOKS_EVERY: Final = timedelta(milliseconds=200)
 
 
 async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(world: World) -> None:
-    """DEP-99, DEP-17, DEP-18, DEP-89: one new pod a place; Secret and `caBundle` stay untouched."""
+    """DEP-99, DEP-17, DEP-18: one new pod a place; Secret and `caBundle` stay untouched."""
     world.kubelet.choose = always(Behaviour(ready_after=STARTS_FOR))
     await world.grant_webhooks()
     data = legacy()

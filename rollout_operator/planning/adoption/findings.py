@@ -24,7 +24,7 @@ def list_findings(group: str, members: Sequence[AdoptableSet]) -> Iterator[Adopt
         yield from _judge_group_label(group, one)
         yield from _judge_partition(one)
         yield from _judge_progress(one)
-        yield from _judge_name_label(one)
+        yield from _judge_name_label(one, members)
     yield from _judge_shared_zones(group, members)
     yield from _judge_order(group, members)
 
@@ -116,13 +116,17 @@ def _explain_end(one: AdoptableSet) -> str:
     return f"wait for `kubectl rollout status statefulset/{one.name}`, then adopt again"
 
 
-def _judge_name_label(one: AdoptableSet) -> Iterator[AdoptionFinding]:
-    if one.pod_labels.get(_NAME) != one.name:
-        yield _find(
-            AdoptionCode.NAME_LABEL_MISSING, Severity.INFO, one,
-            f"its pods have no label {_NAME}={one.name}",
-            "this operator finds pods by their owner; only grafana's would find none of them",
-        )  # fmt: skip
+def _judge_name_label(
+    one: AdoptableSet, members: Sequence[AdoptableSet]
+) -> Iterator[AdoptionFinding]:
+    value = one.pod_labels.get(_NAME)
+    if value and [each.pod_labels.get(_NAME) for each in members].count(value) == 1:
+        return
+    yield _find(
+        AdoptionCode.NAME_LABEL_MISSING, Severity.INFO, one,
+        f"the label {_NAME} does not tell its pods from those of other zones",
+        "this operator finds pods by their owner; only grafana's would not find them",
+    )  # fmt: skip
 
 
 def _judge_shared_zones(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
