@@ -8,6 +8,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 READY := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 # More arguments for pytest, the demo or the benchmarks: make test-fast ARGS="-k planner"
 ARGS ?=
 # Processes for the tests; a single one: make test WORKERS=0
@@ -28,7 +29,7 @@ IMAGE ?= rollout-operator:$(VERSION)
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate mutants prove bench lock image release manifests clean
+.PHONY: help venv lint controlplane test test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -43,9 +44,10 @@ $(READY): pyproject.toml requirements-dev.lock
 	$(PIP) install --no-deps --no-index --no-build-isolation --editable .
 	@touch $@
 
-lint: $(READY) ## formatting, lint rules and types
+lint: $(READY) ## formatting, lint rules, spelling and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	$(PY) -m codespell_lib .
 	$(PY) -m mypy --strict rollout_operator tests benchmarks release
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
@@ -64,6 +66,13 @@ test: lint controlplane ## everything, on a real control plane too
 test-fast: lint ## what needs neither a control plane nor much time: two minutes
 	$(PYTEST) -m "not controlplane and not slow and not thorough" \
 		--hypothesis-profile=fast $(ARGS)
+
+docs: $(DOCS) ## the documentation as a site, in site/: links, anchors and looks are checked
+	@$(PY) -m tests.site
+
+$(DOCS): $(READY) requirements-docs.lock
+	$(PIP) install --require-hashes --only-binary :all: -r requirements-docs.lock
+	@touch $@
 
 format: $(READY) ## format and mend what can be mended by rule
 	$(PY) -m ruff format .
@@ -98,6 +107,7 @@ lock: $(READY) ## resolve the dependencies in pyproject.toml
 	$(LOCK) pyproject.toml --extra otel -c requirements.lock -o requirements-otel.lock
 	$(LOCK) pyproject.toml --extra otel --extra demo --group dev -c requirements-otel.lock -o requirements-dev.lock
 	$(LOCK) --group go -o requirements-go.lock
+	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 
 image: $(READY) ## build the container image; needs docker
 	docker buildx build --tag $(IMAGE) \
@@ -116,4 +126,4 @@ manifests: ## print the manifests of the base; needs kubectl
 	@kubectl kustomize manifests/base
 
 clean: ## remove what make and the tools have made
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

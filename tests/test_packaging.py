@@ -19,7 +19,8 @@ RUNTIME: Final = ROOT / "requirements.lock"
 TRACING: Final = ROOT / "requirements-otel.lock"
 DEVELOPMENT: Final = ROOT / "requirements-dev.lock"
 TOOLCHAIN: Final = ROOT / "requirements-go.lock"
-LOCKS: Final = (RUNTIME, TRACING, DEVELOPMENT, TOOLCHAIN)
+SITE: Final = ROOT / "requirements-docs.lock"
+LOCKS: Final = (RUNTIME, TRACING, DEVELOPMENT, TOOLCHAIN, SITE)
 PINNED: Final = re.compile(r"^([a-z0-9-]+)==(\S+)( ; [^\\]+)? \\$")
 HASH: Final = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -63,8 +64,9 @@ def test_a_lock_holds_exact_versions_and_hashes_and_no_address(lock: Path) -> No
             ],
         ),
         (TOOLCHAIN, PROJECT["dependency-groups"]["go"]),
+        (SITE, PROJECT["dependency-groups"]["docs"]),
     ],
-    ids=["runtime", "tracing", "development", "toolchain"],
+    ids=["runtime", "tracing", "development", "toolchain", "site"],
 )
 def test_a_lock_answers_pyproject(lock: Path, wanted: list[str]) -> None:
     """D-62: what is asked for is locked, at a version that is asked for."""
@@ -80,6 +82,15 @@ def test_what_is_tested_is_what_runs() -> None:
     """D-62: the development lock holds all of the run-time locks, at the same versions."""
     assert versions(RUNTIME).items() <= versions(TRACING).items()
     assert versions(TRACING).items() <= versions(DEVELOPMENT).items()
+
+
+def test_the_site_changes_nothing_that_is_tested() -> None:
+    """`make docs` installs into the same environment: what is in both has one version."""
+    tested = versions(DEVELOPMENT)
+    shared = {name: version for name, version in versions(SITE).items() if name in tested}
+
+    assert shared
+    assert shared.items() <= tested.items()
 
 
 def test_an_extra_is_in_no_lock_of_those_who_do_not_ask_for_it() -> None:
@@ -105,6 +116,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
     assert [" ".join(line.partition(" >")[0].split()[2:4]) for line in checks] == [
         "ruff format",
         "ruff check",
+        "codespell_lib .",
         "mypy --strict",
         "tests.world.assets",
         "tests.world.promql",

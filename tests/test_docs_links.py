@@ -1,0 +1,77 @@
+"""Every link between files of the repository leads to a file, and to a heading of it."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+from tests.code_rules import ROOT
+from tests.prose import list_anchors, list_links, list_pages, list_sentences, make_anchor
+
+FORGE = "https://github.com/rollout-operator/rollout-operator/"
+ELSEWHERE = re.compile(r"[a-z]+:")
+PAGES = list_pages(ROOT)
+
+
+def find_dead_links(page: Path) -> list[str]:
+    """Return the links of a page that lead to no file, or to no heading."""
+    return [link for link in list_links(page.read_text()) if not _is_alive(page, link)]
+
+
+def _is_alive(page: Path, link: str) -> bool:
+    path, anchor = urldefrag(link)
+    if ELSEWHERE.match(path):
+        return True
+    target = (page.parent / unquote(path)).resolve() if path else page
+    if not target.exists() or not target.is_relative_to(ROOT):
+        return False
+    return not anchor or target.suffix != ".md" or anchor in list_anchors(target.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert find_dead_links(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_file_of_the_repository_is_linked_as_a_file(page: Path) -> None:
+    """An address on the forge would lead to another version, and dies with the branch."""
+    files = [each for each in list_links(page.read_text()) if each.startswith(FORGE)]
+    assert [each for each in files if re.match(rf"{FORGE}(blob|tree|raw)/", each)] == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ("Who may ask", "who-may-ask"),
+        ("The fields of /status.json", "the-fields-of-statusjson"),
+        ("W: better than the original", "w-better-than-the-original"),
+        ("8443: webhooks — TLS", "8443-webhooks--tls"),
+        ("snake_case, and Ümlaut", "snake_case-and-ümlaut"),
+    ],
+)
+def test_an_anchor_is_made_as_forges_make_it(heading: str, anchor: str) -> None:
+    assert make_anchor(heading) == anchor
+
+
+def test_a_heading_that_comes_twice_has_two_anchors() -> None:
+    assert list_anchors("# A `b` c\n\n## x\n\n## x\n") == {"a-b-c", "x", "x-1"}
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    text = "[a](none.md), [b](#no), ![c](../docs), [d](https://x.example/), `[e](no.md)`, [f](#t)"
+    page = ROOT / "docs" / "index.md"
+    dead = [link for link in list_links(f"# t\n\n{text}\n") if not _is_alive(page, link)]
+
+    assert dead == ["none.md", "#no", "#t"]
+
+
+def test_sentences_are_told_apart() -> None:
+    text = (
+        "# One\n\nTwo e.g. this. It is `a b c d` (three). Four:\n\n"
+        "- five\n- six: seven\n\n| eight. Nine |\n| --- |\n\n    ten\n\n```\neleven\n```\n"
+    )
+    found = [(each.line, each.words) for each in list_sentences(text)]
+
+    assert found == [(1, 1), (3, 3), (3, 4), (3, 1), (5, 1), (6, 2)]

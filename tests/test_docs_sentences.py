@@ -1,0 +1,46 @@
+"""Sentences of the documentation have at most thirty words, so that one reading is enough."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.code_rules import ROOT
+from tests.prose import list_pages, list_sentences
+
+MOST_WORDS: Final = 30
+# History is not written anew.
+LEFT_OUT: Final = {"CHANGELOG.md"}
+# How many longer ones a page may still have. Only ever fewer.
+STILL_LONGER: Final = {
+    "CONTRIBUTING.md": 2,
+    "docs/availability.md": 13,
+    "docs/budgets.md": 14,
+    "docs/commands.md": 2,
+    "docs/doctor.md": 3,
+    "docs/events.md": 1,
+    "docs/helm.md": 1,
+    "docs/shadow.md": 1,
+    "docs/simulate.md": 1,
+    "docs/status-page.md": 5,
+    "docs/tracing.md": 2,
+    "docs/tutorial.md": 1,
+    "docs/webhooks.md": 31,
+}
+PAGES: Final = [page for page in list_pages(ROOT) if page.name not in LEFT_OUT]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_sentence_is_too_long(page: Path) -> None:
+    name = page.relative_to(ROOT).as_posix()
+    longer = [
+        f"{name}:{each.line}: {each.words} words: {each.text}"
+        for each in list_sentences(page.read_text())
+        if each.words > MOST_WORDS
+    ]
+
+    assert len(longer) <= STILL_LONGER.get(name, 0), "\n".join(longer)
+
+
+def test_every_exception_is_a_page() -> None:
+    assert {*STILL_LONGER} <= {page.relative_to(ROOT).as_posix() for page in PAGES}
