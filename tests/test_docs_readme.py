@@ -17,13 +17,16 @@ SECTIONS: Final = [
     "How it compares",
     "Documentation",
 ]
+HELM: Final = (
+    "helm install rollout-operator charts/rollout-operator --namespace rollouts --create-namespace"
+)
 SIMULATE: Final = "tests/system/test_simulate_real.py"
 # Each command outside of the sections that tests/system/test_readme.py runs, and what tries it.
 TRIED: Final = {
     "make demo": "tests/lab/demo/test_command.py",
-    "make image": "tests/test_image.py",
-    "kubectl create namespace rollouts": "tests/test_manifests_overlays.py",
-    "kubectl apply -k manifests/overlays/install": "tests/test_manifests_overlays.py",
+    HELM: "tests/chart/test_chart_manifests.py",
+    "kubectl apply -k manifests/overlays/install": "tests/system/test_installations.py",
+    "kubectl apply -f install.yaml": "tests/system/test_installations.py",
     "rollout-operator doctor -n rollouts": "tests/system/test_doctor.py",
     "kubectl get statefulsets,pods,zpdb,pdb -o yaml > dump.yaml": SIMULATE,
     'rollout-operator simulate -f dump.yaml -change "new template"': SIMULATE,
