@@ -1,0 +1,1 @@
+"""The documentation as a site: what makes it, and what is generated for it."""

@@ -1,0 +1,67 @@
+"""What a page that is written for a forge needs to be a page of the site."""
+
+import posixpath
+import re
+from typing import Any, Final
+
+from tests.code_rules import ROOT
+
+DOCS: Final = ROOT / "docs"
+FORGE: Final = "https://github.com/rollout-operator/rollout-operator/blob/main/"
+# Files of the repository's top that are pages, by the names they have there.
+TOP: Final = {
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
+RELATIVE: Final = re.compile(r"(!?\[[^\]]*\]\()(?![a-z]+:|#|/)([^)#\s]+)")
+DIAGRAM: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BOX: Final = re.compile(r'^\s*(\w+)\["<b>(\w+)</b>', re.MULTILINE)
+ARROW: Final = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
+
+
+def adapt(markdown: str, own: str) -> str:
+    """Return the text of the page `own` with links and diagrams as the site wants them."""
+    source = {made: name for name, made in TOP.items()}.get(own, f"docs/{own}")
+    linked = RELATIVE.sub(lambda link: link[1] + _lead(source, own, link[2]), markdown)
+    return DIAGRAM.sub(lambda found: _tabulate(found[1]), linked)
+
+
+def fill(entry: Any) -> list[Any]:
+    """Return an entry of the navigation, a folder as its pages; nothing for what is not there."""
+    if isinstance(entry, str):
+        return _list_pages(entry)
+    ((title, inner),) = entry.items()
+    pages = [page for each in ([inner] if isinstance(inner, str) else inner) for page in fill(each)]
+    return [{title: pages}] if pages else []
+
+
+def _list_pages(entry: str) -> list[str]:
+    path = DOCS / entry
+    if path.is_dir():
+        names = (page.name for page in path.glob("*.md"))
+        return [f"{entry}/{name}" for name in sorted(names, key=lambda each: (each != "index.md", each))]
+    return [entry] if path.exists() or entry in TOP.values() else []
+
+
+def _lead(source: str, own: str, target: str) -> str:
+    """Return where a link leads on the site, or else on the forge."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+    if path.startswith("docs/"):
+        path = path.removeprefix("docs/")
+    elif path in TOP:
+        path = TOP[path]
+    else:
+        return FORGE + path
+    return posixpath.relpath(path, posixpath.dirname(own) or ".")
+
+
+def _tabulate(diagram: str) -> str:
+    """Return what the arrows of a diagram say as a table."""
+    names = dict(BOX.findall(diagram))
+    arrows = ARROW.findall(diagram)
+    rows = [
+        f"| {name} | {', '.join(names[end] for begin, end in arrows if begin == box) or 'none'} |"
+        for box, name in names.items()
+    ]
+    return "\n".join(["| layer | imports |", "| --- | --- |", *rows])

@@ -1,0 +1,82 @@
+"""The page of custom resources, made of their definitions: `python -m tests.site.reference`."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from tests.code_rules import ROOT
+
+PAGE: Final = ROOT / "docs/reference/crds.md"
+KINDS: Final = ("zoneawarepoddisruptionbudgets", "replicatemplates")
+Schema = dict[str, Any]
+
+
+def render_page() -> str:
+    """Return the page: each kind with its fields, columns and rules."""
+    head = [
+        "# Custom resources",
+        "",
+        "<!-- made by `python -m tests.site.reference`, checked by a test -->",
+        "",
+        "The definitions are in [manifests/crds](../../manifests/crds). [Budgets](../budgets.md) and",
+        "[scaling](../scaling.md) say what the kinds are for.",
+    ]
+    kinds = [line for name in KINDS for line in _render_kind(_read(name))]
+    return "\n".join([*head, *kinds, ""])
+
+
+def _read(name: str) -> Schema:
+    definition = yaml.safe_load((ROOT / f"manifests/crds/{name}.yaml").read_text())
+    spec: Schema = definition["spec"]
+    return spec
+
+
+def _render_kind(spec: Schema) -> Iterator[str]:
+    (version,) = spec["versions"]
+    names, schema = spec["names"], version["schema"]["openAPIV3Schema"]
+    yield from ("", f"## {names['kind']}", "", schema["description"], "")
+    yield f"- Version: `{spec['group']}/{version['name']}`, {spec['scope'].lower()}"
+    yield f"- kubectl: `{names['plural']}`, `{'`, `'.join(names['shortNames'])}`"
+    yield f"- Categories: `{'`, `'.join(names['categories'])}`"
+    yield f"- Subresources: `{'`, `'.join(version['subresources'])}`"
+    yield from ("", "| field | type | meaning |", "| --- | --- | --- |")
+    for part in ("spec", "status"):
+        yield from _render_fields(schema["properties"][part], part)
+    yield from ("", "| column | | meaning |", "| --- | --- | --- |")
+    for column in version["additionalPrinterColumns"]:
+        wide = "with `-o wide`" if column.get("priority") else ""
+        told = column.get("description") or f"`{column['jsonPath']}`"
+        yield f"| {column['name']} | {wide} | {told} |"
+
+
+def _render_fields(schema: Schema, path: str) -> Iterator[str]:
+    for name, field in schema.get("properties", {}).items():
+        own = f"{path}.{name}"
+        required = ", required" if name in schema.get("required", []) else ""
+        yield f"| `{own}` | {_name_type(field)}{required} | {_describe(field)} |"
+        yield from _render_fields(field, own)
+        yield from _render_fields(field.get("items", {}), f"{own}[]")
+
+
+def _name_type(field: Schema) -> str:
+    """Return the type of a field, with its bounds and default."""
+    least, most = field.get("minimum"), field.get("maximum")
+    said = [field["type"]]
+    if least is not None:
+        said.append(f"{least} to {most}" if most is not None else f"{least} or more")
+    if "enum" in field:
+        said.append(" or ".join(f"`{each}`" for each in field["enum"]))
+    if "default" in field:
+        said.append(f"default `{field['default']}`")
+    return ", ".join(said)
+
+
+def _describe(field: Schema) -> str:
+    rules = [rule["message"] for rule in field.get("x-kubernetes-validations", [])]
+    refused = f" Refused: {'; '.join(rules)}." if rules else ""
+    return f"{field.get('description', '')}{refused}".strip().replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render_page())
