@@ -6,17 +6,10 @@ from pathlib import Path
 import pytest
 
 from rollout_operator.config.usage import render_flag_table
-from rollout_operator.model import names
 from rollout_operator.model.event import EventAction, EventKind
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.reasons.meanings import MEANINGS
 from rollout_operator.model.reasons.remedies import REMEDIES
-from rollout_operator.operator.reviews import (
-    BUDGETS_PATH,
-    EVICTION_PATH,
-    NO_DOWNSCALE_PATH,
-    PREPARE_PATH,
-)
 from rollout_operator.planning.events import NAMED_REASONS
 from rollout_operator.planning.wording import camel_case
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
@@ -25,9 +18,7 @@ from tests.world.manifests import read_manifests
 ROOT = Path(__file__).parent.parent
 FLAGS = (ROOT / "docs/flags.md").read_text()
 INSTALL = (ROOT / "docs/install.md").read_text()
-LABELS = (ROOT / "docs/labels.md").read_text()
 METRICS = (ROOT / "docs/metrics.md").read_text()
-HOOK_PATHS = (NO_DOWNSCALE_PATH, PREPARE_PATH, EVICTION_PATH, BUDGETS_PATH)
 REASONS = (ROOT / "docs/reasons.md").read_text()
 EVENTS = (ROOT / "docs/events.md").read_text()
 
@@ -67,20 +58,6 @@ def _plain(cell: str) -> str:
 )
 def test_every_metric_is_listed(name: str) -> None:
     assert re.search(rf"`{name}(_total)?`", METRICS), name
-
-
-def test_every_label_and_annotation_is_explained() -> None:
-    """No more and no fewer than the code reads or writes."""
-    values = [value for value in vars(names).values() if isinstance(value, str)]
-    keys = {value for value in values if value.startswith(("grafana.com/", "rollout-"))}
-
-    written = r"`((?:grafana\.com/|rollout-(?:group|max-))[\w/-]*)`"
-    assert set(re.findall(written, LABELS)) == keys - {names.FIELD_MANAGER}
-
-
-@pytest.mark.parametrize("path", HOOK_PATHS)
-def test_every_webhook_is_listed(path: str) -> None:
-    assert f"`{path}`" in METRICS
 
 
 def test_the_events_are_those_of_the_code() -> None:

@@ -16,13 +16,6 @@ from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.names import ABSENT_PEERS, DISRUPTION_RECORD, READY_TIME
 from tests.code_rules import ROOT
 
-LINKING: Final = sorted(
-    [
-        "README.md",
-        "CONTRIBUTING.md",
-        *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
-    ]
-)
 SPEC_FIELDS: Final = {
     "selector.matchLabels",
     "maxUnavailable",
@@ -81,18 +74,3 @@ def test_times_are_those_of_the_code(span: timedelta, words: str) -> None:
 
     assert span == timedelta(seconds=told)
     assert words in " ".join(read("docs/budgets.md").split())
-
-
-@pytest.mark.parametrize("page", LINKING)
-def test_links_lead_somewhere(page: str) -> None:
-    """Relative ones: the file is there, and so is the heading."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", read(page)):
-        if "://" in target:
-            continue
-        name, _, anchor = target.partition("#")
-        path = (ROOT / page).parent / name if name else ROOT / page
-        assert path.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
-            anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
-            assert anchor in anchors, target

@@ -40,7 +40,9 @@ def _list_pages(entry: str) -> list[str]:
     path = DOCS / entry
     if path.is_dir():
         names = (page.name for page in path.glob("*.md"))
-        return [f"{entry}/{name}" for name in sorted(names, key=lambda each: (each != "index.md", each))]
+        return [
+            f"{entry}/{name}" for name in sorted(names, key=lambda each: (each != "index.md", each))
+        ]
     return [entry] if path.exists() or entry in TOP.values() else []
 
 

@@ -1,8 +1,8 @@
 """How pages that are written for a forge become pages of a site, as mkdocs builds it.
 
-Files beside docs/ that readers want become pages; links to other files of the repository lead to the
-forge; diagrams that a browser would need a library from elsewhere for become tables. A page that would
-look otherwise here than on the forge ends a strict build.
+Files beside docs/ that readers want become pages; links to other files of the repository lead to
+the forge; diagrams that a browser would need a library from elsewhere for become tables. A page
+that would look otherwise here than on the forge ends a strict build.
 """
 
 import logging
