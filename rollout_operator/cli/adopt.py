@@ -25,7 +25,7 @@ from rollout_operator.config.grammar import (
     refuse_other_choices,
 )
 from rollout_operator.config.usage import render_entries
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.kube.connection.connect import Access
 from rollout_operator.lab.simulate.input import read_file, read_objects
 from rollout_operator.model.adoption.namespace import (
@@ -97,6 +97,8 @@ Exit codes:
   wrong, 4 if a group is held back until a person has done something first.
 """
 
+# What else is copied decides nothing here.
+_READ_BESIDE: Final = (ZONE_BUDGETS.plural, NATIVE_BUDGETS.plural)
 _View = TypeVar("_View")
 
 
@@ -158,7 +160,8 @@ def _read(words: Words) -> AdoptableNamespace:
     be_quiet()
     access = find_access(words)
     copy = asyncio.run(_copy(access))
-    return view_objects(copy.objects, access.namespace, copy.unread)
+    unread = [text for text in copy.unread if text.startswith(_READ_BESIDE)]
+    return view_objects(copy.objects, access.namespace, unread)
 
 
 async def _copy(access: Access) -> ObjectsCopy:

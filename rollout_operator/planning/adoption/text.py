@@ -98,6 +98,7 @@ def _list_steps(groups: list[GroupAdoption], namespace: str) -> Iterator[str]:
         yield ""
         yield "# The way back. Not during a rollout: the zones would then go on all at once."
         yield from (f"# {_render_command(one.name, one.undo or {}, namespace)}" for one in patched)
+        yield from (f"# {_render_removal(group, namespace)}" for group in groups if group.budget)
 
 
 def _render_command(name: str, patch: Patch, namespace: str) -> str:
@@ -105,6 +106,11 @@ def _render_command(name: str, patch: Patch, namespace: str) -> str:
     words += [f"--namespace={namespace}"] if namespace else []
     body = msgspec.json.encode(patch).decode()
     return f"{shlex.join(words)} -p {shlex.quote(body)}"
+
+
+def _render_removal(group: GroupAdoption, namespace: str) -> str:
+    words = ["kubectl", "delete", "zoneawarepoddisruptionbudget", group.name]
+    return shlex.join(words + ([f"--namespace={namespace}"] if namespace else []))
 
 
 def render_component(plan: AdoptionPlan) -> str:
