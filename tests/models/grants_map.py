@@ -8,7 +8,7 @@ from typing import Final
 
 GATE: Final = "rollout_operator.guards.budgets.arbiter:Arbiter"
 PENDING: Final = "rollout_operator.guards.budgets.in_flight:InFlight"
-WITHDRAWALS: Final = "rollout_operator.guards.budgets.in_flight:Withdrawals"
+RELEASES: Final = "rollout_operator.guards.budgets.in_flight:GrantReleases"
 RECORDER: Final = "rollout_operator.guards.budgets.pod_records:Recorder"
 SNAPSHOTS: Final = "rollout_operator.guards.budgets.snapshots:Snapshots"
 READER: Final = "rollout_operator.controllers.live_reads:GroupReader"
@@ -17,19 +17,19 @@ TAKER: Final = "rollout_operator.controllers.budgets.controller:DisruptionContro
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "reserve": (f"{GATE}.ask", f"{GATE}.reserve", f"{PENDING}.reserve"),
     "record": (f"{GATE}._record", f"{RECORDER}.write"),
-    "be refused the record on": (f"{GATE}._record", f"{PENDING}.give_up"),
-    "give up waiting for the record on": (f"{GATE}._record", f"{PENDING}.give_up"),
-    "miss the answer on": (f"{GATE}._record", f"{PENDING}.give_up"),
+    "be refused the record on": (f"{GATE}._record", f"{PENDING}.release_open"),
+    "give up waiting for the record on": (f"{GATE}._record", f"{PENDING}.release_open"),
+    "miss the answer on": (f"{GATE}._record", f"{PENDING}.release_open"),
     "list for": (f"{GATE}._read_until_sure", f"{SNAPSHOTS}.observe_live", f"{READER}.read"),
     "miss its record on": (f"{GATE}._read_until_sure",),
     "refuse": (f"{GATE}._confirm", f"{GATE}.release"),
     "stall over": (f"{GATE}._read_until_sure",),
     "be too late for": (f"{GATE}._read_until_sure", f"{GATE}.confirm"),
     "allow": (f"{GATE}._read_until_sure", f"{PENDING}.give"),
-    "withdraw from": (f"{WITHDRAWALS}.withdraw", f"{RECORDER}.withdraw", f"{PENDING}.release"),
-    "give up withdrawing from": (f"{WITHDRAWALS}.withdraw", f"{WITHDRAWALS}.abandon"),
-    "take back": (f"{TAKER}.reconcile", f"{RECORDER}.take_back"),
-    "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.take_back"),
+    "withdraw from": (f"{RELEASES}.release", f"{RECORDER}.remove", f"{PENDING}.release"),
+    "give up withdrawing from": (f"{RELEASES}.release", f"{RELEASES}.abandon"),
+    "take back": (f"{TAKER}.reconcile", f"{RECORDER}.clear"),
+    "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.release_untouched"),
     "end quarantine": (f"{GATE}._record",),
 }
 

@@ -76,7 +76,7 @@ class DisruptionController:
         left = self._time_left(cached)
         if left <= DONE:
             try:
-                left = await self._take_back(cached)
+                left = await self._remove_record(cached)
             except TimeoutError:
                 left = LOOK_AGAIN
             except ApiError as error:
@@ -84,7 +84,7 @@ class DisruptionController:
                 left = RETRY
         return Result(again=left) if left > DONE else self._forget(key)
 
-    async def _take_back(self, cached: Pod) -> timedelta:
+    async def _remove_record(self, cached: Pod) -> timedelta:
         """Return when to look again, DONE where nothing is left to do.
 
         Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
@@ -113,7 +113,7 @@ class DisruptionController:
             await context.recorder.wait_turn(pod)
             try:
                 async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
-                    await context.recorder.take_back(pod)
+                    await context.recorder.clear(pod)
             except (Conflict, NotFound):
                 return LOOK_AGAIN
             except Denied as error:  # then it ends by itself: see `RECORD_COUNTS`
@@ -130,7 +130,7 @@ class DisruptionController:
             after=UNTOUCHED_FOR,
         )
         grant = self._context.pending.get(pod.uid)
-        if grant is not None and self._context.pending.take_back(grant):
+        if grant is not None and self._context.pending.release_untouched(grant):
             self._context.metrics.unused.inc()
 
     def _time_left(self, pod: Pod) -> timedelta:

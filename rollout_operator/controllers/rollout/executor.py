@@ -266,10 +266,10 @@ class Executor:
             # Also where there was no answer: a pod whose record goes is no longer what the delete
             # asks for.
             if answer.budget:
-                await self._arbiter.give_back(answer.pod)
+                await self._arbiter.release_pod(answer.pod)
             raise
         if answer.budget and outcome is not DeleteOutcome.WENT:
-            await self._arbiter.give_back(answer.pod)
+            await self._arbiter.release_pod(answer.pod)
         return outcome
 
     async def _delete(self, one: Replacement, report: Report, read: "_Read") -> DeleteOutcome:
@@ -296,10 +296,10 @@ class Executor:
         except Refused as error:
             return self._note_refused(group, pod, report, error)
         except Throttled as error:
-            self._deletes.withdraw(pod)
+            self._deletes.refuse(pod)
             return cut_short_by(report, f"{error}")
         except ApiError:
-            self._deletes.withdraw(pod)  # turned away at once
+            self._deletes.refuse(pod)  # turned away at once
             raise
         self._count(group, "accepted")
         self._deletes.accept(pod)
@@ -329,7 +329,7 @@ class Executor:
         self, group: GroupName, pod: Pod, report: Report, error: Refused
     ) -> DeleteOutcome:
         self._count(group, "refused")
-        self._deletes.withdraw(pod)
+        self._deletes.refuse(pod)
         now = self._clock.elapsed()
         for uid, at in list(self._refused_at.items()):
             if now - at > REFUSAL_LASTS:

@@ -134,7 +134,7 @@ class Counts:
             sts = shown.get(uid)
             if pending.expires_at <= now or (sts is not None and _shows(sts, pending)):
                 del self._pending[uid]
-                self._downscales.withdraw(uid)
+                self._downscales.end_announcement(uid)
                 if pending.generation is None and pending.keeps_time and pending.expires_at > now:
                     self.note_downscale(uid)
         left = [one.expires_at - now for one in self._pending.values() if one.generation is None]
@@ -147,7 +147,7 @@ class Counts:
         self._removals.forget(set_uid)
         self._unrecorded.discard(set_uid)
         self._pending.pop(set_uid, None)
-        self._downscales.withdraw(set_uid)
+        self._downscales.end_announcement(set_uid)
 
     def holds_group(self, sts: StatefulSet) -> bool:
         """Tell whether a downscale of a set that was not written may still be, for all we know.
@@ -224,7 +224,7 @@ class Counts:
             raise
         finally:
             if is_announced:
-                self._downscales.withdraw(zone.uid)
+                self._downscales.end_announcement(zone.uid)
 
     async def _confirm(
         self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
@@ -284,7 +284,7 @@ class Counts:
         pending = self._pending.get(sts.uid)
         if is_over and pending is not None and pending.mark == mark:
             del self._pending[sts.uid]
-            self._downscales.withdraw(sts.uid)
+            self._downscales.end_announcement(sts.uid)
 
     def time_left(self, sts: StatefulSet) -> timedelta | None:
         """Return for how long the mark of a set counts still; see `Intents.time_left`."""

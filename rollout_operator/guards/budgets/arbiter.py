@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.budgets.in_flight import Withdrawals
+from rollout_operator.guards.budgets.in_flight import GrantReleases
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, wins
 from rollout_operator.guards.budgets.precedence import Precedence, WaitingEvictions
 from rollout_operator.guards.budgets.refusals import (
@@ -57,13 +57,13 @@ from rollout_operator.telemetry.logs import log
 # An answer leaves so soon after its record was written. Whoever finds the record on an untouched
 # pod waits twice as long before it is taken back, so that what the answer allowed has happened.
 ANSWER_LIMIT: Final = timedelta(seconds=4)
-# A delete of a rollout names the version of the pod that has the record: where that was taken back
+# A delete of a rollout names the version of the pod that has the record: where that was removed
 # nothing comes of it, at whatever time. So it only has to count still when the delete is carried
 # out, at most 5 s and a request after the read that it rests on.
 ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
 # The same asked again so soon is the same request, repeated; its answer may be used for as long.
 REPEAT_LIMIT: Final = timedelta(seconds=2)
-# The other one of two withdraws as soon as it has read.
+# The other one of two releases its grant as soon as it has read.
 CONTEST_PAUSE: Final = timedelta(milliseconds=100)
 CONTEST_LOOKS: Final = 6
 # More who wait are refused at once: each is decided on again when the first one is settled.
@@ -82,7 +82,7 @@ class Arbiter:
         self._clock = context.clock
         self._metrics = context.metrics.disruptions
         self._snapshots = Snapshots(context)
-        self._withdrawals = Withdrawals(context.pending, context.recorder)
+        self._releases = GrantReleases(context.pending, context.recorder)
         self._began = context.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
         unused = context.pending.unused
@@ -95,8 +95,8 @@ class Arbiter:
         self._began = self._clock.elapsed()
 
     async def run(self) -> None:
-        """Withdraw what was recorded for those that hung up, until cancelled."""
-        await self._withdrawals.run()
+        """Release what was granted to those that hung up, until cancelled."""
+        await self._releases.run()
 
     async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
         """Return for each pod why it may not go as the caches show it, None where it may.
@@ -177,27 +177,27 @@ class Arbiter:
             if isinstance(answer, Refusal):
                 await self.release(reserved)  # where there was no time for that
         finally:
-            self._withdrawals.abandon(reserved.grant)
+            self._releases.abandon(reserved.grant)
         self._count(answer)
         return answer
 
     async def release(self, reserved: Reservation) -> None:
-        """Withdraw a reservation that will not be confirmed; one that is settled is fine."""
+        """Release a reservation that will not be confirmed; one that is settled is fine."""
         grant = reserved.grant
         is_open = grant.state is not GrantState.GIVEN
         if is_open and self._pending.get(grant.pod.uid) is grant:
-            await self._withdrawals.withdraw(grant)
+            await self._releases.release(grant)
 
     def abandon(self, reserved: Reservation) -> None:
         """Release a reservation in the background."""
-        self._withdrawals.abandon(reserved.grant)
+        self._releases.abandon(reserved.grant)
 
-    async def give_back(self, pod: Pod) -> None:
-        """Withdraw the grant of a pod that was permitted to go, and will not."""
+    async def release_pod(self, pod: Pod) -> None:
+        """Release the grant of a pod that was permitted to go, and will not."""
         grant = self._pending.get(pod.uid)
-        # By its version: meanwhile it may have been taken back, and the pod be granted to others.
+        # By its version: meanwhile it may have been released, and the pod be granted to others.
         if grant is not None and grant.pod.resource_version == pod.resource_version:
-            await self._withdrawals.withdraw(grant)
+            await self._releases.release(grant)
 
     async def _decide(self, ask: DisruptionRequest, until: timedelta) -> Answer | BudgetSnapshot:
         """Return the answer, or what the caches show where they let a pod go under a budget.
@@ -302,7 +302,7 @@ class Arbiter:
         finally:
             # Also where the client has gone. An answer that may have left was given before.
             if isinstance(reserved, Reservation):
-                self._withdrawals.abandon(reserved.grant)
+                self._releases.abandon(reserved.grant)
 
     async def _record(
         self, ask: DisruptionRequest, snapshot: BudgetSnapshot
@@ -324,7 +324,7 @@ class Arbiter:
         finally:
             # Also where whoever asked has gone: the record may be in flight still.
             if not stands:
-                self._pending.give_up(grant)
+                self._pending.release_open(grant)
 
     async def _confirm(self, reserved: Reservation, group: Group | None) -> Answer:
         """Decide again by live pods: those of a group at first, where it has all that count."""
@@ -334,7 +334,7 @@ class Arbiter:
         except ApiError as error:
             answer = refuse_unrecorded(grant.pod, error)
         if isinstance(answer, Refusal):
-            await self._withdrawals.withdraw(grant)
+            await self._releases.release(grant)
         return answer
 
     async def _read_until_sure(self, reserved: Reservation, group: Group | None) -> Answer:

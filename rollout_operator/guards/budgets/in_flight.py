@@ -35,7 +35,7 @@ REMEMBERED: Final = timedelta(hours=1)
 # More pods than one node holds; beyond that the one that was remembered first is forgotten.
 MOST_PODS: Final = 1_000
 # As long as an answer may take: others who wait for this grant to be settled wait no longer.
-WITHDRAW_LIMIT: Final = timedelta(seconds=4)
+RECORD_REMOVAL_LIMIT: Final = timedelta(seconds=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class UnusedGrants:
         return len(self._by_uid)
 
     def note(self, pod: Pod) -> None:
-        """A grant of a pod was taken back: the pod is untouched."""
+        """A grant of a pod was released: the pod is untouched."""
         times = self.count(pod.uid) + 1
         self._by_uid.pop(pod.uid, None)  # the newest is the last one
         self._by_uid[pod.uid] = Unused(pod=pod, times=times, at=self._clock.elapsed())
@@ -126,7 +126,7 @@ class InFlight:
         grant.state = GrantState.DOUBTFUL
         self._notify(grant)
 
-    def give_up(self, grant: Grant) -> None:
+    def release_open(self, grant: Grant) -> None:
         """End a grant that is not settled yet.
 
         What was written, if anything was sent, is found out by the controller.
@@ -142,10 +142,10 @@ class InFlight:
         """Tell whether a grant is being asked for: neither given, in doubt, nor released."""
         return self._grants.get(grant.pod.uid) is grant and grant.state is GrantState.ASKED
 
-    def take_back(self, grant: Grant) -> bool:
+    def release_untouched(self, grant: Grant) -> bool:
         """The pod is visibly untouched; tell whether an eviction of it was allowed for nothing.
 
-        One that was given up before its answer left could not have been used.
+        One that was released before its answer left could not have been used.
         """
         self.release(grant)
         is_unused = grant.was_given and grant.engine is DisruptionSource.EVICTION
@@ -198,13 +198,13 @@ class InFlight:
             callback(grant.pod)
 
 
-class Withdrawals:
-    """Withdraws records of grants that nothing will come of, in the background while `run` runs.
+class GrantReleases:
+    """Releases grants that nothing will come of, in the background while `run` runs.
 
     Mostly the request waits for it: then its answer says that nothing is left. A client that hangs
     up, or an answer that was not there in time, leaves a record that this process knows was written
-    and that no answer reported. It is withdrawn in the background, so that others need not wait
-    until the pod is proven untouched (LI-09). What cannot be withdrawn soon stays in doubt: whether
+    and that no answer reported. It is removed in the background, so that others need not wait
+    until the pod is proven untouched (LI-09). What cannot be removed soon stays in doubt: whether
     the pod is untouched is found out by the controller of disruptions.
     """
 
@@ -213,9 +213,9 @@ class Withdrawals:
         self._recorder = recorder
         self._abandoned: asyncio.Queue[Grant] | None = None
 
-    async def withdraw(self, grant: Grant) -> None:
+    async def release(self, grant: Grant) -> None:
         """Leave nothing behind of a grant of which no answer has told, or none will be used."""
-        if await self._recorder.withdraw(grant):
+        if await self._recorder.remove(grant):
             self._pending.release(grant)
         else:
             self._pending.doubt(grant)
@@ -225,30 +225,30 @@ class Withdrawals:
         if not self._pending.is_open(grant):
             return
         if self._abandoned is None or not grant.record:
-            self._pending.give_up(grant)
+            self._pending.release_open(grant)
         else:
             self._abandoned.put_nowait(grant)
 
     async def run(self) -> None:
-        """Withdraw what is abandoned until cancelled; the rest stays in doubt then."""
+        """Release what is abandoned until cancelled; the rest stays in doubt then."""
         queue: asyncio.Queue[Grant] = asyncio.Queue()
         self._abandoned = queue
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     grant = await queue.get()
-                    work = self._withdraw_soon(grant)
+                    work = self._release_soon(grant)
                     tasks.create_task(work, name=f"withdrawal of {grant.pod.name}")
         finally:
             self._abandoned = None
             while not queue.empty():
-                self._pending.give_up(queue.get_nowait())
+                self._pending.release_open(queue.get_nowait())
 
-    async def _withdraw_soon(self, grant: Grant) -> None:
+    async def _release_soon(self, grant: Grant) -> None:
         try:
-            async with asyncio.timeout(WITHDRAW_LIMIT.total_seconds()):
-                await self.withdraw(grant)
+            async with asyncio.timeout(RECORD_REMOVAL_LIMIT.total_seconds()):
+                await self.release(grant)
         except TimeoutError:
             log.debug("Record of a disruption was not withdrawn in time", pod=grant.pod.name)
         finally:
-            self._pending.give_up(grant)
+            self._pending.release_open(grant)

@@ -75,7 +75,7 @@ class OwnDeletes:
         """No delete of this pod that we sent can be carried out any more."""
         self._by_uid.pop(pod.uid, None)
 
-    def withdraw(self, pod: Pod) -> None:
+    def refuse(self, pod: Pod) -> None:
         """This request was turned away; an earlier one may still be carried out."""
         known = self._by_uid.get(pod.uid)
         if known is not None and not known.was_sent_before:

@@ -1,4 +1,4 @@
-"""Records of disruptions on the pods that go: written before, withdrawn where nothing comes of it.
+"""Records of disruptions on the pods that go: written before, removed where nothing comes of it.
 
 Decides what is written, what an answer to a write means, what a record that stands counts for, and
 which of two processes goes on that let pods go at the same moment. Whether a pod may go is decided
@@ -71,7 +71,7 @@ def is_recorded(pod: Pod, now: datetime) -> bool:
 
 
 def wins(record: Record | None, live: BudgetSnapshot) -> bool:
-    """Tell whether the pod may go once all weaker records of other processes are withdrawn.
+    """Tell whether the pod may go once all weaker records of other processes are removed.
 
     The earlier one wins; a tie is broken by names, the same for both.
     """
@@ -96,7 +96,7 @@ def _is_weaker(pod: Pod, record: Record) -> bool:
 
 
 class Recorder:
-    """Writes and withdraws the records of one process."""
+    """Writes and removes the records of one process."""
 
     def __init__(self, client: TimedPatcher, clock: Clock, by: str) -> None:
         """Write in the name of a process: no two of one namespace may have the same."""
@@ -144,7 +144,7 @@ class Recorder:
         self._forbidden_at = None
         return record
 
-    async def withdraw(self, grant: Grant) -> bool:
+    async def remove(self, grant: Grant) -> bool:
         """Remove a record, if it is still the one that was written; tell whether it is gone."""
         if not grant.record:
             return True
@@ -166,7 +166,7 @@ class Recorder:
         """Wait until a record may be taken back at once. Raises Throttled."""
         await self._client.wait_turn_to_patch(PODS, pod.namespace, pod.name)
 
-    async def take_back(self, pod: Pod) -> None:
+    async def clear(self, pod: Pod) -> None:
         """Remove whatever record a pod has, unless the pod has changed since it was seen.
 
         Its turn has been waited for. Raises as `write`.

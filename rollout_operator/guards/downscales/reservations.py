@@ -154,7 +154,7 @@ class Downscales:
         underway = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
         self._announced[sts.uid] = _Announced(sts.group, underway)
 
-    def withdraw(self, set_uid: Uid) -> None:
+    def end_announcement(self, set_uid: Uid) -> None:
         """What was announced has been written, or never will be; an unknown set is fine."""
         announced = self._announced.pop(set_uid, None)
         if announced is not None:

@@ -34,7 +34,7 @@ async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_
     assert made.here.recorded() == []
     assert await x.evict("b-0", dry_run=True) == "allowed"
     assert isinstance(await x.roll("a-0"), Permit)  # what a client does holds no rollout
-    await x.gate.give_back(x.cached("a-0"))
+    await x.gate.release_pod(x.cached("a-0"))
     assert count_unused(made) == 1
 
 

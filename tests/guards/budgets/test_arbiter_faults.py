@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
-from rollout_operator.guards.budgets.in_flight import WITHDRAW_LIMIT
+from rollout_operator.guards.budgets.in_flight import RECORD_REMOVAL_LIMIT
 from rollout_operator.guards.budgets.pod_records import WRITE_LASTS
 from rollout_operator.guards.budgets.request import DisruptionRequest, GrantState, Permit
 from rollout_operator.model.budget import DisruptionSource
@@ -227,13 +227,13 @@ async def test_li07_a_record_of_a_rollout_without_an_answer_is_given_up_in_time(
 async def test_zpdb60_a_rollout_gives_back_what_it_does_not_use(error: ApiError | None) -> None:
     """The next pod may go at once."""
     here, x = start()
-    await x.gate.give_back(x.cached("a-0"))
+    await x.gate.release_pod(x.cached("a-0"))
     assert here.client.calls == [], "it was not permitted yet"
     permit = await x.roll("a-0")
     assert isinstance(permit, Permit)
     if error is not None:
         here.client.before = failing("patch", error)
-    await x.gate.give_back(permit.pod)
+    await x.gate.release_pod(permit.pod)
     if error is None:
         assert_nothing_left(here, x)
         x.sync()
@@ -308,7 +308,7 @@ async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
     async with withdrawing(x):
         await hang_up(x, "patch")
         assert x.state("a-0") is DOUBTFUL
-        await asyncio.sleep(WITHDRAW_LIMIT.total_seconds())
+        await asyncio.sleep(RECORD_REMOVAL_LIMIT.total_seconds())
     assert x.state("a-0") is DOUBTFUL
     assert here.client.verbs() == ["patch"]
 
@@ -328,7 +328,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
         client = tasks.create_task(answer_slowly())
         await given.wait()
         client.cancel()
-        await asyncio.sleep(WITHDRAW_LIMIT.total_seconds())
+        await asyncio.sleep(RECORD_REMOVAL_LIMIT.total_seconds())
         assert x.state("a-0") is GrantState.GIVEN
         assert here.recorded() == ["a-0"]
     assert here.client.verbs() == ["patch", "list"]
@@ -354,7 +354,7 @@ async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds(ends:
     _, x = start()
     async with withdrawing(x):
         await hang_up(x, then=Hold("patch"))
-        await asyncio.sleep(WITHDRAW_LIMIT.total_seconds() - 1)
+        await asyncio.sleep(RECORD_REMOVAL_LIMIT.total_seconds() - 1)
         assert x.state("a-0") is GrantState.ASKED, "others wait for it meanwhile"
         if not ends:
             await asyncio.sleep(2)

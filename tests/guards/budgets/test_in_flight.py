@@ -300,12 +300,12 @@ def test_a_request_that_was_turned_away_leaves_only_an_earlier_one() -> None:
     """SI-18: the first may still be committed."""
     made, _, clock = memory()
     made.begin(POD)
-    made.withdraw(POD)
+    made.refuse(POD)
     assert not made.list_of(GROUP)
     made.begin(POD)
     clock.jump(timedelta(seconds=60))
     made.begin(POD)
-    made.withdraw(POD)
+    made.refuse(POD)
     assert made.list_of(GROUP) == UNKNOWN
 
 

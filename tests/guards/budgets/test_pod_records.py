@@ -107,11 +107,11 @@ async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute_until_it_is_m
 async def test_si17_only_the_own_record_is_withdrawn() -> None:
     """By its very text, whatever else has changed on the pod."""
     client, _, recorder, grant = make()
-    assert await recorder.withdraw(grant)
+    assert await recorder.remove(grant)
     assert client.patches == [], "nothing was written yet"
     await recorder.write(grant, lambda: NOW)
     client.patches.clear()
-    assert await recorder.withdraw(grant)
+    assert await recorder.remove(grant)
     assert client.patches == [
         [
             {"op": "test", "path": "/metadata/uid", "value": "uid-a-0"},
@@ -135,16 +135,16 @@ async def test_si18_whether_a_record_is_gone(error: ApiError, is_gone: bool) -> 
     client, _, recorder, grant = make()
     await recorder.write(grant, lambda: NOW)
     client.error = error
-    assert await recorder.withdraw(grant) is is_gone
+    assert await recorder.remove(grant) is is_gone
 
 
 async def test_li07_any_record_is_taken_back_from_the_pod_as_it_was_seen() -> None:
     """Where that fails it is raised."""
     client, _, recorder, _ = make()
-    await recorder.take_back(POD)
+    await recorder.clear(POD)
     identity = {"uid": "uid-a-0", "resourceVersion": "7"}
     assert client.patches == [{"metadata": {**identity, "annotations": {KEY: None}}}]
     for error in (Conflict("changed"), FORBIDDEN, Unreachable("refused")):
         client.error = error
         with pytest.raises(type(error)):
-            await recorder.take_back(POD)
+            await recorder.clear(POD)
