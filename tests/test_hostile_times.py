@@ -17,7 +17,7 @@ from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import (
     DISRUPTION_RECORD,
-    DOWNSCALE_NOTE,
+    DOWNSCALE_RECORD,
     LAST_DOWNSCALE,
     READY_TIME,
 )
@@ -94,7 +94,7 @@ async def test_sec25_a_note_and_a_downscale_of_any_time(
             part(one, "metadata")["deletionTimestamp"] = "2026-01-02T03:00:00Z"
             world.client.put("pods", one)
         _annotate(world, "statefulsets", "zone-a", **{LAST_DOWNSCALE: at})
-        _annotate(world, "pods", "zone-a-4", **{DOWNSCALE_NOTE: _note(at)})
+        _annotate(world, "pods", "zone-a-4", **{DOWNSCALE_RECORD: _note(at)})
 
     if is_new:
         forge()
@@ -178,7 +178,7 @@ async def test_sec25_a_set_whose_notes_fail_by_a_bug_holds_no_start_up(
     """SEC-25: the log names the set; the notes of all others are read, and its own are kept."""
     world = three_zones()
     for name in ("zone-a-4", "zone-c-4"):
-        _annotate(world, "pods", name, **{DOWNSCALE_NOTE: _note("2026-01-02T03:00:00Z")})
+        _annotate(world, "pods", name, **{DOWNSCALE_RECORD: _note("2026-01-02T03:00:00Z")})
     adopt = DownscaleController._adopt
 
     def fail(self: DownscaleController, sts: StatefulSet, pods: Sequence[Pod]) -> None:

@@ -116,7 +116,7 @@ class DownscaleRecord(
     by: str = ""
     """The process that wrote it, which remembers what became of it; empty where it is not told."""
     target: Target | None = None
-    """Where pods are called; None in notes of earlier releases, which did not tell."""
+    """Where pods are called; None in records of earlier releases, which did not tell."""
     earlier: tuple[Target, ...] = ()
     """Where else pods may wait for a cancellation, of downscales before this one."""
 

@@ -58,8 +58,8 @@ SCALING_ANNOTATIONS: Final = frozenset(
     }
 )
 
-# On pods: which downscale is underway. See `model.downscale.Note`.
-DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
+# On pods: which downscale is underway. See `model.downscale.DownscaleRecord`.
+DOWNSCALE_RECORD: Final = "grafana.com/rollout-operator-downscale"
 
 # On pods: that they may go, and who said so when. See `model.budget.Record`.
 DISRUPTION_RECORD: Final = "grafana.com/rollout-operator-disruption"

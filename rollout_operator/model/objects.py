@@ -106,10 +106,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     ip: str = ""
     """`status.podIP`; empty before it has one."""
     labels: Mapping[str, str] = {}
-    downscale_note: str = ""
-    """The annotation `names.DOWNSCALE_NOTE`, undecoded."""
+    downscale_record: str = ""
+    """The annotation `names.DOWNSCALE_RECORD`, undecoded."""
     ports: tuple[int, ...] = ()
-    """The ports of its containers; read only of a pod that carries a note."""
+    """The ports of its containers; read only of a pod that carries a record."""
     disruption: str = ""
     """The annotation `names.DISRUPTION_RECORD`, undecoded."""
     why_not_ready: str = ""

@@ -155,8 +155,8 @@ class Reviews:
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         for pod in (old, new):
             uid = None if pod is None else pod.owner_uid
-            is_noted = isinstance(pod, Pod) and pod.downscale_note != ""
-            if uid is not None and (is_noted or self._context.downscales.remembers(uid)):
+            has_record = isinstance(pod, Pod) and pod.downscale_record != ""
+            if uid is not None and (has_record or self._context.downscales.remembers(uid)):
                 self._queue.add(uid)
 
     async def _wait_none(self, state: ReservationState, limit: timedelta) -> None:
@@ -180,7 +180,7 @@ class Reviews:
             locks=context.locks,
             downscales=context.downscales,
             records=context.make_records(self._reviewing),
-            notes=PodRecords(self._reviewing, self._name),
+            pod_records=PodRecords(self._reviewing, self._name),
             pods=self._calls,
             clock=context.clock,
             server_time=self._tell_server_time,
@@ -298,7 +298,7 @@ class Reviews:
                 downscales=downscales,
                 locks=context.locks,
                 records=context.make_records(self._settling),
-                notes=PodRecords(self._settling, self._name),
+                pod_records=PodRecords(self._settling, self._name),
                 calls=self._calls,
                 client=self._settling,
                 clock=context.clock,

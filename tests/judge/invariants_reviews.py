@@ -8,7 +8,7 @@ from typing import Final
 from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called, Reviewed
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_NOTE, LAST_DOWNSCALE
+from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_RECORD, LAST_DOWNSCALE
 from rollout_operator.model.units import parse_rfc3339
 from tests.judge.book import Book, Write, annotations
 from tests.judge.budgets import EVICTION_PATH, Record, read_record
@@ -79,7 +79,7 @@ def _writes_note(called: Called) -> bool:
     if request.verb != "patch" or request.resource.plural != PODS.plural:
         return False
     body = request.body if isinstance(request.body, dict) else {}
-    return annotations(body).get(DOWNSCALE_NOTE) is not None
+    return annotations(body).get(DOWNSCALE_RECORD) is not None
 
 
 def _find_other_answers(book: Book) -> Iterator[Violation]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE, NO_DOWNSCALE
+from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE, NO_DOWNSCALE
 from tests.judge.builder import (
     OPERATOR,
     PATHS,
@@ -224,7 +224,7 @@ def test_only_owned_pods_are_called(events: Events, broken: list[str]) -> None:
 
 
 def note(t: HistoryBuilder, at: float) -> HistoryBuilder:
-    body = {"metadata": {"annotations": {DOWNSCALE_NOTE: "{}"}}}
+    body = {"metadata": {"annotations": {DOWNSCALE_RECORD: "{}"}}}
     return t.call(at, "patch", PODS, "a-2", body=body)
 
 

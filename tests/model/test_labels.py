@@ -23,7 +23,7 @@ from rollout_operator.model.labels import (
     is_certain,
     selects,
 )
-from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_INTENT, DOWNSCALE_NOTE
+from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_INTENT, DOWNSCALE_RECORD
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
 
@@ -43,7 +43,7 @@ def long_set(number: int) -> StatefulSet:
 
 def long_pod(number: int) -> Pod:
     owner = {"uid": f"{number}{LONG}", "controller": True}
-    notes = {DISRUPTION_RECORD: LONG, DOWNSCALE_NOTE: LONG}
+    notes = {DISRUPTION_RECORD: LONG, DOWNSCALE_RECORD: LONG}
     head: dict[str, Any] = {"annotations": notes, "ownerReferences": [owner]}
     tree = pod_tree(podIP=f"{number}{LONG}", phase=f"{number}{LONG}")
     return decode_pod(as_json(with_metadata(tree, labels=fill(number), **head)))

@@ -99,8 +99,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="notes-not-read",
-        old="        notes = self._read_notes(sts, pods)\n",
-        new="        notes = self._read_notes(sts, pods)[:0]\n",
+        old="        records = self._read_records(sts, pods)\n",
+        new="        records = self._read_records(sts, pods)[:0]\n",
         breaks="LI-05: after a crash nobody asks which pods were told to go",
         scenarios=DOWNSCALES,
     ),

@@ -114,7 +114,7 @@ class World:
                 ),
                 observer=observer, repeated=RepeatedReads(self.qps, self.clock), locks=locks,
                 downscales=downscales,
-                notes=PodRecords(self.client, name), records=self._make_records(downscales),
+                pod_records=PodRecords(self.client, name), records=self._make_records(downscales),
                 pods=self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.",
                 is_stopping=lambda: self.is_stopping,
@@ -124,7 +124,7 @@ class World:
             DownscaleContext(
                 sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
                 records=self._make_records(downscales),
-                notes=PodRecords(self.client, name), calls=self.calls, client=self.client,
+                pod_records=PodRecords(self.client, name), calls=self.calls, client=self.client,
                 clock=self.clock, server_time=self.clock.now, cluster_domain="cluster.local.",
             )
         )  # fmt: skip
@@ -263,7 +263,7 @@ class World:
             for (plural, _), one in self.client.objects.items()
             if plural == "pods"
             for pod in [decode_pod(raw(one))]
-            if pod.downscale_note
+            if pod.downscale_record
         ]
 
 

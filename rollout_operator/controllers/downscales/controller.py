@@ -2,7 +2,7 @@
 
 Records the time of one that happened, where the answer to the review could not. Where one did not
 happen, for whatever reason, every pod that was told to go is told that it stays, as often as it
-takes; a process that starts finds the notes of the one before it. Works by UID of the StatefulSet.
+takes; a process that starts finds the records of the one before it. Works by UID of the set.
 """
 
 import traceback
@@ -21,7 +21,11 @@ from rollout_operator.controllers.downscales.cancellations import (
 )
 from rollout_operator.controllers.worker import GuardedStep, Result
 from rollout_operator.guards.downscales.backlog import CancelCalls
-from rollout_operator.guards.downscales.pod_records import PodRecords, assess_note, read_note
+from rollout_operator.guards.downscales.pod_records import (
+    PodRecords,
+    assess_downscale_record,
+    read_downscale_record,
+)
 from rollout_operator.guards.downscales.reservations import (
     LATEST_REPEAT,
     PERSIST_LIMIT,
@@ -36,7 +40,7 @@ from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_old
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import DownscaleRecord, Key, Target
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound
-from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE, Uid
+from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import TimesSource
@@ -61,7 +65,7 @@ class DownscaleContext:
     downscales: Downscales
     locks: Locks
     records: Records
-    notes: PodRecords
+    pod_records: PodRecords
     calls: CancelCalls
     client: Reader
     clock: Clock
@@ -82,13 +86,13 @@ class DownscaleController:
             cluster_domain=context.cluster_domain,
         )
         self._failures: dict[Uid, int] = {}
-        # Notes whose story is known, so that it is not taken up anew when it has ended, and notes
+        # Records whose story is known, so that it is not taken up anew when it has ended, and those
         # that have been removed.
-        self._known = _Notes()
-        self._removed = _Notes()
+        self._known = _RecordsOfPods()
+        self._removed = _RecordsOfPods()
 
     def adopt_all(self) -> list[Uid]:
-        """Take over what the notes on the pods of all sets tell.
+        """Take over what the records on the pods of all sets tell.
 
         Return the sets where that failed by a bug: nobody else waits for them.
         """
@@ -128,7 +132,7 @@ class DownscaleController:
             self._adopt(sts, pods)
         bug = adoption.error
         steps = [self._settle, self._record, self._restore, self._cancellations.tell]
-        if bug is None:  # else the notes are still needed
+        if bug is None:  # else the records are still needed
             steps.append(self._clean)
         for step in steps:
             with GuardedStep() as attempt:
@@ -155,19 +159,19 @@ class DownscaleController:
         if context.downscales.remembers(sts.uid):
             self._known.add(sts.uid, pods)
             return
-        notes = self._read_notes(sts, pods)
-        if not notes:
+        records = self._read_records(sts, pods)
+        if not records:
             return
         self._known.add(sts.uid, pods)
         # Several stories, of downscales that followed one another, are told as one.
-        newest = max(notes, key=lambda note: note.at)
+        newest = max(records, key=lambda record: record.at)
         key = Key(
             set_uid=sts.uid,
-            replicas_from=max(note.replicas_from for note in notes),
-            replicas_to=min(note.replicas_to for note in notes),
+            replicas_from=max(record.replicas_from for record in records),
+            replicas_to=min(record.replicas_to for record in records),
             target=newest.target,
         )
-        # The time in a note may be forged: it only picks among times that the API server tells.
+        # The time in a record may be forged: it only picks among times that the API server tells.
         recorded = self._find_record(sts, key, newest.at)
         now = context.server_time() + CLOCK_ERROR
         lowest = sts.first_ordinal + key.replicas_to
@@ -183,7 +187,7 @@ class DownscaleController:
         )  # fmt: skip
         # Not from `begun` on: the same may have been allowed again until the other process ended.
         context.downscales.adopt(
-            sts, key, recorded or now, called, earlier=_list_earlier(notes, key.target),
+            sts, key, recorded or now, called, earlier=_list_earlier(records, key.target),
             latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
             replaced_at=find_replaced(key, sts, pods, newest.at, now),
         )  # fmt: skip
@@ -197,34 +201,34 @@ class DownscaleController:
             recorded = parse_rfc3339(sts.annotations[LAST_DOWNSCALE])
         return recorded if recorded is not None and recorded >= at else None
 
-    def _read_notes(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
-        """Return the notes to believe; what is not believed is marked as known, and reported."""
-        set_uid, notes = sts.uid, list[DownscaleRecord]()
+    def _read_records(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
+        """Return the records to believe; what is not believed is marked as known, and reported."""
+        set_uid, records = sts.uid, list[DownscaleRecord]()
         now = self._context.server_time()
         doubts: dict[str, list[str]] = {}
         for pod in self._known.list_others(set_uid, pods):
             try:
-                note = read_note(pod, now)
+                record = read_downscale_record(pod, now)
             except InvalidInput as error:
                 log.warn("Ignoring a note that cannot be read", err=error)
                 self._known.add(set_uid, [pod])
                 continue
-            if note is None:
+            if record is None:
                 continue
-            if self._context.notes.is_own(note):
+            if self._context.pod_records.is_own(record):
                 # Settled before the cache showed it, 4 minutes late where its event was lost.
                 self._known.add(set_uid, [pod])
-            elif problem := assess_note(note, pod, sts):
+            elif problem := assess_downscale_record(record, pod, sts):
                 doubts.setdefault(problem, []).append(pod.name)
                 self._known.add(set_uid, [pod])
             else:
-                notes.append(note)
+                records.append(record)
         for problem, names in doubts.items():
             log.warn(
                 "Not adopting the downscale that an annotation tells of",
-                zone=sts.name, pods=names, annotation=DOWNSCALE_NOTE, err=problem,
+                zone=sts.name, pods=names, annotation=DOWNSCALE_RECORD, err=problem,
             )  # fmt: skip
-        return notes
+        return records
 
     async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Find out what became of the reservation; return when to look again."""
@@ -339,18 +343,18 @@ class DownscaleController:
         return None
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Remove notes that nobody needs any more. Raises ApiError."""
-        noted = self._removed.list_others(sts.uid, pods)
-        if not noted or self._context.downscales.remembers(sts.uid):
+        """Remove records that nobody needs any more. Raises ApiError."""
+        carrying = self._removed.list_others(sts.uid, pods)
+        if not carrying or self._context.downscales.remembers(sts.uid):
             return RESYNC
-        # Reviews write their notes under the same lock: none of a new one is removed.
+        # Reviews write their records under the same lock: none of a new one is removed.
         async with self._context.locks.hold(calls_lock(sts.uid)):
             if self._context.downscales.remembers(sts.uid):
                 return RESYNC
-            error = await self._context.notes.remove(noted)
+            error = await self._context.pod_records.remove(carrying)
         if error is not None:
             raise error
-        self._removed.add(sts.uid, noted)
+        self._removed.add(sts.uid, carrying)
         return RESYNC
 
     def _list_pods(self, set_uid: Uid) -> list[Pod]:
@@ -364,33 +368,33 @@ class DownscaleController:
         return wait
 
 
-class _Notes:
-    """Notes on pods, by set and pod, for as long as the cache shows the pods."""
+class _RecordsOfPods:
+    """Records on pods, by set and pod, for as long as the cache shows the pods."""
 
     def __init__(self) -> None:
         self._by_set: dict[Uid, dict[Uid, str]] = {}
 
     def add(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
-        """Remember the notes that these pods carry."""
-        noted = {pod.uid: pod.downscale_note for pod in pods if pod.downscale_note}
-        if noted:
-            self._by_set.setdefault(set_uid, {}).update(noted)
+        """Remember the records that these pods carry."""
+        carrying = {pod.uid: pod.downscale_record for pod in pods if pod.downscale_record}
+        if carrying:
+            self._by_set.setdefault(set_uid, {}).update(carrying)
 
     def list_others(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the pods with a note that is not here."""
+        """Return the pods with a record that is not here."""
         ours = self._by_set.get(set_uid, {})
-        noted = [pod for pod in pods if pod.downscale_note]
-        return [pod for pod in noted if ours.get(pod.uid) != pod.downscale_note]
+        carrying = [pod for pod in pods if pod.downscale_record]
+        return [pod for pod in carrying if ours.get(pod.uid) != pod.downscale_record]
 
     def keep(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
-        """Forget the notes of all other pods of a set."""
+        """Forget the records of all other pods of a set."""
         ours = self._by_set.pop(set_uid, {})
         left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
         if left:
             self._by_set[set_uid] = left
 
 
-def _list_earlier(notes: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
-    """Return where else than at a target pods were told to go, as their notes say."""
-    called = (one for note in notes for one in (note.target, *note.earlier))
+def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
+    """Return where else than at a target pods were told to go, as their records say."""
+    called = (one for record in records for one in (record.target, *record.earlier))
     return [one for one in dict.fromkeys(called) if one is not None and one != target]

@@ -20,7 +20,7 @@ class PreparedPod(NamedTuple):
 
     pod: str
     target: Target | None
-    """None where an earlier release called it, and did not note where."""
+    """None where an earlier release called it, and did not record where."""
 
 
 class DueCancel(NamedTuple):
@@ -204,7 +204,7 @@ class UnansweredCancels:
     A caller gives up after a while, and a pod that is slow goes on with the call all the same. What
     it is told next counts only once no call of before can take effect any more (SI-10); whether
     that is so is decided in `planning.downscales.rule`. A restarted process does not know what the
-    one before it sent: pods that carry its note may have been called just before it ended.
+    one before it sent: pods that carry its record may have been called just before it ended.
     """
 
     def __init__(self, clock: Clock, lasts: timedelta) -> None:

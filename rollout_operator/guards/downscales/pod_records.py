@@ -1,17 +1,17 @@
-"""Notes on pods that are to go, for the process that comes after a crash.
+"""Records on pods that are to go, for the process that comes after a crash.
 
 Written before the first pod is called, so that what was prepared is always known to somebody. A few
 pods of the range carry a copy of the whole story each: enough to survive the loss of some pods, and
 few enough for the default rate limit. One more is on a pod that stays: those that go may be gone
-before the time of the downscale is recorded (SI-11). See `model.downscale.Note`.
+before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
 
-Whatever may patch pods may write a note, so a note is a hint and no proof:
+Whatever may patch pods may write a record, so a record is a hint and no proof:
 - counts: they say which pods are told that they stay, and hold the group back until the set itself,
   read live, says what became of the downscale. Pods that the set does not want are never told;
-- places: only those that the set and the pod's own spec confirm, see `assess_note`;
-- the time: it picks among times that the API server tells, and is recorded nowhere; a note of the
+- places: only those that the set and the pod's own spec confirm, see `assess_downscale_record`;
+- the time: it picks among times that the API server tells, and is recorded nowhere; a record of the
   future says nothing at all;
-- the process: a forged one has the note ignored, which is what removing it does, too.
+- the process: a forged one has the record ignored, which is what removing it does, too.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import PODS, JsonObject, Patcher
 from rollout_operator.model.downscale import MOST_EARLIER, DownscaleRecord
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
-from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
+from rollout_operator.model.names import DOWNSCALE_RECORD, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import check_time, format_rfc3339
 from rollout_operator.planning.downscales.endpoint import judge_place, judge_target, show
@@ -33,14 +33,14 @@ from rollout_operator.telemetry.logs import log
 
 # With the default limits ten requests may be sent at once, and the look has taken one of them.
 COPIES: Final = 4
-# By so much may clocks of API servers differ, or have been set back since a note was written.
+# By so much may clocks of API servers differ, or have been set back since a record was written.
 FURTHEST_AHEAD: Final = timedelta(minutes=5)
 
-_NOTE: Final = msgspec.json.Decoder(DownscaleRecord)
+_DECODER: Final = msgspec.json.Decoder(DownscaleRecord)
 
 
 class PodRecords:
-    """Writes and removes notes."""
+    """Writes and removes records."""
 
     def __init__(self, client: Patcher, by: str = "") -> None:
         """Write in the name of a process: no two of one namespace may have the same."""
@@ -49,7 +49,7 @@ class PodRecords:
         self._is_forbidden = False
 
     async def write(
-        self, note: DownscaleRecord, pods: Sequence[Pod], witness: Pod | None = None
+        self, record: DownscaleRecord, pods: Sequence[Pod], witness: Pod | None = None
     ) -> None:
         """Write a story on some of the pods, and on one that stays.
 
@@ -58,7 +58,7 @@ class PodRecords:
         Where the role may not patch pods, nothing is written, and that is told once: after a crash
         nobody knows then which pods were prepared.
         """
-        text = msgspec.json.encode(replace(note, by=self._by)).decode()
+        text = msgspec.json.encode(replace(record, by=self._by)).decode()
         carriers = [*choose_carriers(pods), *([] if witness is None else [witness])]
         errors = await gather_all(self._put(pod, text) for pod in carriers)
         failures = [error for error in errors if error is not None]
@@ -68,23 +68,23 @@ class PodRecords:
                 return
             raise failures[0]
 
-    def is_own(self, note: DownscaleRecord) -> bool:
-        """Tell whether this process wrote a note: it knows more of it than the note says."""
-        return bool(self._by) and note.by == self._by
+    def is_own(self, record: DownscaleRecord) -> bool:
+        """Tell whether this process wrote a record: it knows more of it than the record says."""
+        return bool(self._by) and record.by == self._by
 
     async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
-        """Remove the notes of these pods; return the first error. Pods that are gone are fine."""
-        errors = await gather_all(self._put(pod, None) for pod in pods if pod.downscale_note)
+        """Remove the records of these pods; return the first error. Pods that are gone are fine."""
+        errors = await gather_all(self._put(pod, None) for pod in pods if pod.downscale_record)
         return next((error for error in errors if error is not None), None)
 
     async def _put(self, pod: Pod, text: str | None) -> ApiError | None:
         patch: JsonObject = {
-            "metadata": {"uid": pod.uid, "annotations": {DOWNSCALE_NOTE: text}},
+            "metadata": {"uid": pod.uid, "annotations": {DOWNSCALE_RECORD: text}},
         }
         try:
             await self._client.patch(PODS, pod.namespace, pod.name, patch)
         except (NotFound, Conflict) as error:
-            # Gone or replaced: it carries no note, and needs none to be removed.
+            # Gone or replaced: it carries no record, and needs none to be removed.
             return None if text is None else error
         except ApiError as error:
             return error
@@ -104,46 +104,46 @@ def choose_carriers(pods: Sequence[Pod]) -> list[Pod]:
     return [pods[last * step // (COPIES - 1)] for step in range(COPIES)]
 
 
-def read_note(pod: Pod, now: datetime) -> DownscaleRecord | None:
-    """Return the note of a pod, None where it has none; `now` is the API server's time.
+def read_downscale_record(pod: Pod, now: datetime) -> DownscaleRecord | None:
+    """Return the record of a pod, None where it has none; `now` is the API server's time.
 
     Raises InvalidInput naming the pod, also for a time that has not come yet: no process can have
     written it.
     """
-    if not pod.downscale_note:
+    if not pod.downscale_record:
         return None
     try:
-        note = _NOTE.decode(pod.downscale_note)
+        record = _DECODER.decode(pod.downscale_record)
     except (msgspec.MsgspecError, RecursionError) as error:
-        text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {error}"
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {error}"
         raise InvalidInput(text) from error
-    if note.at.tzinfo is None or not 0 <= note.replicas_to < note.replicas_from:
-        text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {pod.downscale_note[:80]!r}"
+    if record.at.tzinfo is None or not 0 <= record.replicas_to < record.replicas_from:
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {pod.downscale_record[:80]!r}"
         raise InvalidInput(text)
     try:
-        check_time(note.at)
+        check_time(record.at)
     except InvalidInput as error:
-        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: at: {error}") from error
-    if note.at - now > FURTHEST_AHEAD:
-        ahead = f"at: {format_rfc3339(note.at)} lies in the future"
-        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {ahead}")
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: at: {error}") from error
+    if record.at - now > FURTHEST_AHEAD:
+        ahead = f"at: {format_rfc3339(record.at)} lies in the future"
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {ahead}")
     # Whoever may write annotations of pods must not send calls anywhere else (D-27).
-    targets = (*(() if note.target is None else (note.target,)), *note.earlier)
+    targets = (*(() if record.target is None else (record.target,)), *record.earlier)
     problem = next(filter(None, map(judge_target, targets)), "")
-    if len(note.earlier) > MOST_EARLIER:
-        problem = f"earlier: {len(note.earlier)} > {MOST_EARLIER}"
+    if len(record.earlier) > MOST_EARLIER:
+        problem = f"earlier: {len(record.earlier)} > {MOST_EARLIER}"
     if problem:
-        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {problem}")
-    return note
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {problem}")
+    return record
 
 
-def assess_note(note: DownscaleRecord, pod: Pod, sts: StatefulSet) -> str:
-    """Return why a note on a pod is not believed, naming field and value; empty where it is.
+def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet) -> str:
+    """Return why a record on a pod is not believed, naming field and value; empty where it is.
 
     Not in parts: where a place is made up, so may be the rest.
     """
     if sts.labels.get(PREPARE_DOWNSCALE) != "true":
         shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
         return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
-    targets = (*(() if note.target is None else (note.target,)), *note.earlier)
+    targets = (*(() if record.target is None else (record.target,)), *record.earlier)
     return next(filter(None, (judge_place(one, sts, pod.ports) for one in targets)), "")

@@ -29,8 +29,8 @@ from rollout_operator.planning.downscales.outcome import spares
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 # No webhook may be given more time by its configuration.
 LONGEST_REVIEW: Final = timedelta(seconds=30)
-# A note tells when the first review began. The same may have been asked again for so long from its
-# answer on, and be written within as long again.
+# A record tells when the first review began. The same may have been asked again for so long from
+# its answer on, and be written within as long again.
 LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
 
 
@@ -120,7 +120,7 @@ class Downscales:
 
     @property
     def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
-        # What was not answered keeps the notes on pods: a restarted process must know, too.
+        # What was not answered keeps the records on pods: a restarted process must know, too.
         unanswered = self.unanswered.by_set
         return self._reservations, self.backlog.by_set, self._unrecorded, self._entries, unanswered
 
@@ -226,8 +226,8 @@ class Downscales:
     ) -> DownscaleReservation:
         """Take over what another process has begun; it may persist for the whole time from now on.
 
-        `begun` and `replaced_at` are times that the API server tells, never the time in a note;
-        `latest` may go by that: forged, it has no more effect than a note that was removed.
+        `begun` and `replaced_at` are times that the API server tells, never the time in a record;
+        `latest` may go by that: forged, it has no more effect than a record that was removed.
         Whether its pods were reached is not known: a review of the same calls them again. They may
         wait for a word at `earlier` targets, too.
         """
@@ -276,9 +276,9 @@ class Downscales:
         if reservation.state is ReservationState.PERSISTED:
             return
         # It may have happened long ago, and be seen late. When one of another process happened only
-        # its note says, which anything may have written: it counts from when it was found, or from
-        # the last repetition that its record allows, so that zones wait too long rather than too
-        # short (SI-11).
+        # its record says, which anything may have written: it counts from when it was found, or
+        # from the last repetition that its record allows, so that zones wait too long rather than
+        # too short (SI-11).
         latest = reservation.latest or now + self.time_left(reservation)
         self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 

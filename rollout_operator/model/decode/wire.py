@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_NOTE, READY_TIME
+from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_RECORD, READY_TIME
 
 JsonBytes = bytes | msgspec.Raw
 
@@ -38,7 +38,7 @@ class ObjectHead(Wire):
 
 
 class PodAnnotations(Struct, gc=False):
-    note: str | None = msgspec.field(default=None, name=DOWNSCALE_NOTE)
+    downscale: str | None = msgspec.field(default=None, name=DOWNSCALE_RECORD)
     disruption: str | None = msgspec.field(default=None, name=DISRUPTION_RECORD)
     ready_time: str | None = msgspec.field(default=None, name=READY_TIME)
 
@@ -109,7 +109,7 @@ class PortedSpec(Wire):
 
 
 class WirePorts(Wire):
-    """What is read of the few pods that carry a note, and of no others."""
+    """What is read of the few pods that carry a record, and of no others."""
 
     spec: PortedSpec | None = None
     kind: str | None = None

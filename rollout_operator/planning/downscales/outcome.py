@@ -13,7 +13,7 @@ from rollout_operator.model.downscale import Key
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 
-# A pod carries the whole second in which it came, and a note a time up to a second ahead.
+# A pod carries the whole second in which it came, and a record a time up to a second ahead.
 _ROUNDING: Final = timedelta(seconds=2)
 
 

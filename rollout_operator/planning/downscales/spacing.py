@@ -127,9 +127,9 @@ def knows_downscale(
     source: TimesSource = TimesSource.ANNOTATIONS,
 ) -> bool:
     """Tell whether any of these zones has been scaled down, whenever that was."""
-    has_notes = source is TimesSource.ANNOTATIONS
+    has_times = source is TimesSource.ANNOTATIONS
     return any(
-        one.uid in remembered or (has_notes and LAST_DOWNSCALE in one.annotations) for one in others
+        one.uid in remembered or (has_times and LAST_DOWNSCALE in one.annotations) for one in others
     )
 
 

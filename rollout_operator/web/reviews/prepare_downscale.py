@@ -214,8 +214,8 @@ class PrepareDownscale:
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.pods.going if pod.uid in called]
                 earlier = context.downscales.backlog.list_targets(reservation.key.set_uid)
-                note = DownscaleRecord.of(reservation.key, reservation.begun, earlier=earlier)
-                await context.notes.write(note, carriers, step.plan.pods.witness)
+                record = DownscaleRecord.of(reservation.key, reservation.begun, earlier=earlier)
+                await context.pod_records.write(record, carriers, step.plan.pods.witness)
                 failures = await context.pods.prepare_all(step.plan.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"

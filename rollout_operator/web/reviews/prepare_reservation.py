@@ -69,7 +69,7 @@ class PrepareContext:
     locks: Locks
     downscales: Downscales
     records: Records
-    notes: PodRecords
+    pod_records: PodRecords
     pods: PrepareCalls
     clock: Clock
     server_time: Callable[[], datetime]

@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.guards.downscales.reservations import ReservationState
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE
+from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.controllers.downscales.granted import granted
@@ -260,7 +260,7 @@ async def test_many_pods_are_told_a_few_at_a_time() -> None:
 def _put_note(world: World, name: str, text: str) -> None:
     one = copy.deepcopy(world.client.objects["pods", name])
     meta: Json = part(one, "metadata")
-    meta["annotations"] = {DOWNSCALE_NOTE: text}
+    meta["annotations"] = {DOWNSCALE_RECORD: text}
     world.client.put("pods", one)
 
 

@@ -5,7 +5,7 @@ import copy
 import msgspec
 import pytest
 
-from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
+from rollout_operator.model.names import DOWNSCALE_RECORD, PREPARE_DOWNSCALE
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, come_to_rest, part, pod, three_zones
@@ -21,7 +21,7 @@ def _service(world: World) -> object:
 def _put_note(world: World, name: str, **changes: object) -> None:
     one = copy.deepcopy(world.client.objects["pods", name])
     text = msgspec.json.encode({**NOTE, **changes}).decode()
-    part(one, "metadata")["annotations"] = {DOWNSCALE_NOTE: text}
+    part(one, "metadata")["annotations"] = {DOWNSCALE_RECORD: text}
     world.client.put("pods", one)
     world.sync()
 

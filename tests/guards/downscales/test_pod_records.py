@@ -1,4 +1,4 @@
-"""Notes on pods: D-23, FP-06, SEC-25, W-38. The API server is a list of patches and of errors."""
+"""Records on pods: D-23, FP-06, SEC-25, W-38. The API server is a list of patches and of errors."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from rollout_operator.guards.downscales.pod_records import (
     COPIES,
     PodRecords,
     choose_carriers,
-    read_note,
+    read_downscale_record,
 )
 from rollout_operator.kube.api import PODS, JsonObject, Resource
 from rollout_operator.model.downscale import DownscaleRecord, Target
@@ -26,7 +26,7 @@ from rollout_operator.model.errors import (
     NotFound,
     Unreachable,
 )
-from rollout_operator.model.names import DOWNSCALE_NOTE, Uid
+from rollout_operator.model.names import DOWNSCALE_RECORD, Uid
 from rollout_operator.model.objects import Pod
 from tests.builders import NOW, pod
 from tests.examples import repeatable
@@ -76,12 +76,12 @@ def client() -> RecordingClient:
     return RecordingClient()
 
 
-def pods(*ordinals: int, note: str = "") -> list[Pod]:
-    return [replace(pod("a", ordinal, "l"), downscale_note=note) for ordinal in ordinals]
+def pods(*ordinals: int, record: str = "") -> list[Pod]:
+    return [replace(pod("a", ordinal, "l"), downscale_record=record) for ordinal in ordinals]
 
 
 def patch_of(ordinal: int, text: str | None) -> JsonObject:
-    annotations = {DOWNSCALE_NOTE: text}
+    annotations = {DOWNSCALE_RECORD: text}
     return {"metadata": {"uid": Uid(f"uid-a-{ordinal}"), "annotations": annotations}}
 
 
@@ -91,9 +91,9 @@ async def test_si11_a_note_tells_the_whole_story(client: RecordingClient) -> Non
     """
     await PodRecords(client).write(NOTE, pods(4, 3), witness=pods(0)[0])
     assert client.patches == {f"zone-a-{at}": patch_of(at, TEXT) for at in (4, 3, 0)}
-    (carrier,) = pods(4, note=TEXT)
-    assert read_note(carrier, NOW) == NOTE
-    assert read_note(pods(4)[0], NOW) is None
+    (carrier,) = pods(4, record=TEXT)
+    assert read_downscale_record(carrier, NOW) == NOTE
+    assert read_downscale_record(pods(4)[0], NOW) is None
 
 
 async def test_of_many_pods_few_carry_it(client: RecordingClient) -> None:
@@ -157,23 +157,23 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
 ) -> None:
     """The drop-in role of a later release has no `patch` on pods. The right may come later."""
     client.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
-    notes = PodRecords(client)
+    records = PodRecords(client)
     for _ in range(3):
-        await notes.write(NOTE, pods(4, 3))
+        await records.write(NOTE, pods(4, 3))
 
     (line,) = lines
     assert "level=warn" in line
     assert "Downscales are not noted on pods: a crash would forget them" in line
     assert "cannot patch pods" in line
     client.errors = {}
-    await notes.write(NOTE, pods(4))
+    await records.write(NOTE, pods(4))
     assert client.patches == {"zone-a-4": patch_of(4, TEXT)}
 
 
 async def test_notes_are_removed_where_there_are_any(client: RecordingClient) -> None:
-    noted = [*pods(4, note=TEXT), *pods(3), *pods(2, note="x")]
+    carrying = [*pods(4, record=TEXT), *pods(3), *pods(2, record="x")]
 
-    assert await PodRecords(client).remove(noted) is None
+    assert await PodRecords(client).remove(carrying) is None
     assert client.patches == {"zone-a-4": patch_of(4, None), "zone-a-2": patch_of(2, None)}
 
 
@@ -183,7 +183,7 @@ async def test_a_pod_that_is_gone_needs_nothing_removed(
 ) -> None:
     """All are tried, and the first error of one that is there is returned."""
     client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": error}
-    found = await PodRecords(client).remove(pods(4, 3, 2, note=TEXT))
+    found = await PodRecords(client).remove(pods(4, 3, 2, record=TEXT))
     assert found is (error if isinstance(error, Unreachable) else None)
     assert sorted(client.tried) == ["zone-a-2", "zone-a-3", "zone-a-4"]
     assert client.patches == {"zone-a-2": patch_of(2, None)}
@@ -206,8 +206,8 @@ async def test_a_pod_that_is_gone_needs_nothing_removed(
     ],
 )
 def test_notes_are_read(text: str, expected: DownscaleRecord) -> None:
-    (carrier,) = pods(4, note=text)
-    assert read_note(carrier, NOW) == expected
+    (carrier,) = pods(4, record=text)
+    assert read_downscale_record(carrier, NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -256,12 +256,12 @@ def test_notes_are_read(text: str, expected: DownscaleRecord) -> None:
     ],
 )
 def test_sec25_hostile_notes_are_refused_in_a_short_printable_line(text: str) -> None:
-    (carrier,) = pods(4, note=text)
+    (carrier,) = pods(4, record=text)
     with pytest.raises(InvalidInput) as caught:
-        read_note(carrier, NOW)
+        read_downscale_record(carrier, NOW)
 
     message = str(caught.value)
-    assert message.startswith(f"Pod zone-a-4: annotation {DOWNSCALE_NOTE}: ")
+    assert message.startswith(f"Pod zone-a-4: annotation {DOWNSCALE_RECORD}: ")
     assert message.isprintable()
     assert len(message) < 300
 
@@ -280,22 +280,22 @@ instants = st.datetimes(
 @example(story(at="9999-12-31T23:59:59.999999-12:00"))
 @example(story(at="0001-01-01T00:00:00+14:00"))
 def test_sec25_any_text_is_a_sound_story_or_none(text: str) -> None:
-    (carrier,) = pods(4, note=text)
+    (carrier,) = pods(4, record=text)
     try:
-        note = read_note(carrier, NOW)
+        record = read_downscale_record(carrier, NOW)
     except InvalidInput:
         return
-    assert note is None or 0 <= note.replicas_to < note.replicas_from
-    assert (note is None) == (text == "")
+    assert record is None or 0 <= record.replicas_to < record.replicas_from
+    assert (record is None) == (text == "")
 
 
 @REPEATABLE
 @given(st.integers(1, 2**31 - 1), st.data(), instants)
 def test_what_is_written_is_read(start: int, data: st.DataObject, at: datetime) -> None:
-    note = DownscaleRecord(
+    record = DownscaleRecord(
         replicas_from=start, replicas_to=data.draw(st.integers(0, start - 1)), at=at
     )
-    text = story(note.replicas_from, note.replicas_to, at.isoformat())
-    (carrier,) = pods(4, note=text)
+    text = story(record.replicas_from, record.replicas_to, at.isoformat())
+    (carrier,) = pods(4, record=text)
 
-    assert read_note(carrier, NOW) == note
+    assert read_downscale_record(carrier, NOW) == record

@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
-    DOWNSCALE_NOTE,
+    DOWNSCALE_RECORD,
     LAST_DOWNSCALE,
     MIN_TIME_BETWEEN_DOWNSCALES,
     NO_DOWNSCALE,
@@ -39,21 +39,21 @@ def test_a_pod_tells_its_address(status: dict[str, Any], ip: str) -> None:
 @pytest.mark.parametrize(
     ("annotations", "note"),
     [
-        pytest.param({DOWNSCALE_NOTE: "x"}, "x", id="D-23 undecoded"),
-        pytest.param({DOWNSCALE_NOTE: ""}, "", id="empty"),
+        pytest.param({DOWNSCALE_RECORD: "x"}, "x", id="D-23 undecoded"),
+        pytest.param({DOWNSCALE_RECORD: ""}, "", id="empty"),
         pytest.param({"other": "x"}, "", id="none"),
-        pytest.param({DOWNSCALE_NOTE: None}, "", id="null"),
+        pytest.param({DOWNSCALE_RECORD: None}, "", id="null"),
         pytest.param({}, "", id="no annotations"),
         pytest.param(None, "", id="null annotations"),
     ],
 )
 def test_a_pod_carries_its_note(annotations: object, note: str) -> None:
     tree = with_metadata(pod_tree(), annotations=annotations)
-    assert decode_pod(as_json(tree)).downscale_note == note
+    assert decode_pod(as_json(tree)).downscale_record == note
 
 
 def test_a_note_that_is_no_text_is_an_error_that_names_it() -> None:
-    tree = with_metadata(pod_tree(), annotations={DOWNSCALE_NOTE: 7})
+    tree = with_metadata(pod_tree(), annotations={DOWNSCALE_RECORD: 7})
     with pytest.raises(DecodeError, match="expected str"):
         decode_pod(as_json(tree))
 

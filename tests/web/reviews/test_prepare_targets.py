@@ -14,7 +14,7 @@ import pytest
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import (
-    DOWNSCALE_NOTE,
+    DOWNSCALE_RECORD,
     PREPARE_DOWNSCALE,
     PREPARE_PATH,
     PREPARE_PORT,
@@ -190,7 +190,7 @@ def _strip_targets(world: World) -> None:
     for name in world.noted():
         one = world.client.objects["pods", name]
         notes = part(part(one, "metadata"), "annotations")
-        story = msgspec.json.decode(str(notes[DOWNSCALE_NOTE]))
+        story = msgspec.json.decode(str(notes[DOWNSCALE_RECORD]))
         assert story.pop("target")["path"] == RIGHT
-        notes[DOWNSCALE_NOTE] = msgspec.json.encode(story).decode()
+        notes[DOWNSCALE_RECORD] = msgspec.json.encode(story).decode()
         world.client.put("pods", one)
