@@ -43,7 +43,7 @@ async def ask_rights(
     answers: list[RightAnswer] = []
     for account, words in accounts[:1]:
         is_self = caller == f"{prefix}{account}"
-        for right in list_rights(words):
+        for right in list_rights(words, namespace):
             if right.is_namespaced is is_namespaced:
                 granted = await _ask(client, namespace, account, right, is_self=is_self)
                 answers.append(RightAnswer(account=account, right=right, is_granted=granted))

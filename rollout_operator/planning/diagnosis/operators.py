@@ -7,9 +7,9 @@ from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, OperatorDeployment
 from rollout_operator.planning.diagnosis.arguments import find_value
 from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.rights import NAMES_FLAG
 from rollout_operator.planning.wording import count, join_names
 
-_NAMES_FLAG: Final = "webhooks.ca-bundle-names"
 # What a container's argument may name without saying it: a variable of its environment.
 _VARIABLE: Final = "$("
 
@@ -73,7 +73,7 @@ def check_arguments(installation: Installation) -> Iterator[Finding]:
         if watched and _VARIABLE not in watched and watched != installation.namespace:
             text = f"-kubernetes.namespace={watched}"
             yield find(FindingCode.OTHER_NAMESPACE_WATCHED, f"Deployment {one.name}", text)
-        names = find_value(one.words, _NAMES_FLAG)
+        names = find_value(one.words, NAMES_FLAG)
         if names and not all(part.strip() for part in names.split(",")):
-            text = f"-{_NAMES_FLAG}={names}"
+            text = f"-{NAMES_FLAG}={names}"
             yield find(FindingCode.BUNDLE_NAME_EMPTY, f"Deployment {one.name}", text)

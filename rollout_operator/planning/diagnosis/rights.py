@@ -22,13 +22,18 @@ DEFAULT_LEASE: Final = "rollout-operator"
 TLS_FLAG: Final = "server-tls.enabled"
 SELF_SIGNED_FLAG: Final = "server-tls.self-signed-cert.enabled"
 
+NAMES_FLAG: Final = "webhooks.ca-bundle-names"
+# As the shipped Deployment calls it, also inside of other names.
+_OWN_NAMESPACE: Final = "$(POD_NAMESPACE)"
+
 _ZONES: Final = "rollout-operator.grafana.com"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
 
 
-def list_rights(words: Sequence[str]) -> tuple[Right, ...]:
+def list_rights(words: Sequence[str], namespace: str) -> tuple[Right, ...]:
     """Return what an operator with these arguments has to be allowed to do."""
+    words = [word.replace(_OWN_NAMESPACE, namespace) for word in words]
     rights = [*_BASE, *_REPORTS]
     if is_on(words, "leader-election.enabled", default=True):
         rights += _lease_rights(find_value(words, LEASE_FLAG) or DEFAULT_LEASE)
@@ -138,8 +143,11 @@ def _list_webhook_rights(words: Sequence[str]) -> list[Right]:
         rights += _of("get update", "", "secrets", "there is no certificate to serve", secret)
     verbs = "list watch patch" if _writes_bundles(words) else "list watch"
     purpose = "the CA does not reach the webhook configurations"
+    # Where the flag names them, so may the ClusterRole; each is looked for among both kinds.
+    names = (find_value(words, NAMES_FLAG) or "").split(",")
     for kind in ("validating", "mutating"):
-        rights += _of(verbs, _ADMISSION, f"{kind}webhookconfigurations", purpose)
+        for name in names:
+            rights += _of(verbs, _ADMISSION, f"{kind}webhookconfigurations", purpose, name.strip())
     return rights
 
 

@@ -139,7 +139,7 @@ def good(**changes: object) -> Installation:
         zone_budgets=(budget("zones", {}),),
         rights=tuple(
             RightAnswer(account="rollout-operator", right=right, is_granted=True)
-            for right in list_rights(WORDS)
+            for right in list_rights(WORDS, NAMESPACE)
         ),
         reach=(
             ReachAnswer(

@@ -9,9 +9,11 @@ import pytest
 from rollout_operator.model.diagnosis.installation import Right
 from rollout_operator.planning.diagnosis.rights import list_rights
 from tests.kustomize import Object
-from tests.rendered import TRACKER, WEBHOOKS, install
+from tests.rendered import LEAST, NAMESPACE, TRACKER, WEBHOOKS, install
 
 TLS: Final = "-server-tls.enabled=true"
+HOOKS: Final = ("no-downscale", "prepare-downscale", "pod-eviction", "zpdb-validation")
+NAMED: Final = f"-webhooks.ca-bundle-names={','.join(f'{hook}-$(POD_NAMESPACE)' for hook in HOOKS)}"
 
 Granted = set[tuple[str, str, str, str]]
 
@@ -47,6 +49,7 @@ def _shipped(objects: Sequence[Object]) -> Granted:
         ((), ()),
         ((WEBHOOKS,), (TLS,)),
         ((WEBHOOKS, TRACKER), (TLS, "-use-zone-tracker")),
+        ((WEBHOOKS, LEAST), (TLS, NAMED)),
     ],
 )
 def test_they_are_those_of_the_manifests(
@@ -54,7 +57,7 @@ def test_they_are_those_of_the_manifests(
 ) -> None:
     shipped = _shipped(install(tmp_path / "x", *components))
 
-    assert _asked(list_rights(words)) == shipped
+    assert _asked(list_rights(words, NAMESPACE)) == shipped
 
 
 def test_flags_name_the_objects_and_leave_rights_out() -> None:
@@ -65,10 +68,10 @@ def test_flags_name_the_objects_and_leave_rights_out() -> None:
         "mine",
         "-webhooks.update-ca-bundle=false",
     )
-    asked = _asked(list_rights(words))
+    asked = _asked(list_rights(words, NAMESPACE))
 
     assert ("get", "", "secrets", "mine") in asked
     assert ("patch", "coordination.k8s.io", "leases", "other") in asked
     assert {verb for verb, group, *_ in asked if group.startswith("admission")} == {"list", "watch"}
-    alone = _asked(list_rights(("-leader-election.enabled=false",)))
+    alone = _asked(list_rights(("-leader-election.enabled=false",), NAMESPACE))
     assert not any(resource == "leases" for _, _, resource, _ in alone)
