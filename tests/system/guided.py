@@ -11,7 +11,9 @@ from tests.system.hooked import PROBE, TLS_FLAGS
 from tests.system.pages import DOCS, Happening, Terminal
 from tests.world.api import PODS, Json
 from tests.world.budgets import install_kinds
-from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE, Registration
+from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE, Hooks, Registration
+from tests.world.kubelet import Behaviour, Kind, by_image
+from tests.world.nodes import Nodes
 from tests.world.operatorproc import OperatorProcess
 from tests.world.sets import Missing, Snapshot
 from tests.world.webpods import WebPods
@@ -26,6 +28,8 @@ FLAGS: Final = (*TLS_FLAGS, "-reconcile.interval=1s")
 # What the pages write for the ports of Mimir, Loki and Tempo.
 PORTS: Final = ("8080", "3100", "3200")
 NAMESPACE: Final = "NAMESPACE"
+CRASHING: Final = "registry.example/db:crashes"
+CRASHES: Final = Behaviour(kind=Kind.CRASH_LOOP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +39,25 @@ class Guide:
     world: World
     pods: WebPods
     operator: OperatorProcess
+    hooks: Hooks
 
-    async def follow(self, name: str, happenings: Mapping[str, Happening] | None = None) -> None:
-        """Do what a guide says. Raises AssertionError for what does not come out so."""
+    async def follow(
+        self,
+        name: str,
+        happenings: Mapping[str, Happening] | None = None,
+        words: Mapping[str, str] | None = None,
+    ) -> None:
+        """Do what a guide says, with other words where it would take too long.
+
+        Raises AssertionError for what does not come out so.
+        """
         terminal = Terminal(
             kubeconfig=write_kubeconfig(self.world),
             folder=self.world.folder,
             words={
                 **dict.fromkeys(PORTS, f"{self.pods.port}"),
                 NAMESPACE: self.world.namespace,
+                **(words or {}),
             },
             happenings=happenings or {},
         )
@@ -88,8 +102,14 @@ class Guide:
         assert sorted(found) == sorted((pod, "POST") for pod in pods), self.pods.describe()
 
 
-async def open_guide(world: World) -> Guide:
-    """Start an operator with all its webhooks, and return once the API server calls them."""
+async def open_guide(world: World, nodes: Nodes | None = None) -> Guide:
+    """Start an operator with all its webhooks, and return once the API server calls them.
+
+    Pods of zones that have nodes are bound to them, all others to no node in particular.
+    """
+    if nodes is not None:
+        world.kubelet.place = nodes.place
+    world.kubelet.choose = by_image({CRASHING: CRASHES})
     pods = await world.serve_pods()
     await install_kinds(world.api)
     await world.grant_webhooks()
@@ -100,7 +120,7 @@ async def open_guide(world: World) -> Guide:
     hooks = await world.register(Registration(port=operator.tls_port, hooks=HOOKS))
     await hooks.wait_injected()
     await hooks.wait_called(probe)
-    return Guide(world=world, pods=pods, operator=operator)
+    return Guide(world=world, pods=pods, operator=operator, hooks=hooks)
 
 
 def _read_record(zone: Json | None) -> str:

@@ -6,9 +6,13 @@ from typing import Final
 
 import pytest
 
-from tests.system.guarded import is_told
+from tests.system.guarded import LAST_DOWNSCALE, is_told
 from tests.system.guided import Guide, open_guide
+from tests.system.mirrored import Template
 from tests.system.pages import Happening
+from tests.world.api import STATEFULSETS, VALIDATING_HOOKS
+from tests.world.hooks import NO_DOWNSCALE
+from tests.world.nodes import Nodes
 from tests.world.webpods import BROKEN
 from tests.world.world import World
 
@@ -16,8 +20,11 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 DELAY: Final = timedelta(hours=13)
 HALF_HOUR: Final = timedelta(minutes=31)
-THREE_HOURS: Final = timedelta(hours=3, minutes=1)
 HOUR: Final = timedelta(hours=1)
+THREE_HOURS: Final = timedelta(hours=3, minutes=1)
+WITH_NODES: Final = [f"queue-zone-{letter}" for letter in "abc"]
+BETWEEN_ZONES: Final = "15m"
+FLUX: Final = "kustomize-controller"
 
 
 async def test_the_guides_of_databases_for_telemetry(world: World) -> None:
@@ -26,6 +33,16 @@ async def test_the_guides_of_databases_for_telemetry(world: World) -> None:
     await _follow_mimir(guide)
     await _follow_loki(guide)
     await _follow_tempo(guide)
+
+
+async def test_the_guides_of_everything_else(world: World) -> None:
+    """A database, drains, autoscaling and GitOps."""
+    async with Nodes(world.api, WITH_NODES) as nodes:
+        guide = await open_guide(world, nodes)
+        await guide.follow("database.md")
+        await _follow_drains(guide)
+        await _follow_autoscaling(guide)
+        await _follow_gitops(guide)
 
 
 async def _follow_mimir(guide: Guide) -> None:
@@ -85,3 +102,58 @@ async def _follow_tempo(guide: Guide) -> None:
         "both live-stores of partition 1 were told to leave": assert_told,
     }
     await guide.follow("tempo.md", happenings)
+
+
+async def _follow_drains(guide: Guide) -> None:
+    kubelet, pod = guide.world.kubelet, "queue-zone-c-0"
+    happenings: dict[str, Happening] = {
+        f"{pod} crashes": partial(kubelet.crash, pod),
+        f"{pod} is well again": partial(kubelet.make_ready, pod),
+    }
+    await guide.follow("drains.md", happenings)
+
+
+async def _follow_autoscaling(guide: Guide) -> None:
+    template = Template(world=guide.world, name="worker")
+    happenings: dict[str, Happening] = {
+        f"the autoscaler writes {replicas}": partial(template.scale, replicas)
+        for replicas in (3, 2)
+    }
+    await guide.follow("autoscaling.md", happenings)
+
+
+async def _follow_gitops(guide: Guide) -> None:
+    world, zone, seen = guide.world, "ledger-zone-a", set[str]()
+
+    async def assert_owned() -> None:
+        found = await world.get(STATEFULSETS, zone)
+        assert found["metadata"]["annotations"][LAST_DOWNSCALE]
+        (ours,) = [one for one in found["metadata"]["managedFields"] if one["manager"] == FLUX]
+        assert "f:replicas" not in ours["fieldsV1"]["f:spec"]
+        assert f"f:{LAST_DOWNSCALE}" not in ours["fieldsV1"]["f:metadata"]["f:annotations"]
+        seen.add(found["metadata"]["resourceVersion"])
+
+    async def assert_unchanged() -> None:
+        assert {(await world.get(STATEFULSETS, zone))["metadata"]["resourceVersion"]} == seen
+
+    happenings: dict[str, Happening] = {
+        "Git owns neither replicas nor the time of the downscale": assert_owned,
+        "the apply has not even made a new version": assert_unchanged,
+        "Git applies the configuration twice without caBundle": partial(_apply_twice, guide),
+    }
+    await guide.follow("gitops.md", happenings, {BETWEEN_ZONES: "1s"})
+
+
+async def _apply_twice(guide: Guide) -> None:
+    """Apply a configuration as Git has it: the second time changes nothing, and the CA stays."""
+    hooks, name = guide.hooks, guide.hooks.name(NO_DOWNSCALE)
+    (before,) = (await hooks.fetch(NO_DOWNSCALE))["webhooks"]
+    body = hooks.configuration(NO_DOWNSCALE)
+    versions = set()
+    for _ in range(2):
+        applied = await guide.world.api.patch(VALIDATING_HOOKS, "", name, body, kind="apply")
+        versions.add(applied["metadata"]["resourceVersion"])
+        (now,) = applied["webhooks"]
+        assert now["clientConfig"] == before["clientConfig"]
+    assert before["clientConfig"]["caBundle"]
+    assert len(versions) == 1

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final, Self
 
 from tests.world.api import Api, ApiError, Json, Resource
+from tests.world.kubelet import NODE
 
 NODES: Final = Resource("v1", "nodes", is_namespaced=False)
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -40,9 +41,11 @@ class Nodes:
     async def place(self, pod: Json) -> str:
         """Return the node of a pod, once there is one in its zone that takes pods.
 
-        Pods take turns, so that each node has every second one.
+        Pods take turns, so that each node has every second one. A zone without nodes has `NODE`.
         """
         zone, _, ordinal = str(pod["metadata"]["name"]).rpartition("-")
+        if zone not in self._zones.values():
+            return NODE
         nodes = [name for name, of in self._zones.items() if of == zone]
         wanted = nodes[int(ordinal) % len(nodes) :] + nodes
         while True:
