@@ -24,7 +24,7 @@ SIMULATE: Final = "tests/system/test_simulate_real.py"
 # Each command outside of the sections that tests/system/test_readme.py runs, and what tries it.
 TRIED: Final = {
     "make demo": "tests/lab/demo/test_command.py",
-    HELM: "tests/chart/test_chart_manifests.py",
+    HELM: "tests/system/test_chart.py",
     "kubectl apply -k manifests/overlays/install": "tests/system/test_installations.py",
     "kubectl apply -f install.yaml": "tests/system/test_installations.py",
     "rollout-operator doctor -n rollouts": "tests/system/test_doctor.py",
