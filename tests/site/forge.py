@@ -28,22 +28,21 @@ def adapt(markdown: str, own: str) -> str:
 
 
 def fill(entry: Any) -> list[Any]:
-    """Return an entry of the navigation, a folder as its pages; nothing for what is not there."""
+    """Return an entry of the navigation, with folders as their pages."""
     if isinstance(entry, str):
-        return _list_pages(entry)
+        return _list_pages(entry) if (DOCS / entry).is_dir() else [entry]
     ((title, inner),) = entry.items()
-    pages = [page for each in ([inner] if isinstance(inner, str) else inner) for page in fill(each)]
-    return [{title: pages}] if pages else []
+    if isinstance(inner, str):
+        return [{title: fill(inner)} if (DOCS / inner).is_dir() else entry]
+    return [{title: [page for each in inner for page in fill(each)]}]
 
 
-def _list_pages(entry: str) -> list[str]:
-    path = DOCS / entry
-    if path.is_dir():
-        names = (page.name for page in path.glob("*.md"))
-        return [
-            f"{entry}/{name}" for name in sorted(names, key=lambda each: (each != "index.md", each))
-        ]
-    return [entry] if path.exists() or entry in TOP.values() else []
+def _list_pages(folder: str) -> list[str]:
+    """Return the pages of a folder by name, what introduces them first."""
+    names = [page.name for page in (DOCS / folder).glob("*.md")]
+    return [
+        f"{folder}/{name}" for name in sorted(names, key=lambda each: (each != "index.md", each))
+    ]
 
 
 def _lead(source: str, own: str, target: str) -> str:

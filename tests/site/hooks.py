@@ -21,7 +21,7 @@ log: Final = logging.getLogger("mkdocs.site")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Fill folders of the navigation with their pages, and leave out what is not there yet."""
+    """Fill folders of the navigation with their pages."""
     config.nav = [found for entry in config.nav or [] for found in fill(entry)]
     return config
 
