@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
@@ -50,6 +51,7 @@ async def large_pods(request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
+@pytest.mark.slow
 async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench, lines: list[str]) -> None:
     """And says on the way what is wrong, for /ready and the log; a live look profits from it."""
     store = PodStore()

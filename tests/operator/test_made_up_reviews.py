@@ -142,6 +142,7 @@ def test_li09_reviews_of_what_never_was_do_not_slow_a_rollout(made: Made) -> Non
     assert _measure(_roll, made) <= 1.2 * _measure(_roll, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", Made)
 def test_li06_reviews_of_what_never_was_do_not_hold_up_a_downscale(made: Made) -> None:
     """LI-06, SEC-09: the first try succeeds, and hardly later than without them."""

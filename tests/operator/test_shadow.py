@@ -117,6 +117,7 @@ async def test_si25_a_group_that_is_gone_leaves_nothing() -> None:
         assert 'rollout_group="ingester"' not in text
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_si25_many_deletes_at_once_are_compared_up_to_a_bound() -> None:
     """SI-25, D-68: each costs a plan of the group, and none stops the loop for the others."""

@@ -203,6 +203,7 @@ async def test_w15_two_processes_that_do_not_know_of_one_another() -> None:
         assert len(set(here.told("DELETE"))) == 1
 
 
+@pytest.mark.thorough
 def test_some_schedules_of_two_downscales_are_clean() -> None:
     """SI-10 to 16, LI-05: by the same judges as without the tracker."""
     scenario = find_scenario("s7")

@@ -58,6 +58,7 @@ def waiting_of(text: str) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.thorough
 def test_no_step_of_a_scrape_of_a_thousand_groups_is_long(crowded: Metrics) -> None:
     """D-51: by the work that is done, not by the clock; the whole is a hundred steps."""
     steps, longest, lines = 0, 0, 0
@@ -76,6 +77,7 @@ def test_no_step_of_a_scrape_of_a_thousand_groups_is_long(crowded: Metrics) -> N
     assert lines <= PIECE + len(WAIT_CODES) + 2
 
 
+@pytest.mark.thorough
 def test_pieces_make_the_page_that_one_step_would(crowded: Metrics) -> None:
     """SEED-063: each family once and together, under one head, with all its series."""
     text = b"".join(crowded.render()).decode()
