@@ -1,6 +1,8 @@
 """The picture of the architecture is that of the code."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,11 +14,32 @@ from tests.architecture import (
 )
 from tests.code_rules import PACKAGE, load_modules, load_package
 
+LAYERS: Final = {"aio", "model", "rollout_operator", "telemetry"}
+
 
 def test_the_picture_is_that_of_the_imports() -> None:
     document = DOCUMENT.read_text()
 
     assert replace_drawing(document, render_architecture(load_package())) == document
+
+
+def test_walks_pass_modules_that_are_there() -> None:
+    """A name alone stands in the folder of the one before it, or in one named in the same walk."""
+    walks = DOCUMENT.read_text().partition("## Five walks\n")[2].partition("\n## ")[0]
+    known = {module.name.replace(".", "/") for module in load_package()}
+    folders = set[str]()
+    passed = 0
+    for line in walks.splitlines():
+        folders = set() if line.startswith("**") else folders
+        for name in re.findall(r"`([a-z_/]+)`", line):
+            folder, _, stem = name.rpartition("/")
+            folders.add(folder)
+            assert name in known or name in LAYERS or {f"{at}/{stem}" for at in folders} & known, (
+                name
+            )
+            passed += 1
+
+    assert passed > 80
 
 
 def test_a_new_import_changes_the_picture(tmp_path: Path) -> None:
