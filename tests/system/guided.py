@@ -66,15 +66,20 @@ class Guide:
 
     async def let_delay_pass(self, pods: Sequence[str], span: timedelta) -> None:
         """Wait until these pods are prepared for a delayed downscale, and make it long ago."""
+        uids = await self.wait_delay(pods)
+        for uid in uids:
+            self.pods.delayed_since[uid] -= int(span.total_seconds())
+        await self._restart()
+
+    async def wait_delay(self, pods: Sequence[str]) -> list[str]:
+        """Wait until these pods are prepared for a delayed downscale, and return their UIDs."""
         found = await self.world.api.items(PODS, self.world.namespace)
         uids = [one["metadata"]["uid"] for one in found if one["metadata"]["name"] in pods]
         await self.pods.wait_until(
             f"prepared for later: {pods}",
             lambda: all(uid in self.pods.delayed_since for uid in uids),
         )
-        for uid in uids:
-            self.pods.delayed_since[uid] -= int(span.total_seconds())
-        await self._restart()
+        return uids
 
     async def _restart(self) -> None:
         """Have pods asked at once; an operator that goes on asks them again after a minute."""

@@ -23,7 +23,9 @@ HALF_HOUR: Final = timedelta(minutes=31)
 HOUR: Final = timedelta(hours=1)
 THREE_HOURS: Final = timedelta(hours=3, minutes=1)
 WITH_NODES: Final = [f"queue-zone-{letter}" for letter in "abc"]
-BETWEEN_ZONES: Final = "15m"
+# What a guide says, and what would make its test wait.
+READY_FOR: Final = {"minReadySeconds: 30": "minReadySeconds: 0"}
+BETWEEN_ZONES: Final = {"15m": "0s"}
 FLUX: Final = "kustomize-controller"
 
 
@@ -39,7 +41,7 @@ async def test_the_guides_of_everything_else(world: World) -> None:
     """A database, drains, autoscaling and GitOps."""
     async with Nodes(world.api, WITH_NODES) as nodes:
         guide = await open_guide(world, nodes)
-        await guide.follow("database.md")
+        await guide.follow("database.md", words=READY_FOR)
         await _follow_drains(guide)
         await _follow_autoscaling(guide)
         await _follow_gitops(guide)
@@ -53,6 +55,7 @@ async def _follow_mimir(guide: Guide) -> None:
         guide.assert_prepared(*going, path="/ingester/prepare-shutdown")
 
     happenings: dict[str, Happening] = {
+        "three ingesters are read-only": partial(guide.wait_delay, going),
         "all ingesters write again": guide.wait_no_delay,
         "the ingesters are read-only for 13 hours": partial(guide.let_delay_pass, going, DELAY),
         "three ingesters were told to leave": assert_told,
@@ -106,8 +109,13 @@ async def _follow_tempo(guide: Guide) -> None:
 
 async def _follow_drains(guide: Guide) -> None:
     kubelet, pod = guide.world.kubelet, "queue-zone-c-0"
+
+    async def crash() -> None:
+        await guide.world.wait_ready(WITH_NODES)  # else the message names others, too
+        await kubelet.crash(pod)
+
     happenings: dict[str, Happening] = {
-        f"{pod} crashes": partial(kubelet.crash, pod),
+        f"{pod} crashes": crash,
         f"{pod} is well again": partial(kubelet.make_ready, pod),
     }
     await guide.follow("drains.md", happenings)
@@ -141,7 +149,7 @@ async def _follow_gitops(guide: Guide) -> None:
         "the apply has not even made a new version": assert_unchanged,
         "Git applies the configuration twice without caBundle": partial(_apply_twice, guide),
     }
-    await guide.follow("gitops.md", happenings, {BETWEEN_ZONES: "1s"})
+    await guide.follow("gitops.md", happenings, words=BETWEEN_ZONES)
 
 
 async def _apply_twice(guide: Guide) -> None:
