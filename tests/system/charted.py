@@ -7,6 +7,7 @@ of the test, under the account and with the words that the chart rendered. The S
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class Charted:
     folder: Path
     played: list[tuple[str, Ended]] = field(default_factory=list)
     """What hooks have run, with how it ended."""
+    operator: OperatorProcess | None = None
     _service: Json = field(default_factory=dict)
     """The Service as helm knows it, while it stands for `localhost`."""
     _known: set[str] = field(default_factory=set)
@@ -68,22 +70,29 @@ class Charted:
         """Return the four configurations that a chart registers."""
         return Hooks(self.world.api, self.world.namespace, Registration(port=1, hooks=HOOKS))
 
+    @property
+    def kubeconfig(self) -> Path:
+        """Return that of an administrator."""
+        return self.folder / "admin.conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return where helm is found, without settings, caches or plugins of the machine."""
+        path = f"{find_helm().parent}{os.pathsep}{os.environ['PATH']}"
+        return {"HOME": str(self.folder), "PATH": path}
+
     async def helm(self, *words: str | Path, values: Mapping[str, Any] | None = None) -> Ended:
         """Run helm as an administrator."""
         if values is not None:
             file = self.folder / "values.yaml"
             file.write_text(yaml.safe_dump(dict(values)))
             words = (*words, "--values", file)
-        admin = self.world.plane.kubeconfig(
-            self.folder / "admin.conf", self.world.plane.tokens[ADMIN]
-        )
         return await asyncio.to_thread(
             run_command,
             str(find_helm()),
             *(str(word) for word in words),
             f"--namespace={self.world.namespace}",
-            # No settings, caches or plugins of the machine.
-            env={"KUBECONFIG": str(admin), "HOME": str(self.folder)},
+            env=self.environment | {"KUBECONFIG": str(self.kubeconfig)},
         )
 
     async def succeed(self, *words: str | Path, values: Mapping[str, Any] | None = None) -> str:
@@ -126,9 +135,13 @@ class Charted:
 
     async def change(self, *words: str | Path, values: Mapping[str, Any] | None = None) -> str:
         """Let helm change the release, on the Service that it knows; see `succeed`."""
+        await self.restore_service()
+        return await self.succeed(*words, values=values)
+
+    async def restore_service(self) -> None:
+        """Let the Service be as helm knows it."""
         if self._service:
             await self.world.patch(SERVICES, RELEASE, {"spec": self._service})
-        return await self.succeed(*words, values=values)
 
     # What a kubelet and the Job controller would do
 
@@ -208,6 +221,7 @@ async def charted(world: World, folder: Path) -> AsyncIterator[Charted]:
         await world.delete(resource, ACCOUNT)
     world.kubelet.choose = _behave
     here = Charted(world, folder)
+    world.plane.kubeconfig(here.kubeconfig, world.plane.tokens[ADMIN])
     player = asyncio.create_task(here.play(), name="hooks")
     try:
         yield here

@@ -78,6 +78,8 @@ class Terminal:
     words: Mapping[str, str] = field(default_factory=dict)
     """What stands in a page, as a port or a namespace, and what it is here."""
     happenings: Mapping[str, Happening] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables in place of the tests' own."""
 
     async def follow(self, page: Path) -> None:
         """Do all that a page says. Raises AssertionError for what does not come out so."""
@@ -114,5 +116,6 @@ class Terminal:
 
     def _environment(self) -> dict[str, str]:
         ours = str(Path(sys.executable).parent)
-        path = os.pathsep.join((ours, str(find_kubectl()), os.environ["PATH"]))
-        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path}
+        given = {**os.environ, **self.environment}
+        path = os.pathsep.join((ours, str(find_kubectl()), given["PATH"]))
+        return {**given, "KUBECONFIG": str(self.kubeconfig), "PATH": path}
