@@ -103,18 +103,16 @@ def list_forgotten(
     return history[: len(history) - limit] if 0 <= limit < len(history) else []
 
 
-def restored_revisions(sts: JsonObject) -> list[JsonObject]:
+def restored_revisions(sts: JsonObject, *, is_seen: bool) -> list[JsonObject]:
     """Return the revisions that a copied set must have had, which no one has copied with it.
 
-    Its status names them. The newest is that of its template where its status has caught up with
-    its spec; what another one kept is not known, and the controller needs only its name.
+    Its status names them. The newest is that of its template where the controller has seen that
+    (`is_seen`); what another one kept is not known, and the controller needs only its name.
     """
     current = text(sts, "status", "currentRevision")
     update = text(sts, "status", "updateRevision")
-    observed = number(sts, "status", "observedGeneration")
-    is_settled = observed >= number(sts, "metadata", "generation")
     kept = [_named(sts, current, {"unknown": current}, 1)] if current != update else []
-    data: JsonObject = data_of(sts) if is_settled else {"unknown": update}
+    data: JsonObject = data_of(sts) if is_seen else {"unknown": update}
     return [*kept, _named(sts, update, data, 2)] if update else []
 
 

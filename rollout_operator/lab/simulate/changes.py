@@ -90,8 +90,8 @@ class EvictPod:
 class Cordon:
     """Nodes take no new pods any more; drained, their pods are evicted as well."""
 
-    place: str
-    """A node, or the StatefulSet whose pods' nodes are meant."""
+    places: tuple[str, ...]
+    """Nodes, or StatefulSets whose pods' nodes are meant."""
     is_zone: bool
     is_drain: bool
 
@@ -163,8 +163,8 @@ class Names:
     def list_nodes(self, deed: Cordon) -> tuple[str, ...]:
         """Return the nodes that a change names."""
         if not deed.is_zone:
-            return (deed.place,)
-        return tuple(sorted(node for node, zones in self.nodes.items() if deed.place in zones))
+            return deed.places
+        return tuple(sorted(node for node, on in self.nodes.items() if on & set(deed.places)))
 
     def _members(self, name: str) -> Sequence[str]:
         return (name,) if name in self.zones else self.groups.get(name, ())
@@ -177,6 +177,14 @@ class _Form:
     shown: str
     grammar: str
     build: Callable[..., Deed]
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(re.split(r"[\s,]+", text.strip())) if text and text.strip() else ()
+
+
+def _cordon(text: str, *, is_zone: bool, is_drain: bool) -> Cordon:
+    return Cordon(_words(text), is_zone=is_zone, is_drain=is_drain)
 
 
 FORMS: Final = (
@@ -204,9 +212,9 @@ FORMS: Final = (
     _Form("evict POD", r"evict (?:pod )?(\S+)", EvictPod),
     *(
         _Form(
-            f"{word} {'zone ZONE' if is_zone else 'NODE'}",
-            rf"{word} {'zone ' if is_zone else '(?:node )?'}(\S+)",
-            partial(Cordon, is_zone=is_zone, is_drain=word == "drain"),
+            f"{word} {'zone ZONE' if is_zone else 'NODE [NODE ...]'}",
+            rf"{word} zone (\S+)" if is_zone else rf"{word} (?:nodes? )?((?!zone )\S.*)",
+            partial(_cordon, is_zone=is_zone, is_drain=word == "drain"),
         )
         for word in ("cordon", "drain")
         for is_zone in (False, True)
@@ -280,12 +288,13 @@ def _all(names: Names) -> tuple[str, ...]:
 
 
 def _check_place(change: Change, cordon: Cordon, names: Names) -> None:
-    if cordon.is_zone:
-        _check(change, "StatefulSet", cordon.place, names.zones, names)
-    elif names.nodes:
-        _check(change, "node", cordon.place, sorted(names.nodes), names)
+    for place in cordon.places:
+        if cordon.is_zone:
+            _check(change, "StatefulSet", place, names.zones, names)
+        elif names.nodes:
+            _check(change, "node", place, sorted(names.nodes), names)
     if not names.nodes or not names.list_nodes(cordon):
-        of = f" of {cordon.place}" if cordon.is_zone else ""
+        of = f" of {cordon.places[0]}" if cordon.is_zone else ""
         missing = f"no pod{of} in the input has spec.nodeName, which tells what runs on a node"
         instead = "pass what `kubectl get statefulsets,pods -o yaml` prints, or evict pods by name"
         raise _refuse(change, f"{missing}; {instead}")
@@ -362,7 +371,3 @@ def _count(what: str, text: str) -> int:
     if not 0 <= count <= _MOST:
         raise InvalidInput(f"{what} must be from 0 to {_MOST}: {count}")
     return count
-
-
-def _words(text: str | None) -> tuple[str, ...]:
-    return tuple(re.split(r"[\s,]+", text.strip())) if text and text.strip() else ()

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from rollout_operator.guards.budgets.pod_records import read_record
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.admission.registrations import REGISTRATIONS
 from rollout_operator.lab.model.fields import (
@@ -35,9 +36,17 @@ from rollout_operator.lab.schemas.kinds import (
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.deciding import Surveyed, explain_left_out, keep
 from rollout_operator.lab.simulate.input import HINT, BadDump
+from rollout_operator.lab.simulate.templates import is_template_seen
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, LEADING_ZONE, MIRROR_NAME
+from rollout_operator.model.errors import DecodeError, InvalidInput
+from rollout_operator.model.names import (
+    DISRUPTION_RECORD,
+    GROUP_LABEL,
+    GROUP_LABEL_LONG,
+    LEADING_ZONE,
+    MIRROR_NAME,
+)
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.planning.scaling.plan import list_references
 from rollout_operator.planning.wording import count, join_names, verb
@@ -69,6 +78,8 @@ class FoundSet:
     view: StatefulSet
     """As the operator sees it."""
     group: str
+    is_seen: bool
+    """Whether its controller has seen its template."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -179,7 +190,7 @@ def choose_objects(
     here = [one for one in grouped if namespace_of(one) == chosen]
     uids = {uid_of(one) for one in here}
     pods = [one for one in kinds.get(_PODS, ()) if text(controller_of(one), "uid") in uids]
-    sets = tuple(_read_set(one) for one in here)
+    sets = tuple(_read_set(one, pods) for one in here)
     owners = {str(one.view.uid): one.view.name for one in sets}
     read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
     _check(sets, read)
@@ -238,7 +249,7 @@ def _group_of(sts: JsonObject) -> str | None:
     return None
 
 
-def _read_set(sts: JsonObject) -> FoundSet:
+def _read_set(sts: JsonObject, pods: Sequence[JsonObject]) -> FoundSet:
     head = _trim_head(sts)
     if finalizers := child(sts, "metadata").get("finalizers"):
         head["finalizers"] = finalizers
@@ -252,7 +263,13 @@ def _read_set(sts: JsonObject) -> FoundSet:
     spec["template"] = {"metadata": {"labels": labels}, "spec": _trim_pod_spec(template)}
     obj = {**_type_of(STATEFULSETS), "metadata": head, "spec": spec, "status": child(sts, "status")}
     _complete(obj, STATEFULSETS)
-    return FoundSet(obj=obj, view=_decode(obj, decode_statefulset), group=_group_of(sts) or "")
+    own = (one for one in pods if text(controller_of(one), "uid") == uid_of(sts))
+    return FoundSet(
+        obj=obj,
+        view=_decode(obj, decode_statefulset),
+        group=_group_of(sts) or "",
+        is_seen=is_template_seen(sts, own),
+    )
 
 
 def _read_pod(pod: JsonObject, zone: str) -> FoundPod:
@@ -261,7 +278,24 @@ def _read_pod(pod: JsonObject, zone: str) -> FoundPod:
     spec = {**_trim_pod_spec(pod), **_keep(child(pod, "spec"), _POD)}
     obj = {**_type_of(PODS), "metadata": head, "spec": spec, "status": child(pod, "status")}
     _complete(obj, PODS)
-    return FoundPod(obj=obj, view=_decode(obj, decode_pod), zone=zone)
+    view = _decode(obj, decode_pod)
+    if _is_under_way(view):
+        del child(obj, "metadata", "annotations")[DISRUPTION_RECORD]
+        view = _decode(obj, decode_pod)
+    return FoundPod(obj=obj, view=view, zone=zone)
+
+
+def _is_under_way(pod: Pod) -> bool:
+    """Tell whether the operator was about to delete a pod when it was read.
+
+    It decides anew in the copy: to a process that has just started, the record alone would say that
+    another one may still delete the pod, which the one that wrote it knows better.
+    """
+    try:
+        record = read_record(pod)
+    except InvalidInput:
+        return False
+    return record is not None and record.engine is DisruptionSource.ROLLOUT
 
 
 def _read_other(obj: JsonObject, surveyed: Surveyed) -> JsonObject | None:

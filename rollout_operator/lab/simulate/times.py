@@ -34,6 +34,8 @@ CRASHES: Final = "crashes-"
 PATIENCE: Final = 3
 # Stamps have whole seconds: less than this, nobody can tell.
 LEAST: Final = timedelta(seconds=1)
+# What a stamp tells of has happened so much later, on average, and so much is left of what is due.
+LATER: Final = LEAST / 2
 # No simulation lasts so long.
 FOR_EVER: Final = timedelta(days=3650)
 # Of the time until a pod is ready, before its containers run.
@@ -63,7 +65,11 @@ def _median(pods: Iterable[FoundPod]) -> ReadyTime:
     spans = [span.total_seconds() for one in pods if (span := _measure(one)) is not None]
     if not spans:
         return ReadyTime(READY_AFTER, 0)
-    return ReadyTime(max(timedelta(seconds=statistics.median(spans)), LEAST), len(spans))
+    # Of whole seconds, those beside the median tell its fraction.
+    median = statistics.median(spans)
+    beside = [one for one in spans if abs(one - median) <= LEAST.total_seconds()]
+    span = timedelta(seconds=statistics.fmean(beside or [median]))
+    return ReadyTime(max(span, LEAST), len(spans))
 
 
 def _measure(pod: FoundPod) -> timedelta | None:
@@ -132,7 +138,7 @@ def choose_times(dump: Dump, settings: SimulateSettings, now: datetime) -> PodTi
         if pod.view.name in settings.stuck or not _goes_on(pod, age, usual):
             stuck.append(pod)
         elif not pod.view.is_ready:
-            left[str(pod.view.uid)] = max(usual - age, LEAST)
+            left[str(pod.view.uid)] = max(usual - age, LATER)
     return PodTimes(
         ready=ready, terminates_after=settings.terminates_after, left=left, stuck=tuple(stuck)
     )
@@ -145,7 +151,7 @@ def _measure_age(pod: FoundPod, now: datetime) -> timedelta:
         head = child(pod.obj, "metadata")
         grace = timedelta(seconds=number(head, "deletionGracePeriodSeconds"))
         begun = parse_rfc3339(text(head, "deletionTimestamp")) - grace
-    return timedelta(0) if begun is None else max(now - begun, timedelta(0))
+    return timedelta(0) if begun is None else max(now - begun - LATER, timedelta(0))
 
 
 def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:

@@ -175,7 +175,7 @@ class _Run:
         """Put everything into the store, as it was before anybody there looks."""
         put = self._sandbox.api.put
         for sts in self._dump.sets:
-            for revision in restored_revisions(sts.obj):
+            for revision in restored_revisions(sts.obj, is_seen=sts.is_seen):
                 put(_with_uid(revision), actor=RESTORER)
             put(sts.obj, actor=RESTORER)
         for pod in self._dump.pods:

@@ -46,17 +46,17 @@ def test_a_long_name_is_cut_before_the_hash() -> None:
 
 
 def test_a_copied_set_gets_the_revisions_that_its_status_names() -> None:
-    sts = sts_of(currentRevision="web-old", updateRevision="web-new", observedGeneration=3)
-    old, new = restored_revisions(sts)
+    sts = sts_of(currentRevision="web-old", updateRevision="web-new")
+    old, new = restored_revisions(sts, is_seen=True)
     assert (name_of(old), name_of(new)) == ("web-old", "web-new")
     assert find_equal([old, new], sts) is new
     assert text(new, "metadata", "namespace") == "default"
 
 
-def test_a_copied_set_whose_status_lags_gets_a_new_revision_from_its_template() -> None:
+def test_a_copied_set_whose_template_is_unseen_gets_a_new_revision_from_its_template() -> None:
     """Which template the named one kept is not known: it must not be taken for the present one."""
-    sts = sts_of(currentRevision="web-x", updateRevision="web-x", observedGeneration=2)
-    revisions = restored_revisions(sts)
+    sts = sts_of(currentRevision="web-x", updateRevision="web-x")
+    revisions = restored_revisions(sts, is_seen=False)
     assert [name_of(one) for one in revisions] == ["web-x"]
     assert find_equal(revisions, sts) is None
-    assert restored_revisions(sts_of()) == []
+    assert restored_revisions(sts_of(), is_seen=False) == []

@@ -52,11 +52,12 @@ NODELESS = replace(NAMES, nodes={})
         ("delete pod zone-a-1", DeletePod("zone-a-1")),
         ("evict zone-a-1", EvictPod("zone-a-1")),
         ("evict pod zone-a-1", EvictPod("zone-a-1")),
-        ("drain node-1", Cordon("node-1", is_zone=False, is_drain=True)),
-        ("drain node node-1", Cordon("node-1", is_zone=False, is_drain=True)),
-        ("drain zone zone-b", Cordon("zone-b", is_zone=True, is_drain=True)),
-        ("cordon node-1", Cordon("node-1", is_zone=False, is_drain=False)),
-        ("cordon zone zone-b", Cordon("zone-b", is_zone=True, is_drain=False)),
+        ("drain node-1", Cordon(("node-1",), is_zone=False, is_drain=True)),
+        ("drain node node-1", Cordon(("node-1",), is_zone=False, is_drain=True)),
+        ("drain n1 n2", Cordon(("n1", "n2"), is_zone=False, is_drain=True)),
+        ("drain zone zone-b", Cordon(("zone-b",), is_zone=True, is_drain=True)),
+        ("cordon node-1", Cordon(("node-1",), is_zone=False, is_drain=False)),
+        ("cordon zone zone-b", Cordon(("zone-b",), is_zone=True, is_drain=False)),
         ("kill operator", KillOperator()),
         ("no room for 3 pods", NoRoom(3)),
         ("no room for 1 pod", NoRoom(1)),
@@ -79,7 +80,7 @@ def test_what_is_said_is_understood(text: str, deed: Deed, end: str, at: timedel
 def test_every_form_is_among_those_that_are_tried() -> None:
     """The forms are what a person is shown: each is understood as it stands, with names put in."""
     for form in FORMS:
-        plain = re.sub(r"\[ZONE=\]|\[ZONE \.\.\.\]", "", form.shown)
+        plain = re.sub(r"\[ZONE=\]|\[\w+ \.\.\.\]", "", form.shown)
         words = {"ZONE": "zone-a", "POD": "zone-a-0", "NODE": "n", "N": "2", "IMAGE": "v2"}
         said = " ".join(words.get(word, word) for word in plain.split())
         assert parse_change(said).text == said
@@ -92,7 +93,7 @@ def test_every_form_is_among_those_that_are_tried() -> None:
         ("new templates", "no such change"),
         ("restart zone-a", '"scale ZONE to N"'),
         ("scale zone-a", 'no such change; did you mean "scale ZONE to N"?'),
-        ("drian node-1", 'did you mean "drain NODE" or "drain zone ZONE"?'),
+        ("drian node-1", 'did you mean "drain NODE [NODE ...]" or "drain zone ZONE"?'),
         ("kill", 'did you mean "kill operator"?'),
         ("no room for many pods", '"many" is not an integer'),
         ("no room for -1 pods", "pods without room must be from 0 to 1000: -1"),
@@ -132,7 +133,13 @@ def test_changes_come_in_the_order_of_their_times() -> None:
         ["scale zone-a to 3", "pod zone-a-2 fails at 1m"],
         ["delete pod zone-b-0", "pause store-a", "resume store-a"],
         ["pause ingester", "resume ingester", "evict zone-b-0"],
-        ["drain node-2", "cordon node-1", "drain zone zone-a", "cordon zone store-a"],
+        [
+            "drain node-2",
+            "drain node-2 node-1",
+            "cordon node-1",
+            "drain zone zone-a",
+            "cordon zone store-a",
+        ],
         ["kill operator", "no room for 2 pods"],
     ],
 )
@@ -165,6 +172,7 @@ def test_known_names_are_taken(texts: list[str]) -> None:
         ("evict ingester", 'it is a rollout group: write "evict zone-a-0"; it has "zone-a-0" and'),
         ("delete pod zone-b-7", 'no pod "zone-b-7"'),
         ("drain node-3", 'no node "node-3"; did you mean "node-1" or "node-2"?'),
+        ("drain node-1 node-3", 'no node "node-3"; did you mean'),
         ("drain zone-b", 'no node "zone-b"; it is a StatefulSet: write "drain zone zone-b"'),
         ("cordon ingester", 'it is a rollout group: write "cordon zone zone-a"'),
         ("drain zone-a-0", 'it is a pod: write "evict zone-a-0", or the node that it runs on'),
@@ -196,6 +204,7 @@ def test_a_zone_has_the_nodes_of_its_pods() -> None:
     assert list_nodes("drain zone zone-a") == ("node-1", "node-2")
     assert list_nodes("drain zone store-a") == ("node-2",)
     assert list_nodes("drain node-1") == ("node-1",)
+    assert list_nodes("drain node-2 node-1") == ("node-2", "node-1")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What decides besides StatefulSets and pods: it is kept, and the simulated operator obeys it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -9,6 +10,7 @@ import pytest
 
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
 from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction
+from rollout_operator.lab.model.fields import timestamp
 from rollout_operator.lab.nodes.nodes import node
 from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.simulate.command import tell
@@ -18,9 +20,9 @@ from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.names import NAMESPACE_LABEL
+from rollout_operator.model.names import DISRUPTION_RECORD, NAMESPACE_LABEL
 from rollout_operator.model.outcome import Code
-from tests.lab.simulate.dumps import NAMESPACE, Json, grow, to_yaml
+from tests.lab.simulate.dumps import NAMESPACE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
 
 pytestmark = pytest.mark.thorough
@@ -80,6 +82,21 @@ def test_rollouts_obey_the_budgets_of_the_input() -> None:
     assert len(bound.figures.deletes) == 9
     assert "ZoneAwarePodDisruptionBudget ingesters: maxUnavailable 1" in _story(bound)
     assert "left out" not in _story(bound)
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["of a rollout", "of an eviction"])
+def test_a_delete_that_the_operator_was_about_to_make_is_made_at_once(is_own: bool) -> None:
+    """Read between the record of a grant and the delete. That of an eviction is waited out."""
+    objects = [*grow(*_guarded()), _budget(2)]
+    head = pick(objects, "zone-a-0")["metadata"]
+    record = {"uid": head["uid"], "by": "another", "at": timestamp(EPOCH), "lasts": "PT2S"}
+    engine = "rollout" if is_own else "eviction"
+    head["annotations"] = {DISRUPTION_RECORD: json.dumps({**record, "engine": engine})}
+
+    told = _tell(objects, "-change", "new template")
+
+    order = ["zone-a-0", "zone-a-1", "zone-a-2"] if is_own else ["zone-a-1", "zone-a-0"]
+    assert list(told.figures.deletes)[: len(order)] == order
 
 
 def test_a_long_wait_of_a_budget_is_no_rest() -> None:

@@ -73,6 +73,16 @@ def test_an_eviction_is_reviewed_and_the_pod_comes_back_to_its_node() -> None:
     assert "api-server zone-b-1 eviction allowed" in _story(told)
 
 
+def test_several_nodes_are_drained_in_the_order_given() -> None:
+    """One after the other, as kubectl does it, and all are cordoned before."""
+    told = _tell(_spread(), "drain node-c2 node-b1 at 1m")
+
+    evicted = [(name, at) for at, name, _ in _evicted(told)]
+    assert [evicted[0][0], *sorted(dict(evicted[1:]))] == ["zone-c-2", "zone-b-0", "zone-b-1"]
+    assert evicted[1][1] > evicted[0][1]
+    assert {_nodes(told)[name] for name in ("zone-c-2", "zone-b-0", "zone-b-1")} == {ELSEWHERE}
+
+
 def test_a_drained_node_loses_its_pods_and_gets_none_back() -> None:
     told = _tell(_spread(), "drain node-b1 at 1m", flags="-terminates-after 20s")
 

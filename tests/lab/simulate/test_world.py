@@ -250,6 +250,16 @@ def test_a_template_that_the_controller_has_not_seen_yet_is_seen() -> None:
     assert list(_tell(objects).figures.deletes) == NINE[:3]
 
 
+def test_a_count_that_the_controller_has_not_seen_yet_makes_no_revision() -> None:
+    """A status is behind its spec after any change of that: pods show which template it knows."""
+    objects = grow()
+    sts = pick(objects, "zone-a")
+    sts["metadata"]["generation"] += 1
+    sts["spec"]["replicas"] = 2
+
+    assert _tell(objects).figures.deletes == ()
+
+
 def test_what_a_template_holds_besides_does_not_matter() -> None:
     objects = grow()
     for letter in "abc":
