@@ -84,13 +84,13 @@ async def compare_all(moments: Iterable[Moment]) -> list[Compared]:
 def render(found: Sequence[Compared]) -> Iterator[str]:
     """Yield the page: each that differs with its first difference, then the figures."""
     for each in found:
-        if each.match is not Match.SAME:
+        if not each.match.agrees:
             moment = each.moment
             yield f"{moment.name}: {each.match}"
             yield f"  {moment.dump.name}, changes {list(moment.changes)}"
             yield from describe(each.foreseen, moment.happened)
     by_kind = Counter(each.moment.kind for each in found)
-    same = Counter(each.moment.kind for each in found if each.match is Match.SAME)
+    same = Counter(each.moment.kind for each in found if each.match.agrees)
     for kind, number in sorted(by_kind.items()):
         yield f"{kind:18} {same[kind]} of {number}"
     gone = sum(len(each.moment.happened) for each in found)
@@ -124,7 +124,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=Path, help="compare what was kept, and play nothing")
     found = asyncio.run(_run(parser.parse_args(words)))
     sys.stdout.writelines(f"{line}\n" for line in render(found))
-    return 0 if sum(each.match is Match.SAME for each in found) >= WANTED * len(found) else 1
+    return 0 if sum(each.match.agrees for each in found) >= WANTED * len(found) else 1
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from typing import Final
 
-# Two pods that go so close to each other in reality do so in an order that nothing tells.
+# Two pods of a zone that go so soon after each other went by one decision.
 TIE: Final = 0.25
 
 
@@ -37,19 +37,29 @@ class Going:
         """Return what is compared."""
         return (self.pod, self.cause)
 
+    @property
+    def zone(self) -> str:
+        """Return the StatefulSet of the pod."""
+        return self.pod.rpartition("-")[0]
+
 
 @unique
 class Match(StrEnum):
     """How near it came."""
 
     SAME = "same"
-    TIE = "same pods, two at the same moment in another order"
+    TIE = "same, but for the order of pods that went together"
     ORDER = "same pods in another order"
     CAUSE = "same pods, some for another cause"
     FEWER = "pods went that were not foreseen"
     MORE = "pods were foreseen that did not go"
     OTHER = "other pods"
     FAILED = "no forecast"
+
+    @property
+    def agrees(self) -> bool:
+        """Tell whether what was foreseen is what happened."""
+        return self in (Match.SAME, Match.TIE)
 
 
 def compare(foreseen: Sequence[Going], happened: Sequence[Going]) -> Match:
@@ -58,7 +68,7 @@ def compare(foreseen: Sequence[Going], happened: Sequence[Going]) -> Match:
     if wanted == found:
         return Match.SAME
     if Counter(wanted) == Counter(found):
-        return Match.TIE if _is_tie(wanted, happened) else Match.ORDER
+        return Match.TIE if _is_tie(foreseen, happened) else Match.ORDER
     names, others = (Counter(pod for pod, _ in them) for them in (wanted, found))
     if names == others:
         return Match.CAUSE
@@ -67,13 +77,34 @@ def compare(foreseen: Sequence[Going], happened: Sequence[Going]) -> Match:
     return Match.MORE if others < names else Match.OTHER
 
 
-def _is_tie(wanted: Sequence[tuple[str, Cause]], happened: Sequence[Going]) -> bool:
-    """Tell whether each pod that is out of its place stands beside one of nearly its time."""
-    for place, one in enumerate(happened):
-        other = happened[[each.key for each in happened].index(wanted[place])]
-        if abs(one.at - other.at) > TIE:
-            return False
-    return True
+def _is_tie(foreseen: Sequence[Going], happened: Sequence[Going]) -> bool:
+    """Tell whether all pods that changed places went together, in the forecast and in reality.
+
+    Those are pods of one zone that went for one cause at one moment: the limit of the zone lets
+    several go by one decision.
+    """
+    wanted, found = _by_turn(foreseen), _by_turn(happened)
+    places = {key: place for place, key in enumerate(found)}
+    return all(
+        _went_together(one, other) and _went_together(found[key], found[later])
+        for (key, one), (later, other) in combinations(wanted.items(), 2)
+        if places[key] > places[later]
+    )
+
+
+def _by_turn(goings: Sequence[Going]) -> dict[tuple[str, Cause, int], Going]:
+    """Return them in order, by what goes why and for which time."""
+    turns: Counter[tuple[str, Cause]] = Counter()
+    found: dict[tuple[str, Cause, int], Going] = {}
+    for one in goings:
+        found[(*one.key, turns[one.key])] = one
+        turns[one.key] += 1
+    return found
+
+
+def _went_together(one: Going, other: Going) -> bool:
+    is_moment = abs(one.at - other.at) <= TIE
+    return is_moment and (one.zone, one.cause) == (other.zone, other.cause)
 
 
 def describe(foreseen: Sequence[Going], happened: Sequence[Going]) -> list[str]:

@@ -36,19 +36,22 @@ async def foresee(dump: Path, changes: Sequence[str], flags: Sequence[str]) -> l
 
 
 def read_goings(answer: Json) -> Iterator[Going]:
-    """Yield the pods that go, each at the step which first tells of it."""
-    announced: set[str] = set()
+    """Yield the pods that go, for the cause that was told of it.
+
+    One whose eviction is allowed goes only then: it may be going already.
+    """
+    announced: dict[str, Cause] = {}
     for step in answer["steps"]:
         at, text, what = step["at"], step["text"], step["what"]
         if text.startswith("deletes "):
             pod = text.split()[1].rstrip(":")
-            announced.add(pod)
+            announced[pod] = Cause.DELETED
             yield Going(pod, Cause.DELETED, at)
         elif text == "eviction allowed":
-            announced.add(what)
-            yield Going(what, Cause.EVICTED, at)
+            announced.setdefault(what, Cause.EVICTED)
         elif text == "going down":
-            if what in announced:
-                announced.discard(what)
-            else:
-                yield Going(what, Cause.SCALED, at)
+            cause = announced.pop(what, Cause.SCALED)
+            if cause is not Cause.DELETED:
+                yield Going(what, cause, at)
+        elif text.startswith("created"):
+            announced.pop(what, None)

@@ -130,8 +130,13 @@ def _drain(draw: _Draw) -> Plan:
 
 
 def _drain_and_roll(draw: _Draw) -> Plan:
-    asks = (draw.later(1, 2), "image v2"), (draw.later(3, 10), f"drain zone {draw.zone()}")
-    return _held(draw.plan("drain-rollout", draw.zones(), *asks), draw.rng.randint(1, 2))
+    asks = (draw.later(1, 2), "image v2"), (draw.later(3, 20), f"drain zone {draw.zone()}")
+    zones = tuple(replace(zone, replicas=2) for zone in draw.zones())
+    found = draw.plan("drain-rollout", zones, *asks)
+    # Drains ask again every 5 s, however long pods take. Where these took less, as they never do in
+    # a cluster, chance alone would say which of the two takes a pod.
+    ready = timedelta(seconds=draw.rng.uniform(7, 9))
+    return _held(replace(found, ready_after=ready), draw.rng.randint(1, 2))
 
 
 def _scale_down(draw: _Draw) -> Plan:

@@ -7,13 +7,14 @@ its end was written after the list of pods was read.
 import asyncio
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.prediction.comparison import Cause, Going
+from tests.prediction.foreknown import in_time, list_crashes
 from tests.prediction.hands import BAD, Hands, Nodes
 from tests.prediction.plans import Plan
 from tests.prediction.records import Moment
@@ -32,8 +33,10 @@ SERVICE: Final = "rollout-operator"
 # A pod of a bad template crashes so soon, and then no more.
 CRASHES_AFTER: Final = timedelta(milliseconds=400)
 NO_MORE: Final = timedelta(hours=1)
-# Nothing is expected any more after so long: the longest wait of a plan is 5 s.
+# Nothing is expected any more after so long: drains ask again after 5 s, downscales wait for 5 s.
 OVER: Final = timedelta(seconds=9)
+# Where neither is played, one thing follows the other at once.
+SOON_OVER: Final = timedelta(seconds=4)
 # No dump is taken of a world in which nothing has moved for so long.
 STILL: Final = timedelta(seconds=3)
 POLL: Final = timedelta(milliseconds=100)
@@ -62,7 +65,8 @@ class Run:
             tasks.create_task(self._ask_all(), name="asks")
             tasks.create_task(self._take_all(), name="dumps")
         async with asyncio.timeout(LIMIT.total_seconds()):
-            while not self._is_still(OVER):  # noqa: ASYNC110 (that nothing moves is no event)
+            over = OVER if self.plan.wait or self.plan.budgets else SOON_OVER
+            while not self._is_still(over):  # noqa: ASYNC110 (that nothing moves is no event)
                 await asyncio.sleep(POLL.total_seconds())
 
     async def list_moments(self) -> list[Moment]:
@@ -103,11 +107,11 @@ class Run:
         rng = random.Random(self.plan.seed)
         while len(self.taken) < self.most and not self._is_still(STILL):
             async with self._turn:
-                left = await self.hands.list_left()
                 path = self.world.folder / f"dump-{len(self.taken)}.json"
-                at = time.monotonic()
                 taken = await take(self.world, path)
-                self.taken.append((at, taken, (*left, *self._list_unasked(at))))
+                # By the time of the file the command knows when it begins.
+                at = time.monotonic()
+                self.taken.append((at, taken, self._list_changes(taken, at)))
             await asyncio.sleep(rng.uniform(0.2, 2 * self._gap()))
 
     def _gap(self) -> float:
@@ -116,6 +120,16 @@ class Run:
         limit = int(self.plan.zones[0].max_unavailable or 1)
         pod = (self.plan.ready_after + self.plan.terminates_after).total_seconds()
         return max(pods * pod / limit / self.most, 0.5)
+
+    def _list_changes(self, taken: Taken, at: float) -> tuple[str, ...]:
+        """Return all that is known to come after a dump."""
+        crashes: Iterable[str] = ()
+        if self.hands.is_bad:
+            names = [
+                f"{zone.name}-{n}" for zone in self.plan.zones for n in range(zone.replicas or 0)
+            ]
+            crashes = list_crashes(names, taken.pods, BAD, self.plan.terminates_after)
+        return in_time((*crashes, *self.hands.list_left(taken.pods), *self._list_unasked(at)))
 
     def _list_unasked(self, at: float) -> Iterator[str]:
         for ask in self.plan.asks[self._asked :]:

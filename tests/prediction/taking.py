@@ -1,6 +1,7 @@
 """Take a dump: all that `simulate` reads, one list after the other, as kubectl does it."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,23 +30,24 @@ class Taken:
     path: Path
     version: int
     """Of the store when the pods were listed."""
+    pods: Sequence[Json]
 
 
 async def take(world: World, path: Path) -> Taken:
     """Write a dump to a file."""
     items: list[Json] = []
-    version = 0
+    version, pods = 0, ()
     for kind in KINDS:
         listed = await world.api.list(kind, world.namespace)
         items += _name_kinds(kind, listed)
         if kind is PODS:
-            version = int(listed["metadata"]["resourceVersion"])
+            version, pods = int(listed["metadata"]["resourceVersion"]), listed["items"]
     for kind in HOOKS:
         listed = await world.api.list(kind)
         found = _name_kinds(kind, listed)
         items += [one for one in found if one["metadata"]["name"].endswith(world.namespace)]
     _write(path, items)
-    return Taken(path=path, version=version)
+    return Taken(path=path, version=version, pods=pods)
 
 
 def _write(path: Path, items: list[Json]) -> None:

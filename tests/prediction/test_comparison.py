@@ -12,16 +12,30 @@ def _go(text: str, cause: Cause = Cause.DELETED, at: float = 0) -> list[Going]:
     return [Going(pod, cause, at + place) for place, pod in enumerate(text.split())]
 
 
+def _together(text: str, cause: Cause = Cause.DELETED) -> list[Going]:
+    return [Going(pod, cause, 4 + place / 100) for place, pod in enumerate(text.split())]
+
+
 @pytest.mark.parametrize(
     ("foreseen", "happened", "match"),
     [
         pytest.param(_go("a-0 a-1"), _go("a-0 a-1", at=9), Match.SAME, id="times do not count"),
         pytest.param(_go("a-0 a-1"), _go("a-1 a-0"), Match.ORDER, id="another order"),
+        pytest.param(_together("a-0 a-1"), _together("a-1 a-0"), Match.TIE, id="by one decision"),
+        pytest.param(_together("a-0 a-1"), _go("a-1 a-0"), Match.ORDER, id="apart in reality"),
+        pytest.param(_go("a-0 a-1"), _together("a-1 a-0"), Match.ORDER, id="foreseen apart"),
+        pytest.param(_together("a-0 b-0"), _together("b-0 a-0"), Match.ORDER, id="of two zones"),
         pytest.param(
-            _go("a-0 a-1"),
-            [Going("a-1", Cause.DELETED, 4.0), Going("a-0", Cause.DELETED, 4.1)],
+            _together("a-0", Cause.EVICTED) + _together("a-1"),
+            _together("a-1") + _together("a-0", Cause.EVICTED),
+            Match.ORDER,
+            id="for two causes",
+        ),
+        pytest.param(
+            _together("a-0 a-1 a-2 a-0"),
+            _together("a-1 a-2 a-0 a-0"),
             Match.TIE,
-            id="another order at one moment",
+            id="three together, one of them twice",
         ),
         pytest.param(_go("a-0"), _go("a-0", Cause.EVICTED), Match.CAUSE, id="another cause"),
         pytest.param(_go(""), _go("a-0"), Match.FEWER, id="not foreseen"),
@@ -51,12 +65,17 @@ def test_each_pod_that_goes_is_read_once_with_its_cause() -> None:
         {"at": 2, "what": "b-0", "text": "eviction refused: 429: later"},
         {"at": 3, "what": "b-0", "text": "eviction allowed"},
         {"at": 3.1, "what": "b-0", "text": "going down"},
+        {"at": 3.2, "what": "a-0", "text": "created at revision 2"},
+        {"at": 3.3, "what": "b-0", "text": "eviction allowed"},
+        {"at": 3.4, "what": "b-0", "text": "created at revision 2"},
+        {"at": 3.5, "what": "a-0", "text": "going down"},
         {"at": 4, "what": "c-2", "text": "going down"},
     ]
 
     assert [going.key for going in read_goings({"steps": steps})] == [
         ("a-0", Cause.DELETED),
         ("b-0", Cause.EVICTED),
+        ("a-0", Cause.SCALED),
         ("c-2", Cause.SCALED),
     ]
 

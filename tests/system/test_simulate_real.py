@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,10 @@ import pytest
 import yaml
 
 from rollout_operator.lab.zones import ZoneSpec
+from tests.prediction.comparison import compare, describe
+from tests.prediction.forecasts import foresee
+from tests.prediction.plans import make_plan
+from tests.prediction.runs import play
 from tests.system.grants import READER, grant_reads
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.judge import Judge
@@ -100,6 +105,26 @@ async def test_it_predicts_the_rest_of_a_rollout(world: World) -> None:
     assert told["stuck"] == []
     assert 0 < len(told["deletes"]) < len(done) == 11
     assert told["deletes"] == done[-len(told["deletes"]) :]
+
+
+@pytest.mark.slow
+async def test_dumps_of_a_rollout_foretell_what_is_left_of_it(world: World) -> None:
+    """A few of those that `python -m tests.prediction` takes of each kind of run."""
+    plan = replace(make_plan(7, "rollout"), ready_after=timedelta(seconds=1))
+
+    moments = await play(world, plan, 4)
+    told = [
+        await foresee(one.dump, one.changes, [f"-terminates-after={one.terminates_after:.2f}s"])
+        for one in moments
+    ]
+
+    matches = [compare(one, moment.happened) for one, moment in zip(told, moments, strict=True)]
+    assert [len(moments[0].happened), len(moments) > 1] == [6, True]
+    assert all(match.agrees for match in matches), [
+        line
+        for one, moment in zip(told, moments, strict=True)
+        for line in (moment.name, *describe(one, moment.happened))
+    ]
 
 
 async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> None:
