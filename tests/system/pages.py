@@ -83,9 +83,12 @@ class Terminal:
 
     async def follow(self, page: Path) -> None:
         """Do all that a page says. Raises AssertionError for what does not come out so."""
+        steps = list(read_steps(page))
+        said = {step.words for step in steps if isinstance(step, Meanwhile)}
+        assert said == {*self.happenings}, f"{page.name}: {said} and {[*self.happenings]}"
         for name, text in read_files(page).items():
             (self.folder / name).write_text(self._translate(text))
-        for step in read_steps(page):
+        for step in steps:
             match step:
                 case Meanwhile(words=words):
                     await self.happenings[words]()
