@@ -151,6 +151,36 @@ def _configurations() -> list[str]:
     return [f"{hook}-{NAMESPACE}" for hook in hooks]
 
 
+@pytest.mark.parametrize("source", ["certManager", "existingSecret"])
+def test_dep49_the_certificate_can_come_from_elsewhere(source: str) -> None:
+    """DEP-19, DEP-49: from files, so that the operator writes neither a Secret nor a bundle."""
+    certificate = {"source": source, "secretName": "tls", "ca": "PEM"}
+    objects = render_chart({"webhooks": {"certificate": certificate}})
+    (deployment,) = (one for one in objects if one["kind"] == "Deployment")
+    config = read_config(find_field(deployment, f"{CONTAINER}.args"))
+    folder = "/etc/rollout-operator/tls"
+    assert (config.cert_file, config.key_file) == (f"{folder}/tls.crt", f"{folder}/tls.key")
+    assert (config.self_signed, config.updates_bundle) == (False, False)
+    assert find_field(deployment, f"{CONTAINER}.volumeMounts.0.mountPath") == folder
+    assert find_field(deployment, f"{POD}.volumes.0.secret.secretName") == "tls"
+    rights = {right for one in objects if one["kind"].endswith("Role") for right in granted(one)}
+    assert not [one for one in rights if one[0] == "secrets"]
+    assert not [one for one in rights if "webhook" in one[0] and one[1] == "patch"]
+    hooks = [one for one in objects if "webhooks" in one]
+    assert not [one for one in hooks if "grafana.com/inject-rollout-operator-ca" in str(one)]
+    issued = {one["kind"]: one for one in objects if one["apiVersion"] == "cert-manager.io/v1"}
+    if source == "existingSecret":
+        assert issued == {}
+        assert {one["webhooks"][0]["clientConfig"]["caBundle"] for one in hooks} == {"UEVN"}
+        return
+    assert {*issued} == {"Certificate", "Issuer"}
+    made = issued["Certificate"]["spec"]
+    assert (made["secretName"], made["dnsNames"]) == ("tls", [f"{RELEASE}.{NAMESPACE}.svc"])
+    assert made["issuerRef"]["name"] == issued["Issuer"]["metadata"]["name"]
+    injected = {one["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] for one in hooks}
+    assert injected == {f"{NAMESPACE}/{issued['Certificate']['metadata']['name']}"}
+
+
 REFUSED: Final = {
     "replica=2": "additional properties 'replica' not allowed",
     "image.tga=v1": "at '/image': additional properties 'tga' not allowed",
@@ -166,6 +196,7 @@ REFUSED: Final = {
 }
 TOGETHER: Final = {
     "networkPolicy.enabled=true": "networkPolicy.enabled needs networkPolicy.fromApiServer",
+    "webhooks.certificate.source=existingSecret": "needs webhooks.certificate.secretName",
     "webhooks.enabled=false,webhooks.clientCertificates.enabled=true": "needs webhooks.enabled",
 }
 

@@ -57,6 +57,16 @@ labels:
 {{- end -}}
 {{- end -}}
 
+{{/* Whether the operator makes the certificate and writes its CA into the configurations; else empty. */}}
+{{- define "ro.selfSigned" -}}
+{{- if eq .Values.webhooks.certificate.source "selfSigned" }}yes{{ end -}}
+{{- end -}}
+
+{{/* Secret that is mounted where it does not. */}}
+{{- define "ro.tlsSecret" -}}
+{{- .Values.webhooks.certificate.secretName | default (printf "%s-webhooks" (include "ro.fullname" .)) -}}
+{{- end -}}
+
 {{/* What is right in itself and wrong together. The schema has refused what is wrong in itself. */}}
 {{- define "ro.check" -}}
 {{- if not (hasKey .Values "rbac") -}}
@@ -64,6 +74,11 @@ labels:
 {{- end -}}
 {{- if and .Values.webhooks.clientCertificates.enabled (not .Values.webhooks.enabled) -}}
 {{- fail "webhooks.clientCertificates.enabled needs webhooks.enabled" -}}
+{{- end -}}
+{{- with .Values.webhooks.certificate -}}
+{{- if and (eq .source "existingSecret") (not .secretName) -}}
+{{- fail "webhooks.certificate.source existingSecret needs webhooks.certificate.secretName" -}}
+{{- end -}}
 {{- end -}}
 {{- with .Values.networkPolicy -}}
 {{- if .enabled -}}
