@@ -99,11 +99,6 @@ class Page:
             mobile=False,
         )
 
-    async def prefer(self, scheme: str) -> None:
-        """Ask for a `dark` or `light` page."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        await self.call("Emulation.setEmulatedMedia", features=features)
-
     async def run_scripts(self, *, is_on: bool) -> None:
         """Let pages that are opened from now on run scripts, or not."""
         await self.call("Emulation.setScriptExecutionDisabled", value=not is_on)

@@ -198,15 +198,6 @@ class Scene:
         """Wait until all pods of a set are there and available, and its status says so."""
         await self.until(f"{name} whole", lambda: self._is_whole(name))
 
-    async def until_behind(self, name: str = "a") -> None:
-        """Wait until the controller has seen a new template."""
-
-        def holds() -> bool:
-            status = self.seen.sets[name]["status"]
-            return bool(status["currentRevision"] != status["updateRevision"])
-
-        await self.until(f"{name} behind", holds)
-
     async def until_rolled(self, name: str = "a") -> None:
         """Wait until a set is whole, on its update revision."""
 

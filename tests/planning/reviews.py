@@ -11,7 +11,6 @@ from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
 
 BROKEN: Final = Unusable("no kind")
-CANNOT_DECODE: Final = "can't decode {} object, allowing the change, err: no kind"
 KINDS: Final = {"scale": "Scale", "deployment": "Deployment", "replicaset": "ReplicaSet"}
 SWITCHES: Final = {"no": NO_DOWNSCALE, "prepared": PREPARE_DOWNSCALE}
 NIL: Final = "old/new replicas is nil, allowing the change"

@@ -28,7 +28,6 @@ from tests.web.webhook_world import ScriptedHook, body_of
 
 PATH = "/admission/pod-eviction"
 SPAN = timedelta(seconds=10)
-TOUCH = timedelta(milliseconds=300)
 FRESH = Decision(step=CertificateStep.START_OVER, reason="there is no secret")
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
