@@ -30,6 +30,9 @@ PORTS: Final = ("8080", "3100", "3200")
 NAMESPACE: Final = "NAMESPACE"
 CRASHING: Final = "registry.example/db:crashes"
 CRASHES: Final = Behaviour(kind=Kind.CRASH_LOOP)
+QUICK: Final = Behaviour(
+    ready_after=timedelta(milliseconds=30), terminates_after=timedelta(milliseconds=10)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +117,7 @@ async def open_guide(world: World, nodes: Nodes | None = None) -> Guide:
     """
     if nodes is not None:
         world.kubelet.place = nodes.place
-    world.kubelet.choose = by_image({CRASHING: CRASHES})
+    world.kubelet.choose = by_image({CRASHING: CRASHES}, QUICK)
     pods = await world.serve_pods()
     await install_kinds(world.api)
     await world.grant_webhooks()
