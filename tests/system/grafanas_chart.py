@@ -49,6 +49,18 @@ def write_chart(folder: Path) -> Path:
     return folder
 
 
+def write_unhooked_chart(folder: Path) -> Path:
+    """Write what it makes of its Service where webhooks are off, and metrics are scraped."""
+    (folder / "templates").mkdir(parents=True)
+    chart = {"apiVersion": "v2", "name": "rollout-operator", "version": "0.51.1"}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    port = {"port": 8001, "protocol": "TCP", "targetPort": "http-metrics", "name": "http-metrics"}
+    spec = {"type": "ClusterIP", "clusterIP": "None", "ports": [port], "selector": SELECTOR}
+    text = yaml.safe_dump(_object("v1", "Service", spec=spec))
+    (folder / "templates" / "service.yaml").write_text(text)
+    return folder
+
+
 _ARGS: Final = """
         - -kubernetes.namespace={{ .Release.Namespace }}
         - -zpdb.pod-ready-annotation-patch-timeout=5s

@@ -15,9 +15,9 @@ import pytest
 from rollout_operator.lab.zones import three_zones
 from tests.chart.rendering import CHART
 from tests.system.charted import HOOKS, RELEASE, Charted, charted
-from tests.system.grafanas_chart import write_chart
+from tests.system.grafanas_chart import write_chart, write_unhooked_chart
 from tests.system.looks import wait_true
-from tests.world.api import DEPLOYMENTS, PODS, ROLES, SECRETS
+from tests.world.api import DEPLOYMENTS, PODS, ROLES, SECRETS, SERVICES
 from tests.world.budgets import install_kinds
 from tests.world.kubelet import Behaviour, Kind, always, image_of
 from tests.world.operatorproc import OperatorProcess
@@ -62,6 +62,18 @@ async def test_dep99_a_release_changes_charts_in_mid_rollout_and_back(
         assert len(deleted) == 2 * len(zones)
         await world.judge.assert_clean()
         operator.kill()
+
+
+async def test_dep78_a_service_without_an_address_stays_so(world: World, tmp_path: Path) -> None:
+    """DEP-78, DEP-98: without webhooks the original makes one, and the upgrade goes through."""
+    await install_kinds(world.api)
+    async with charted(world, tmp_path) as here:
+        await here.succeed("install", RELEASE, write_unhooked_chart(tmp_path / "theirs"))
+        before = await world.get(SERVICES, RELEASE)
+        await here.succeed("upgrade", RELEASE, CHART, values={"webhooks": {"enabled": False}})
+        after = await world.get(SERVICES, RELEASE)
+    assert after["spec"]["clusterIP"] == before["spec"]["clusterIP"] == "None"
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 async def _identity(here: Charted) -> object:
