@@ -126,7 +126,7 @@ class GroupWait:
     timeout: timedelta
     clock: Clock
     tell: Callable[[str], None]
-    _told: Mapping[str, str] = field(default_factory=dict)
+    _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
     """By group."""
@@ -179,6 +179,6 @@ class GroupWait:
 
     def _say(self, facts: Mapping[str, str]) -> None:
         """Tell what is news: of a hundred groups one line, where one of them moves."""
-        for line in list_changes(self._told, facts):
+        for line in list_changes(self._shown, facts):
             self.tell(line)
-        self._told = facts
+        self._shown = facts

@@ -86,8 +86,8 @@ class ObservedNamespace:
         odd = tuple(one for one in scaling.problems if one not in failing)
         # What is due and not done: the operator does it at once, or is not there.
         due = tuple(action.reason for action in scaling.scale)
-        told = Plan(group=group.name, waits=(*due, *scaling.waits, *failing), problems=odd)
-        return merge_plans([await self._plan_rollout(group), told])
+        shown = Plan(group=group.name, waits=(*due, *scaling.waits, *failing), problems=odd)
+        return merge_plans([await self._plan_rollout(group), shown])
 
     async def _plan_rollout(self, group: Group) -> Plan:
         plan = plan_group(group)

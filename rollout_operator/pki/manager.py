@@ -93,7 +93,7 @@ class CertificateController:
         """Of what was assessed last."""
         self._bundle = b""
         self._published_since: timedelta | None = None
-        self._told: tuple[CertificateStep, str] | None = None
+        self._logged: tuple[CertificateStep, str] | None = None
         self._wait = LOOK_EVERY
         self._error: OperatorError | None = None
         self._left_alone = 0
@@ -265,10 +265,10 @@ class CertificateController:
 
     def _tell(self, decision: Decision) -> None:
         """Log a decision once, not at each look that comes to the same."""
-        told = (decision.step, decision.reason)
-        if told == self._told:
+        logged = (decision.step, decision.reason)
+        if logged == self._logged:
             return
-        self._told = told
+        self._logged = logged
         # What is left alone is told as a failure, with the way out.
         emit = (
             log.debug

@@ -179,7 +179,7 @@ class CertificateFiles:
         self._clock = clock
         self._note_expiry = note_expiry
         self._seen: Material | None = None
-        self._told = ""
+        self._logged = ""
 
     def load(self) -> None:
         """Serve what the files hold. Raises ConfigError naming flag and file."""
@@ -197,12 +197,12 @@ class CertificateFiles:
             material = self._read()
             if material != self._seen:
                 self._serve(material)
-            self._told = ""
+            self._logged = ""
         except ConfigError as error:
             # Halfway through an exchange of both files; the next look finds the rest.
-            if str(error) != self._told:
+            if str(error) != self._logged:
                 log.warn("Keeping certificate, its files are not right", err=error)
-            self._told = str(error)
+            self._logged = str(error)
 
     def _serve(self, material: Material) -> None:
         """Swap. Raises ConfigError, and the old one is served on."""

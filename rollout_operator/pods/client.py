@@ -243,8 +243,8 @@ def describe(error: Exception) -> str:
     """Return what went wrong in words of our own: those of aiohttp quote what the pod sent."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = error.certificate_error
-        told = why.verify_message if isinstance(why, ssl.SSLCertVerificationError) else ""
-        return f"certificate not accepted: {told}" if told else "certificate not accepted"
+        message = why.verify_message if isinstance(why, ssl.SSLCertVerificationError) else ""
+        return f"certificate not accepted: {message}" if message else "certificate not accepted"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         return "no TLS connection"
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -72,12 +72,12 @@ class RecordedSpan:
     def note_reasons(self, reasons: Iterable[Reason]) -> None:
         """Add each reason as an event, the first one also as attributes."""
         for place, reason in enumerate(reasons):
-            told = {"reason": reason.code.value, "why": _cut(reason.text)}
+            attributes = {"reason": reason.code.value, "why": _cut(reason.text)}
             if reason.zone:
-                told["zone"] = reason.zone
+                attributes["zone"] = reason.zone
             if place == 0:
-                self._span.set_attributes(told)
-            self._span.add_event("reason", told)
+                self._span.set_attributes(attributes)
+            self._span.add_event("reason", attributes)
 
     def __enter__(self) -> Self:
         assert self._manager is not None  # the current span is not entered again

@@ -140,8 +140,8 @@ def _draw_group(group: GroupDescription, now: datetime, view: StatusView) -> Ite
     code = f" [{group.code}]" if group.code is not None else ""
     yield from wrap_text(f"{group.headline}{code}", view, indent=2)
     first = group.waits[0] if group.waits else None
-    is_told = first is not None and (first.code, first.text) == (group.code, group.headline)
-    if first is not None and is_told and first.remedy and not view.is_terse:
+    is_shown = first is not None and (first.code, first.text) == (group.code, group.headline)
+    if first is not None and is_shown and first.remedy and not view.is_terse:
         yield from wrap_text(first.remedy, view, indent=4, style=Style.FAINT)
     yield from _draw_zones(group.zones, now, view)
     if view.is_terse:
@@ -151,7 +151,7 @@ def _draw_group(group: GroupDescription, now: datetime, view: StatusView) -> Ite
     headline = (group.code, group.headline)
     steps = [step for step in group.steps if (step.code, step.text) != headline]
     yield from _draw_steps(steps, view)
-    yield from _draw_waits("waits", group.waits[is_told:], view)
+    yield from _draw_waits("waits", group.waits[is_shown:], view)
     yield from _draw_waits("odd", group.problems, view)
 
 

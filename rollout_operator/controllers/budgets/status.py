@@ -88,7 +88,7 @@ class BudgetStatuses:
         # On the clock's `elapsed`.
         self._read_at: timedelta | None = None
         self._not_before = timedelta(0)
-        self._is_told = False
+        self._is_reported = False
 
     async def reconcile(self, name: str) -> Result:
         """Write the status of a budget where it says anything new."""
@@ -146,7 +146,7 @@ class BudgetStatuses:
                 "the kind as it is installed has no such status: it drops what is written"
             )
         else:
-            self._is_told = False
+            self._is_reported = False
 
     async def _read(self) -> None:
         """Read what all budgets show. Raises ApiError."""
@@ -199,6 +199,6 @@ class BudgetStatuses:
     def _give_up(self, why: ApiError | str) -> None:
         """Write nothing for a while; that is told once."""
         self._not_before = self._context.clock.elapsed() + TRY_AGAIN
-        if not self._is_told:
+        if not self._is_reported:
             log.info("Status of budgets is not written: nothing else depends on it", err=why)
-        self._is_told = True
+        self._is_reported = True

@@ -303,8 +303,8 @@ class ScalingController:
         self._note_next(plan)
         waits = (*look.reasons, *plan.waits, *failing)
         odd = tuple(one for one in plan.problems if one not in failing)
-        told = Plan(group=plan.group, waits=waits, problems=odd)
-        return self._context.group_states.post(told, Subject.SCALING)
+        shown = Plan(group=plan.group, waits=waits, problems=odd)
+        return self._context.group_states.post(shown, Subject.SCALING)
 
     def _note_next(self, plan: ScalingPlan) -> None:
         """Show when a zone may be scaled down next: 0 where nothing waits for that."""

@@ -55,7 +55,7 @@ class _Watched:
     dropped: dict[Uid, timedelta] = field(default_factory=dict)
     """Pods that it would have deleted until then."""
     went: list[_Went] = field(default_factory=list)
-    told: set[Uid] = field(default_factory=set)
+    reported: set[Uid] = field(default_factory=set)
     """Pods of `wanted` that have been counted."""
 
 
@@ -110,12 +110,12 @@ class Differences:
     ) -> timedelta | None:
         """Count a pod that has stayed for too long, once; return how long it may stay still."""
         uid = one.pod.uid
-        if uid in watched.told:
+        if uid in watched.reported:
             return None
         left = watched.wanted.setdefault(uid, now) + STAYS_FOR - now
         if left > timedelta(0):
             return left
-        watched.told.add(uid)
+        watched.reported.add(uid)
         self._count(group, one.pod, Difference.NOT_DELETED, one.reason.text)
         return None
 
@@ -130,7 +130,7 @@ class Differences:
     def _drop(self, watched: _Watched, wanted: Mapping[Uid, Replacement], now: timedelta) -> None:
         for uid in watched.wanted.keys() - wanted.keys():
             del watched.wanted[uid]
-            watched.told.discard(uid)
+            watched.reported.discard(uid)
             watched.dropped[uid] = now
         for uid, at in list(watched.dropped.items()):
             if now - at >= SETTLES_IN:

@@ -77,7 +77,7 @@ class Tracker:
         self._namespace = namespace
         self._name = name
         self._now = now
-        self._has_told = False
+        self._has_logged = False
         self._last: ZoneMap | None = None
         self._read_at: datetime | None = None
 
@@ -275,9 +275,9 @@ class Tracker:
         return self._downscales.last.list_unshown({one.uid: version for one in sets})
 
     def _tell_denied(self, denied: Denied) -> None:
-        if not self._has_told:
+        if not self._has_logged:
             log.warn("Zone tracker is written as a whole, for want of a right", err=denied)
-        self._has_told = True
+        self._has_logged = True
 
 
 def _add_later(times: dict[Uid, datetime], uid: Uid, at: datetime | None) -> None:

@@ -34,7 +34,7 @@ class OptionalInformer(Generic[Viewed]):
         self._answered = asyncio.Event()
         self._error: ApiError | None = None
         # Whether the newest answer said of the kind why there is nothing to follow.
-        self._is_told = False
+        self._is_refused = False
 
     @property
     def is_absent(self) -> bool:
@@ -69,7 +69,7 @@ class OptionalInformer(Generic[Viewed]):
     async def run(self, clock: Clock) -> NoReturn:
         """Follow the kind until cancelled."""
         while not await self._is_there():
-            await clock.sleep(ASK_AGAIN if self._is_told else RETRY)
+            await clock.sleep(ASK_AGAIN if self._is_refused else RETRY)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._informer.run(), name=f"{self._resource.plural} informer")
             await self._informer.wait_synced()
@@ -88,13 +88,13 @@ class OptionalInformer(Generic[Viewed]):
         return True
 
     def _note(self, error: ApiError) -> None:
-        self._is_told = isinstance(error, NotFound | Denied)
-        if self._answered.is_set() and not self._is_told:
+        self._is_refused = isinstance(error, NotFound | Denied)
+        if self._answered.is_set() and not self._is_refused:
             log.debug("Kind not asked about", kind=self._resource.kind, err=error)
             return  # it says nothing of the kind: what was known stays
         is_news = type(error) is not type(self._error)
         self._error = error
-        if self._is_told:
+        if self._is_refused:
             self._answered.set()
         if is_news:
             tell = log.info if isinstance(error, NotFound) else log.warn

@@ -222,7 +222,7 @@ class Staleness:
 
     def __init__(self) -> None:
         self._callbacks: list[tuple[timedelta, Callable[[], None]]] = []
-        self._told_of: timedelta | None = None
+        self._reported_at: timedelta | None = None
         """The proof of life since which the view was found to be too old."""
 
     def add(self, limit: timedelta, callback: Callable[[], None]) -> None:
@@ -231,10 +231,10 @@ class Staleness:
 
     def check(self, proven_at: timedelta | None, age: timedelta) -> None:
         """Call back where that is due, for a view that proved to be right then."""
-        if proven_at is None or proven_at == self._told_of:
+        if proven_at is None or proven_at == self._reported_at:
             return
         due = [callback for limit, callback in self._callbacks if age > limit]
         if due:
-            self._told_of = proven_at
+            self._reported_at = proven_at
         for callback in due:
             callback()

@@ -264,14 +264,14 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        told = excerpt(_render_loss(error)) or (
+        why = excerpt(_render_loss(error)) or (
             timed_out if isinstance(error, TimeoutError) else type(error).__name__
         )
         if call.is_write and not isinstance(error, _NOTHING_SENT):
-            text = f"cannot tell whether {call.text} succeeded: no answer: {told}"
+            text = f"cannot tell whether {call.text} succeeded: no answer: {why}"
             raise UnknownOutcome(text, call=call.text) from error
         lost = ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
-        raise lost(f"cannot {call.text}: no answer: {told}", call=call.text) from error
+        raise lost(f"cannot {call.text}: no answer: {why}", call=call.text) from error
 
 
 def _render_loss(error: Exception) -> str:

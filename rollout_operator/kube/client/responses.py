@@ -121,7 +121,7 @@ def error_of(
     `log_in` what helps where the credentials are refused.
     """
     reason = _reason(status)
-    text = f"cannot {call.text}: {_told(code, status)}"
+    text = f"cannot {call.text}: {_render_cause(code, status)}"
     if code == 429 and not _is_denial(call, status):
         wait = parse_retry_after(retry_after, status)
         return TooManyRequests(text, call=call.text, reason=reason, retry_after=wait)
@@ -199,7 +199,7 @@ def _reason(status: Status) -> str:
     return excerpt(status.reason)
 
 
-def _told(code: int, status: Status) -> str:
+def _render_cause(code: int, status: Status) -> str:
     message = excerpt(status.message.strip()) or "no message"
     return f"{code} {excerpt(status.reason)}: {message}" if status.reason else f"{code}: {message}"
 

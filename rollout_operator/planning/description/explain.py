@@ -99,9 +99,9 @@ def explain_set(group: Group, plan: Plan, name: str) -> Explanation | None:
         return _answer(name, Code.POD_OUTDATED, text, _list_conditions(place))
     if place.look.is_whole:
         text = f"{render_readiness(place.look)}, none of them outdated: no pod goes"
-        return _answer(name, Code.UP_TO_DATE, text, _list_told(place))
+        return _answer(name, Code.UP_TO_DATE, text, _list_reported(place))
     text = f"{render_readiness(place.look)}, none of them outdated"
-    return _answer(name, Code.ZONE_NOT_READY, text, _list_told(place))
+    return _answer(name, Code.ZONE_NOT_READY, text, _list_reported(place))
 
 
 def _explain_desired(place: _Place, name: str, held: Pod | Unreadable | None) -> Explanation:
@@ -179,7 +179,7 @@ def _list_conditions(place: _Place) -> Iterator[Reason]:
     action, wait = choose_pods(look, limit)
     if action is None and wait is not None:
         yield wait
-    yield from _list_told(place)
+    yield from _list_reported(place)
 
 
 def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
@@ -208,7 +208,7 @@ def _list_ahead(place: _Place, pod: Pod) -> Iterator[Reason]:
         yield Reason(Code.BUDGET_USED, text, Severity.DEBUG, place.sts.name)
 
 
-def _list_told(place: _Place) -> Iterator[Reason]:
+def _list_reported(place: _Place) -> Iterator[Reason]:
     """Yield what the plan says of a zone, or of all, beyond what its snapshot shows."""
     for wait in place.plan.waits:
         if wait.zone in ("", place.sts.name) and wait.code not in _SHOWN:

@@ -57,8 +57,8 @@ def _list_group(group: GroupDescription) -> Iterator[str]:
     yield f'group "{group.name}": {group.phase}'
     yield f"  {group.headline}{f' [{group.code}]' if group.code is not None else ''}"
     first = group.waits[0] if group.waits else None
-    is_told = first is not None and (first.code, first.text) == (group.code, group.headline)
-    if first is not None and is_told and first.remedy:
+    is_shown = first is not None and (first.code, first.text) == (group.code, group.headline)
+    if first is not None and is_shown and first.remedy:
         yield f"    {first.remedy}"
     since = "" if group.since is None else f", in this state since {render_time(group.since)}"
     yield f"  looked at {render_time(group.looked)}{since}"
@@ -66,7 +66,7 @@ def _list_group(group: GroupDescription) -> Iterator[str]:
     width = max((len(zone.name) for zone in group.zones), default=0)
     yield from (f"  {_render_zone(zone, width)}" for zone in group.zones)
     yield from _list_steps(group)
-    yield from _list_waits("waits", group.waits[is_told:])
+    yield from _list_waits("waits", group.waits[is_shown:])
     yield from _list_waits("odd", group.problems)
 
 

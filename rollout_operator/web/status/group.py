@@ -109,8 +109,8 @@ def render_code(code: Code) -> str:
 def _find_leading(group: GroupDescription) -> Waiting | None:
     """Return the reason that the headline gives, None where that is what is done."""
     reasons = (*group.waits, *group.problems)
-    told = (one for one in reasons if (one.code, one.text) == (group.code, group.headline))
-    return next(told, None)
+    leading = (one for one in reasons if (one.code, one.text) == (group.code, group.headline))
+    return next(leading, None)
 
 
 def _render_remedy(remedy: str) -> str:
