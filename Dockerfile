@@ -3,8 +3,8 @@
 #   make image                      for this machine
 #   make image ARGS="--platform linux/amd64,linux/arm64 --push"
 #
-# The release pins both base images by digest and says so in the labels:
-#   --build-arg RUNTIME=NAME@sha256:... --build-arg RUNTIME_DIGEST=sha256:...
+# `image/renew` pins both base images to the digests of today. `make release` makes an image without a
+# container engine, from Debian's packages: docs/release.md says how the two differ.
 # The two must share the minor version of Python: byte code and wheels are made for one.
 ARG BUILD=docker.io/library/python:3.13-slim-trixie
 ARG RUNTIME=gcr.io/distroless/python3-debian13:nonroot

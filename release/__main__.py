@@ -12,6 +12,7 @@ from typing import Final
 from release.chart import build_chart
 from release.checksums import remove_earlier, write_checksums
 from release.distributions import build_distributions
+from release.image.build import build_image
 from release.lock import read_lock
 from release.manifests import build_install
 from release.sbom import describe_pins, describe_subject, render_sbom
@@ -57,11 +58,17 @@ def make_sbom(order: Order) -> list[Path]:
     return [written]
 
 
+def make_image(order: Order) -> list[Path]:
+    """Make the image for all platforms, as one archive."""
+    return build_image(order.source, order.out, order.scratch, order.image)
+
+
 STEPS: Final[Mapping[str, Callable[[Order], list[Path]]]] = {
     "python": make_distributions,
     "chart": make_chart,
     "install": make_install,
     "sbom": make_sbom,
+    "image": make_image,
 }
 
 
@@ -94,9 +101,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder to write to")
     parser.add_argument("--image", default=f"rollout-operator:{source.version}")
     parser.add_argument("--only", choices=STEPS, action="append", help="a step; may be repeated")
+    parser.add_argument("--without", choices=STEPS, action="append", default=[])
     parser.add_argument("--check", action="store_true", help="make it twice and compare")
     given = parser.parse_args(words)
-    steps = given.only or list(STEPS)
+    steps = [step for step in given.only or STEPS if step not in given.without]
     if source.revision.endswith("-dirty"):
         sys.stderr.write("files differ from the commit: this is no release\n")
     for path in make_release(source, given.out, steps, given.image):

@@ -12,8 +12,13 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 # By file: the control plane's answers to all sequences take two minutes to record, and what is
-# asked of a story is asked of one and the same playing.
-TOGETHER: Final = ("tests/contract/test_contract_worlds.py", "tests/simulation/test_golden.py")
+# asked of a story is asked of one and the same playing. What is built is built once.
+TOGETHER: Final = (
+    "tests/contract/test_contract_worlds.py",
+    "tests/simulation/test_golden.py",
+    "tests/test_image.py",
+    "tests/release/test_distributions.py",
+)
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]

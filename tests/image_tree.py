@@ -1,17 +1,23 @@
 """The file system of the image without a container engine: for `chroot`, with this interpreter.
 
 What the image adds is made by the script that the Dockerfile runs. Its base, an interpreter with
-its libraries and nothing else, is copied from this machine: no shell, no /proc, no /tmp.
+its libraries and nothing else, is copied from this machine: no shell, no /tmp. Or all of it is
+taken from the archive of a release, which IMAGE_ARCHIVE names.
 """
 
 import hashlib
+import io
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+from release.image.rootfs import architecture_here
 from tests.code_rules import ROOT
 
 # No entry in any password file, and group 0: what OpenShift gives.
@@ -37,6 +43,30 @@ def assemble(context: Path, root: Path) -> None:
     subprocess.run([context / "image" / "assemble", root], env=environ, check=True)
 
 
+def unpack_archive(archive: Path, root: Path) -> None:
+    """Unpack the image for this machine out of an OCI archive, as an engine would."""
+    with tarfile.open(archive) as tar:
+
+        def read(name: str) -> bytes:
+            content = tar.extractfile(name)
+            assert content is not None
+            return content.read()
+
+        def follow(descriptor: dict[str, Any]) -> Any:
+            return json.loads(read(f"blobs/{descriptor['digest'].replace(':', '/')}"))
+
+        entries = json.loads(read("index.json"))["manifests"]
+        (index,) = (one for one in entries if one["mediaType"].endswith("index.v1+json"))
+        here = architecture_here()
+        (image,) = (
+            one for one in follow(index)["manifests"] if one["platform"]["architecture"] == here
+        )
+        for layer in follow(image)["layers"]:
+            blob = read(f"blobs/{layer['digest'].replace(':', '/')}")
+            with tarfile.open(fileobj=io.BytesIO(blob)) as files:
+                files.extractall(root, filter="tar")
+
+
 def add_interpreter(root: Path) -> None:
     """Put this interpreter where the launcher looks for it."""
     real = Path(sys.executable).resolve()
@@ -49,6 +79,7 @@ def add_interpreter(root: Path) -> None:
         _inside(root, shared).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(shared, _inside(root, shared))
     _named_by_launcher(root).symlink_to(real)
+    (root / "proc").mkdir()
     # The copy is as open to others as the image is, whatever the modes were here.
     subprocess.run(["chmod", "-R", "u=rwX,go=rX", root], check=True)
 

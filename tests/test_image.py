@@ -6,12 +6,23 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests import image_tree
+from tests.contained import can_contain, contained, limit_memory
 from tests.image_tree import LAUNCHER, LIBRARY
+from tests.world.operatorproc import OperatorProcess
+from tests.world.world import World
+
+# An archive of a release, to try that one: docs/release.md.
+ARCHIVE = os.environ.get("IMAGE_ARCHIVE", "")
+# As the shipped Deployment limits it; nobody on this machine has that number.
+LIMIT = 200 * 1024 * 1024
+RANDOM_USER = "1000690000:0"
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,12 +51,18 @@ def added(context: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def tree(added: Path) -> Path:
+def tree(request: pytest.FixtureRequest) -> Iterator[Path]:
     """The whole file system of a container."""
-    root = added / "root"
-    shutil.copytree(added / "usr", root / "usr")
-    image_tree.add_interpreter(root)
-    return root
+    with tempfile.TemporaryDirectory(prefix="image-") as name:
+        root = Path(name, "root")
+        Path(name).chmod(0o755)
+        if ARCHIVE:
+            root.mkdir()
+            image_tree.unpack_archive(Path(ARCHIVE), root)
+        else:
+            shutil.copytree(request.getfixturevalue("added") / "usr", root / "usr")
+            image_tree.add_interpreter(root)
+        yield root
 
 
 def test_help_is_printed_to_anyone(tree: Path) -> None:
@@ -93,6 +110,31 @@ def test_a_run_writes_nothing(tree: Path) -> None:
         image_tree.run(tree, LAUNCHER, flag, user="0:0")
 
     assert image_tree.digests(tree) == before
+
+
+@pytest.mark.controlplane
+@pytest.mark.skipif(not can_contain(), reason="this machine lets nobody mount")
+async def test_dep96_it_works_within_the_limits_of_a_container(world: World, tree: Path) -> None:
+    """DEP-23, DEP-24, DEP-25, DEP-96: a user id of no one, a read-only root, 200 MiB.
+
+    It serves reviews and rolls a group out.
+    """
+    zones = await world.create(ZoneSpec(name="zone-a", replicas=2), ZoneSpec(name="zone-b"))
+    await world.grant_webhooks()
+    launch = world.launch("-server-tls.enabled=true")
+    for path in (launch.kubeconfig, world.plane.pki.ca):
+        copy = tree / path.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    with limit_memory(LIMIT) as limit:
+        command = contained(tree, RANDOM_USER, limit, str(LAUNCHER))
+        async with OperatorProcess(replace(launch, command=command)) as operator:
+            await operator.wait_ready()
+            await world.roll(zones, "v2")
+            assert await operator.terminate() == 0
+        if limit:
+            assert limit.count_kills() == 0
+            assert limit.read_peak() < LIMIT
 
 
 def test_nothing_is_writable_or_privileged_and_there_is_no_shell(added: Path) -> None:

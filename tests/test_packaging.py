@@ -219,8 +219,10 @@ def test_both_stages_have_the_python_that_the_launcher_names() -> None:
     first = (ROOT / "image" / "rollout-operator").read_text().splitlines()[0]
 
     assert first == "#!/usr/bin/python3.13 -IB"
-    assert re.search(r"^ARG BUILD=\S+/python:3\.13-slim-trixie$", DOCKERFILE, re.MULTILINE)
-    assert re.search(r"^ARG RUNTIME=\S+/python3-debian13:nonroot$", DOCKERFILE, re.MULTILINE)
+    pinned = r"(@sha256:[0-9a-f]{64})?$"
+    assert re.search(rf"^ARG BUILD=\S+/python:3\.13-slim-trixie{pinned}", DOCKERFILE, re.MULTILINE)
+    pattern = rf"^ARG RUNTIME=\S+/python3-debian13:nonroot{pinned}"
+    assert re.search(pattern, DOCKERFILE, re.MULTILINE)
 
 
 def test_the_image_is_made_of_little() -> None:

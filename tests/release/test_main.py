@@ -20,7 +20,7 @@ def test_one_file_is_the_overlay_with_the_image_of_the_release(
     source: Source, tmp_path: Path
 ) -> None:
     """DEP-84: and made again from a clone it has the same bytes."""
-    steps = ("install", "sbom")
+    steps = ("chart", "install", "sbom")
     made = make_release(source, tmp_path, steps, IMAGE)
     wanted = by_name(render(MANIFESTS / "overlays" / "install"))
     container_of(wanted)["image"] = IMAGE
