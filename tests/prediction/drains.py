@@ -7,7 +7,7 @@ any moment on; in those words it is asked of `simulate`.
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,19 +49,11 @@ class NodesDrain:
 
     def list_rest(self, pods: Sequence[Json]) -> Iterator[str]:
         """Yield what it has still to do as changes from now on, with pods as they stand."""
-        there = {str(pod["metadata"]["name"]): node_of(pod) for pod in pods}
-        waiting = [pod for pod in pods if pod["metadata"]["name"] in self._refused]
-        nodes = set(there.values())
-        for node in self.nodes:
-            if node in nodes:
-                yield f"cordon {node} at 0s"
-        current = [there[name] for name in self._asked if there.get(name)]
-        left = [node for node in self.nodes[self._place :] if node in nodes]
-        if names := tuple(dict.fromkeys((*current, *left))):
-            # The operator knows that an eviction waits: a drain that begins lets it know.
-            next_look = 0 if any(map(is_ready, waiting)) else min(self._asked.values(), default=0)
-            wait = max(next_look - time.monotonic(), 0)
-            yield f"drain {' '.join(names)} at {wait:.2f}s"
+        now = time.monotonic()
+        asked = {name: max(at - now, 0) for name, at in self._asked.items()}
+        here = {node_of(pod) for pod in pods}
+        yield from (f"cordon {node} at 0s" for node in self.nodes if node in here)
+        yield from tell_rest(self.nodes[self._place :], asked, self._refused, pods)
 
     async def _leave(self, name: str) -> None:
         """Have one pod go, or give up on it as kubectl does."""
@@ -89,6 +81,24 @@ class NodesDrain:
     async def _wait(self, name: str, seconds: float) -> None:
         self._asked[name] = time.monotonic() + seconds
         await asyncio.sleep(seconds)
+
+
+def tell_rest(
+    nodes: Sequence[str], asked: Mapping[str, float], refused: Collection[str], pods: Sequence[Json]
+) -> Iterator[str]:
+    """Yield the drain that does what another one has still to do, unless that is nothing.
+
+    `asked` are its pods under way with the seconds until it asks for each again, or looks at it;
+    those that were not `refused` last are done with, whatever came in their place.
+    """
+    here = {node_of(pod) for pod in pods}
+    waiting = [pod for pod in pods if pod["metadata"]["name"] in refused]
+    current = [node_of(pod) for pod in waiting if node_of(pod)]
+    left = [node for node in nodes if node in here]
+    if names := tuple(dict.fromkeys((*current, *left))):
+        # The operator knows that an eviction waits: a drain that begins lets it know.
+        wait = 0 if any(map(is_ready, waiting)) else min(asked.values(), default=0)
+        yield f"drain {' '.join(names)} at {wait:.2f}s"
 
 
 def node_of(pod: Json) -> str:
