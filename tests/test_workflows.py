@@ -41,8 +41,8 @@ def test_each_stage_of_the_gate_has_its_workflow() -> None:
         "lint": ["lint", "docs"],
         "fast": ["test-fast"],
         "tests": ["controlplane", "test"],
-        "release": ["test", "image", "release"],
-        "update": ["lock", "test-fast", "docs"],
+        "release": ["test", "release"],
+        "update": ["lock", "test-fast", "docs", "venv"],
     }
     assert (ROOT / ".ci/run").read_text().endswith("\nmake test\n")
 
@@ -76,7 +76,7 @@ def test_a_workflow_reads_only_unless_a_job_says_more(path: Path) -> None:
     more = {name for name, job in workflow["jobs"].items() if "permissions" in job}
 
     assert workflow["permissions"] == {"contents": "read"}
-    assert more <= {"release", "update"}
+    assert more <= {"release", "update", "base"}
     # Code of a pull request never runs with rights of the repository.
     assert "pull_request_target" not in path.read_text()
 
@@ -112,11 +112,26 @@ def test_a_release_is_signed_by_the_identity_of_its_workflow() -> None:
     runs = "\n".join(step.get("run", "") for step in list_steps(GITHUB / "workflows/release.yml"))
 
     assert workflow["jobs"]["release"]["permissions"]["id-token"] == "write"
-    assert workflow["jobs"]["release"]["needs"] == "gate"
+    assert workflow["jobs"]["build"]["needs"] == "gate"
+    assert workflow["jobs"]["release"]["needs"] == "build"
     assert "secrets." not in (GITHUB / "workflows/release.yml").read_text()
-    assert 'cosign sign --yes "$name"' in runs
+    assert 'cosign sign --yes "${IMAGE%:*}@$(cat digest)"' in runs
     assert "cosign sign-blob --yes --bundle dist/SHA256SUMS.sigstore.json dist/SHA256SUMS" in runs
     assert "__version__" in runs
+
+
+def test_what_is_made_on_debian_is_made_where_the_dockerfile_is() -> None:
+    """Its packages are the base of the image, and apt knows them there only."""
+    base = re.search(r"^ARG BUILD=([^@\s]+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    containers = {
+        job["container"]
+        for path in WORKFLOWS
+        for job in read(path)["jobs"].values()
+        if "container" in job
+    }
+
+    assert base is not None
+    assert containers == {base[1]}
 
 
 def test_pythons_are_the_oldest_and_that_of_the_image() -> None:
