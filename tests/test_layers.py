@@ -43,7 +43,8 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "reasons": ("",),
         "diagnosis": ("",),
         "adoption": ("", "diagnosis"),
-        "decode": ("", "diagnosis", "adoption"),
+        "policy": ("",),
+        "decode": ("", "diagnosis", "adoption", "policy"),
     },
     "planning": {
         "": (),

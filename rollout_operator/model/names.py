@@ -94,6 +94,9 @@ STATEFULSET_ANNOTATIONS: Final = frozenset(
         *SCALING_ANNOTATIONS,
     }
 )
+# The labels of nodes that name their zone, today's first.
+TOPOLOGY_KEYS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+
 ON_DELETE: Final = "OnDelete"
 # The pod management policy that creates all absent pods at once; every other one is ordered.
 PARALLEL: Final = "Parallel"

@@ -4,15 +4,11 @@ What is proposed is decided in `planning.adoption`.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.diagnosis.installation import LabelledPod, NativeBudget
-
-TOPOLOGY_KEYS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-"""The labels of nodes that name their zone, today's first."""
 
 
 class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):

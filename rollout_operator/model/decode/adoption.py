@@ -5,13 +5,10 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.adoption.namespace import (
-    TOPOLOGY_KEYS,
-    AdoptableSet,
-    RolloutProgress,
-)
+from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import Int32, JsonBytes, Strings, Wire
+from rollout_operator.model.names import TOPOLOGY_KEYS
 
 
 class _Head(Wire):

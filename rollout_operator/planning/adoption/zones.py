@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rollout_operator.model.adoption.namespace import TOPOLOGY_KEYS, AdoptableSet
+from rollout_operator.model.adoption.namespace import AdoptableSet
 from rollout_operator.model.adoption.proposal import ZoneSource
-from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, TOPOLOGY_KEYS
 
 _ZONE: Final = "zone"
 # `ingester-zone-a`, `db-az1`, `vault-b`. A number alone is more often a shard than a zone.

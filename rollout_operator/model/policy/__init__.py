@@ -1,0 +1,1 @@
+"""A MultiAZRollout as it was read."""

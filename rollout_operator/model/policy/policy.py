@@ -1,0 +1,88 @@
+"""A MultiAZRollout: how several StatefulSets roll out as one, or why it is refused.
+
+How one is read from the API's object is written in `model.decode.policy`.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+
+import msgspec
+
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.names import TOPOLOGY_KEYS, Uid
+from rollout_operator.model.units import IntOrPercent
+
+
+@unique
+class PodOrder(StrEnum):
+    """In which order the pods of a StatefulSet go, by ordinal."""
+
+    DESCENDING = "Descending"
+    ASCENDING = "Ascending"
+
+
+@unique
+class PolicyRefusalCode(StrEnum):
+    """Why a policy is not in service: reasons of its condition `Accepted`. Never renamed."""
+
+    INVALID_SPEC = "InvalidSpec"
+    NAMESPACE_MISMATCH = "NamespaceMismatch"
+    EMPTY_SELECTOR = "EmptySelector"
+
+
+class PolicyRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing for which a policy is refused."""
+
+    code: PolicyRefusalCode
+    field: str
+    """Where it is, such as `spec.azOrder[2]`."""
+    text: str
+    """A sentence that names object, field and value."""
+
+
+class PolicyHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Which policy it is, whatever its spec says."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    resource_version: str
+    generation: int = 0
+    created: datetime | None = None
+    is_terminating: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return namespace and name, as every text names a policy."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy that can be obeyed. What it leaves out has the default of its field."""
+
+    head: PolicyHead
+    selector: LabelSelector
+    """Of StatefulSets of its own namespace; it is never empty."""
+    max_unavailable: IntOrPercent = IntOrPercent(1)
+    """Of a zone."""
+    interval: timedelta = timedelta(seconds=30)
+    """From the completion of a batch to the next one."""
+    pod_order: PodOrder = PodOrder.DESCENDING
+    topology_key: str = TOPOLOGY_KEYS[0]
+    """The label that names the zone of a node."""
+    zone_order: tuple[str, ...] = ()
+    """The zones that go first. All others follow by name."""
+    is_paused: bool = False
+    """Whether no new batch starts."""
+    may_switch_strategy: bool = False
+    """Whether StatefulSets are switched to OnDelete."""
+    progress_deadline: timedelta = timedelta(minutes=10)
+    """How long an open batch may make no progress before it counts as stalled."""
+
+
+class RefusedPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy that cannot be obeyed as it is written: no pod is touched for it."""
+
+    head: PolicyHead
+    refusals: tuple[PolicyRefusal, ...]
+    """All that is wrong, in the order of the fields; at least one."""
