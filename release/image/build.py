@@ -12,7 +12,15 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 from release.archives import pack_tree
-from release.image.debian import ARCHITECTURES, LOCK, SUITE, Package, fetch_base, read_base
+from release.image.debian import (
+    ARCHITECTURES,
+    LOCK,
+    SUITE,
+    BaseError,
+    Package,
+    fetch_base,
+    read_base,
+)
 from release.image.oci import Descriptor, Layer, Layout, Settings, add_image, add_index, attach
 from release.image.provenance import HOME, MEDIA_TYPE, render_statement
 from release.image.rootfs import (
@@ -106,12 +114,16 @@ def assemble(tree: Path, scratch: Path) -> list[Platform]:
 
 
 def list_layers(platform: Platform, epoch: int) -> list[Layer]:
-    """Return the base, which stays the same over releases, and the operator."""
-    told = ("Debian packages of image/base.lock", "image/assemble")
-    return [
+    """Return the base, which stays the same over releases, and the operator. Raises BaseError."""
+    made_by = ("Debian packages of image/base.lock", "image/assemble")
+    layers = [
         Layer(content=pack_tree(root, root.rglob("*"), epoch), made_by=by)
-        for root, by in zip((platform.base, platform.added), told, strict=True)
+        for root, by in zip((platform.base, platform.added), made_by, strict=True)
     ]
+    # Byte code that names the folder of one build is not what another one makes.
+    if any(str(platform.base.parent).encode() in layer.content for layer in layers):
+        raise BaseError(f"the image for {platform.architecture} names {platform.base.parent}")
+    return layers
 
 
 def list_labels(source: Source) -> Mapping[str, str]:

@@ -88,8 +88,8 @@ def unpack_base(root: Path, files: Mapping[Package, Path]) -> None:
 
 def compile_base(root: Path, python: Path) -> None:
     """Compile the standard library with an interpreter of its version."""
-    words = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", root)
-    _run(python, *words, "-p", "/", root / _PYTHON)
+    words = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
+    _run(python, *words, "-s", root, "-p", "/", root / _PYTHON)
 
 
 def add_operator(root: Path, source: Path, architecture: str, python: Path) -> None:
@@ -108,7 +108,8 @@ def write_interpreter(root: Path, at: Path) -> Path:
     loader = f"{root}/{LOADERS[architecture]} --library-path {libraries}"
     at.write_text(
         "#!/bin/sh\n"
-        f"export PYTHONHOME={root}/usr PYTHONHASHSEED=0\n"
+        # Byte code that an import writes would name the folders of this build.
+        f"export PYTHONHOME={root}/usr PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1\n"
         f'exec {loader} {root}/usr/bin/python3.13 "$@"\n'
     )
     at.chmod(0o755)
