@@ -14,7 +14,7 @@ import msgspec
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.access import ACCESS_FLAGS, CONTEXT, KUBECONFIG, find_access, open_client
 from rollout_operator.cli.access import NAMESPACE as NAMESPACE_FLAG
-from rollout_operator.cli.looking import be_quiet
+from rollout_operator.cli.inspection import be_quiet
 from rollout_operator.config.grammar import (
     LIST,
     TEXT,

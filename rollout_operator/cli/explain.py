@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.cli.access import ACCESS_FLAGS
-from rollout_operator.cli.looking import be_quiet, open_viewer, suggest
+from rollout_operator.cli.inspection import be_quiet, open_inspector, suggest
 from rollout_operator.cli.views.screen import OutputStream, find_output
-from rollout_operator.cli.views.status_view import StatusView, wrap_text
+from rollout_operator.cli.views.status_renderer import StatusLayout, wrap_text
 from rollout_operator.config.grammar import Flag, UsageError, Words, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.lines import Line, Style
@@ -92,14 +92,14 @@ def read_target(words: Sequence[str]) -> ExplainedObject:
 
 
 async def _run(words: Words, target: ExplainedObject, output: OutputStream) -> None:
-    async with open_viewer(words) as viewer:
-        [seen] = await viewer.look()
+    async with open_inspector(words) as inspector:
+        [seen] = await inspector.inspect()
     width = output.width()
-    output.write(await draw_explanation(seen, target, StatusView(width=width)), width)
+    output.write(await draw_explanation(seen, target, StatusLayout(width=width)), width)
 
 
 async def draw_explanation(
-    seen: Inspection, target: ExplainedObject, view: StatusView
+    seen: Inspection, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
     """Return the answer as lines. Raises InvalidInput where nothing has that name."""
     for name, group in seen.groups.items():
@@ -108,14 +108,14 @@ async def draw_explanation(
             found = explain_set(group, plan, target.name)
             if found is not None:
                 title = f"StatefulSet {target.name} of group {name}"
-                return [_title(title), *_draw(found, view)]
+                return [_title(title), *_draw(found, layout)]
         if target.kind is not ExplainedKind.SET:
             found = explain_pod(group, plan, target.name)
             if found is not None:
                 pod = _find_pod(group, target.name)
                 held = None if pod is None else await seen.observed.assess_eviction(pod)
-                lines = [_title(f"pod {target.name} of group {name}"), *_draw(found, view)]
-                return lines if pod is None else [*lines, *_draw_eviction(held, view)]
+                lines = [_title(f"pod {target.name} of group {name}"), *_draw(found, layout)]
+                return lines if pod is None else [*lines, *_draw_eviction(held, layout)]
     raise InvalidInput(_miss(seen, target))
 
 
@@ -123,20 +123,20 @@ def _title(text: str) -> Line:
     return ((text, Style.BOLD),)
 
 
-def _draw(found: Explanation, view: StatusView) -> Iterator[Line]:
+def _draw(found: Explanation, layout: StatusLayout) -> Iterator[Line]:
     style = Style.GREEN if found.may_go else Style.PLAIN
-    yield from wrap_text(f"rollout: {found.answer} [{found.code}]", view, style=style)
+    yield from wrap_text(f"rollout: {found.answer} [{found.code}]", layout, style=style)
     for one in found.conditions:
-        yield from wrap_text(f"first: {one.text} [{one.code}]", view, indent=2)
+        yield from wrap_text(f"first: {one.text} [{one.code}]", layout, indent=2)
         if one.remedy:
-            yield from wrap_text(one.remedy, view, indent=4, style=Style.FAINT)
+            yield from wrap_text(one.remedy, layout, indent=4, style=Style.FAINT)
 
 
-def _draw_eviction(held: Reason | None, view: StatusView) -> Iterator[Line]:
+def _draw_eviction(held: Reason | None, layout: StatusLayout) -> Iterator[Line]:
     if held is None:
         yield (("eviction: no zone-aware budget refuses it", Style.GREEN),)
         return
-    yield from wrap_text(f"eviction: {held.text} [{held.code}]", view)
+    yield from wrap_text(f"eviction: {held.text} [{held.code}]", layout)
 
 
 def _find_pod(group: Group, name: str) -> Pod | None:

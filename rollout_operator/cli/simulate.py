@@ -6,7 +6,7 @@ from typing import Final
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.access import CONTEXT, KUBECONFIG, find_access, open_client
-from rollout_operator.cli.looking import be_quiet
+from rollout_operator.cli.inspection import be_quiet
 from rollout_operator.config.grammar import Words
 from rollout_operator.kube.connection.connect import Access
 from rollout_operator.lab.simulate import command

@@ -11,17 +11,17 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.looking import (
+from rollout_operator.cli.inspection import (
     LOOK_FLAGS,
     SERVICE,
-    Viewer,
+    ClusterInspector,
     be_quiet,
-    open_viewer,
+    open_inspector,
     refuse_words,
 )
 from rollout_operator.cli.views.screen import LiveFrame, OutputStream, find_output
 from rollout_operator.cli.views.status_changes import list_changes, list_facts
-from rollout_operator.cli.views.status_view import StatusView, draw_status
+from rollout_operator.cli.views.status_renderer import StatusLayout, draw_status
 from rollout_operator.config.grammar import (
     BOOL,
     TEXT,
@@ -103,30 +103,30 @@ def render_usage() -> str:
 async def show(words: Words, output: OutputStream) -> None:
     """Show what the words choose; with -w until cancelled. Raises OperatorError."""
     is_wide = words.value(OUTPUT) == "wide"
-    async with open_viewer(
+    async with open_inspector(
         words, service=words.value(SERVICE), is_everywhere=words.value(EVERYWHERE)
-    ) as viewer:
+    ) as inspector:
         if not words.value(WATCH):
-            seen = await viewer.look()
+            seen = await inspector.inspect()
             if words.value(OUTPUT) == "json":
                 output.stream.write(
                     render_json([one.best for one in seen], is_everywhere=words.value(EVERYWHERE))
                 )
             else:
                 width = output.width(is_wide=is_wide)
-                output.write(draw_all(seen, StatusView(width=width, is_wide=is_wide)), width)
+                output.write(draw_all(seen, StatusLayout(width=width, is_wide=is_wide)), width)
         elif output.is_terminal:
-            await _redraw(viewer, output, is_wide=is_wide)
+            await _redraw(inspector, output, is_wide=is_wide)
         else:
-            await tell_changes(viewer, LoopClock(), output.stream.write)
+            await tell_changes(inspector, LoopClock(), output.stream.write)
 
 
-def draw_all(seen: Sequence[Inspection], view: StatusView) -> list[Line]:
+def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
     """Return the lines about all namespaces."""
     lines: list[Line] = []
     for one in seen:
         lines += [BLANK] if lines else []
-        lines += draw_status(one.best, one.notes, view)
+        lines += draw_status(one.best, one.notes, layout)
     return lines or [(("there is no rollout group", Style.PLAIN),)]
 
 
@@ -136,12 +136,12 @@ def render_json(found: Sequence[Description], *, is_everywhere: bool) -> str:
     return f"{msgspec.json.format(body).decode()}\n"
 
 
-async def _redraw(viewer: Viewer, output: OutputStream, *, is_wide: bool) -> None:
+async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide: bool) -> None:
     clock, lines = LoopClock(), list[Line]()
     with LiveFrame(output) as frame:
         while True:
             try:
-                seen = await viewer.look(is_fresh=False)
+                seen = await inspector.inspect(is_fresh=False)
                 lines = fit(seen, output.size(), is_wide=is_wide)
                 trouble: list[Line] = []
             except ApiError as error:
@@ -154,28 +154,30 @@ async def _redraw(viewer: Viewer, output: OutputStream, *, is_wide: bool) -> Non
 
 def fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) -> list[Line]:
     """Return the lines about all namespaces, fewer where the terminal is too low for all."""
-    view = StatusView(width=size.columns, is_wide=is_wide)
-    lines = draw_all(seen, view)
+    layout = StatusLayout(width=size.columns, is_wide=is_wide)
+    lines = draw_all(seen, layout)
     if len(lines) < size.lines:
         return lines
-    return draw_all(seen, replace(view, is_wide=False, is_terse=True))
+    return draw_all(seen, replace(layout, is_wide=False, is_terse=True))
 
 
-class Views(Protocol):
+class InspectionSource(Protocol):
     """What is looked at again and again."""
 
-    async def look(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
+    async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
         """Return one inspection a namespace. Raises ApiError."""
         ...
 
 
-async def tell_changes(viewer: Views, clock: Clock, write: Callable[[str], object]) -> None:
+async def tell_changes(
+    inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
+) -> None:
     """Write what changes, with the time, until cancelled. Raises what the first look raises."""
     known: Mapping[str, str] = {}
     is_first = True
     while True:
         try:
-            seen = await viewer.look(is_fresh=False)
+            seen = await inspector.inspect(is_fresh=False)
             facts = {about: text for one in seen for about, text in _list_facts(one)}
         except ApiError as error:
             if is_first:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.looking import LOOK_FLAGS, be_quiet, open_viewer, refuse_words
+from rollout_operator.cli.inspection import LOOK_FLAGS, be_quiet, open_inspector, refuse_words
 from rollout_operator.cli.views.status_changes import list_changes, render_group_line
 from rollout_operator.config.grammar import (
     DURATION,
@@ -89,13 +89,13 @@ def render_usage() -> str:
 
 
 async def _run(words: Words) -> ExitCode:
-    async with open_viewer(words) as viewer:
+    async with open_inspector(words) as inspector:
 
-        async def look() -> Inspection:
-            return (await viewer.look())[0]
+        async def inspect() -> Inspection:
+            return (await inspector.inspect())[0]
 
         waiter = GroupWait(
-            look=look, goal=Goal(words.value(FOR)), timeout=words.value(TIMEOUT),
+            inspect=inspect, goal=Goal(words.value(FOR)), timeout=words.value(TIMEOUT),
             clock=LoopClock(), tell=_tell,
         )  # fmt: skip
         return await waiter.run()
@@ -121,7 +121,7 @@ def _has_reached(group: GroupDescription, goal: Goal) -> bool:
 class GroupWait:
     """One wait, told line by line."""
 
-    look: Look
+    inspect: Look
     goal: Goal
     timeout: timedelta
     clock: Clock
@@ -134,26 +134,26 @@ class GroupWait:
     async def run(self) -> ExitCode:
         """Look until it has come, or never will by itself, or the time is over."""
         deadline = self.clock.elapsed() + self.timeout
-        seen = await self._look_at_groups()
+        seen = await self._inspect_groups()
         while True:
             end = self._judge(seen, deadline)
             if end is not None:
                 return end
             left = deadline - self.clock.elapsed()
             await self.clock.sleep(min(EVERY, left))
-            seen = await self._look_again(seen)
+            seen = await self._inspect_again(seen)
 
-    async def _look_at_groups(self) -> Inspection:
+    async def _inspect_groups(self) -> Inspection:
         """Raise InvalidInput where there is none: that all of none are done says nothing."""
-        seen = await self.look()
+        seen = await self.inspect()
         if not seen.description.groups:
             where = seen.description.namespace
             raise InvalidInput(f"there is no rollout group in namespace {where}")
         return seen
 
-    async def _look_again(self, last: Inspection) -> Inspection:
+    async def _inspect_again(self, last: Inspection) -> Inspection:
         try:
-            return await self._look_at_groups()
+            return await self._inspect_groups()
         except (Unreachable, TooManyRequests) as error:
             # An API server that is replaced is back before the time is over.
             if f"{error}" != self._unread:

@@ -41,7 +41,7 @@ LONGEST_SELECTOR: Final = 3000
 View = TypeVar("View", StatefulSet, Pod)
 
 
-def choose_most_looks(qps: float) -> int:
+def choose_most_live_reads(qps: float) -> int:
     """Return how many groups may be acted upon at a time.
 
     More would only wait for tokens until their live reads are too old (SI-09), and read again. With

@@ -206,7 +206,7 @@ class Election:
         # What was known before it was held is long over.
         self._held = self._seen = self._seen_at = None
 
-    async def look(self) -> None:
+    async def read_leader(self) -> None:
         """Read which process leads after this one has released the Lease."""
         try:
             async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:

@@ -132,7 +132,7 @@ class Inspector:
         self._source = ObjectsFrom(client, namespace, clock)
         self._scales = ScaleReader(client, namespace, clock)
 
-    async def look(self, *, is_fresh: bool = True) -> Inspection:
+    async def inspect(self, *, is_fresh: bool = True) -> Inspection:
         """Return what there is now; where not `is_fresh`, as the API server has it cached.
 
         Raises ApiError where sets or pods cannot be listed.

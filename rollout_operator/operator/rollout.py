@@ -7,7 +7,7 @@ from typing import Final
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.live_reads import choose_most_looks
+from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
@@ -105,7 +105,7 @@ class Rollouts:
                     locks=context.locks,
                     # No delete rests on it: it waits for all live reads.
                     recording=context.open("recording", Priority.RECORD),
-                    most_looks=choose_most_looks(context.settings.client_qps),
+                    most_looks=choose_most_live_reads(context.settings.client_qps),
                     is_stopping=lambda: context.is_stopping,
                     on_step=context.events.on_step,
                 ),

@@ -10,7 +10,7 @@ from typing import Final
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.live_reads import choose_most_looks
+from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.scaling.contests import Contests
@@ -95,7 +95,7 @@ class Scaling:
             self._queue,
             trace_keys("reconcile scaling", self._controller.reconcile),
             # What pods said and what a live read shows must still count when the count is written.
-            count=min(WORKERS, choose_most_looks(context.settings.client_qps)),
+            count=min(WORKERS, choose_most_live_reads(context.settings.client_qps)),
             rng=context.rng,
         )
         self._callers: Workers[Uid] = Workers(

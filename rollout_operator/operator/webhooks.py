@@ -135,7 +135,7 @@ class Webhooks:
             server.leave()
         end = (self._context.stopping_since or clock.elapsed()) + self._config.shutdown_delay
         while (left := end - clock.elapsed()) > timedelta(0):
-            await election.look()
+            await election.read_leader()
             await clock.sleep(min(LOOK_EVERY, left))
 
     async def _serve(

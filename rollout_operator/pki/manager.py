@@ -120,7 +120,7 @@ class CertificateController:
         failures = 0
         while True:
             try:
-                await self.look()
+                await self.reconcile()
                 return
             except OperatorError as error:
                 failures += 1
@@ -143,17 +143,17 @@ class CertificateController:
         while True:
             await self._clock.sleep(self._wait)
             try:
-                await self.look()
+                await self.reconcile()
                 failures = 0
             except OperatorError as error:
                 failures += 1
                 self._wait = _BACKOFF.bound(failures)
                 self._tell_failure(error)
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Bring Secret, served certificate and bundle in order. Raises ApiError and LeftAlone."""
         async with self._lock:
-            await self._look()
+            await self._reconcile()
 
     async def confirm(self) -> None:
         """Look, so that `ca_bundle` is no older than the Secret is now. Raises ApiError.
@@ -161,11 +161,11 @@ class CertificateController:
         One that is not ours, or may not be read, tells nothing: what is served still counts.
         """
         try:
-            await self.look()
+            await self.reconcile()
         except (LeftAlone, Denied) as error:
             log.debug("Certificate is not confirmed", secret=self._store, err=error)
 
-    async def _look(self) -> None:
+    async def _reconcile(self) -> None:
         for _ in range(_MOST_STEPS):
             stored = await self._store.fetch()
             facts = self._assess(stored)

@@ -189,9 +189,9 @@ class CertificateFiles:
         """Serve what the files hold whenever that has changed and fits together."""
         while True:
             await self._clock.sleep(LOOK_EVERY)
-            self.look()
+            self.reload()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Serve what the files hold where it is new; what is not right is told once."""
         try:
             material = self._read()

@@ -9,7 +9,7 @@ from rollout_operator.cli.explain import (
     read_target,
 )
 from rollout_operator.cli.main import main
-from rollout_operator.cli.views.status_view import StatusView
+from rollout_operator.cli.views.status_renderer import StatusLayout
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.lines import render_line
@@ -31,7 +31,9 @@ BUDGET: JsonObject = {
 
 
 async def explain(world: Onlooker, *words: str) -> str:
-    lines = await draw_explanation(await world.look(), read_target(words), StatusView(width=80))
+    lines = await draw_explanation(
+        await world.inspect(), read_target(words), StatusLayout(width=80)
+    )
     return "\n".join(render_line(line, 80, is_coloured=False) for line in lines)
 
 
@@ -86,7 +88,7 @@ async def test_a_name_that_is_not_there_is_answered_with_the_nearest(
 ) -> None:
     async with looking_on(*ZONES) as world:
         with pytest.raises(InvalidInput, match=r"in a rollout group of namespace default") as found:
-            await draw_explanation(await world.look(), target, StatusView(width=80))
+            await draw_explanation(await world.inspect(), target, StatusLayout(width=80))
 
         assert told in str(found.value)
 

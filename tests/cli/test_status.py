@@ -95,24 +95,24 @@ async def test_without_these_rights_it_is_an_error(tmp_path: Path) -> None:
             await run(server, tmp_path)
 
 
-class Views:
+class InspectionSource:
     """What `-w` looks at, which fails where a test wants it."""
 
     def __init__(self, world: Onlooker) -> None:
         self._inspector = world.inspector()
         self.error: ApiError | None = None
 
-    async def look(self, *, is_fresh: bool = True) -> list[Inspection]:
+    async def inspect(self, *, is_fresh: bool = True) -> list[Inspection]:
         if self.error is not None:
             raise self.error
-        return [await self._inspector.look(is_fresh=is_fresh)]
+        return [await self._inspector.inspect(is_fresh=is_fresh)]
 
 
 @in_virtual_time
 async def test_without_a_terminal_only_what_changes_is_written() -> None:
     async with looking_on(*ZONES) as world:
         lines: list[str] = []
-        views = Views(world)
+        views = InspectionSource(world)
         task = asyncio.ensure_future(tell_changes(views, VirtualClock(), lines.append))
         await VirtualClock().sleep(world.patience)
         assert len(lines) == 4, "a group and its zones"

@@ -33,7 +33,7 @@ class Wait:
         self.fails: Callable[[], ApiError | None] = lambda: None
         self._inspector = world.inspector()
         self._waiter = GroupWait(
-            look=self._look,
+            inspect=self._look,
             goal=goal,
             timeout=timeout,
             clock=VirtualClock(),
@@ -44,7 +44,7 @@ class Wait:
         error = self.fails()
         if error is not None:
             raise error
-        return await self._inspector.look()
+        return await self._inspector.inspect()
 
     async def end(self) -> ExitCode:
         return await self._waiter.run()
@@ -63,7 +63,7 @@ async def test_d_76_it_ends_with_0_when_all_is_rolled_out_and_not_before() -> No
 
         assert await wait.end() is ExitCode.DONE
 
-        [group] = (await world.look()).description.groups
+        [group] = (await world.inspect()).description.groups
         assert group.updated == group.desired
         assert "the status of" in wait.told[0]
         assert "rolled out, 6/6 ready, 6/6 updated" in wait.told[-1]

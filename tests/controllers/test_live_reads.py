@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.live_reads import MOST_LOOKS, choose_most_looks
+from rollout_operator.controllers.live_reads import MOST_LOOKS, choose_most_live_reads
 from rollout_operator.model.errors import ApiError, DecodeError, NotFound, Throttled, Unreachable
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
@@ -201,7 +201,7 @@ async def test_a_look_that_fails(error: ApiError, reads: int) -> None:
 def test_si_09_as_many_groups_at_a_time_as_tokens_come_while_a_read_counts(
     qps: float, most: int
 ) -> None:
-    assert choose_most_looks(qps) == most
+    assert choose_most_live_reads(qps) == most
 
 
 # A set alone

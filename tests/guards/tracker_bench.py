@@ -115,7 +115,7 @@ class TrackerBench:
         """Look, reservation and record, as a review does."""
         seen = RecordedTimes()
         if others:
-            seen = await self.tracker.look((one, *others), but=one.uid)
+            seen = await self.tracker.fetch_times((one, *others), but=one.uid)
         return await self.tracker.record(self.granting(one, others, seen))
 
     def granting(

@@ -114,13 +114,13 @@ async def test_dep94_one_that_has_released_the_lease_learns_who_leads_next() -> 
     rig = Rig()
     await rig.run_for(SECOND)
     await rig.election.release()
-    await rig.election.look()
+    await rig.election.read_leader()
     assert rig.find_leader() is None
     rig.lease.put("next_1")
-    await rig.election.look()
+    await rig.election.read_leader()
     assert rig.find_leader() == ("next_1", THERE)
     rig.lease.body.clear()
-    await rig.election.look()
+    await rig.election.read_leader()
     assert rig.find_leader() is None
     assert rig.lease.body == {}
     assert not rig.election.may_act

@@ -29,9 +29,9 @@ class Onlooker:
     patience: timedelta = timedelta(seconds=5)
     """In which the controllers have seen a change."""
 
-    async def look(self) -> Inspection:
+    async def inspect(self) -> Inspection:
         """Look as `status` does, without an operator to ask."""
-        return await self.inspector().look()
+        return await self.inspector().inspect()
 
     def inspector(self) -> Inspector:
         namespace = self.sandbox.namespace

@@ -70,12 +70,12 @@ def asking(world: Onlooker, **answers: bytes | ApiError) -> Inspector:
 @in_virtual_time
 async def test_d_76_without_an_operator_the_same_core_decides_and_nothing_is_written() -> None:
     async with looking_on(*ZONES) as world:
-        [group] = (await world.look()).description.groups
+        [group] = (await world.inspect()).description.groups
         assert (group.phase, group.ready, group.desired) == (Phase.ROLLED_OUT, 6, 6)
 
         await world.set_image(*NAMES)
         await VirtualClock().sleep(world.patience)
-        seen = await world.look()
+        seen = await world.inspect()
 
         [group] = seen.description.groups
         assert [step.pod for step in group.steps] == [f"{NAMES[0]}-0"]
@@ -93,7 +93,7 @@ async def test_d_75_it_says_what_the_operator_says() -> None:
         pairs = []
         for _ in range(60):
             await VirtualClock().sleep(world.patience / 4)
-            [mine] = (await world.look()).description.groups
+            [mine] = (await world.inspect()).description.groups
             [theirs] = (await process.describe()).groups
             pairs.append(((mine.phase, mine.code), (theirs.phase, theirs.code)))
 
@@ -113,7 +113,7 @@ async def test_d_75_of_a_budget_it_says_the_same_as_well() -> None:
         process.start()
         await VirtualClock().sleep(world.patience)
 
-        [mine] = (await world.look()).description.budgets
+        [mine] = (await world.inspect()).description.budgets
         [theirs] = (await process.describe()).budgets
 
         assert mine == theirs
@@ -123,11 +123,11 @@ async def test_d_75_of_a_budget_it_says_the_same_as_well() -> None:
 @in_virtual_time
 async def test_a_status_that_lags_its_spec_settles_nothing() -> None:
     async with looking_on(*ZONES) as world:
-        assert (await world.look()).is_settled
+        assert (await world.inspect()).is_settled
 
         world.sandbox.cluster.lag_controller(world.patience)
         await world.set_image(NAMES[0])
-        seen = await world.look()
+        seen = await world.inspect()
 
         assert not seen.is_settled
         assert seen.description.groups[0].code is Code.STATUS_BEHIND
@@ -141,10 +141,10 @@ async def test_a_budget_that_selects_pods_alone_holds_the_group_here_as_well() -
         await world.set_image(*NAMES)
         await VirtualClock().sleep(world.patience)
 
-        [group] = (await world.look()).description.groups
+        [group] = (await world.inspect()).description.groups
 
         assert (group.phase, group.code) == (Phase.HELD, Code.TOO_FEW_ZONES)
-        [budget] = (await world.look()).description.budgets
+        [budget] = (await world.inspect()).description.budgets
         assert (budget.name, budget.maximum, budget.allowed) == ("ingester", "1", 0)
         assert not [step for step in group.steps if not step.is_waiting]
 
@@ -158,7 +158,7 @@ async def test_replicas_that_are_due_are_told_where_nobody_writes_them() -> None
         annotations={"grafana.com/rollout-downscale-leader": "zone-a"},
     )
     async with looking_on(leading, following) as world:
-        [group] = (await world.look()).description.groups
+        [group] = (await world.inspect()).description.groups
 
         assert group.phase is not Phase.ROLLED_OUT
         assert Code.SCALE_UP in [wait.code for wait in group.waits]
@@ -169,7 +169,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_shown() -> None:
     budgets = Denied("cannot list budgets")
     async with looking_on(*ZONES) as world:
         inspector = asking(world, zoneawarepoddisruptionbudgets=budgets, services=Denied("no"))
-        seen = await inspector.look()
+        seen = await inspector.inspect()
 
         assert seen.own is None
         assert seen.notes == (
@@ -190,13 +190,13 @@ async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
         refused = Denied("no budgets")
         seen = await asking(
             world, services=msgspec.json.encode(own), zoneawarepoddisruptionbudgets=refused
-        ).look()
+        ).inspect()
         assert (seen.best, seen.notes) == (own, ())
         assert seen.description.operator == operator
 
         idle = msgspec.structs.replace(operator, is_acting=False)
         own = msgspec.structs.replace(own, operator=idle)
-        seen = await asking(world, services=msgspec.json.encode(own)).look()
+        seen = await asking(world, services=msgspec.json.encode(own)).inspect()
         assert seen.best is seen.description
         assert seen.best.operator == idle
 
@@ -205,7 +205,7 @@ async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
 async def test_an_operator_of_another_version_is_not_misread() -> None:
     async with looking_on(*ZONES) as world:
         own = Description(schema_version=2, namespace="default", now=world.sandbox.clock().now())
-        seen = await asking(world, services=msgspec.json.encode(own)).look()
+        seen = await asking(world, services=msgspec.json.encode(own)).inspect()
 
         assert seen.own is None
         assert seen.notes == (
@@ -228,7 +228,7 @@ async def test_an_operator_of_another_version_is_not_misread() -> None:
 async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes, why: str) -> None:
     """Whoever may run a pod behind the Service answers for the operator."""
     async with looking_on(*ZONES) as world:
-        seen = await asking(world, services=body).look()
+        seen = await asking(world, services=body).inspect()
 
     assert seen.own is None
     assert seen.notes[0].startswith("operator not reached: ")
@@ -260,7 +260,7 @@ async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer(
             }
         )
         down = Unreachable("no endpoints available")
-        seen = await asking(world, services=down, leases=lease).look()
+        seen = await asking(world, services=down, leases=lease).inspect()
 
         assert seen.notes == (
             "operator not reached: no endpoints available",

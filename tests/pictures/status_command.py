@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from rollout_operator.cli.views.status_view import StatusView, draw_status
+from rollout_operator.cli.views.status_renderer import StatusLayout, draw_status
 from rollout_operator.lab.lines import BLANK, Line, Style
 from tests.pictures.stage import NAMESPACE, busy_operator
 
@@ -28,7 +28,7 @@ _COLOURS: Final = {
 async def draw_status_command() -> bytes:
     """Return the picture of a terminal of 80 columns."""
     async with busy_operator() as process:
-        lines = draw_status(await process.describe(), (), StatusView(width=COLUMNS))
+        lines = draw_status(await process.describe(), (), StatusLayout(width=COLUMNS))
     prompt: Line = ((f"$ rollout-operator status -n {NAMESPACE}", Style.FAINT),)
     return render_svg([prompt, BLANK, *lines]).encode()
 

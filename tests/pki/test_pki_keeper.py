@@ -277,7 +277,7 @@ async def test_somebody_who_always_writes_first_is_an_error() -> None:
 
     secrets.pause = interfere
     with pytest.raises(Conflict, match="secret prod/certificate: somebody else keeps writing it"):
-        await Rig(secrets).keeper.look()
+        await Rig(secrets).keeper.reconcile()
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ async def test_five_years_with_defaults() -> None:
     issued = [rig.served]
     for _ in range(5 * 365):
         rig.clock.jump(DAY)
-        await rig.keeper.look()
+        await rig.keeper.reconcile()
         if rig.served != issued[-1]:
             issued.append(rig.served)
         verify(secrets.data["cert"], rig.bundles[0], rig.clock.now(), lax=False)
@@ -215,7 +215,7 @@ async def test_an_expired_secret_at_start_and_at_run_time() -> None:
     rig = await started(secrets)
     first = rig.served
     rig.clock.jump(20 * YEAR)  # the machine slept
-    await rig.keeper.look()
+    await rig.keeper.reconcile()
     assert rig.served != first
     verify(secrets.data["cert"], rig.bundles[-1], rig.clock.now(), lax=False)
     assert rig.expiry["leaf"] == rig.clock.now() + YEAR

@@ -27,9 +27,9 @@ from rollout_operator.controllers.rollout.reports import (
     DeleteOutcome,
     Report,
     cut_short_by,
+    explain_changed,
     note_held,
     note_pod,
-    view_changed,
 )
 from rollout_operator.controllers.rollout.revisions import Revisions, RolloutClient
 from rollout_operator.guards.budgets.arbiter import Arbiter
@@ -172,7 +172,7 @@ class Executor:
         planned = find_zone(plan_group(self._observer.observe(group)), action.zone.uid)
         if planned is None:
             report.is_contradicted = True
-            report.notes.append(view_changed(action))
+            report.notes.append(explain_changed(action))
             return False
         found, is_free = Report(), False
         for share in planned.shares:
@@ -208,7 +208,7 @@ class Executor:
             agreed = self._agree(action, live, reservations)
         if agreed is None:
             report.is_contradicted = True
-            report.notes.append(view_changed(action))
+            report.notes.append(explain_changed(action))
             return
         read = _Read(live=live, expires_at=expires_at, reservations=reservations)
         for share in agreed.shares:

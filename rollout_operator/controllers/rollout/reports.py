@@ -41,7 +41,7 @@ class DeleteOutcome(Enum):
     LATE = auto()
 
 
-def view_changed(action: ReplacePods) -> Reason:
+def explain_changed(action: ReplacePods) -> Reason:
     """Return that a live read shows a zone otherwise than the cache, so that it is read again."""
     zone = action.zone.name
     text = f"the API server does not confirm what the cache shows of {zone}; looking again"

@@ -129,7 +129,7 @@ class ScalingController:
             look.clear()
             marked = context.counts.list_marked(zone.sts for zone in group.zones)
             group = await self._revoke(group, marked, look)
-            scaling, plan = await self._plan(self._view(group), look)
+            scaling, plan = await self._plan(self._take_snapshot(group), look)
             if await self._has_new_times(plan, look):
                 continue
             unused = context.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
@@ -209,14 +209,14 @@ class ScalingController:
             look.fail(await self._context.contests.describe(action, wait), wait)
         return bool(wait)
 
-    def _view(self, group: Group) -> ScalingSnapshot:
+    def _take_snapshot(self, group: Group) -> ScalingSnapshot:
         context = self._context
         sets = [zone.sts for zone in group.zones]
         for zone in group.zones:
             context.pod_calls.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
         self._want(group.name, list_references(sets))
         return replace(
-            context.counts.view(group),
+            context.counts.take_snapshot(group),
             scales=context.references.readings,
             pod_calls=context.pod_calls.known(group.owners),
             elsewhere=tuple(self._list_elsewhere(group.name)),

@@ -101,7 +101,7 @@ class Counts:
         self._pending: dict[Uid, _UnseenWrite] = {}
         self._unrecorded: set[Uid] = set()
 
-    def view(self, group: Group) -> ScalingSnapshot:
+    def take_snapshot(self, group: Group) -> ScalingSnapshot:
         """Return what is known of the counts of a group: what was written, and the last times."""
         sets = [zone.sts for zone in group.zones]
         return ScalingSnapshot(

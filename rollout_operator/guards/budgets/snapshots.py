@@ -23,7 +23,7 @@ from rollout_operator.planning.budgets.rule import (
     BudgetSnapshot,
     Refusal,
     choose_budget,
-    refuse_stale_view,
+    refuse_stale_cache,
 )
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.telemetry.metrics import Metrics
@@ -85,7 +85,7 @@ class Snapshots:
         choice = choose_budget(self._context.budgets.find(ask.pod.labels), ask.pod)
         # A pod that no budget selects as far as we know is let go only where we know enough.
         if choice is None and self._context.age() > VIEW_LIMIT:
-            return refuse_stale_view()
+            return refuse_stale_cache()
         return choice
 
     def observe(self, budget: Budget, ask: DisruptionRequest) -> BudgetSnapshot:

@@ -91,7 +91,7 @@ class Times(Protocol):
 class Records(Times, Protocol):
     """The times, and what happens to them as downscales come and go."""
 
-    async def look(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
+    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
         """As `read`, and with what is needed to write; the time of the set `but` does not matter.
 
         Raises as `read`.
@@ -134,7 +134,7 @@ class AnnotationTimes:
         """Read nothing: the cache shows annotations."""
         return False
 
-    async def look(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
+    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
         """Return what these sets are too old to show."""
         return RecordedTimes(times=self.recall(sets))
 

@@ -83,7 +83,7 @@ class Tracker:
 
     async def read(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
         """Return the times of these sets. Raises ApiError and InvalidInput."""
-        return dict((await self.look(sets, but=Uid(""))).times)
+        return dict((await self.fetch_times(sets, but=Uid(""))).times)
 
     def recall(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
         """Return the times as they were read last; an entry that cannot be read has none here."""
@@ -105,7 +105,7 @@ class Tracker:
         before, found = self._last, await self._fetch()
         return found is not None and (before is None or before.data != found.data)
 
-    async def look(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
+    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
         """Read the ConfigMap, or create it with the present time for these sets (ZONE-03).
 
         Raises ApiError and InvalidInput.
@@ -134,7 +134,7 @@ class Tracker:
             if not grant.others:
                 seen = RecordedTimes()
                 continue
-            seen = await self.look((grant.sts, *grant.others), but=grant.sts.uid)
+            seen = await self.fetch_times((grant.sts, *grant.others), but=grant.sts.uid)
             refusal = self._judge_again(grant, seen)
             if refusal is not None:
                 return refusal

@@ -105,7 +105,7 @@ def decode_adoptable(raw: JsonBytes) -> AdoptableSet:
         replicas=1 if spec.replicas is None else spec.replicas,
         strategy=strategy.type,
         rolling_update=strategy.rolling_update,
-        status=_view_status(wire.status),
+        status=_convert_status(wire.status),
     )
 
 
@@ -118,7 +118,7 @@ def _list_affinity_zones(pod: _PodSpec) -> Iterator[str]:
                 yield from one.values or ()
 
 
-def _view_status(wire: _Status | None) -> RolloutProgress | None:
+def _convert_status(wire: _Status | None) -> RolloutProgress | None:
     # What `kubectl create --dry-run -o yaml` writes has an empty one.
     if wire is None or not wire.update_revision:
         return None

@@ -269,13 +269,13 @@ def decode_native_budget(raw: JsonBytes) -> NativeBudget:
     spec = wire.spec
     return NativeBudget(
         name=wire.metadata.name,
-        selector=None if spec.selector is None else view_selector(spec.selector),
+        selector=None if spec.selector is None else convert_selector(spec.selector),
         max_unavailable="" if spec.max_unavailable is None else f"{spec.max_unavailable}",
         min_available="" if spec.min_available is None else f"{spec.min_available}",
     )
 
 
-def view_selector(wire: WireSelector | None) -> LabelSelector:
+def convert_selector(wire: WireSelector | None) -> LabelSelector:
     """Return a selector; one that is absent selects everything, as webhooks have it."""
     if wire is None:
         return LabelSelector()

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from rollout_operator.model.decode.broken import as_fields, show_value
 from rollout_operator.model.decode.excerpt import LONGEST_LABELS, LONGEST_VALUE, Fields
-from rollout_operator.model.decode.installation import WireSelector, view_selector
+from rollout_operator.model.decode.installation import WireSelector, convert_selector
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import Generation, JsonBytes, ObjectHead, Wire
 from rollout_operator.model.errors import InvalidInput
@@ -198,7 +198,7 @@ def _own_namespace(own: str) -> Callable[[object], str]:
 
 def _parse_selector(value: object) -> LabelSelector:
     try:
-        selector = view_selector(msgspec.convert(_as_map(value), WireSelector))
+        selector = convert_selector(msgspec.convert(_as_map(value), WireSelector))
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         what = what[:1].lower() + what[1:].replace("`", "")

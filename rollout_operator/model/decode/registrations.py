@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.decode.installation import WireSelector, view_selector
+from rollout_operator.model.decode.installation import WireSelector, convert_selector
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.webhooks import webhook_decoder
 from rollout_operator.model.decode.wire import Int32, JsonBytes, Wire
@@ -89,13 +89,13 @@ def decode_hooks(kind: str, raw: JsonBytes) -> Sequence[tuple[HookRegistration, 
     view = webhook_decoder(kind)(raw)
     wires = read_as(kind, raw, _CONFIGURATION).webhooks or ()
     return [
-        (_view(view, hook, wire), hook.ca_bundle)
+        (_convert(view, hook, wire), hook.ca_bundle)
         for hook, wire in zip(view.webhooks, wires, strict=True)
         if hook.path in ADMISSION_PATHS
     ]
 
 
-def _view(view: WebhookConfiguration, hook: Webhook, wire: _Hook) -> HookRegistration:
+def _convert(view: WebhookConfiguration, hook: Webhook, wire: _Hook) -> HookRegistration:
     service = wire.client_config.service or _ServiceReference()
     return HookRegistration(
         configuration=f"{view.kind} {view.name}",
@@ -107,7 +107,7 @@ def _view(view: WebhookConfiguration, hook: Webhook, wire: _Hook) -> HookRegistr
         port=service.port,
         failure_policy=hook.failure_policy,
         timeout=timedelta(seconds=wire.timeout_seconds),
-        selects=view_selector(wire.namespace_selector),
+        selects=convert_selector(wire.namespace_selector),
     )
 
 

@@ -69,7 +69,7 @@ def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
             uid=Uid(wire.metadata.uid),
             resource_version=wire.metadata.resource_version,
             labels=only(_LABELS, wire.metadata.labels),
-            webhooks=tuple(_view(one) for one in wire.webhooks or ()),
+            webhooks=tuple(_convert(one) for one in wire.webhooks or ()),
         )
 
     return decode
@@ -79,7 +79,7 @@ decode_validating_webhooks: Final = webhook_decoder(VALIDATING)
 decode_mutating_webhooks: Final = webhook_decoder(MUTATING)
 
 
-def _view(wire: _Webhook) -> Webhook:
+def _convert(wire: _Webhook) -> Webhook:
     return Webhook(
         name=wire.name,
         ca_bundle=wire.client_config.ca_bundle or "",

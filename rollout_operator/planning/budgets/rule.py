@@ -243,7 +243,7 @@ def _find_share(snapshot: BudgetSnapshot, percentage: int) -> int:
 def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
     """Return what stands in the way of every pod of the StatefulSet."""
     if snapshot.view_age > VIEW_LIMIT:
-        return refuse_stale_view()
+        return refuse_stale_cache()
     if maximum == 0:
         return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(snapshot)}")
     budget, sets = snapshot.budget, len(_list_certain(snapshot))
@@ -327,7 +327,7 @@ def _share(refusal: Refusal | None) -> Refusal | None:
     return None if refusal is None else replace(refusal, is_shared=True)
 
 
-def refuse_stale_view() -> Refusal:
+def refuse_stale_cache() -> Refusal:
     """Return the refusal of whatever rests on caches that are too old."""
     refusal = _refuse(Code.VIEW_STALE, _TRY_AGAIN, STALE_VIEW, Severity.WARN)
     return replace(refusal, look_again=STALE_RECHECK)

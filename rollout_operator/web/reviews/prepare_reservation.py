@@ -254,7 +254,7 @@ class DownscaleReservations:
         members: list[Member] = [zone.sts for zone in group.zones]
         members += group.unreadable
         try:
-            return await self._context.records.look(members, but=ask.set_uid)
+            return await self._context.records.fetch_times(members, but=ask.set_uid)
         except ApiError as error:
             why = f"loading zones failed. {error}"
             return ask.refuse(Code.GROUP_NOT_READ, why, status=RETRY)

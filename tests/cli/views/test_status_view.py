@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.cli.views.status_view import StatusView, draw_status, render_age
+from rollout_operator.cli.views.status_renderer import StatusLayout, draw_status, render_age
 from rollout_operator.lab.lines import render_line
 from rollout_operator.model.description import Description, OperatorDescription, Phase
 from tests.cli.described import EXAMPLE, describe, group, zone
@@ -15,9 +15,9 @@ NOTE = "operator not reached: no endpoints"
 
 
 def shown(description: Description, *notes: str, width: int = 80, **more: bool) -> str:
-    view = replace(StatusView(width=width), **more)
-    width = view.width
-    lines = draw_status(description, notes, view)
+    layout = replace(StatusLayout(width=width), **more)
+    width = layout.width
+    lines = draw_status(description, notes, layout)
     texts = [render_line(line, 10_000, is_coloured=False).rstrip() for line in lines]
     assert max(map(len, texts)) <= width
     assert all(text.isprintable() for text in texts)

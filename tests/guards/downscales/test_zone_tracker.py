@@ -48,7 +48,7 @@ async def test_without_a_map_all_zones_count_as_just_gone(
 ) -> None:
     """ZONE-02, ZONE-03: nobody knows what was before, so nobody may go at once."""
     bench = TrackerBench()
-    seen = await bench.tracker.look([member(letter) for letter in letters], but=NOBODY)
+    seen = await bench.tracker.fetch_times([member(letter) for letter in letters], but=NOBODY)
 
     assert bench.data == data
     assert set(seen.times) == {Uid(f"uid-{letter}") for letter in letters}
@@ -66,7 +66,7 @@ async def test_a_zone_that_cannot_be_read_gets_its_entry_too() -> None:
         for name in ("zone-x", "")
     ]  # fmt: skip
     bench = TrackerBench()
-    await bench.tracker.look([A, *broken], but=NOBODY)
+    await bench.tracker.fetch_times([A, *broken], but=NOBODY)
     assert set(bench.data) == {"zone-a", "zone-x"}
 
 
@@ -120,7 +120,7 @@ async def test_what_cannot_be_read_is_told_by_name(text: object, words: str) -> 
 async def test_prep19_the_own_time_does_not_matter() -> None:
     """PREP-19: only recording would mend it."""
     bench = TrackerBench({"zone-a": format_entry("soon"), "zone-b": entry()})
-    assert (await bench.tracker.look([A, B], but=A.uid)).times == {B.uid: EPOCH - HOUR}
+    assert (await bench.tracker.fetch_times([A, B], but=A.uid)).times == {B.uid: EPOCH - HOUR}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ async def test_w15_two_processes_do_not_let_two_zones_go(wait: str, code: Code, 
     one, other = member("a", wait="1h" if wait else ""), member("b", wait=wait)
     bench, second = TrackerBench({"zone-b": entry(10 * HOUR)}), TrackerBench()
     second.client, second.tracker = bench.client, bench.another()
-    seen = await bench.tracker.look([one, other], but=one.uid)
+    seen = await bench.tracker.fetch_times([one, other], but=one.uid)
     assert await second.grant(other, one) is None
 
     answer = await bench.tracker.record(bench.granting(one, (other,), seen))
@@ -233,7 +233,7 @@ async def test_what_this_process_has_rounded_up_itself_is_no_other_downscale() -
     """SI-11: it knew of the downscale of zone b before it was recorded, to the microsecond."""
     bench = TrackerBench({})
     bench.remember("b", EPOCH - 0.6 * SECOND)
-    seen = await bench.tracker.look([A, B], but=A.uid)
+    seen = await bench.tracker.fetch_times([A, B], but=A.uid)
     await bench.tracker.keep(B, EPOCH - 0.6 * SECOND)
     assert await bench.tracker.record(bench.granting(A, (B,), seen)) is None
 
@@ -242,7 +242,7 @@ async def test_a_map_that_is_deleted_meanwhile_is_made_anew() -> None:
     """ZONE-03: and then the other zone counts as just gone."""
     bench = TrackerBench({})
     one, other = member("a", wait="1h"), member("b")
-    seen = await bench.tracker.look([one, other], but=one.uid)
+    seen = await bench.tracker.fetch_times([one, other], but=one.uid)
     del bench.client.objects["configmaps", NAME]
     refusal = await bench.tracker.record(bench.granting(one, (other,), seen))
     assert refusal is not None

@@ -42,7 +42,7 @@ _ELECTION: Final = "election: "
 
 
 @dataclass(frozen=True, slots=True)
-class PodLook:
+class PodSymbol:
     """How the state of a pod is drawn."""
 
     mark: str
@@ -50,19 +50,19 @@ class PodLook:
     style: Style
 
 
-UPDATED: Final = PodLook("#", "updated, ready", Style.GREEN)
-OUTDATED: Final = PodLook("o", "outdated, ready", Style.PLAIN)
+UPDATED: Final = PodSymbol("#", "updated, ready", Style.GREEN)
+OUTDATED: Final = PodSymbol("o", "outdated, ready", Style.PLAIN)
 _LOOKS: Final = {
-    PodState.STARTING: PodLook("~", "starting", Style.YELLOW),
-    PodState.NOT_READY: PodLook("!", "not ready", Style.MAGENTA),
-    PodState.GOING: PodLook("x", "going", Style.RED),
-    PodState.MISSING: PodLook(".", "missing", Style.RED),
-    PodState.UNREADABLE: PodLook("?", "unreadable", Style.MAGENTA),
+    PodState.STARTING: PodSymbol("~", "starting", Style.YELLOW),
+    PodState.NOT_READY: PodSymbol("!", "not ready", Style.MAGENTA),
+    PodState.GOING: PodSymbol("x", "going", Style.RED),
+    PodState.MISSING: PodSymbol(".", "missing", Style.RED),
+    PodState.UNREADABLE: PodSymbol("?", "unreadable", Style.MAGENTA),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusView:
+class StatusLayout:
     """How much is shown, and in how many columns."""
 
     width: int
@@ -72,16 +72,16 @@ class StatusView:
     """For a terminal that is too low: what is done stands in one line."""
 
 
-def draw_status(description: Description, notes: Sequence[str], view: StatusView) -> list[Line]:
+def draw_status(description: Description, notes: Sequence[str], layout: StatusLayout) -> list[Line]:
     """Return the lines about one namespace; `notes` say what could not be read."""
     lines = [_title(description)]
-    lines += _draw_operator(description.operator, notes, view)
+    lines += _draw_operator(description.operator, notes, layout)
     groups = list_worst_first(description.groups)
     for group in groups:
-        lines += [BLANK, *_draw_group(group, description.now, view)]
+        lines += [BLANK, *_draw_group(group, description.now, layout)]
     if description.budgets:
-        lines += [BLANK, *_draw_budgets(description.budgets, view)]
-    return lines if view.is_terse else [*lines, *_draw_legend(groups)]
+        lines += [BLANK, *_draw_budgets(description.budgets, layout)]
+    return lines if layout.is_terse else [*lines, *_draw_legend(groups)]
 
 
 def render_age(span: timedelta) -> str:
@@ -93,7 +93,7 @@ def render_age(span: timedelta) -> str:
     return f"{seconds // 60}m{seconds % 60}s" if seconds >= 60 else f"{seconds}s"
 
 
-def choose_look(pod: PodDescription) -> PodLook:
+def choose_symbol(pod: PodDescription) -> PodSymbol:
     """Return how a pod is drawn."""
     if pod.state is PodState.READY:
         return UPDATED if pod.is_updated else OUTDATED
@@ -109,50 +109,50 @@ def _title(description: Description) -> Line:
 
 
 def _draw_operator(
-    operator: OperatorDescription | None, notes: Sequence[str], view: StatusView
+    operator: OperatorDescription | None, notes: Sequence[str], layout: StatusLayout
 ) -> Iterator[Line]:
     if operator is not None:
         state = "ready" if operator.is_ready else "not ready"
         acts = "acts" if operator.is_acting else "does not act"
         yield ((f"operator {one_line(operator.version)}: {state}, {acts}", Style.PLAIN),)
-        shown = (*operator.missing, *_choose_parts(operator, view))
+        shown = (*operator.missing, *_choose_parts(operator, layout))
         for text in shown:
-            yield from wrap_text(text, view, indent=2)
+            yield from wrap_text(text, layout, indent=2)
     for note in notes:
-        yield from wrap_text(note, view, style=Style.YELLOW)
+        yield from wrap_text(note, layout, style=Style.YELLOW)
     if operator is None or not operator.is_acting:
         yield ((COMPUTED, Style.FAINT),)
 
 
-def _choose_parts(operator: OperatorDescription, view: StatusView) -> Sequence[str]:
+def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequence[str]:
     """Return what is told of an operator; of one that does not act at least which one does."""
-    if view.is_wide:
+    if layout.is_wide:
         return operator.parts
     return (
         [] if operator.is_acting else [one for one in operator.parts if one.startswith(_ELECTION)]
     )
 
 
-def _draw_group(group: GroupDescription, now: datetime, view: StatusView) -> Iterator[Line]:
+def _draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
     yield _head(group, now)
-    if view.is_terse and group.phase is Phase.ROLLED_OUT:
+    if layout.is_terse and group.phase is Phase.ROLLED_OUT:
         return
     code = f" [{group.code}]" if group.code is not None else ""
-    yield from wrap_text(f"{group.headline}{code}", view, indent=2)
+    yield from wrap_text(f"{group.headline}{code}", layout, indent=2)
     first = group.waits[0] if group.waits else None
     is_shown = first is not None and (first.code, first.text) == (group.code, group.headline)
-    if first is not None and is_shown and first.remedy and not view.is_terse:
-        yield from wrap_text(first.remedy, view, indent=4, style=Style.FAINT)
-    yield from _draw_zones(group.zones, now, view)
-    if view.is_terse:
+    if first is not None and is_shown and first.remedy and not layout.is_terse:
+        yield from wrap_text(first.remedy, layout, indent=4, style=Style.FAINT)
+    yield from _draw_zones(group.zones, now, layout)
+    if layout.is_terse:
         return
     if group.downscale is not None:
-        yield from _draw_labelled("scales", group.downscale.text, view)
+        yield from _draw_labelled("scales", group.downscale.text, layout)
     headline = (group.code, group.headline)
     steps = [step for step in group.steps if (step.code, step.text) != headline]
-    yield from _draw_steps(steps, view)
-    yield from _draw_waits("waits", group.waits[is_shown:], view)
-    yield from _draw_waits("odd", group.problems, view)
+    yield from _draw_steps(steps, layout)
+    yield from _draw_waits("waits", group.waits[is_shown:], layout)
+    yield from _draw_waits("odd", group.problems, layout)
 
 
 def _head(group: GroupDescription, now: datetime) -> Line:
@@ -173,17 +173,17 @@ def _head(group: GroupDescription, now: datetime) -> Line:
 
 
 def _draw_zones(
-    zones: Sequence[ZoneDescription], now: datetime, view: StatusView
+    zones: Sequence[ZoneDescription], now: datetime, layout: StatusLayout
 ) -> Iterator[Line]:
     if not zones:
         return
     names = min(max(len("ZONE"), *(len(zone.name) for zone in zones)), _LONGEST_NAME)
-    tails = [_tail(zone) if view.is_wide else _mark_paused(zone) for zone in zones]
+    tails = [_tail(zone) if layout.is_wide else _mark_paused(zone) for zone in zones]
     heads = f"  {'ZONE':{names}}  {'READY':>7}  {'UPDATED':>7}  "
-    room = max(view.width - len(heads) - max(map(len, tails)) - 2, _LEAST_PODS)
+    room = max(layout.width - len(heads) - max(map(len, tails)) - 2, _LEAST_PODS)
     shown = max(min(max(len(zone.pods) for zone in zones), room), len("PODS"))
     title = f"{heads}{'PODS':{shown}}"
-    yield ((f"{title}  {'REVISION' if view.is_wide else ''}".rstrip(), Style.FAINT),)
+    yield ((f"{title}  {'REVISION' if layout.is_wide else ''}".rstrip(), Style.FAINT),)
     for zone, tail in zip(zones, tails, strict=True):
         ready, updated = f"{zone.ready}/{zone.desired}", f"{zone.updated}/{zone.desired}"
         busy = ">" if zone.is_busy else " "
@@ -195,8 +195,8 @@ def _draw_zones(
             *cells,
             (f"{'':{max(shown - width, 0)}}  {tail}".rstrip(), Style.PLAIN),
         )
-        if view.is_wide:
-            yield from _draw_unready(zone, now, view)
+        if layout.is_wide:
+            yield from _draw_unready(zone, now, layout)
 
 
 def _draw_pods(zone: ZoneDescription, room: int) -> list[tuple[str, Style]]:
@@ -205,8 +205,8 @@ def _draw_pods(zone: ZoneDescription, room: int) -> list[tuple[str, Style]]:
     if hidden or len(pods) > room:
         pods = pods[: room - len(f"+{zone.desired}")]
         more = f"+{zone.desired - len(pods)}"
-    looks = [choose_look(pod) for pod in pods]
-    cells = [(look.mark, look.style) for look in looks]
+    symbols = [choose_symbol(pod) for pod in pods]
+    cells = [(look.mark, look.style) for look in symbols]
     return [*cells, (more, Style.FAINT)] if more else cells
 
 
@@ -221,36 +221,36 @@ def _tail(zone: ZoneDescription) -> str:
     return one_line(f"{revision}, at most {zone.max_unavailable} down{paused}")
 
 
-def _draw_unready(zone: ZoneDescription, now: datetime, view: StatusView) -> Iterator[Line]:
+def _draw_unready(zone: ZoneDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
     for pod in zone.pods:
         if pod.state is not PodState.READY:
             age = f" for {render_age(now - pod.since)}" if pod.since is not None else ""
             why = f": {pod.why}" if pod.why else ""
             revision = f" [{pod.revision}]" if pod.revision else ""
             text = f"{pod.name} {pod.state}{age}{why}{revision}"
-            yield from wrap_text(text, view, indent=4, style=choose_look(pod).style)
+            yield from wrap_text(text, layout, indent=4, style=choose_symbol(pod).style)
 
 
-def _draw_steps(steps: Iterable[Step], view: StatusView) -> Iterator[Line]:
+def _draw_steps(steps: Iterable[Step], layout: StatusLayout) -> Iterator[Line]:
     for step in steps:
-        yield from _draw_labelled("next" if step.is_waiting else "now", step.text, view)
+        yield from _draw_labelled("next" if step.is_waiting else "now", step.text, layout)
 
 
-def _draw_waits(label: str, waits: Iterable[Waiting], view: StatusView) -> Iterator[Line]:
+def _draw_waits(label: str, waits: Iterable[Waiting], layout: StatusLayout) -> Iterator[Line]:
     for wait in waits:
-        yield from _draw_labelled(label, f"{wait.text} [{wait.code}]", view)
+        yield from _draw_labelled(label, f"{wait.text} [{wait.code}]", layout)
         if wait.remedy:
-            yield from wrap_text(wait.remedy, view, indent=_LABEL + 2, style=Style.FAINT)
+            yield from wrap_text(wait.remedy, layout, indent=_LABEL + 2, style=Style.FAINT)
 
 
-def _draw_labelled(label: str, text: str, view: StatusView) -> Iterator[Line]:
-    first, *more = wrap_text(text, view, indent=_LABEL)
+def _draw_labelled(label: str, text: str, layout: StatusLayout) -> Iterator[Line]:
+    first, *more = wrap_text(text, layout, indent=_LABEL)
     (shown, style), *_ = first
     yield ((f"  {label:{_LABEL - 2}}", Style.BOLD), (shown[_LABEL:], style))
     yield from more
 
 
-def _draw_budgets(budgets: Sequence[BudgetDescription], view: StatusView) -> Iterator[Line]:
+def _draw_budgets(budgets: Sequence[BudgetDescription], layout: StatusLayout) -> Iterator[Line]:
     names = min(max(len("BUDGET"), *(len(one.name) for one in budgets)), _LONGEST_NAME)
     yield ((f"{'BUDGET':{names}}  {'MAX':>5}  {'DOWN':>7}  {'MAY GO':>6}", Style.FAINT),)
     for one in budgets:
@@ -258,39 +258,39 @@ def _draw_budgets(budgets: Sequence[BudgetDescription], view: StatusView) -> Ite
         down = f"{one.unavailable}/{one.pods}"
         numbers = f"  {one_line(one.maximum) or '-':>5}  {down:>7}  {one.allowed:>6}"
         yield ((f"{one_line(one.name)[:names]:{names}}", Style.BOLD), (numbers, style))
-        if not view.is_terse:
-            yield from _draw_budget_waits(one, view)
+        if not layout.is_terse:
+            yield from _draw_budget_waits(one, layout)
 
 
-def _draw_budget_waits(budget: BudgetDescription, view: StatusView) -> Iterator[Line]:
+def _draw_budget_waits(budget: BudgetDescription, layout: StatusLayout) -> Iterator[Line]:
     first = budget.waits[0] if budget.waits else None
     code = "" if first is None else f" [{first.code}]"
-    yield from wrap_text(f"{budget.text}{code}", view, indent=2)
+    yield from wrap_text(f"{budget.text}{code}", layout, indent=2)
     if first is not None and first.remedy:
-        yield from wrap_text(first.remedy, view, indent=4, style=Style.FAINT)
-    yield from _draw_waits("waits", budget.waits[1:], view)
+        yield from wrap_text(first.remedy, layout, indent=4, style=Style.FAINT)
+    yield from _draw_waits("waits", budget.waits[1:], layout)
 
 
 def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
-    used = {choose_look(pod) for group in groups for zone in group.zones for pod in zone.pods}
-    looks = [look for look in (UPDATED, OUTDATED, *_LOOKS.values()) if look in used]
+    used = {choose_symbol(pod) for group in groups for zone in group.zones for pod in zone.pods}
+    symbols = [look for look in (UPDATED, OUTDATED, *_LOOKS.values()) if look in used]
     busy = any(zone.is_busy for group in groups for zone in group.zones)
-    if looks:
+    if symbols:
         yield BLANK
         yield (
-            *((f"{look.mark} {look.meaning}  ", look.style) for look in looks),
+            *((f"{look.mark} {look.meaning}  ", look.style) for look in symbols),
             ("> its turn" if busy else "", Style.FAINT),
         )
 
 
 def wrap_text(
-    text: str, view: StatusView, *, indent: int = 0, style: Style = Style.PLAIN
+    text: str, layout: StatusLayout, *, indent: int = 0, style: Style = Style.PLAIN
 ) -> Iterator[Line]:
     """Yield the lines of a text, one at least."""
     pad = " " * indent
     lines = textwrap.wrap(
         one_line(text),
-        max(view.width - 1, 20),
+        max(layout.width - 1, 20),
         initial_indent=pad,
         subsequent_indent=pad,
         break_on_hyphens=False,

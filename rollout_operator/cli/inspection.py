@@ -34,7 +34,7 @@ LOOK_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
 
 
 @dataclass(slots=True)
-class Viewer:
+class ClusterInspector:
     """Looks at what the words of a command choose."""
 
     client: Client
@@ -44,12 +44,12 @@ class Viewer:
     group: str = ""
     _inspectors: dict[str, Inspector] = field(default_factory=dict)
 
-    async def look(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
+    async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
         """Return one inspection a namespace. Raises ApiError, and InvalidInput for the group."""
         names: Sequence[str] = [self.namespace]
         if not self.namespace:
             names = await list_namespaces(self.client, is_fresh=is_fresh)
-        found = await gather_all(self.inspector(name).look(is_fresh=is_fresh) for name in names)
+        found = await gather_all(self.inspector(name).inspect(is_fresh=is_fresh) for name in names)
         if not self.group:
             return found
         known = [group.name for one in found for group in one.description.groups]
@@ -75,9 +75,9 @@ def be_quiet() -> None:
 
 
 @asynccontextmanager
-async def open_viewer(
+async def open_inspector(
     words: Words, *, service: str = "", is_everywhere: bool = False
-) -> AsyncIterator[Viewer]:
+) -> AsyncIterator[ClusterInspector]:
     """Connect to the cluster that the words choose; `service` is the operator's, if it is asked.
 
     Raises ConfigError.
@@ -85,7 +85,7 @@ async def open_viewer(
     access = find_access(words)
     async with open_client(access) as client:
         namespace = "" if is_everywhere else access.namespace
-        yield Viewer(client, namespace, service, words.value(GROUP))
+        yield ClusterInspector(client, namespace, service, words.value(GROUP))
 
 
 def refuse_words(words: Words) -> None:
