@@ -55,6 +55,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "description": ("", "rollout", "budgets"),
         "diagnosis": ("", "rollout", "downscales"),
         "adoption": ("", "diagnosis"),
+        "policies": ("",),
     },
     "kube": {
         "": (),

@@ -56,7 +56,7 @@ def test_json_for_scripts(dump: Path, capsys: pytest.CaptureFixture[str]) -> Non
     told = json.loads(capsys.readouterr().out)
     assert told["schemaVersion"] == 1
     assert told["groups"][0]["name"] == "ingester"
-    assert told["groups"][0]["sets"][0]["zoneSource"] == "name"
+    assert told["groups"][0]["sets"][0]["zoneSource"] == "NameSuffix"
 
 
 def test_manifests_of_git_without_namespace_uid_and_status(

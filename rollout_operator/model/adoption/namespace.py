@@ -9,6 +9,7 @@ import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.diagnosis.installation import LabelledPod, NativeBudget
+from rollout_operator.model.placement import PlacedSet
 
 
 class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,20 +23,13 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
     update_revision: str = ""
 
 
-class AdoptableSet(msgspec.Struct, frozen=True, kw_only=True):
+class AdoptableSet(PlacedSet, frozen=True, kw_only=True):
     """A StatefulSet as far as adopting asks, from a cluster or from a file in Git."""
 
     namespace: str = ""
     """Empty where a file names none."""
-    name: str
     generation: int = 0
-    labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    pod_labels: Mapping[str, str] = {}
-    """Of the template; the next one, too."""
-    node_selector: Mapping[str, str] = {}
-    affinity_zones: tuple[str, ...] = ()
-    """The zones that the required node affinity permits."""
     replicas: int = 1
     strategy: str = "RollingUpdate"
     rolling_update: Mapping[str, object] | None = None

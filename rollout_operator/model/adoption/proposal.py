@@ -6,21 +6,10 @@ from enum import StrEnum, unique
 import msgspec
 
 from rollout_operator.model.outcome import Severity
+from rollout_operator.model.placement import ZoneSource
 
 Patch = Mapping[str, object]
 """A JSON merge patch of one object, or an object."""
-
-
-@unique
-class ZoneSource(StrEnum):
-    """What says in which zone the pods of a StatefulSet run."""
-
-    NODE_SELECTOR = "nodeSelector"
-    NODE_AFFINITY = "nodeAffinity"
-    TOPOLOGY_LABEL = "topologyLabel"
-    ZONE_LABEL = "zoneLabel"
-    NAME = "name"
-    NONE = ""
 
 
 @unique

@@ -8,7 +8,7 @@ import msgspec
 from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import Int32, JsonBytes, Strings, Wire
-from rollout_operator.model.names import TOPOLOGY_KEYS
+from rollout_operator.model.placement import NodeTerm
 
 
 class _Head(Wire):
@@ -101,7 +101,7 @@ def decode_adoptable(raw: JsonBytes) -> AdoptableSet:
         annotations=head.annotations or {},
         pod_labels=(template.metadata.labels if template.metadata else None) or {},
         node_selector=pod.node_selector or {},
-        affinity_zones=tuple(dict.fromkeys(_list_affinity_zones(pod))),
+        node_terms=tuple(_list_node_terms(pod)),
         replicas=1 if spec.replicas is None else spec.replicas,
         strategy=strategy.type,
         rolling_update=strategy.rolling_update,
@@ -109,13 +109,18 @@ def decode_adoptable(raw: JsonBytes) -> AdoptableSet:
     )
 
 
-def _list_affinity_zones(pod: _PodSpec) -> Iterator[str]:
+def _list_node_terms(pod: _PodSpec) -> Iterator[NodeTerm]:
     node = pod.affinity.node_affinity if pod.affinity is not None else None
     required = node.required if node is not None else None
     for term in (required.node_selector_terms if required is not None else None) or ():
+        permitted: dict[str, tuple[str, ...]] = {}
         for one in term.match_expressions or ():
-            if one.key in TOPOLOGY_KEYS and one.operator == "In":
-                yield from one.values or ()
+            if one.operator == "In":
+                values = tuple(one.values or ())
+                # All expressions of a term hold at once.
+                both = permitted.get(one.key, values)
+                permitted[one.key] = tuple(value for value in both if value in values)
+        yield permitted
 
 
 def _convert_status(wire: _Status | None) -> RolloutProgress | None:

@@ -1,1 +1,1 @@
-"""A MultiAZRollout as it was read."""
+"""A MultiAZRollout as it was read, and the zones of its StatefulSets."""

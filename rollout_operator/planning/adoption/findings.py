@@ -7,10 +7,10 @@ from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgr
 from rollout_operator.model.adoption.proposal import (
     AdoptionCode,
     AdoptionFinding,
-    ZoneSource,
 )
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.outcome import Severity
+from rollout_operator.model.placement import ZoneSource
 from rollout_operator.planning.adoption.zones import describe_zone, find_zone, read_group
 from rollout_operator.planning.diagnosis.groups import natural_key
 from rollout_operator.planning.wording import count, join_names, verb

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rollout_operator.model.adoption.namespace import AdoptableSet
-from rollout_operator.model.adoption.proposal import ZoneSource
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, TOPOLOGY_KEYS
+from rollout_operator.model.placement import ZoneSource
+from rollout_operator.planning.placement import ZONE_LABEL, find_label, find_permitted
 
-_ZONE: Final = "zone"
 # `ingester-zone-a`, `db-az1`, `vault-b`. A number alone is more often a shard than a zone.
 _ENDS: Final = re.compile(r"-((?:zone|az)-?[a-z0-9]+|[a-z])$")
 
 _WORDS: Final = {
     ZoneSource.NODE_SELECTOR: "the nodeSelector of its pods",
     ZoneSource.NODE_AFFINITY: "the node affinity of its pods",
-    ZoneSource.TOPOLOGY_LABEL: "a topology label",
+    ZoneSource.LABEL: "a topology label",
     ZoneSource.ZONE_LABEL: "the label zone",
-    ZoneSource.NAME: "the end of its name",
+    ZoneSource.NAME_SUFFIX: "the end of its name",
 }
 
 
@@ -38,22 +38,16 @@ def find_zone(one: AdoptableSet) -> tuple[str, ZoneSource]:
 
 
 def _list_zones(one: AdoptableSet) -> Iterator[tuple[str, ZoneSource]]:
-    if zone := _find_topology(one.node_selector):
+    if zone := find_label(TOPOLOGY_KEYS, one.node_selector):
         yield zone, ZoneSource.NODE_SELECTOR
-    if len(one.affinity_zones) == 1:
-        yield one.affinity_zones[0], ZoneSource.NODE_AFFINITY
-    for labels in (one.pod_labels, one.labels):
-        if zone := _find_topology(labels):
-            yield zone, ZoneSource.TOPOLOGY_LABEL
-    for labels in (one.pod_labels, one.labels):
-        if zone := labels.get(_ZONE, ""):
-            yield zone, ZoneSource.ZONE_LABEL
+    if zone := find_permitted(one.node_terms, TOPOLOGY_KEYS):
+        yield zone, ZoneSource.NODE_AFFINITY
+    if zone := find_label(TOPOLOGY_KEYS, one.pod_labels, one.labels):
+        yield zone, ZoneSource.LABEL
+    if zone := find_label((ZONE_LABEL,), one.pod_labels, one.labels):
+        yield zone, ZoneSource.ZONE_LABEL
     if found := _ENDS.search(one.name):
-        yield found[1], ZoneSource.NAME
-
-
-def _find_topology(labels: Mapping[str, str]) -> str:
-    return next((labels[key] for key in TOPOLOGY_KEYS if labels.get(key)), "")
+        yield found[1], ZoneSource.NAME_SUFFIX
 
 
 def find_base(one: AdoptableSet) -> str:

@@ -43,10 +43,36 @@ def test_a_set_of_a_cluster() -> None:
 
     assert (found.namespace, found.name, found.generation) == ("prod", "db-a", 4)
     assert found.node_selector == {"disk": "fast"}
-    assert found.affinity_zones == ("eu-1a",)
+    assert found.node_terms == (
+        {"kubernetes.io/arch": ("amd64",), "topology.kubernetes.io/zone": ("eu-1a",)},
+    )
     assert found.partition == 2
     assert found.pod_labels == {"name": "db-a"}
     assert found.status == RolloutProgress(observed_generation=4, replicas=3, update_revision="x")
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([[("zone", "In", ["a", "b"]), ("zone", "In", ["b", "c"])]], ({"zone": ("b",)},)),
+        ([[("zone", "In", ["a"])], [("zone", "NotIn", ["b"])]], ({"zone": ("a",)}, {})),
+        ([[], None], ({}, {})),
+    ],
+)
+def test_every_term_of_an_affinity_is_kept(terms: Any, expected: Any) -> None:
+    """MAZ-15: what a term permits in all its expressions, and that it permits any zone."""
+    nodes = [
+        {
+            "matchExpressions": term
+            and [{"key": key, "operator": how, "values": values} for key, how, values in term]
+        }
+        for term in terms
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": nodes}}
+    spec = {"template": {"spec": {"affinity": {"nodeAffinity": required}}}}
+    tree = {"kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec}
+
+    assert decode_adoptable(msgspec.json.encode(tree)).node_terms == expected
 
 
 def test_a_manifest_need_not_say_much() -> None:

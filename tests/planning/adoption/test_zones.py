@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.model.adoption.namespace import AdoptableSet
-from rollout_operator.model.adoption.proposal import ZoneSource
+from rollout_operator.model.placement import ZoneSource
 from rollout_operator.planning.adoption.zones import find_base, find_zone
 
 KEY = "topology.kubernetes.io/zone"
@@ -13,21 +13,24 @@ OLD = "failure-domain.beta.kubernetes.io/zone"
 @pytest.mark.parametrize(
     ("one", "zone", "source", "base"),
     [
-        (AdoptableSet(name="db-a", node_selector={KEY: "eu-1a"}, affinity_zones=("x",)),
+        (AdoptableSet(name="db-a", node_selector={KEY: "eu-1a"}, node_terms=({KEY: ("x",)},)),
          "eu-1a", ZoneSource.NODE_SELECTOR, "db"),
         (AdoptableSet(name="db-eu-1a", node_selector={OLD: "eu-1a"}),
          "eu-1a", ZoneSource.NODE_SELECTOR, "db"),
-        (AdoptableSet(name="db-blue", affinity_zones=("eu-1b",), labels={KEY: "x"}),
+        (AdoptableSet(name="db-blue", node_terms=({KEY: ("eu-1b",)},), labels={KEY: "x"}),
          "eu-1b", ZoneSource.NODE_AFFINITY, "db-blue"),
-        (AdoptableSet(name="db-zone-a", affinity_zones=("a", "b"), labels={KEY: "a", "zone": "x"}),
-         "a", ZoneSource.TOPOLOGY_LABEL, "db"),
+        (AdoptableSet(name="db-zone-a", labels={KEY: "a", "zone": "x"},
+                      node_terms=({KEY: ("a", "b")},)),
+         "a", ZoneSource.LABEL, "db"),
         (AdoptableSet(name="ingester-zone-a", pod_labels={"zone": "zone-a"}),
          "zone-a", ZoneSource.ZONE_LABEL, "ingester"),
-        (AdoptableSet(name="ingester-zone-a"), "zone-a", ZoneSource.NAME, "ingester"),
-        (AdoptableSet(name="db-az1"), "az1", ZoneSource.NAME, "db"),
-        (AdoptableSet(name="vault-c"), "c", ZoneSource.NAME, "vault"),
+        (AdoptableSet(name="ingester-zone-a"), "zone-a", ZoneSource.NAME_SUFFIX, "ingester"),
+        (AdoptableSet(name="db-az1"), "az1", ZoneSource.NAME_SUFFIX, "db"),
+        (AdoptableSet(name="vault-c"), "c", ZoneSource.NAME_SUFFIX, "vault"),
         (AdoptableSet(name="shard-1"), "", ZoneSource.NONE, "shard-1"),
         (AdoptableSet(name="store-gateway"), "", ZoneSource.NONE, "store-gateway"),
+        (AdoptableSet(name="shard-2", node_terms=({KEY: ("a",)}, {"disk": ("fast",)})),
+         "", ZoneSource.NONE, "shard-2"),
         (AdoptableSet(name="a"), "", ZoneSource.NONE, "a"),
     ],
 )  # fmt: skip

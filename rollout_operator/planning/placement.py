@@ -1,0 +1,31 @@
+"""What labels, and what a node affinity, say of the zone of a StatefulSet.
+
+Which of them counts more is left to `adoption.zones` and `policies.zones`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rollout_operator.model.placement import NodeTerm
+
+ZONE_LABEL: Final = "zone"
+"""What people call the label of a zone where they do not take that of nodes."""
+
+
+def find_label(keys: Sequence[str], *carriers: Mapping[str, str]) -> str:
+    """Return the first value that is not empty, by carrier and then by key; empty where none is."""
+    return next((labels[key] for labels in carriers for key in keys if labels.get(key)), "")
+
+
+def find_permitted(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:
+    """Return the one zone that a required node affinity permits; empty where that is not one.
+
+    Each term is enough for a node: one that does not ask for its zone permits every zone.
+    """
+    permitted: set[str] = set()
+    for term in terms:
+        values = [{*term[key]} for key in keys if key in term]
+        if not values:
+            return ""
+        permitted |= set.intersection(*values)
+    return permitted.pop() if len(permitted) == 1 else ""

@@ -1,0 +1,1 @@
+"""What a MultiAZRollout makes of the StatefulSets of its namespace."""

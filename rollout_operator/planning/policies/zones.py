@@ -1,0 +1,182 @@
+"""In which zone each StatefulSet of a policy is, and which zone is updated first.
+
+What a person wrote down counts before what pods and names tell. A StatefulSet of which nothing says
+the zone is one of its own, which is safe: it waits for all others. Pods in several zones are not
+safe, because one zone could then take down pods of another: nothing is updated. Which StatefulSets
+there are is left to the caller, and what stands in `frozen` as well.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rollout_operator.model.names import TOPOLOGY_KEYS
+from rollout_operator.model.placement import PlacedSet, ZoneSource
+from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.policy.zones import (
+    ResolvedSet,
+    ResolvedZone,
+    ZoneNote,
+    ZoneNoteCode,
+    ZoneResolution,
+    ZonesCode,
+)
+from rollout_operator.planning.placement import ZONE_LABEL, find_label, find_permitted
+from rollout_operator.planning.wording import join_names
+
+NodeLabels = Mapping[str, Mapping[str, str]]
+"""Labels of nodes by their names."""
+
+_ZONE_LABELS: Final = (ZONE_LABEL, "availability-zone")
+# `ingester-zone-a`; what follows the word is one word itself.
+_SUFFIX: Final = re.compile(r"-(zone-[a-z0-9]+)\Z")
+
+
+def resolve_zones(
+    policy: Policy,
+    sets: Iterable[PlacedSet],
+    nodes: NodeLabels | None,
+    frozen: Mapping[str, str],
+) -> ZoneResolution:
+    """Return the zones of StatefulSets in the order in which they are updated.
+
+    `nodes` is None where they may not be read. `frozen` has the zones, by StatefulSet, that came
+    from nodes when the rollout that is underway began: pods that move do not change them.
+    """
+    ordered = sorted(sets, key=lambda one: one.name)
+    spans = {
+        one.name: zones for one in ordered if (zones := _find_span(policy, one, nodes, frozen))
+    }
+    found = tuple(_resolve(policy, one, nodes, frozen) for one in ordered if one.name not in spans)
+    return ZoneResolution(
+        code=_choose_code(found, spans),
+        zones=() if spans else _order_zones(policy, found),
+        sets=found,
+        unknown_zones=_list_unknown(policy, found, spans),
+        notes=(
+            *_note_spans(spans),
+            *_note_unknown(found),
+            *_note_unread(policy, ordered, nodes, frozen),
+        ),
+    )
+
+
+def _resolve(
+    policy: Policy, one: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+) -> ResolvedSet:
+    zone, source = next(_list_answers(policy, one, nodes, frozen))
+    return ResolvedSet(name=one.name, zone=zone, source=source)
+
+
+def _list_answers(
+    policy: Policy, one: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+) -> Iterator[tuple[str, ZoneSource]]:
+    """Yield what each source says, the first one counts (MAZ-12)."""
+    if zone := frozen.get(one.name, ""):
+        yield zone, ZoneSource.NODES
+    yield from _list_written(policy, one)
+    if len(zones := _list_node_zones(policy, one, nodes)) == 1:
+        yield zones[0], ZoneSource.NODES
+    if zone := find_label(_ZONE_LABELS, one.labels, one.pod_labels):
+        yield zone, ZoneSource.ZONE_LABEL
+    if zone := _find_suffix(policy, one.name):
+        yield zone, ZoneSource.NAME_SUFFIX
+    yield one.name, ZoneSource.SET_NAME
+
+
+def _list_written(policy: Policy, one: PlacedSet) -> Iterator[tuple[str, ZoneSource]]:
+    """Yield what the StatefulSet itself says of the topology."""
+    keys = (policy.topology_key,)
+    if zone := find_label(keys, one.labels, one.pod_labels):
+        yield zone, ZoneSource.LABEL
+    if zone := find_label(keys, one.node_selector):
+        yield zone, ZoneSource.NODE_SELECTOR
+    if zone := find_permitted(one.node_terms, keys):
+        yield zone, ZoneSource.NODE_AFFINITY
+
+
+def _list_node_zones(policy: Policy, one: PlacedSet, nodes: NodeLabels | None) -> Sequence[str]:
+    """Return the zones that its pods run in, by name; nodes without a label say nothing."""
+    is_default = policy.topology_key == TOPOLOGY_KEYS[0]
+    keys = TOPOLOGY_KEYS if is_default else (policy.topology_key,)
+    zones = {find_label(keys, (nodes or {}).get(node, {})) for node in one.pod_nodes}
+    return sorted(zones - {""})
+
+
+def _find_suffix(policy: Policy, name: str) -> str:
+    """Return the zone that a name ends with: one of the policy's, the longest first."""
+    listed = [zone for zone in policy.zone_order if name.endswith(f"-{zone}")]
+    if listed:
+        return max(listed, key=len)
+    found = _SUFFIX.search(name)
+    return found[1] if found else ""
+
+
+def _find_span(
+    policy: Policy, one: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+) -> Sequence[str]:
+    """Return the zones that a StatefulSet spans, nothing where it is in one (MAZ-20)."""
+    if frozen.get(one.name) or any(_list_written(policy, one)):
+        return ()
+    zones = _list_node_zones(policy, one, nodes)
+    return zones if len(zones) > 1 else ()
+
+
+def _order_zones(policy: Policy, sets: Iterable[ResolvedSet]) -> tuple[ResolvedZone, ...]:
+    """Return the listed zones in the order of their list, then the others by name (MAZ-21).
+
+    A StatefulSet that is a zone of its own stays alone, even where another zone has its name.
+    """
+    members: dict[tuple[str, bool], list[ResolvedSet]] = {}
+    for one in sets:
+        members.setdefault((one.zone, one.source is ZoneSource.SET_NAME), []).append(one)
+    places = {zone: place for place, zone in enumerate(policy.zone_order)}
+    keys = sorted(members, key=lambda key: (places.get(key[0], len(places)), *key))
+    return tuple(ResolvedZone(name=key[0], sets=tuple(members[key])) for key in keys)
+
+
+def _choose_code(sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]) -> ZonesCode:
+    if spans:
+        return ZonesCode.SPANS_ZONES
+    has_unknown = any(one.source is ZoneSource.SET_NAME for one in sets)
+    return ZonesCode.SOME_BY_FALLBACK if has_unknown else ZonesCode.ALL_RESOLVED
+
+
+def _list_unknown(
+    policy: Policy, sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    known = {one.zone for one in sets}.union(*spans.values())
+    return tuple(zone for zone in policy.zone_order if zone not in known)
+
+
+def _note_spans(spans: Mapping[str, Sequence[str]]) -> Iterator[ZoneNote]:
+    for name, zones in spans.items():
+        text = (
+            f"StatefulSet {name} has pods in {join_names(zones)}, and says itself in which zone it"
+            " belongs neither by label nor by nodeSelector or node affinity; nothing is updated"
+        )
+        yield ZoneNote(code=ZoneNoteCode.SPANS_ZONES, text=text)
+
+
+def _note_unknown(sets: Iterable[ResolvedSet]) -> Iterator[ZoneNote]:
+    for one in sets:
+        if one.source is ZoneSource.SET_NAME:
+            text = f"nothing says the zone of StatefulSet {one.name}; it is a zone of its own"
+            yield ZoneNote(code=ZoneNoteCode.ZONE_UNKNOWN, text=text)
+
+
+def _note_unread(
+    policy: Policy,
+    sets: Iterable[PlacedSet],
+    nodes: NodeLabels | None,
+    frozen: Mapping[str, str],
+) -> Iterator[ZoneNote]:
+    """Yield that nodes would have been asked, and may not be read."""
+    if nodes is not None:
+        return
+    names = [
+        one.name for one in sets if not frozen.get(one.name) and not any(_list_written(policy, one))
+    ]
+    if names:
+        text = f"nodes may not be read, and are not asked for the zone of {join_names(names)}"
+        yield ZoneNote(code=ZoneNoteCode.NODES_UNREADABLE, text=text)
