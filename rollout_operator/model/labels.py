@@ -93,3 +93,18 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         return self.labels.items() <= labels.items() and all(
             term.holds(labels) for term in self.terms
         )
+
+    def may_take(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether such an object is or may be selected, where some labels are left out."""
+        if LEFT_OUT not in labels:
+            return self.takes(labels)
+        known = LabelSelector(
+            labels={key: self.labels[key] for key in self.labels if key in NAMED_LABELS},
+            terms=tuple(term for term in self.terms if term.key in NAMED_LABELS),
+        )
+        return known.takes(labels)
+
+    def is_certain(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether `may_take` knows all labels that it asks for."""
+        keys = {*self.labels, *(term.key for term in self.terms)}
+        return LEFT_OUT not in labels or keys <= NAMED_LABELS

@@ -1,6 +1,7 @@
 """A MultiAZRollout: how several StatefulSets roll out as one, or why it is refused.
 
-How one is read from the API's object is written in `model.decode.policy`.
+How one is read from the API's object is written in `model.decode.policy`; which StatefulSets each
+of several policies owns is decided in `planning.policies.ownership`.
 """
 
 from datetime import datetime, timedelta
@@ -9,7 +10,8 @@ from enum import StrEnum, unique
 import msgspec
 
 from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.names import TOPOLOGY_KEYS, Uid
+from rollout_operator.model.names import TOPOLOGY_KEYS, GroupName, Uid
+from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.units import IntOrPercent
 
 
@@ -28,6 +30,10 @@ class PolicyRefusalCode(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NAMESPACE_MISMATCH = "NamespaceMismatch"
     EMPTY_SELECTOR = "EmptySelector"
+    CONFLICT = "Conflict"
+    ROLLOUT_GROUP_SPLIT = "RolloutGroupSplit"
+    SELECTION_UNKNOWN = "SelectionUnknown"
+    """Of a StatefulSet so many labels are left out that nobody knows whether it is selected."""
 
 
 class PolicyRefusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +87,31 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy that cannot be obeyed as it is written: no pod is touched for it."""
+    """A policy that is not in service: no pod is touched for it."""
 
     head: PolicyHead
     refusals: tuple[PolicyRefusal, ...]
-    """All that is wrong, in the order of the fields; at least one."""
+    """All that is wrong; at least one, and the first is the reason of its condition."""
+
+
+class PolicyScope(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy in service, and what it owns: nothing but it replaces pods of these StatefulSets."""
+
+    policy: Policy
+    sets: tuple[StatefulSet | Unreadable, ...] = ()
+    """By name. Where there is none it has nothing to do."""
+    groups: frozenset[GroupName] = frozenset()
+    """The rollout groups of its namespace that are its own, each as a whole."""
+
+
+class PolicyOwnership(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of several policies are in service; the oldest first."""
+
+    scopes: tuple[PolicyScope, ...] = ()
+    refused: tuple[RefusedPolicy, ...] = ()
+
+    def owns_group(self, namespace: str, group: GroupName) -> bool:
+        """Tell whether a policy replaces the pods of a rollout group."""
+        return any(
+            one.policy.head.namespace == namespace and group in one.groups for one in self.scopes
+        )

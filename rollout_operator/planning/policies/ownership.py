@@ -1,0 +1,125 @@
+"""Which policy replaces the pods of which StatefulSets: never two of them, nor half of a group.
+
+The oldest policy that can be in service keeps what it selects; one that selects any of that is out
+of service as a whole, because its zones would not be all that it names. A rollout group belongs to
+a policy as a whole or not at all: where it does not, its label goes on deciding. What a policy is
+refused for by itself is decided in `model.decode.policy`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import StatefulSet, Unreadable
+from rollout_operator.model.policy.policy import (
+    Policy,
+    PolicyHead,
+    PolicyOwnership,
+    PolicyRefusal,
+    PolicyRefusalCode,
+    PolicyScope,
+    RefusedPolicy,
+)
+from rollout_operator.model.units import quote
+from rollout_operator.planning.wording import join_names
+
+_Set = StatefulSet | Unreadable
+
+_FIELD: Final = "spec.statefulSetSelector"
+# A message of a condition is read by a person, who knows the rest by the selector.
+_SHOWN: Final = 10
+_LATEST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set]) -> PolicyOwnership:
+    """Return which policies are in service, and what each of them owns.
+
+    Policies and StatefulSets that are being deleted are left out. A StatefulSet that cannot be read
+    counts as far as its labels can.
+    """
+    present = sorted((one for one in sets if not _is_terminating(one)), key=lambda one: one.name)
+    owners: dict[Uid, PolicyHead] = {}
+    scopes: list[PolicyScope] = []
+    refused: list[RefusedPolicy] = []
+    for policy in sorted(policies, key=lambda one: _order_by_age(one.head)):
+        if policy.head.is_terminating:
+            continue
+        if isinstance(policy, RefusedPolicy):
+            refused.append(policy)
+            continue
+        own = [one for one in present if _may_select(policy, one)]
+        if refusals := tuple(_list_refusals(policy, own, present, owners)):
+            refused.append(RefusedPolicy(head=policy.head, refusals=refusals))
+            continue
+        owners.update((one.uid, policy.head) for one in own)
+        scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_list_groups(own)))
+    return PolicyOwnership(scopes=tuple(scopes), refused=tuple(refused))
+
+
+def _order_by_age(head: PolicyHead) -> tuple[datetime, str, str]:
+    return head.created or _LATEST, head.name, head.namespace
+
+
+def _is_terminating(one: _Set) -> bool:
+    return isinstance(one, StatefulSet) and one.is_terminating
+
+
+def _may_select(policy: Policy, one: _Set) -> bool:
+    return one.namespace == policy.head.namespace and policy.selector.may_take(one.labels)
+
+
+def _list_groups(sets: Iterable[_Set]) -> frozenset[GroupName]:
+    return frozenset(one.group for one in sets if one.group is not None)
+
+
+def _list_refusals(
+    policy: Policy, own: Sequence[_Set], present: Sequence[_Set], owners: Mapping[Uid, PolicyHead]
+) -> Iterator[PolicyRefusal]:
+    yield from _refuse_conflicts(policy, own, owners)
+    yield from _refuse_splits(policy, own, present)
+    unknown = [one for one in own if not policy.selector.is_certain(one.labels)]
+    if unknown:
+        text = f"{_join(unknown)}: too many labels to know whether the policy selects it"
+        yield _refuse(policy, PolicyRefusalCode.SELECTION_UNKNOWN, text)
+
+
+def _refuse_conflicts(
+    policy: Policy, own: Sequence[_Set], owners: Mapping[Uid, PolicyHead]
+) -> Iterator[PolicyRefusal]:
+    """Yield a refusal for each older policy that owns some of the StatefulSets (MAZ-24)."""
+    taken: dict[str, list[_Set]] = {}
+    for one in own:
+        if one.uid in owners:
+            taken.setdefault(owners[one.uid].key, []).append(one)
+    for key, shared in taken.items():
+        text = f"StatefulSets of the older MultiAZRollout {key} are selected: {_join(shared)}"
+        yield _refuse(policy, PolicyRefusalCode.CONFLICT, text)
+
+
+def _refuse_splits(
+    policy: Policy, own: Sequence[_Set], present: Sequence[_Set]
+) -> Iterator[PolicyRefusal]:
+    """Yield a refusal for each rollout group of which some members are not selected (MAZ-25)."""
+    selected = {one.uid for one in own}
+    for group in sorted(_list_groups(own)):
+        members = [
+            one for one in present if (one.namespace, one.group) == (policy.head.namespace, group)
+        ]
+        others = [one for one in members if one.uid not in selected]
+        if others:
+            inside = [one for one in members if one.uid in selected]
+            text = (
+                f"of the rollout group {quote(group)}, {_join(inside)} would be selected, and"
+                f" {_join(others)} would not; the group goes on by its label"
+            )
+            yield _refuse(policy, PolicyRefusalCode.ROLLOUT_GROUP_SPLIT, text)
+
+
+def _join(sets: Sequence[_Set]) -> str:
+    return join_names([one.name for one in sets], shown=_SHOWN)
+
+
+def _refuse(policy: Policy, code: PolicyRefusalCode, problem: str) -> PolicyRefusal:
+    text = f"MultiAZRollout {policy.head.key}: {_FIELD}: {problem}"
+    return PolicyRefusal(code=code, field=_FIELD, text=text)
