@@ -57,10 +57,14 @@ def cut(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return `text` cut to a readable length, with escapes for what is not printable."""
-    short = cut(text)
-    if short.isprintable():
-        return short
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in short)
+    return printable(cut(text))
+
+
+def printable(text: str) -> str:
+    """Return `text` with escapes for what is not printable: it may command a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _explain_action(action: Action) -> tuple[str, ...]:

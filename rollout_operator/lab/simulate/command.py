@@ -28,6 +28,7 @@ from rollout_operator.lab.simulate.world import play
 from rollout_operator.lab.trace.trace import WIDTH
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.copies import ObjectsCopy
+from rollout_operator.planning.wording import printable
 
 # Names of pods take half of it.
 _NARROWEST: Final = 60
@@ -72,9 +73,9 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
 def _render(told: SimulationRun, versus: SimulationRun | None) -> Iterable[str]:
     if told.settings.output is Output.JSON:
         return [render_json(told, versus)]
-    if versus is not None:
-        return render_comparison(told, versus, _choose_width())
-    return render_text(told, _choose_width())
+    width = _choose_width()
+    lines = render_text(told, width) if versus is None else render_comparison(told, versus, width)
+    return map(printable, lines)
 
 
 def _choose_width() -> int:

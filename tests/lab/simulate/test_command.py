@@ -42,6 +42,18 @@ def test_a_dump_comes_through_a_pipe() -> None:
     assert b"3 deletes by the operator" in ended.stdout
 
 
+def test_objects_do_not_command_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+    objects = grow()
+    objects.append({**SECRET, "kind": "Sec\x1b[2Jret"})
+    path = tmp_path / "dump.yaml"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    assert main(["simulate", "-f", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert "Sec\\x1b[2Jret" in told
+
+
 def test_an_exit_code_is_for_those_who_ask(dump: Path, capsys: Capture) -> None:
     words = ["simulate", "-f", str(dump), "-change", "delete pod zone-a-0 at 1s"]
     crossing = [*words, "-change", "delete pod zone-b-0"]
