@@ -242,9 +242,8 @@ def _check_below(path: str, check: Callable[[str], str], text: str) -> None:
 
 def _parse_maximum(value: object) -> IntOrPercent:
     """Return the value; a number may come in quotes, without sign and blanks."""
-    digits = str(value) if isinstance(value, str) or type(value) is int else ""
-    number = digits.removesuffix("%")
-    if not (number.isascii() and number.isdecimal()):
+    digits = str(value) if isinstance(value, str | int) else ""
+    if not digits.removesuffix("%").isdecimal():
         raise InvalidInput(
             f"{show_value(value)} is neither an integer from 1 nor a share from 1% to 100%"
         )

@@ -115,6 +115,23 @@ def test_a_policy_is_read_whole() -> None:
     )
 
 
+def test_what_is_just_permitted() -> None:
+    """MAZ-07, MAZ-10, MAZ-11: the last values that are; an empty namespace is none."""
+    zones = [f"{number}" for number in range(64)]
+    policy = read(
+        policy_tree(
+            azOrder=zones,
+            namespace="",
+            rolling={"intervalSeconds": 86400},
+            progressDeadlineSeconds=2**31 - 1,
+        )
+    )
+
+    assert policy.zone_order == tuple(zones)
+    assert policy.interval == timedelta(days=1)
+    assert policy.progress_deadline == timedelta(seconds=2**31 - 1)
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -206,6 +223,12 @@ def test_what_is_no_number_of_pods_is_refused(value: Any) -> None:
             ("InvalidSpec",
              "spec.rollingUpdate.intervalSeconds: -1 is no integer from 0 to 86400"),
             id="MAZ-07 too short",
+        ),
+        pytest.param(
+            policy_tree(rolling={"intervalSeconds": True}),
+            ("InvalidSpec",
+             "spec.rollingUpdate.intervalSeconds: true is no integer from 0 to 86400"),
+            id="MAZ-07 no number",
         ),
         pytest.param(
             policy_tree(rolling={"intervalSeconds": 86401}),

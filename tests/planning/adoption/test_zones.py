@@ -31,6 +31,8 @@ OLD = "failure-domain.beta.kubernetes.io/zone"
         (AdoptableSet(name="store-gateway"), "", ZoneSource.NONE, "store-gateway"),
         (AdoptableSet(name="shard-2", node_terms=({KEY: ("a",)}, {"disk": ("fast",)})),
          "", ZoneSource.NONE, "shard-2"),
+        (AdoptableSet(name="shard-3", node_terms=({KEY: ("a", "b"), OLD: ("b", "c")},)),
+         "b", ZoneSource.NODE_AFFINITY, "shard-3"),
         (AdoptableSet(name="a"), "", ZoneSource.NONE, "a"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.labels import LEFT_OUT, LabelSelector, SelectorTerm
 from rollout_operator.model.names import GROUP_LABEL_LONG, GroupName, Uid
@@ -84,10 +85,12 @@ def test_the_older_of_two_works() -> None:
 
 def test_of_two_of_one_age_the_name_decides() -> None:
     """MAZ-24."""
-    found = share_sets([policy("b"), policy("a")], [sts("x")])
+    ageless = policy("0")
+    ageless = replace(ageless, head=replace(ageless.head, created=None))
+    found = share_sets([ageless, policy("b"), policy("a")], [sts("x")])
 
     assert owned(found) == {"a": ["x"]}
-    assert list(refused(found)) == ["b"]
+    assert list(refused(found)) == ["b", "0"]
 
 
 def test_a_policy_out_of_service_stands_in_no_way() -> None:
@@ -153,12 +156,7 @@ def test_without_sets_a_policy_is_idle() -> None:
 def test_a_policy_that_is_being_deleted_owns_nothing() -> None:
     """MAZ-24."""
     old = policy("old", age=1)
-    leaving = type(old)(
-        head=type(old.head)(
-            namespace="prod", name="old", uid=Uid("x"), resource_version="1", is_terminating=True
-        ),
-        selector=old.selector,
-    )
+    leaving = replace(old, head=replace(old.head, is_terminating=True))
     found = share_sets([leaving, policy("new")], [sts("a")])
 
     assert (owned(found), refused(found)) == ({"new": ["a"]}, {})
@@ -179,6 +177,8 @@ def test_a_set_of_too_many_labels_is_neither_taken_nor_overlooked() -> None:
         "SelectionUnknown", "many: too many labels to know whether the policy selects it",
     )]}  # fmt: skip
     assert owned(share_sets([policy(selector=INGESTER)], [many])) == {"db": ["many"]}
+    either = LabelSelector(terms=(SelectorTerm(key="app", operator="Exists"),))
+    assert list(refused(share_sets([policy(selector=either)], [many]))) == ["db"]
     elsewhere = LabelSelector(
         labels={"app": "db"},
         terms=(SelectorTerm(key="rollout-group", operator="DoesNotExist"),),
