@@ -14,6 +14,7 @@ from rollout_operator.model.diagnosis.installation import NativeBudget
 from rollout_operator.model.labels import selects
 from rollout_operator.model.names import GROUP_LABEL
 from rollout_operator.model.outcome import Severity
+from rollout_operator.planning.adoption.names import name_budget
 from rollout_operator.planning.diagnosis.budgets import count_room
 from rollout_operator.planning.wording import count, join_names
 
@@ -72,7 +73,7 @@ def build_budget(
     group: str, namespace: str, selector: Mapping[str, str], limit: Mapping[str, int]
 ) -> Patch:
     """Return a zone-aware budget as the API takes it."""
-    head = {"name": group, "namespace": namespace} if namespace else {"name": group}
+    head = {"name": name_budget(group), **({"namespace": namespace} if namespace else {})}
     return {
         "apiVersion": _VERSION,
         "kind": _KIND,

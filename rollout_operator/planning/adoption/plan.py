@@ -37,6 +37,7 @@ from rollout_operator.planning.adoption.findings import (
     is_settled,
     list_findings,
 )
+from rollout_operator.planning.adoption.names import refuse_group, refuse_names
 from rollout_operator.planning.adoption.zones import find_zone, list_groups, read_group
 from rollout_operator.planning.wording import join_names
 
@@ -45,7 +46,8 @@ _ONE_BY_ONE: Final = "1"
 
 
 def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionPlan:
-    """Return what is proposed. Raises InvalidInput for names that are not there."""
+    """Return what is proposed. Raises InvalidInput for names that are not there, or cannot be."""
+    refuse_names(seen)
     known = {one.name for one in seen.sets}
     chosen = choice.names or frozenset(known)
     missing = sorted(chosen - known)
@@ -84,6 +86,7 @@ def _leave_alone(
 def _plan_group(
     name: str, members: Sequence[AdoptableSet], seen: AdoptableNamespace
 ) -> GroupAdoption:
+    refuse_group(name)
     findings = [*list_findings(name, members)]
     native = list_native(seen, members)
     selector: Mapping[str, str] = {}

@@ -19,6 +19,7 @@ from rollout_operator.model.adoption.proposal import (
     Patch,
     SetAdoption,
 )
+from rollout_operator.planning.adoption.names import name_budget
 from rollout_operator.planning.adoption.zones import describe_zone
 from rollout_operator.planning.wording import count, one_line
 
@@ -67,7 +68,7 @@ def _list_group(group: GroupAdoption) -> Iterator[str]:
         yield f"  {_NOTHING if group.checked else _UNPROVEN}"
     width = max(len(one.name) for one in group.sets)
     for one in group.sets:
-        yield f"  {one.name:{width}}  {describe_zone(one.zone, one.zone_source)}"
+        yield f"  {one.name:{width}}  {one_line(describe_zone(one.zone, one.zone_source))}"
     for finding in group.findings:
         yield from _list_finding(finding)
 
@@ -109,7 +110,7 @@ def _render_command(name: str, patch: Patch, namespace: str) -> str:
 
 
 def _render_removal(group: GroupAdoption, namespace: str) -> str:
-    words = ["kubectl", "delete", "zoneawarepoddisruptionbudget", group.name]
+    words = ["kubectl", "delete", "zoneawarepoddisruptionbudget", name_budget(group.name)]
     return shlex.join(words + ([f"--namespace={namespace}"] if namespace else []))
 
 
@@ -132,7 +133,9 @@ def _build_target(one: SetAdoption) -> Mapping[str, object]:
     named = {"metadata": {"name": one.name, **(head if isinstance(head, dict) else {})}}
     body = {"apiVersion": "apps/v1", "kind": "StatefulSet", **patch, **named}
     # By a target, since a patch alone must name the namespace that the manifest names, or none.
-    target = {"group": "apps", "version": "v1", "kind": "StatefulSet", "name": one.name}
+    # Its name is a pattern.
+    name = one.name.replace(".", r"\.")
+    target = {"group": "apps", "version": "v1", "kind": "StatefulSet", "name": name}
     return {"target": target, "patch": _dump(body)}
 
 

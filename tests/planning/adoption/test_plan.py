@@ -291,3 +291,18 @@ def test_where_a_zone_aware_budget_is_none_is_proposed() -> None:
 
     assert group.budget is None
     assert group.findings == ()
+
+
+@pytest.mark.parametrize("name", ["db\ntouch x\n", "db\n", "--all", "$(id)", "Db", "d\x1b[2Jb", ""])
+def test_a_name_that_no_object_has_is_refused(name: str) -> None:
+    """A line break in a name ends the comment that says the way back, and begins a command."""
+    with pytest.raises(InvalidInput, match="is no name of an object"):
+        plan([plain(f"{name}-a"), plain(f"{name}-b")])
+
+
+@pytest.mark.parametrize("group", ["g\nrm -r x", "g h", "-g", "g" * 64])
+def test_a_group_that_no_label_can_name_is_refused(group: str) -> None:
+    with pytest.raises(InvalidInput, match="is no value of a label"):
+        plan(three(labels={"rollout-group": group}))
+    with pytest.raises(InvalidInput, match="is no value of a label"):
+        plan([plain("blue"), plain("red")], "blue", "red", group=group)

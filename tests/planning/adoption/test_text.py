@@ -11,7 +11,7 @@ from rollout_operator.planning.adoption.text import (
     render_objects,
     render_text,
 )
-from tests.planning.adoption.adoptable import DONE, native, plain, plan, three
+from tests.planning.adoption.adoptable import APP, DONE, native, plain, plan, three
 
 
 def test_each_patch_is_a_command() -> None:
@@ -61,3 +61,25 @@ def test_the_component_has_the_same_patches_and_the_budget_beside_it() -> None:
     assert [*yaml.safe_load_all(render_objects(list_budgets(found)))] == [found.groups[0].budget]
     assert "resources" not in yaml.safe_load(render_component(plan(three())))
     assert yaml.safe_load(render_component(plan(three(generation=2))))["patches"] == []
+
+
+def test_what_a_file_says_of_zones_is_one_line() -> None:
+    zone = "a\x1b[2J\nkubectl delete namespace prod"
+    text = render_text(plan(three(node_selector={"topology.kubernetes.io/zone": zone})))
+
+    assert "\x1b" not in text
+    assert "\nkubectl delete" not in text
+
+
+def test_the_name_of_a_target_is_a_pattern() -> None:
+    found = render_component(plan([plain("db.x-a"), plain("db.x-b")]))
+
+    assert yaml.safe_load(found)["patches"][0]["target"]["name"] == r"db\.x-a"
+
+
+def test_the_budget_of_a_group_whose_name_only_labels_permit() -> None:
+    found = plan(three(labels={**APP, "rollout-group": "My_Group"}), budgets=[native()])
+
+    assert found.groups[0].name == "My_Group"
+    assert list_budgets(found)[0]["metadata"] == {"name": "my-group", "namespace": "prod"}
+    assert "# kubectl delete zoneawarepoddisruptionbudget my-group --name" in render_text(found)
