@@ -192,6 +192,9 @@ REFUSED: Final = {
     "log.level=verbose": "at '/log/level': value must be one of",
     "networkPolicy.nodes={10.0.0.1}": "at '/networkPolicy/nodes/0'",
     "image.digest=latest": "at '/image/digest'",
+    "image.repository=": "at '/image/repository'",
+    "nameOverride=x.*": "at '/nameOverride'",
+    "webhooks.port=8444": "at '/webhooks/port'",
     "zoneAwarePodDisruptionBudgets.a.maxUnavailable=1": "missing property 'selector'",
 }
 TOGETHER: Final = {
@@ -215,6 +218,27 @@ def test_dep82_errors_in_values_are_refused_with_their_place() -> None:
 def test_dep82_values_that_contradict_are_refused(given: str) -> None:
     with pytest.raises(ChartError, match=TOGETHER[given]):
         run_helm("template", RELEASE, CHART, "--set", given)
+
+
+def test_a_text_stays_one_value_whatever_is_in_it() -> None:
+    """Else a line break in it would begin a field, and `true` would be no name."""
+    ranges = {key: ["::/0"] for key in ("fromApiServer", "toApiServer", "nodes")}
+    values: Values = {
+        "priorityClassName": "x\n      hostPID: true",
+        "clusterDomain": "x\n            - -log.level=debug",
+        "networkPolicy": {"enabled": True, **ranges, "monitoringNamespace": "true"},
+        "zoneAwarePodDisruptionBudgets": {"true": {"selector": {}}},
+    }
+    objects = render_chart(values)
+    pod = find_field(next(one for one in objects if one["kind"] == "Deployment"), POD)
+
+    assert pod["priorityClassName"] == values["priorityClassName"]
+    assert f"-kubernetes.cluster-domain={values['clusterDomain']}" in pod["containers"][0]["args"]
+    names = [one["metadata"]["name"] for one in objects if one["kind"].startswith("ZoneAware")]
+    assert names == ["true"]
+    rules = next(one for one in objects if one["kind"] == "NetworkPolicy")["spec"]["ingress"]
+    labels = rules[1]["from"][-1]["namespaceSelector"]["matchLabels"]
+    assert labels == {"kubernetes.io/metadata.name": "true"}
 
 
 def test_dep82_lint_finds_nothing(tmp_path: Path) -> None:
