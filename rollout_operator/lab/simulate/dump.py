@@ -33,6 +33,7 @@ from rollout_operator.lab.schemas.kinds import (
     find_kind,
     learn_scaled_kind,
 )
+from rollout_operator.lab.simulate.bounds import check_replicas
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.deciding import Surveyed, explain_left_out, keep
 from rollout_operator.lab.simulate.input import HINT, BadDump
@@ -191,6 +192,7 @@ def choose_objects(
     uids = {uid_of(one) for one in here}
     pods = [one for one in kinds.get(_PODS, ()) if text(controller_of(one), "uid") in uids]
     sets = tuple(_read_set(one, pods) for one in here)
+    check_replicas(one.obj for one in sets)
     owners = {str(one.view.uid): one.view.name for one in sets}
     read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
     _check(sets, read)
@@ -200,6 +202,7 @@ def choose_objects(
     )
     rest = [one for kind, every in kinds.items() if kind not in (_SETS, _PODS) for one in every]
     kept = [other for one in rest if (other := _read_other(one, surveyed)) is not None]
+    check_replicas(kept)
     numbers = Counter(_kind_of(one) for every in kinds.values() for one in every)
     numbers.subtract(_kind_of(one) for one in (*here, *pods, *kept))
     return Dump(
