@@ -8,10 +8,11 @@ what is told of it in `report`.
 import io
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from rollout_operator.config.grammar import Flag, Words
 from rollout_operator.lab.end import forget_output
@@ -20,11 +21,17 @@ from rollout_operator.lab.simulate.compare import render_comparison
 from rollout_operator.lab.simulate.document import render_json
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.figures import add_up
-from rollout_operator.lab.simulate.flags import Output, SimulateSettings, read_settings
+from rollout_operator.lab.simulate.flags import (
+    LONGEST_RUN,
+    Output,
+    SimulateSettings,
+    read_settings,
+)
 from rollout_operator.lab.simulate.input import read_file, read_objects
+from rollout_operator.lab.simulate.progress import SimulationProgress
 from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import choose_times
-from rollout_operator.lab.simulate.world import play
+from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.trace.trace import WIDTH
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.copies import ObjectsCopy
@@ -55,9 +62,9 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         copy = _read(settings) if settings.file else cluster.copy(settings.words)
-        told = tell_copy(settings, copy)
+        told = tell_copy(settings, copy, sys.stderr)
         other = replace(settings, changes=settings.versus)
-        versus = tell_copy(other, copy) if settings.versus else None
+        versus = tell_copy(other, copy, sys.stderr) if settings.versus else None
         sys.stdout.writelines(f"{line}\n" for line in _render(told, versus))
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -95,8 +102,10 @@ def tell(settings: SimulateSettings, content: bytes, written_at: datetime) -> Si
     return tell_copy(settings, ObjectsCopy(objects=read_objects(content), read_at=written_at))
 
 
-def tell_copy(settings: SimulateSettings, copy: ObjectsCopy) -> SimulationRun:
-    """Return what would happen to objects.
+def tell_copy(
+    settings: SimulateSettings, copy: ObjectsCopy, progress: TextIO | None = None
+) -> SimulationRun:
+    """Return what would happen to objects; where it takes long, `progress` is told how far it is.
 
     Raises BadDump, InvalidInput for names that are not there, and NotPlayed.
     """
@@ -105,7 +114,11 @@ def tell_copy(settings: SimulateSettings, copy: ObjectsCopy) -> SimulationRun:
     # What is in it has happened before it was written, whatever the file's time says.
     begins = settings.as_of or max(copy.read_at, dump.newest or copy.read_at)
     times = choose_times(dump, settings, begins)
-    played = play(dump, settings, times, begins)
+    limits = RunLimits(span=settings.until or LONGEST_RUN)
+    if progress is not None:
+        told = SimulationProgress(progress, len(dump.names().pods), time.monotonic)
+        limits = replace(limits, watch=told.take)
+    played = play(dump, settings, times, begins, limits)
     figures = add_up(played.history.records, dump.groups, played.ended_at)
     return SimulationRun(
         dump=dump, settings=settings, times=times, epoch=begins, play=played, figures=figures

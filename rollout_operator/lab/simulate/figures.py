@@ -13,7 +13,6 @@ import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.controllers.members import ordinals_of
-from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.history import Called, Commit, Record
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
@@ -111,7 +110,11 @@ class _FiguresState:
     most_down: dict[str, int] = field(default_factory=dict)
     down_before: dict[str, int] = field(default_factory=dict)
     overlaps: dict[tuple[str, ...], ZonesDown] = field(default_factory=dict)
-    _places: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _places: dict[str, range] = field(default_factory=dict)
+    """The ordinals of each zone."""
+    _zone_of: dict[str, str] = field(default_factory=dict)
+    _down: dict[str, int] = field(default_factory=dict)
+    """How many places of each zone have no pod that is up."""
     _limits: dict[str, int] = field(default_factory=dict)
     _up: set[str] = field(default_factory=set)
     _at: timedelta = timedelta(0)
@@ -157,54 +160,65 @@ class _FiguresState:
         if commit.actor != RESTORER and commit.at > self._at:
             self.pass_time(commit.at)
         if commit.resource == STATEFULSETS:
-            self._places[commit.name] = _list_places(commit.after)
+            self._move_places(commit.name, ordinals_of(commit.after) if commit.after else range(0))
             self._limits[commit.name] = _read_limit(commit.after)
         elif commit.resource == PODS and _is_up(commit.after):
+            self._count_pod(commit.name, 0 if commit.name in self._up else -1)
             self._up.add(commit.name)
         elif commit.resource == PODS and commit.name in self._up:
             self._up.remove(commit.name)
+            self._count_pod(commit.name, 1)
             self.crossings.extend(self._list_crossings(commit))
         self._note_down(is_before=commit.actor == RESTORER)
 
+    def _move_places(self, zone: str, places: range) -> None:
+        """Let a zone have other places; nearly all writes of a StatefulSet change none."""
+        if self._places.get(zone) == places:
+            return
+        for place in _name_places(zone, self._places.get(zone, range(0))):
+            del self._zone_of[place]
+        names = _name_places(zone, places)
+        self._places[zone] = places
+        self._zone_of.update(dict.fromkeys(names, zone))
+        self._down[zone] = sum(place not in self._up for place in names)
+
+    def _count_pod(self, pod: str, more: int) -> None:
+        if (zone := self._zone_of.get(pod)) is not None:
+            self._down[zone] += more
+
     def _list_crossings(self, commit: Commit) -> Iterator[Crossing]:
         """Yield the bounds that a pod which goes down crosses, unless the operator let it go."""
-        zone = next((one for one, pods in self._places.items() if commit.name in pods), None)
+        zone = self._zone_of.get(commit.name)
         is_granted = commit.before is not None and _decode(commit.before).disruption
         if zone is None or commit.actor == OPERATOR or is_granted:
             return
         cross = partial(Crossing, at=commit.at, pod=commit.name, actor=commit.actor)
-        down, limit = self._count_down(zone), self._limits[zone]
+        down, limit = self._down[zone], self._limits[zone]
         if down > limit:
             yield cross(text=f"{commit.name} is number {down} down of {zone}, of {limit} allowed")
         group = self.group_of.get(zone, "")
         others = [one for one in self._places if self.group_of.get(one, "") == group]
-        short = [one for one in others if one != zone and self._count_down(one)]
+        short = [one for one in others if one != zone and self._down[one]]
         if short:
             yield cross(text=f"{commit.name} goes down beside pods of {join_names(sorted(short))}")
 
     def _note_down(self, *, is_before: bool) -> None:
-        for zone in self._places:
-            down = self._count_down(zone)
+        for zone, down in self._down.items():
             if is_before:
                 self.down_before[zone] = self.most_down[zone] = down
             else:
                 self.most_down[zone] = max(self.most_down.get(zone, 0), down)
 
-    def _count_down(self, zone: str) -> int:
-        return sum(place not in self._up for place in self._places[zone])
-
     def _list_overlaps(self) -> Iterator[tuple[str, ...]]:
         down: dict[str, list[str]] = {}
         for zone in sorted(self._places):
-            if self._count_down(zone):
+            if self._down[zone]:
                 down.setdefault(self.group_of.get(zone, ""), []).append(zone)
         return (tuple(zones) for zones in down.values() if len(zones) > 1)
 
 
-def _list_places(sts: JsonObject | None) -> tuple[str, ...]:
-    if sts is None:
-        return ()
-    return tuple(f"{name_of(sts)}-{ordinal}" for ordinal in ordinals_of(sts))
+def _name_places(zone: str, ordinals: range) -> list[str]:
+    return [f"{zone}-{ordinal}" for ordinal in ordinals]
 
 
 def _read_limit(sts: JsonObject | None) -> int:

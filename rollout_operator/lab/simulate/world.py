@@ -5,7 +5,7 @@ all in `report`.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -62,6 +62,8 @@ class RunLimits:
     """What a week at rest has, and more: a world in turmoil is left sooner."""
     records_per_pod: int = 500
     """Ten times what the replacement of a pod takes."""
+    watch: Callable[[Record], None] | None = None
+    """Is given each record at once, so that a person can be told how far it has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,8 @@ class _Run:
             process.start()
             await self._wait_ready(process)
             sandbox.history.listeners.append(self._watch)
+            if self._limits.watch is not None:
+                sandbox.history.listeners.append(self._limits.watch)
             people = People(
                 sandbox=sandbox,
                 names=self._dump.names(),

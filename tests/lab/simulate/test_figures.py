@@ -1,5 +1,6 @@
 """What a simulation comes to, from histories that are written by hand."""
 
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -209,3 +210,31 @@ def test_zones_of_two_groups_are_none_of_one() -> None:
     records = [*_restored(), _gone(1, "zone-a-0"), _gone(2, "zone-b-0")]
 
     assert add_up(records, {"one": ["zone-a"], "two": ["zone-b", "zone-c"]}, END).overlaps == ()
+
+
+def _count_calls(pods: int) -> int:
+    """Return how many calls the figures of a zone take whose pods go and come back in turn."""
+    sts, pod = pick(grow(), "zone-a"), pick(grow(), "zone-a-0")
+    sts = {**sts, "spec": {**sts["spec"], "replicas": pods}}
+    named = [{**pod, "metadata": {**pod["metadata"], "name": f"zone-a-{n}"}} for n in range(pods)]
+    records: list[Record] = [_commit(0, STATEFULSETS, sts, actor=RESTORER)]
+    records += [_commit(0, PODS, one, actor=RESTORER) for one in named]
+    for one in named:
+        records += [_commit(1, PODS, one, gone=True), _commit(2, STATEFULSETS, sts)]
+        records += [_commit(2, PODS, one)]
+    calls = 0
+
+    def count_call(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count_call)
+    try:
+        add_up(records, GROUPS, END)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_figures_of_twice_the_pods_take_twice_the_work() -> None:
+    assert _count_calls(100) < 2.5 * _count_calls(50)
