@@ -33,7 +33,7 @@ from rollout_operator.lab.schemas.kinds import (
     find_kind,
     learn_scaled_kind,
 )
-from rollout_operator.lab.simulate.bounds import check_replicas
+from rollout_operator.lab.simulate.bounds import check_object, check_replicas
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.deciding import Surveyed, explain_left_out, keep
 from rollout_operator.lab.simulate.input import HINT, BadDump
@@ -335,6 +335,7 @@ def _trim_pod_spec(holder: JsonObject) -> JsonObject:
 
 def _complete(obj: JsonObject, resource: Resource) -> None:
     """Fill in what the API server would write by itself, so that no later write changes it."""
+    check_object(obj)
     try:
         find_kind(resource).default(obj)
     except ApiRefusal as refusal:

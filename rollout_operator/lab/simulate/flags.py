@@ -27,6 +27,8 @@ from rollout_operator.model.units import format_duration, format_rfc3339, parse_
 
 # Where no pod tells how long it took.
 READY_AFTER: Final = timedelta(seconds=30)
+# Of any time: waits of centuries have room after it.
+LAST_YEAR: Final = 9000
 LONGEST_SPAN: Final = timedelta(hours=24)
 LONGEST_RUN: Final = timedelta(days=7)
 """A week at rest takes some 15 s of a processor."""
@@ -277,9 +279,12 @@ def _read_time(words: Words) -> datetime | None:
     if not text:
         return None
     try:
-        return parse_rfc3339(text)
+        moment = parse_rfc3339(text)
     except InvalidInput as error:
         raise UsageError(f"-{AS_OF.name}: {error}") from None
+    if moment.year > LAST_YEAR:
+        raise UsageError(f"-{AS_OF.name}: {quote(text)} is after the year {LAST_YEAR}")
+    return moment
 
 
 def show_time(moment: datetime) -> str:

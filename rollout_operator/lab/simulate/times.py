@@ -146,12 +146,13 @@ def choose_times(dump: Dump, settings: SimulateSettings, now: datetime) -> PodTi
 
 def _measure_age(pod: FoundPod, now: datetime) -> timedelta:
     """Return since when a pod is starting, or terminating where it is."""
-    begun = _find_begin(pod)
+    begun, grace = _find_begin(pod), timedelta(0)
     if pod.view.is_terminating:
         head = child(pod.obj, "metadata")
         grace = timedelta(seconds=number(head, "deletionGracePeriodSeconds"))
-        begun = parse_rfc3339(text(head, "deletionTimestamp")) - grace
-    return timedelta(0) if begun is None else max(now - begun - LATER, timedelta(0))
+        begun = parse_rfc3339(text(head, "deletionTimestamp"))
+    # Ages can be added to for ever, times cannot.
+    return timedelta(0) if begun is None else max(now - begun + grace - LATER, timedelta(0))
 
 
 def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:

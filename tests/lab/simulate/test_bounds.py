@@ -1,5 +1,7 @@
 """What is too much for a simulation is refused before anything is made of it."""
 
+from collections.abc import Callable
+
 import pytest
 
 from rollout_operator.lab.simulate.dump import choose_objects
@@ -45,3 +47,60 @@ def test_counts_that_zones_follow_are_bounded_too() -> None:
         BadDump, match=r"ReplicaTemplate all: spec\.replicas: 10001 is more than the"
     ):
         choose_objects([*grow(), template], "")
+
+
+LATE = "9999-12-31T23:59:59Z"
+SPOILED: tuple[tuple[str, Callable[[Json], object], str], ...] = (
+    (
+        "zone-a-0",
+        lambda pod: pod["metadata"].update(creationTimestamp=LATE),
+        f"Pod zone-a-0: metadata.creationTimestamp: {LATE}: after the year 9000",
+    ),
+    (
+        "zone-a-0",
+        lambda pod: pod["status"].update(startTime=LATE),
+        f"Pod zone-a-0: status.startTime: {LATE}: after the year 9000",
+    ),
+    (
+        "zone-a-0",
+        lambda pod: pod["status"].update(conditions=[{"lastTransitionTime": LATE}]),
+        f"Pod zone-a-0: status.conditions[0].lastTransitionTime: {LATE}: after the year 9000",
+    ),
+    (
+        "zone-a-0",
+        lambda pod: pod["metadata"].update(deletionGracePeriodSeconds=10**15),
+        "Pod zone-a-0: metadata.deletionGracePeriodSeconds: 1000000000000000 is more than"
+        " 2147483647",
+    ),
+    (
+        "zone-a",
+        lambda sts: sts["metadata"].update(annotations={"x": "A" * 300_000}),
+        "StatefulSet zone-a: metadata.annotations: 300001 bytes are more than the 262144 that the"
+        " API server takes",
+    ),
+    (
+        "zone-a-0",
+        lambda pod: pod["status"].update(message="A" * 4_000_000),
+        "are more than the 3145728 of any request",
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "spoil", "why"), SPOILED)
+def test_sizes_and_times_that_no_cluster_has_are_refused(
+    name: str, spoil: Callable[[Json], object], why: str
+) -> None:
+    objects = grow()
+    spoil(pick(objects, name))
+
+    with pytest.raises(BadDump) as refused:
+        choose_objects(objects, "")
+
+    assert why in str(refused.value)
+
+
+def test_annotations_may_speak_of_any_time() -> None:
+    objects = grow()
+    pick(objects, "zone-a-0")["metadata"].setdefault("annotations", {})["someTime"] = LATE
+
+    assert choose_objects(objects, "").pods

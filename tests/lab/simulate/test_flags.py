@@ -61,6 +61,7 @@ def test_each_change_counts_in_order() -> None:
         (["-f", "x", "-until", "1m", "-change", "pause a at 2m"], "later than 1m0s"),
         (["-f", "x", "-until", "5"], 'invalid value "5" for flag -until'),
         (["-f", "x", "-as-of", "noon"], '-as-of: "noon" is no RFC 3339 time'),
+        (["-f", "x", "-as-of", "9001-01-01T00:00:00Z"], "is after the year 9000"),
         (["-f", "x", "-change", "pause a at 2s", "-change", "pause a at 1s"], "it comes before"),
         (["-file", "x"], "flag provided but not defined: -file"),
     ],

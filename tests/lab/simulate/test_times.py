@@ -222,6 +222,17 @@ def test_a_terminating_pod_goes_on_terminating(ago: int, left: float) -> None:
     assert held(dump.pods[0].obj).terminates_after == FOR_EVER
 
 
+def test_a_grace_that_begins_before_all_times_is_an_age() -> None:
+    objects = grow()
+    pick(objects, "zone-a-0")["metadata"] |= {
+        "deletionTimestamp": "0001-01-01T00:00:10Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+    dump = choose_objects(objects, "")
+
+    assert [left for _, left in _times(dump).list_left(dump)] == [SECONDS / 2]
+
+
 def test_without_the_time_of_a_start_that_of_the_creation_counts() -> None:
     objects = grow(ZoneSpec(name="zone-a", replicas=1))
     pod = pick(objects, "zone-a-0")
