@@ -5,7 +5,7 @@ Pure, from the history of the simulated world. Times are seconds.
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -63,18 +63,26 @@ class Totals:
 
 def measure_floor(restarts: Iterable[Restart], limit: int) -> float:
     """Return what the restarts alone take, one zone after the other, `limit` at a time."""
+    return sum(_pack(lengths, limit)[0] for lengths in _list_lengths(restarts).values())
+
+
+def _list_lengths(restarts: Iterable[Restart]) -> dict[str, list[float]]:
     by_zone: dict[str, list[float]] = {}
     for one in restarts:
         by_zone.setdefault(one.zone, []).append(one.end - one.begin)
-    return sum(_pack(lengths, limit) for lengths in by_zone.values())
+    return by_zone
 
 
-def _pack(lengths: Iterable[float], slots: int) -> float:
-    """Return how long works of these lengths take, begun in this order, so many at a time."""
-    ends = [0.0] * slots
+def _pack(lengths: Iterable[float], slots: int, poll: float = 0.0) -> tuple[float, float]:
+    """Return when works of these lengths are over, begun in this order, so many at a time.
+
+    First when their end has been seen, by who looks at each multiple of `poll`; then when it is.
+    """
+    ends, over = [0.0] * slots, 0.0
     for length in lengths:
-        heapq.heapreplace(ends, ends[0] + length)
-    return max(ends)
+        over = max(over, ends[0] + length)
+        heapq.heapreplace(ends, ends[0] + (math.ceil(length / poll) * poll if poll else length))
+    return max(ends), over
 
 
 def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
@@ -159,12 +167,16 @@ def _is_going(pod: JsonObject | None) -> bool:
     return pod is None or is_terminating(pod)
 
 
-def measure_polled(restarts: Iterable[Restart], limit: int) -> float:
-    """Return what it would take at least if what has happened were seen every five seconds."""
-    seen = (
-        Restart(one.zone, 0, math.ceil((one.end - one.begin) / POLL_S) * POLL_S) for one in restarts
-    )
-    return measure_floor(seen, limit)
+def measure_polled(restarts: Sequence[Restart], limit: int) -> float:
+    """Return what it would take at least if what has happened were seen every five seconds.
+
+    It ends as the story does, when the last pod is ready, and not when that is seen.
+    """
+    last = max(restarts, key=lambda one: one.end).zone
+    packed = {
+        zone: _pack(lengths, limit, POLL_S) for zone, lengths in _list_lengths(restarts).items()
+    }
+    return sum(over if zone == last else seen for zone, (seen, over) in packed.items())
 
 
 def draw_totals(totals: Totals) -> list[Line]:
@@ -179,7 +191,7 @@ def draw_totals(totals: Totals) -> list[Line]:
         lines.append(((f"{pods} replaced in {totals.took:.1f} s", Style.BOLD), (lone, Style.PLAIN)))
         polled = measure_polled(totals.restarts, totals.limit)
         lines.append(
-            _plain(f"an operator that looks every {POLL_S:g} s needs {polled:.0f} s or more")
+            _plain(f"an operator that looks every {POLL_S:g} s needs {polled:.1f} s or more")
         )
         lines += _draw_down(totals)
     if totals.evicted:

@@ -13,6 +13,7 @@ from rollout_operator.lab.demo.totals import (
     add_up,
     draw_totals,
     measure_floor,
+    measure_polled,
 )
 from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.model.history import Called, Commit, PodCalled, Record
@@ -175,6 +176,17 @@ def test_the_floor_is_what_the_restarts_alone_take(limit: int, floor: float) -> 
     assert measure_floor(restarts, limit) == pytest.approx(floor)
 
 
+@pytest.mark.parametrize(("limit", "polled"), [(1, 21.0), (2, 13.0), (9, 8.0)])
+def test_who_looks_seldom_ends_with_the_last_pod_as_well(limit: int, polled: float) -> None:
+    """What is seen late delays what comes after it; after the last pod nothing comes."""
+    restarts = [
+        *(Restart("a", 0.0, 4.0),) * 3,
+        *(Restart("b", 20.0, 23.0), Restart("b", 20.0, 21.0)),
+    ]
+
+    assert measure_polled(restarts, limit) == pytest.approx(polled)
+
+
 def drawn(totals: Totals) -> list[str]:
     return [render_line(line, 200, is_coloured=False) for line in draw_totals(totals)]
 
@@ -203,7 +215,7 @@ def drawn(totals: Totals) -> list[str]:
             ),
             [
                 "3 pods (4 deletes) replaced in 15.2 s; their restarts alone take 28.0 s",
-                "an operator that looks every 5 s needs 30 s or more",
+                "an operator that looks every 5 s needs 29.0 s or more",
                 "at most 2 pods of a zone down at a time (2 allowed)",
                 "the operator never took pods of two zones at a time",
             ],
