@@ -4,6 +4,8 @@ Budgets, what zones mirror, the zone tracker, nodes, and the operator's webhook 
 into the simulated world; nothing else of their namespace does.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,11 +30,13 @@ from rollout_operator.lab.model.fields import (
     text,
 )
 from rollout_operator.lab.schemas.kinds import NODES, REPLICA_TEMPLATES
+from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import NAMESPACE_LABEL
 from rollout_operator.model.scaling import Reference
 from rollout_operator.model.tracker import decode_entry
 from rollout_operator.model.units import parse_duration
+from rollout_operator.planning.wording import join_names
 
 WEBHOOKS: Final = (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
 _HOOK: Final = (
@@ -60,6 +64,10 @@ class Surveyed:
     namespace: str
     mirrored: frozenset[Reference]
     """What StatefulSets of the groups take their counts from."""
+
+
+_BOUNDS: Final = ("minAvailable", "maxUnavailable")
+_PERCENTAGE: Final = re.compile(r"(\d{1,2}|100)%", re.ASCII)
 
 
 def explain_left_out(kind: str) -> str:
@@ -92,8 +100,22 @@ def _keep_whole(obj: JsonObject, seen: Surveyed) -> JsonObject:
 
 def _keep_native(obj: JsonObject, seen: Surveyed) -> JsonObject:
     """Return a native budget without the conditions of its status, which say it once more."""
+    _check_bounds(obj)
     status = {key: value for key, value in child(obj, "status").items() if key != "conditions"}
     return {"spec": child(obj, "spec"), "status": status}
+
+
+def _check_bounds(obj: JsonObject) -> None:
+    """Raise BadDump for bounds that no API server has let in: their pods could not be counted."""
+    spec = child(obj, "spec")
+    bounds = {key: spec[key] for key in _BOUNDS if spec.get(key) is not None}
+    for key, bound in bounds.items():
+        is_count = isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0
+        if not is_count and not (isinstance(bound, str) and _PERCENTAGE.fullmatch(bound)):
+            what = f"spec.{key}: {json.dumps(bound)} is neither a count nor a percentage"
+            raise BadDump(f"{NATIVE_BUDGETS.kind} {name_of(obj)}: {what}")
+    if len(bounds) > 1:
+        raise BadDump(f"{NATIVE_BUDGETS.kind} {name_of(obj)}: only one of {join_names(_BOUNDS)}")
 
 
 def _keep_counts(obj: JsonObject) -> JsonObject:

@@ -4,14 +4,14 @@ What may be asked for is decided in `changes`, how a node is drained in `nodes`.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.drains import Draining, evict
 from rollout_operator.lab.model.fields import children, text
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiAnswer, ApiRequest
 from rollout_operator.lab.process import RESTART_PAUSE, SimulatedProcess
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.simulate.changes import (
@@ -49,33 +49,41 @@ class People:
     """Starts what goes on beside later changes; the caller is its parent."""
     _begun: list[asyncio.Task[None]] = field(default_factory=list)
     _drains: list[Draining] = field(default_factory=list)
+    _refused: list[str] = field(default_factory=list)
+    """A sentence for each change that the API server refused."""
     _marks: int = 0
 
     async def apply(self, change: Change) -> None:
         """Let one change happen now; what is refused is part of the story."""
         self.sandbox.say(PERSON, change.text)
+        for answer in await self._carry_out(change):
+            if not answer.is_ok:
+                self._refused.append(f"{change.text} was refused: {answer.message}")
+
+    async def _carry_out(self, change: Change) -> Sequence[ApiAnswer]:
+        """Do what it says; return what the API server answers, where it was asked."""
         match change.deed:
             case NewTemplate(zones=zones, is_bad=is_bad):
                 self._marks += 1
                 mark = f"{CRASHES if is_bad else ''}{self._marks}"
-                await self._send(_mark(zone, mark) for zone in self.names.expand(zones))
+                return await self._send(_mark(zone, mark) for zone in self.names.expand(zones))
             case NewImage(image=image, zones=zones):
-                await self._send(
+                return await self._send(
                     self._change_image(zone, image) for zone in self.names.expand(zones)
                 )
             case ScaleChange(zone=zone, replicas=replicas):
                 request = _patch(zone, {"spec": {"replicas": replicas}}, subresource="scale")
                 if zone not in self.names.zones:
                     request = replace(request, resource=REPLICA_TEMPLATES)
-                await self._send([request])
+                return await self._send([request])
             case Pause(zone=zone, is_paused=is_paused):
                 annotations = {PAUSED: "true" if is_paused else None}
                 body: JsonObject = {"metadata": {"annotations": annotations}}
-                await self._send(_patch(one, body) for one in self.names.expand([zone]))
+                return await self._send(_patch(one, body) for one in self.names.expand([zone]))
             case DeletePod(pod=pod):
-                await self._send([ApiRequest(verb="delete", resource=PODS, name=pod)])
+                return await self._send([ApiRequest(verb="delete", resource=PODS, name=pod)])
             case EvictPod(pod=pod):
-                await evict(self.sandbox, pod, PERSON)
+                return [await evict(self.sandbox, pod, PERSON)]
             case Cordon() as cordon:
                 self._cordon(change, cordon)
             case NoRoom(pods=pods):
@@ -88,12 +96,14 @@ class People:
                 self._disturb(pod, is_well=True)
             case _:
                 assert_never(change.deed)
+        return ()
 
     def stop(self) -> tuple[str, ...]:
         """End what still goes on; return what is not done then."""
         for task in self._begun:
             task.cancel()
-        return tuple(line for drain in self._drains for line in drain.describe_rest())
+        rest = (line for drain in self._drains for line in drain.describe_rest())
+        return (*self._refused, *rest)
 
     def _cordon(self, change: Change, cordon: Cordon) -> None:
         nodes = self.names.list_nodes(cordon)
@@ -109,11 +119,13 @@ class People:
         self.sandbox.say(self.operator.name, "is started again by the kubelet")
         self.operator.start()
 
-    async def _send(self, requests: Iterable[ApiRequest]) -> None:
-        for request in requests:
+    async def _send(self, requests: Iterable[ApiRequest]) -> list[ApiAnswer]:
+        return [
             await self.sandbox.api.call(
                 replace(request, namespace=self.sandbox.namespace, user=PERSON)
             )
+            for request in requests
+        ]
 
     def _change_image(self, zone: str, image: str) -> ApiRequest:
         sts = self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, zone) or {}

@@ -148,11 +148,11 @@ def list_sums(told: SimulationRun) -> Iterator[str]:
     if told.settings.changes:
         yield f"{count(len(figures.refusals), 'request')} refused"
     for eviction in figures.evictions:
-        waited = f"the eviction of {eviction.pod} waits for {show_span(eviction.waited)}"
+        waited = show_span(eviction.waited)
         if eviction.is_open:
-            yield f"{waited}, to the end"
+            yield f"the eviction of {eviction.pod} was never allowed, in {waited} to the end"
         elif eviction.waited >= LEAST:
-            yield waited
+            yield f"the eviction of {eviction.pod} waits for {waited}"
 
 
 def _render_groups(dump: Dump) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What decides besides StatefulSets and pods: it is kept, and the simulated operator obeys it."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +17,7 @@ from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
+from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import RunLimits, play
@@ -132,6 +134,22 @@ def test_evictions_obey_the_native_budgets_of_the_input() -> None:
     assert "would violate the pod's disruption budget" in refusal
     assert "PodDisruptionBudget native: minAvailable 60%" in _story(told)
     assert told.figures.most_down["zone-a"] == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "why"),
+    [
+        ({"maxUnavailable": "NaN%"}, 'spec.maxUnavailable: "NaN%" is neither a count nor'),
+        ({"minAvailable": "101%"}, 'spec.minAvailable: "101%" is neither a count nor'),
+        ({"maxUnavailable": -5}, "spec.maxUnavailable: -5 is neither a count nor"),
+        ({"minAvailable": 1, "maxUnavailable": 1}, "only one of minAvailable and maxUnavailable"),
+    ],
+)
+def test_native_budgets_that_no_api_server_lets_in_are_named(bounds: Json, why: str) -> None:
+    guard = _other("policy/v1", "PodDisruptionBudget", "native", spec={"selector": {}, **bounds})
+
+    with pytest.raises(BadDump, match=f"^PodDisruptionBudget native: {re.escape(why)}"):
+        choose_objects([*grow(), guard], "")
 
 
 def test_the_operator_says_that_the_budget_is_used() -> None:

@@ -23,6 +23,7 @@ from rollout_operator.lab.simulate.report import SimulationRun
 from rollout_operator.lab.simulate.world import OPERATOR, NotPlayed
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.exit_codes import ExitCode
 from tests.lab.simulate.dumps import THREE, Json, grow, pick
 from tests.lab.simulate.test_world import NINE, _ends, _story, _tell
 from tests.virtual_time import in_virtual_time
@@ -157,7 +158,8 @@ def test_evictions_without_an_operator_are_refused_and_a_drain_gives_up() -> Non
     told = _tell(_spread(), "kill operator", "drain node-b2 at 1s", "evict zone-a-0 at 2s")
 
     assert _evicted(told) == [(1, "zone-b-2", 500), (2, "zone-a-0", 500)]
-    (left,) = told.play.undone
+    refused, left = told.play.undone
+    assert refused.startswith("evict zone-a-0 at 2s was refused: ")
     assert left.startswith(
         "drain node-b2 at 1s has ended without zone-b-2: Internal error occurred"
     )
@@ -196,6 +198,22 @@ ZONE_BUDGET = _budget(
     maxUnavailable=1,
 )
 NATIVE = partial(_budget, kind="PodDisruptionBudget", version="policy/v1")
+
+
+def test_an_eviction_and_a_scaling_that_are_refused_are_not_done() -> None:
+    """The group is rolled out, but what a script asked for did not happen."""
+    objects = [*_spread(), NATIVE("full", maxUnavailable=0)]
+    pick(objects, "zone-a")["metadata"]["labels"]["grafana.com/no-downscale"] = "true"
+
+    told = _tell(objects, "evict zone-b-1", "scale zone-a to 1")
+
+    assert [line.partition(":")[0] for line in told.play.undone] == [
+        "evict zone-b-1 was refused",
+        "scale zone-a to 1 was refused",
+    ]
+    assert "has the label 'grafana.com/no-downscale=true'" in _ends(told)
+    assert "the eviction of zone-b-1 was never allowed, in " in _story(told)
+    assert told.exit_code is ExitCode.NEEDS_A_PERSON
 
 
 @pytest.mark.parametrize(
