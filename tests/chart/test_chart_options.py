@@ -194,6 +194,10 @@ REFUSED: Final = {
     "image.digest=latest": "at '/image/digest'",
     "image.repository=": "at '/image/repository'",
     "nameOverride=x.*": "at '/nameOverride'",
+    "zoneTracker.configMapName=on": "at '/zoneTracker/configMapName'",
+    "mirroring.kinds[0].apiGroup=,mirroring.kinds[0].resource=secrets": (
+        "value must be 'replicationcontrollers'"
+    ),
     "webhooks.port=8444": "at '/webhooks/port'",
     "zoneAwarePodDisruptionBudgets.a.maxUnavailable=1": "missing property 'selector'",
 }

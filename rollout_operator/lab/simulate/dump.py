@@ -152,11 +152,10 @@ class Dump:
 
     def names(self) -> Names:
         """Return what a change may speak of."""
-        pods = {one.view.name for one in self.pods}
-        places = {place for one in self.sets for place in one.places}
+        places = (place for one in self.sets for place in one.places)
         return Names(
             groups=self.groups,
-            pods=frozenset(pods | places),
+            pods=frozenset({*(one.view.name for one in self.pods), *places}),
             templates=tuple(name_of(one) for one in self.templates),
             coupled=tuple(one.view.name for one in self.sets if one.is_coupled),
             nodes={
@@ -186,7 +185,8 @@ def choose_objects(
     grouped = [one for one in kinds[_SETS] if _group_of(one) is not None]
     if not grouped:
         named = join_names([name_of(one) for one in kinds[_SETS]])
-        raise BadDump(f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing")
+        told = f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing"
+        raise BadDump(f"{told}; `rollout-operator adopt` prints what is missing")
     chosen = _choose_namespace(grouped, namespace)
     here = [one for one in grouped if namespace_of(one) == chosen]
     uids = {uid_of(one) for one in here}
