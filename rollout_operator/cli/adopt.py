@@ -48,7 +48,7 @@ from rollout_operator.planning.adoption.text import (
     render_objects,
     render_text,
 )
-from rollout_operator.planning.wording import join_names
+from rollout_operator.planning.wording import format_json, join_names
 
 SCHEMA_VERSION: Final = 1
 FORMATS: Final = ("text", "yaml", "budgets", "json")
@@ -120,7 +120,7 @@ def render_usage() -> str:
 def render_json(plan: AdoptionPlan) -> str:
     """Return the plan for scripts; fields are added freely, and none is renamed."""
     content = {"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(plan)}
-    return f"{msgspec.json.format(msgspec.json.encode(content)).decode()}\n"
+    return f"{format_json(content)}\n"
 
 
 _RENDERERS: Final[Mapping[str, Callable[[AdoptionPlan], str]]] = {

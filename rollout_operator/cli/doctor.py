@@ -27,7 +27,7 @@ from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, Findin
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.outcome import Severity
 from rollout_operator.operator.examine import examine
-from rollout_operator.planning.wording import one_line
+from rollout_operator.planning.wording import format_json, one_line
 from rollout_operator.telemetry import logs
 
 SCHEMA_VERSION: Final = 1
@@ -112,7 +112,7 @@ def choose_exit_code(diagnosis: Diagnosis, *, is_strict: bool = False) -> ExitCo
 def render_json(diagnosis: Diagnosis) -> str:
     """Return the findings for scripts; fields are added freely, and none is renamed."""
     content = {"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(diagnosis)}
-    return f"{msgspec.json.format(msgspec.json.encode(content)).decode()}\n"
+    return f"{format_json(content)}\n"
 
 
 def render_text(diagnosis: Diagnosis) -> str:

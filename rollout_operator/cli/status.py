@@ -8,8 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.inspection import (
     LOOK_FLAGS,
@@ -37,6 +35,7 @@ from rollout_operator.model.description import Description
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.inspect import Inspection
+from rollout_operator.planning.wording import format_json
 
 FORMATS: Final = ("text", "wide", "json")
 WATCH: Final = Flag(
@@ -132,8 +131,7 @@ def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
 
 def render_json(found: Sequence[Description], *, is_everywhere: bool) -> str:
     """Return the descriptions as JSON: one, or a list of all namespaces."""
-    body = msgspec.json.encode(found if is_everywhere else found[0])
-    return f"{msgspec.json.format(body).decode()}\n"
+    return f"{format_json(found if is_everywhere else found[0])}\n"
 
 
 async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide: bool) -> None:

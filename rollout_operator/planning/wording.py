@@ -1,7 +1,10 @@
 """How the texts of reasons list, count and cut things, and how a plan becomes sentences."""
 
+import re
 from collections.abc import Sequence
 from typing import Final, assert_never
+
+import msgspec
 
 from rollout_operator.model.outcome import Action, Code, Plan, RecordRevision, ReplacePods
 
@@ -11,6 +14,9 @@ NAMES_SHOWN: Final = 3
 _SENTENCES_PER_ACTION: Final = 10
 # Reasons may quote annotations, which may hold 256 KiB.
 MAX_LINE: Final = 1000
+# What commands a terminal or turns the direction of text, and is no syntax of JSON. The encoder
+# escapes what lies below the space.
+_HOSTILE_IN_JSON: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
@@ -65,6 +71,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def format_json(content: object) -> str:
+    """Return `content` as indented JSON with escapes for what may command a terminal."""
+    text = msgspec.json.format(msgspec.json.encode(content)).decode()
+    return _HOSTILE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _explain_action(action: Action) -> tuple[str, ...]:

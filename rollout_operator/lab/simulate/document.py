@@ -15,6 +15,7 @@ from rollout_operator.lab.simulate.flags import show_time
 from rollout_operator.lab.simulate.report import FIRST_STEP, SimulationRun
 from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.model.description import Description, GroupDescription
+from rollout_operator.planning.wording import format_json
 
 SIMULATION_SCHEMA: Final = 1
 
@@ -97,7 +98,7 @@ def render_json(told: SimulationRun, versus: SimulationRun | None = None) -> str
     document = _describe(told)
     if versus is not None:
         document = msgspec.structs.replace(document, versus=_describe(versus))
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return format_json(document)
 
 
 def _describe(told: SimulationRun) -> SimulationDocument:
