@@ -14,7 +14,7 @@ FAMILIES: Final = (
     *("SI", "LI", "FP", "SEC", "D", "W", "ADM", "CA", "CLUS", "DELAY", "DEP", "DEPLOY", "FLAG"),
     *("FQDN", "HTTP", "LOG", "METR", "MIRR", "NODOWN", "POD", "PREP", "PROC", "RATE", "RBAC"),
     *("READY", "ROLL", "SCALE", "SEED", "SORT", "T", "TLS", "TRACE", "ZONE", "ZPDB", "ZVAL"),
-    *("MAZ", "MT"),
+    *("MAZ", "MT", "REL", "RELB", "RT"),
 )
 
 PAGE: Final = Path("docs/promises.md")

@@ -44,7 +44,8 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "diagnosis": ("",),
         "adoption": ("", "diagnosis"),
         "policy": ("",),
-        "decode": ("", "diagnosis", "adoption", "policy"),
+        "releases": ("",),
+        "decode": ("", "diagnosis", "adoption", "policy", "releases"),
     },
     "planning": {
         "": (),
@@ -56,6 +57,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "diagnosis": ("", "rollout", "downscales"),
         "adoption": ("", "diagnosis"),
         "policies": ("",),
+        "releases": ("",),
     },
     "kube": {
         "": (),
@@ -136,7 +138,8 @@ ONLY_IN = {
     "opentelemetry": {"telemetry"},
 }
 PURE = {"model", "planning"}
-IMPURE = {"asyncio", "time", "random", "os", "socket", "ssl", "logging"}
+# A time zone by its name is a file of the machine.
+IMPURE = {"asyncio", "time", "random", "os", "socket", "ssl", "logging", "zoneinfo"}
 # Files and the clock of the machine need no import to get at.
 IMPURE_CALLS = {"open", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 

@@ -1,0 +1,16 @@
+"""Where release rollouts decide otherwise than kuberik's controller, each difference by itself."""
+
+from typing import Final
+
+import msgspec
+
+
+class ReleaseCompat(msgspec.Struct, frozen=True, kw_only=True):
+    """Which outcomes are ours; the defaults are what the operator does without a flag."""
+
+    windows_keep_their_day: bool = True
+    """Whether the hours after midnight belong to the day on which their window began (RELB-31)."""
+
+
+OURS: Final = ReleaseCompat()
+KUBERIK: Final = ReleaseCompat(windows_keep_their_day=False)

@@ -1,0 +1,69 @@
+"""A schedule of releases: in which hours of a local calendar versions may be deployed.
+
+How one is read from the API's object is written in `model.decode.release_schedule`; when it is
+active is decided in `planning.releases.schedule`.
+"""
+
+from datetime import date, datetime
+from enum import StrEnum, unique
+from typing import Final
+
+import msgspec
+
+WEEKDAYS: Final = (*("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),)
+"""In the order in which `date.weekday` counts them."""
+MINUTES_OF_DAY: Final = 24 * 60
+
+
+@unique
+class ScheduleAction(StrEnum):
+    """What a schedule does to versions while one of its rules matches."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+class MinuteRange(msgspec.Struct, frozen=True):
+    """Hours of a day on the wall clock, in minutes since its midnight, without the end.
+
+    From an end before the start it reaches into the next day; equal ones are the whole day.
+    """
+
+    start: int
+    end: int
+
+
+class DateRange(msgspec.Struct, frozen=True):
+    """Local dates, both included."""
+
+    first: date
+    last: date
+
+
+class ScheduleRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule: it matches where all that it restricts does, and always if that is nothing."""
+
+    name: str = ""
+    times: MinuteRange | None = None
+    weekdays: frozenset[int] = frozenset()
+    """As `date.weekday` counts them; empty for every day."""
+    dates: DateRange | None = None
+
+
+class ReleaseSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """What the spec of a schedule says of time. Its rules are alternatives."""
+
+    rules: tuple[ScheduleRule, ...]
+    time_zone: str = "UTC"
+    """A name of the IANA database, not looked up yet."""
+    action: ScheduleAction = ScheduleAction.DENY
+
+
+class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a schedule says at one moment."""
+
+    is_active: bool
+    active_rules: tuple[str, ...] = ()
+    """Names of the rules that match, as the spec orders them; without those that have none."""
+    next_transition: datetime | None = None
+    """When `is_active` changes, in UTC. None where it stays as it is."""

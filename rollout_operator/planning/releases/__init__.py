@@ -1,0 +1,1 @@
+"""When a new version is deployed: schedules, candidates, gates, health and bake."""

@@ -1,0 +1,146 @@
+"""When a schedule of releases is active, and at which instant that changes next.
+
+Rules speak of the wall clock of a time zone. Where clocks go forward, the hour that is left out
+counts as passed; where they go back, the hour that comes twice counts twice. So a day is a set of
+minutes on the wall clock, and an instant is active where its minute is in the set of its date.
+
+Which time zone a name means is left to the caller: the data of zones are files.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
+from rollout_operator.model.releases.schedule import (
+    MINUTES_OF_DAY,
+    MinuteRange,
+    ReleaseSchedule,
+    ScheduleAction,
+    ScheduleRule,
+    ScheduleState,
+)
+
+# More than a year, so that a date of next year is seen, and no more: what lies beyond is looked for
+# again, since a schedule is looked at more often.
+HORIZON: Final = timedelta(days=400)
+
+_MINUTE: Final = timedelta(minutes=1)
+_DAY: Final = timedelta(days=1)
+_INSTANT: Final = timedelta(microseconds=1)
+# Minutes of a day as bits, the first one lowest.
+_WHOLE_DAY: Final = (1 << MINUTES_OF_DAY) - 1
+
+
+class _Pattern(msgspec.Struct, frozen=True):
+    """The minutes that a rule has on a day of its own, and those that reach into the day after."""
+
+    rule: ScheduleRule
+    own: int
+    carried: int
+
+    def minutes_of(self, day: date) -> int:
+        """Return the minutes of a local day in which the rule matches."""
+        minutes = self.own if _owns(self.rule, day) else 0
+        if self.carried and _owns(self.rule, day - _DAY):
+            minutes |= self.carried
+        return minutes
+
+
+def assess_schedule(
+    schedule: ReleaseSchedule, zone: tzinfo, now: datetime, compat: ReleaseCompat = OURS
+) -> ScheduleState:
+    """Return what a schedule says now (REL-91 to 95, RELB-31)."""
+    patterns = tuple(_make_pattern(rule, compat) for rule in schedule.rules)
+    wall = now.astimezone(zone)
+    bit = 1 << (wall.hour * 60 + wall.minute)
+    matching = [one.rule.name for one in patterns if one.minutes_of(wall.date()) & bit]
+    return ScheduleState(
+        is_active=bool(matching),
+        active_rules=tuple(name for name in matching if name),
+        next_transition=_next_transition(patterns, zone, now, is_active=bool(matching)),
+    )
+
+
+def is_gate_passing(action: ScheduleAction, state: ScheduleState) -> bool:
+    """Tell whether the gates of a schedule let versions through (REL-97)."""
+    return state.is_active is (action is ScheduleAction.ALLOW)
+
+
+def _make_pattern(rule: ScheduleRule, compat: ReleaseCompat) -> _Pattern:
+    times = rule.times
+    if times is None or times.start == times.end:
+        return _Pattern(rule, _WHOLE_DAY, 0)
+    if times.start < times.end:
+        return _Pattern(rule, _minutes(times), 0)
+    evening = _minutes(MinuteRange(times.start, MINUTES_OF_DAY))
+    morning = _minutes(MinuteRange(0, times.end))
+    if compat.windows_keep_their_day:
+        return _Pattern(rule, evening, morning)
+    return _Pattern(rule, evening | morning, 0)
+
+
+def _minutes(times: MinuteRange) -> int:
+    return (1 << times.end) - (1 << times.start)
+
+
+def _owns(rule: ScheduleRule, day: date) -> bool:
+    if rule.weekdays and day.weekday() not in rule.weekdays:
+        return False
+    return rule.dates is None or rule.dates.first <= day <= rule.dates.last
+
+
+def _next_transition(
+    patterns: Sequence[_Pattern], zone: tzinfo, now: datetime, *, is_active: bool
+) -> datetime | None:
+    """Return the first instant at which the rules together say otherwise (RELB-31 (c) and (d)).
+
+    Each step goes to the end of a local day, or to the moment at which clocks are changed in it:
+    between these, wall clock and time run alike.
+    """
+    instant = now.astimezone(UTC)
+    end = instant + HORIZON
+    while instant <= end:
+        wall = instant.astimezone(zone).replace(tzinfo=None, fold=0)
+        midnight = datetime.combine(wall.date(), time())
+        step_end = _find_clock_change(zone, instant, instant + (midnight + _DAY - wall))
+        others = _union(patterns, wall.date()) ^ (_WHOLE_DAY if is_active else 0)
+        minute = _find_bit(others, (wall - midnight) // _MINUTE)
+        if minute is not None:
+            change = instant + max(midnight + minute * _MINUTE - wall, timedelta(0))
+            if change < step_end:
+                return change if change <= end else None
+        instant = step_end
+    return None
+
+
+def _union(patterns: Iterable[_Pattern], day: date) -> int:
+    minutes = 0
+    for one in patterns:
+        minutes |= one.minutes_of(day)
+    return minutes
+
+
+def _find_bit(bits: int, first: int) -> int | None:
+    """Return the lowest bit that is set, from `first` on."""
+    bits = bits >> first << first
+    return (bits & -bits).bit_length() - 1 if bits else None
+
+
+def _find_clock_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
+    """Return the instant after `begin` at which clocks are changed, `end` where they are not.
+
+    Of no zone clocks are changed forth and back within a day, which would go unseen.
+    """
+    before = begin.astimezone(zone).utcoffset()
+    if end.astimezone(zone).utcoffset() == before:
+        return end
+    while end - begin > _INSTANT:
+        middle = begin + (end - begin) // 2
+        if middle.astimezone(zone).utcoffset() == before:
+            begin = middle
+        else:
+            end = middle
+    return end

@@ -1,0 +1,388 @@
+"""When a schedule of releases is active, and when that changes next, over changes of clocks too."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollout_operator.model.decode.release_schedule import decode_release_schedule
+from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.model.releases.schedule import (
+    WEEKDAYS,
+    DateRange,
+    MinuteRange,
+    ReleaseSchedule,
+    ScheduleAction,
+    ScheduleRule,
+    ScheduleState,
+)
+from rollout_operator.planning.releases.schedule import (
+    HORIZON,
+    assess_schedule,
+    is_gate_passing,
+)
+from tests.examples import repeatable
+
+Rule = Mapping[str, Any]
+NEW_YORK: Final = "America/New_York"
+MINUTE: Final = timedelta(minutes=1)
+WORKDAYS: Final = list(WEEKDAYS[:5])
+
+
+def schedule(*rules: Rule, **fields: str) -> ReleaseSchedule:
+    return decode_release_schedule(json.dumps({"rules": rules, **fields}).encode())
+
+
+def hours(text: str, *days: str, name: str = "", dates: str = "") -> Rule:
+    """Return a rule: `hours("22:00-06:00", "Friday")`; nothing stands for no restriction."""
+    start, _, end = text.partition("-")
+    first, _, last = dates.partition("..")
+    return {
+        **({"name": name} if name else {}),
+        **({"timeRange": {"start": start, "end": end}} if text else {}),
+        **({"daysOfWeek": days} if days else {}),
+        **({"dateRange": {"start": first, "end": last}} if dates else {}),
+    }
+
+
+def at(text: str) -> datetime:
+    """Return an instant: `at("2025-03-09 13:30")` in UTC."""
+    return datetime.fromisoformat(f"{text}+00:00")
+
+
+def assess(rules: list[Rule], now: str, zone: str = "UTC") -> ScheduleState:
+    return assess_schedule(schedule(*rules), ZoneInfo(zone), at(now))
+
+
+# 2025-01-01 is a Wednesday.
+@pytest.mark.parametrize(
+    ("rule", "now", "is_active"),
+    [
+        pytest.param(hours("09:00-17:00"), "2025-01-01 10:00", True, id="RT-108 inside"),
+        pytest.param(hours("09:00-17:00"), "2025-01-01 08:00", False, id="RT-108 before"),
+        pytest.param(hours("09:00-17:00"), "2025-01-01 09:00", True, id="REL-93 start included"),
+        pytest.param(hours("09:00-17:00"), "2025-01-01 16:59:59", True, id="REL-93 before the end"),
+        pytest.param(hours("09:00-17:00"), "2025-01-01 17:00", False, id="REL-93 end excluded"),
+        pytest.param(hours("22:00-06:00"), "2025-01-01 23:00", True, id="RT-109 evening"),
+        pytest.param(hours("22:00-06:00"), "2025-01-01 05:59", True, id="RT-109 morning"),
+        pytest.param(hours("22:00-06:00"), "2025-01-01 12:00", False, id="RT-109 noon"),
+        pytest.param(hours("", "Wednesday"), "2025-01-01 12:00", True, id="RT-110 its day"),
+        pytest.param(hours("", "Wednesday"), "2025-01-02 12:00", False, id="RT-110 day after"),
+        pytest.param(
+            hours("", dates="2025-12-24..2025-12-26"), "2025-12-25 00:00", True, id="RT-111 within"
+        ),
+        pytest.param(
+            hours("", dates="2025-12-24..2025-12-26"), "2025-12-26 23:59", True,
+            id="REL-92 last day included",
+        ),
+        pytest.param(
+            hours("", dates="2025-12-24..2025-12-26"), "2025-12-27 00:00", False, id="RT-111 after"
+        ),
+        pytest.param({}, "2025-01-01 00:00", True, id="REL-91 no restriction always matches"),
+        pytest.param(
+            hours("09:00-09:00", "Wednesday"), "2025-01-01 03:00", True,
+            id="RELB-31 (e) equal ends are the whole day",
+        ),
+        pytest.param(
+            hours("09:00-09:00", "Wednesday"), "2025-01-02 03:00", False,
+            id="RELB-31 (e) and no hour of the next one",
+        ),
+        pytest.param(
+            hours("22:00-00:00"), "2025-01-01 23:59", True, id="REL-93 to midnight by wrapping"
+        ),
+        pytest.param(hours("22:00-00:00"), "2025-01-02 00:00", False, id="REL-93 no minute more"),
+        pytest.param(
+            hours("22:00-06:00", dates="2025-12-24..2025-12-26"), "2025-12-27 03:00", True,
+            id="RELB-31 (b) the night after the last date",
+        ),
+        pytest.param(
+            hours("22:00-06:00", dates="2025-12-24..2025-12-26"), "2025-12-24 03:00", False,
+            id="RELB-31 (b) the night before the first date",
+        ),
+        pytest.param(
+            hours("22:00-06:00", "Friday", dates="2025-01-03..2025-01-03"), "2025-01-04 05:00",
+            True, id="RELB-31 (b) weekday and date both of the day it starts",
+        ),
+    ],
+)  # fmt: skip
+def test_is_active(rule: Rule, now: str, is_active: bool) -> None:
+    assert assess([rule], now).is_active is is_active
+
+
+# 2025-01-03 is a Friday.
+@pytest.mark.parametrize(
+    ("now", "ours", "original"),
+    [
+        pytest.param("2025-01-03 23:00", True, True, id="RT-116 Friday night"),
+        pytest.param("2025-01-04 03:00", True, False, id="RT-116 which goes on on Saturday"),
+        pytest.param("2025-01-06 03:00", False, True, id="RT-116 no night begins on Sunday"),
+    ],
+)
+def test_a_night_belongs_to_the_day_on_which_it_starts(
+    now: str, ours: bool, original: bool
+) -> None:
+    """RELB-31: the outcome of the original where it is asked for."""
+    nights = schedule(hours("22:00-06:00", *WORKDAYS))
+    found = [assess_schedule(nights, UTC, at(now), compat).is_active for compat in (OURS, KUBERIK)]
+
+    assert found == [ours, original]
+
+
+def test_rules_are_alternatives_and_the_matching_ones_are_named() -> None:
+    """RT-112, REL-91."""
+    rules = [
+        hours("14:00-16:00", name="afternoon"),
+        hours("09:00-11:00", name="morning"),
+        hours("10:00-11:00"),
+    ]
+
+    assert assess(rules, "2025-01-01 10:00") == ScheduleState(
+        is_active=True, active_rules=("morning",), next_transition=at("2025-01-01 11:00")
+    )
+    assert assess(rules, "2025-01-01 12:00") == ScheduleState(
+        is_active=False, next_transition=at("2025-01-01 14:00")
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "is_active", "is_passing"),
+    [
+        ("Allow", True, True),
+        ("Allow", False, False),
+        ("Deny", False, True),
+        ("Deny", True, False),
+        ("deny", True, False),
+        ("Perhaps", False, True),
+        ("", True, False),
+    ],
+)
+def test_the_value_of_a_gate(action: str, is_active: bool, is_passing: bool) -> None:
+    """RT-113, REL-97: what is unknown denies."""
+    found: ScheduleAction = schedule({}, action=action).action
+
+    assert is_gate_passing(found, ScheduleState(is_active=is_active)) is is_passing
+
+
+@pytest.mark.parametrize(
+    ("rules", "now", "zone", "expected"),
+    [
+        pytest.param(
+            [hours("09:00-12:00"), hours("11:00-14:00")], "2025-01-01 10:00", "UTC",
+            "2025-01-01 14:00", id="RT-119 rules that overlap are one window",
+        ),
+        pytest.param(
+            [hours("09:00-12:00"), hours("12:00-14:00")], "2025-01-01 10:00", "UTC",
+            "2025-01-01 14:00", id="RELB-31 (c) rules that touch are one window",
+        ),
+        pytest.param(
+            [hours("", dates="2024-12-24..2024-12-26")], "2025-01-01 10:00", "UTC", None,
+            id="RT-118 RELB-31 (d) a range that is past",
+        ),
+        pytest.param([{}], "2025-01-01 10:00", "UTC", None, id="RELB-31 (c) it never changes"),
+        pytest.param(
+            [hours("09:00-17:00"), hours("17:00-09:00")], "2025-01-01 10:00", "UTC", None,
+            id="RELB-31 (c) two halves that never change",
+        ),
+        pytest.param(
+            [hours("", dates="2026-02-01..2026-02-01")], "2025-01-01 10:00", "UTC",
+            "2026-02-01 00:00", id="RELB-31 (c) next year",
+        ),
+        pytest.param(
+            [hours("", dates="2026-02-05..2026-02-06")], "2025-01-01 00:00", "UTC",
+            "2026-02-05 00:00", id="RELB-31 (c) in 400 days",
+        ),
+        pytest.param(
+            [hours("", dates="2026-02-05..2026-02-06")], "2024-12-31 23:59", "UTC", None,
+            id="RELB-31 (c) in a minute more",
+        ),
+        pytest.param(
+            [hours("09:00-17:00", *WORKDAYS)], "2025-01-03 17:00", "UTC", "2025-01-06 09:00",
+            id="REL-95 from Friday's end to Monday",
+        ),
+        pytest.param(
+            [hours("", *WORKDAYS)], "2025-01-01 12:00", "UTC", "2025-01-04 00:00",
+            id="REL-95 days in a row are one window",
+        ),
+        pytest.param(
+            [hours("09:00-17:00")], "2025-01-01 08:59:59.999999", "UTC", "2025-01-01 09:00",
+            id="REL-95 a microsecond before",
+        ),
+        pytest.param(
+            [hours("09:00-17:00")], "2025-01-01 09:00", "UTC", "2025-01-01 17:00",
+            id="REL-95 at the edge the next one",
+        ),
+        pytest.param(
+            [hours("09:00-17:00")], "2025-01-01 13:00", NEW_YORK, "2025-01-01 14:00",
+            id="REL-91 hours of the time zone",
+        ),
+        pytest.param(
+            [hours("09:00-17:00")], "2025-01-01 03:00", "Asia/Kathmandu", "2025-01-01 03:15",
+            id="REL-91 a zone at 5:45",
+        ),
+        pytest.param(
+            [hours("", "Wednesday")], "2025-01-01 04:59", NEW_YORK, "2025-01-01 05:00",
+            id="REL-93 the local weekday",
+        ),
+    ],
+)  # fmt: skip
+def test_the_next_transition(rules: list[Rule], now: str, zone: str, expected: str | None) -> None:
+    assert assess(rules, now, zone).next_transition == (expected and at(expected))
+
+
+# New York: on 2025-03-09 at 07:00 UTC 02:00 becomes 03:00, on 2025-11-02 at 06:00 UTC 02:00 becomes
+# 01:00. Apia had no 2011-12-30. Havana has no hour after midnight on 2025-03-09, and that before
+# it twice on 2025-11-02. Lord Howe moves by half an hour: on 2025-10-04 at 15:30 UTC.
+@pytest.mark.parametrize(
+    ("rule", "now", "zone", "is_active", "then"),
+    [
+        pytest.param(
+            hours("09:00-17:00"), "2025-03-09 13:30", NEW_YORK, True, "2025-03-09 21:00",
+            id="RT-117 RELB-31 (a) half past nine is after nine",
+        ),
+        pytest.param(
+            hours("02:15-02:45"), "2025-03-09 06:59", NEW_YORK, False, "2025-03-10 06:15",
+            id="RELB-31 (a) a window in the hour that is left out does not come",
+        ),
+        pytest.param(
+            hours("01:30-02:30"), "2025-03-09 06:45", NEW_YORK, True, "2025-03-09 07:00",
+            id="RELB-31 (a) an end in the hour that is left out is when it is",
+        ),
+        pytest.param(
+            hours("02:30-04:00"), "2025-03-09 06:45", NEW_YORK, False, "2025-03-09 07:00",
+            id="RELB-31 (a) so is a start",
+        ),
+        pytest.param(
+            hours("01:15-01:45"), "2025-11-02 05:20", NEW_YORK, True, "2025-11-02 05:45",
+            id="RELB-31 (a) the hour that comes twice, first",
+        ),
+        pytest.param(
+            hours("01:15-01:45"), "2025-11-02 05:50", NEW_YORK, False, "2025-11-02 06:15",
+            id="RELB-31 (a) and again",
+        ),
+        pytest.param(
+            hours("01:15-01:45"), "2025-11-02 06:20", NEW_YORK, True, "2025-11-02 06:45",
+            id="RELB-31 (a) the second time",
+        ),
+        pytest.param(
+            hours("00:30-02:00"), "2025-11-02 05:00", NEW_YORK, True, "2025-11-02 07:00",
+            id="RELB-31 (a) it is open through both",
+        ),
+        pytest.param(
+            hours("01:30-03:00"), "2025-11-02 05:45", NEW_YORK, True, "2025-11-02 06:00",
+            id="RELB-31 (a) the clock goes back to before its start",
+        ),
+        pytest.param(
+            hours("22:00-06:00", "Saturday"), "2025-03-09 06:00", NEW_YORK, True,
+            "2025-03-09 10:00", id="RELB-31 (a) (b) a night that is an hour short",
+        ),
+        pytest.param(
+            hours("", "Friday"), "2011-12-30 09:59", "Pacific/Apia", False, "2012-01-05 10:00",
+            id="RELB-31 (a) a Friday that is left out",
+        ),
+        pytest.param(
+            hours("", "Saturday"), "2011-12-30 09:59", "Pacific/Apia", False, "2011-12-30 10:00",
+            id="RELB-31 (a) and the Saturday after it comes at once",
+        ),
+        pytest.param(
+            hours("", "Sunday"), "2025-03-09 04:59", "America/Havana", False, "2025-03-09 05:00",
+            id="RELB-31 (a) a day begins at one where there is no midnight",
+        ),
+        pytest.param(
+            hours("", "Sunday"), "2025-11-02 03:59", "America/Havana", False, "2025-11-02 04:00",
+            id="RELB-31 (a) the day begins, first",
+        ),
+        pytest.param(
+            hours("02:10-02:20"), "2025-10-04 15:20", "Australia/Lord_Howe", False,
+            "2025-10-05 15:10", id="RELB-31 (a) half an hour that is left out",
+        ),
+    ],
+)  # fmt: skip
+def test_clocks_are_changed(rule: Rule, now: str, zone: str, is_active: bool, then: str) -> None:
+    state = assess([rule], now, zone)
+
+    assert (state.is_active, state.next_transition) == (is_active, at(then))
+
+
+def is_active_by_definition(schedule: ReleaseSchedule, zone: ZoneInfo, now: datetime) -> bool:
+    """Say it in the words of the rules: of each the window of today, and that of yesterday."""
+    wall = now.astimezone(zone).replace(tzinfo=None)
+    for rule in schedule.rules:
+        for day in (wall.date(), wall.date() - timedelta(days=1)):
+            midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001 a wall clock
+            begin, end = midnight, midnight + timedelta(days=1)
+            if rule.times is not None and rule.times.start != rule.times.end:
+                begin = midnight + rule.times.start * MINUTE
+                end = midnight + rule.times.end * MINUTE
+                end += timedelta(days=1) if end < begin else timedelta(0)
+            in_days = not rule.weekdays or day.weekday() in rule.weekdays
+            in_dates = rule.dates is None or rule.dates.first <= day <= rule.dates.last
+            if in_days and in_dates and begin <= wall < end:
+                return True
+    return False
+
+
+# The day before clocks are changed, or a day is left out.
+CHANGES: Final = (
+    (NEW_YORK, "2025-03-08 12:00"),
+    (NEW_YORK, "2025-11-01 12:00"),
+    ("America/Havana", "2025-03-08 12:00"),
+    ("America/Havana", "2025-11-01 12:00"),
+    ("Australia/Lord_Howe", "2025-04-05 00:00"),
+    ("Australia/Lord_Howe", "2025-10-04 00:00"),
+    ("Pacific/Apia", "2011-12-29 12:00"),
+)
+MINUTES: Final = st.one_of(
+    st.sampled_from([0, 30, 60, 90, 105, 120, 150, 180, 1380, 1410]), st.integers(0, 1439)
+)
+DATES: Final = st.builds(
+    lambda first, days: DateRange(first, first + timedelta(days=days)),
+    st.sampled_from([date(2025, 3, 9), date(2025, 11, 1), date(2011, 12, 30), date(2025, 10, 5)]),
+    st.integers(0, 2),
+)
+RULES: Final = st.builds(
+    ScheduleRule,
+    times=st.none() | st.builds(MinuteRange, MINUTES, MINUTES),
+    weekdays=st.frozensets(st.integers(0, 6), max_size=6),
+    dates=st.none() | DATES,
+)
+
+
+@given(
+    rules=st.lists(RULES, min_size=1, max_size=3),
+    change=st.sampled_from(CHANGES),
+    minutes=st.integers(0, 1440),
+)
+@repeatable(60)
+def test_no_minute_is_otherwise_than_the_rules_say(
+    rules: list[ScheduleRule], change: tuple[str, str], minutes: int
+) -> None:
+    """RELB-31 (a) to (c): every minute until the next transition, and that one, by definition."""
+    zone, begin = ZoneInfo(change[0]), at(change[1]) + minutes * MINUTE
+    one = ReleaseSchedule(rules=tuple(rules))
+    state = assess_schedule(one, zone, begin)
+    then = state.next_transition
+
+    assert then is None or begin < then <= begin + HORIZON
+    assert state.is_active is is_active_by_definition(one, zone, begin)
+    last = begin + timedelta(days=2)
+    minute = begin
+    while minute <= last and (then is None or minute < then):
+        assert is_active_by_definition(one, zone, minute) is state.is_active, minute
+        minute += MINUTE
+    assert then is None or is_active_by_definition(one, zone, then) is not state.is_active
+
+
+def test_what_is_told_does_not_hang_on_the_zone_in_which_now_is_given() -> None:
+    rules = schedule(hours("01:15-01:45"))
+    now = at("2025-11-02 06:20")
+    elsewhere = now.astimezone(ZoneInfo("Asia/Tokyo"))
+    found = assess_schedule(rules, ZoneInfo(NEW_YORK), elsewhere)
+
+    assert found == assess_schedule(rules, ZoneInfo(NEW_YORK), now)
+    assert found.next_transition is not None
+    assert found.next_transition.utcoffset() == timedelta(0)
