@@ -1,7 +1,7 @@
 """JSON of a StatefulSet → what adopting it asks for, also of one that was never in a cluster."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 
@@ -57,9 +57,15 @@ class _Template(Wire):
     spec: _PodSpec | None = None
 
 
+# Written back as it was read: an absent key stays absent, a null stays a null.
+class _RollingUpdate(TypedDict, total=False):
+    partition: Int32 | None
+    maxUnavailable: int | str | None
+
+
 class _Strategy(Wire):
     type: str = "RollingUpdate"
-    rolling_update: dict[str, object] | None = None
+    rolling_update: _RollingUpdate | None = None
 
 
 class _Spec(Wire):

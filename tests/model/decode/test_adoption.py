@@ -87,3 +87,36 @@ def test_what_is_no_set_is_named() -> None:
 
     with pytest.raises(DecodeError, match="db"):
         decode_adoptable(msgspec.json.encode(tree))
+
+
+@pytest.mark.parametrize("written", [{"partition": None}, {"maxUnavailable": "25%"}, {}, None])
+def test_a_rolling_update_is_kept_as_it_is_written(written: Any) -> None:
+    """The way back writes it again: a key more would change what a manifest leaves open."""
+    found = decode_adoptable(_partitioned(written))
+
+    assert (found.rolling_update, found.partition) == (written, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("2", 'expected int | null, got str: "2"'),
+        ([2], "expected int | null, got array"),
+        (True, "expected int | null, got bool: true"),
+        (-1, "expected int >= 0: -1"),
+    ],
+)
+def test_a_partition_that_is_no_ordinal_is_refused_with_its_field(value: Any, told: str) -> None:
+    """Taken as 0 it would hide that pods are held back, which `OnDelete` cannot."""
+    field = "spec.updateStrategy.rollingUpdate.partition"
+
+    with pytest.raises(DecodeError) as error:
+        decode_adoptable(_partitioned({"partition": value}))
+
+    assert str(error.value) == f"StatefulSet prod/db: {field}: {told}"
+
+
+def _partitioned(written: Any) -> bytes:
+    spec = {"template": {}, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": written}}
+    head = {"namespace": "prod", "name": "db"}
+    return msgspec.json.encode({"kind": "StatefulSet", "metadata": head, "spec": spec})
