@@ -1,5 +1,6 @@
 """What the chart does beyond grafana's, and what it refuses."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +22,16 @@ from tests.chart.rendering import (
     run_helm,
 )
 from tests.chart.test_chart_grafana_values import CONTAINER, POD
+from tests.code_rules import ROOT
 from tests.rendered import NAMESPACE, find_field, granted
 
 pytestmark = pytest.mark.controlplane
 
+SECURITY: Final = (ROOT / "SECURITY.md").read_text()
+HOOK_LABELS: Final = {
+    "app.kubernetes.io/part-of": "rollout-operator",
+    "app.kubernetes.io/component": "hooks",
+}
 DIGEST: Final = f"sha256:{'a' * 64}"
 # No value here stands in the way of another one.
 CHANGED: Final[Values] = {
@@ -297,6 +304,39 @@ def test_hooks_may_do_no_more_than_they_need() -> None:
         for verb in ("get", "delete")
         for name in _configurations()
     }
+
+
+def test_dep48_a_hook_that_fails_leaves_no_account() -> None:
+    """DEP-48: rights go with the hook, however it ends; only what has its log stays."""
+    events = set()
+    for one in render_all({}):
+        if not is_hook(one):
+            continue
+        told = one["metadata"]["annotations"]
+        policies = {*told["helm.sh/hook-delete-policy"].split(",")}
+        runs = one["kind"] in ("Job", "Pod")
+        events.add((told["helm.sh/hook"], one["kind"]))
+        # A name that an earlier run has left is no obstacle.
+        assert "before-hook-creation" in policies, one
+        # Helm deletes what came before a hook that failed as succeeded, and that one as failed.
+        assert runs or {"hook-succeeded", "hook-failed"} <= policies, one
+        assert not runs or "hook-failed" not in policies, one
+        assert int(told.get("helm.sh/hook-weight", 0)) == (0 if runs else -5), one
+        # By these SECURITY.md has them deleted where helm could not.
+        assert HOOK_LABELS.items() <= one["metadata"]["labels"].items(), one
+        is_wide = one["kind"].startswith("Cluster")
+        assert (NAMESPACE in one["metadata"]["name"]) is is_wide, one
+    accounts = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+    assert events == {
+        *((event, kind) for event in ("pre-upgrade", "pre-delete", "test") for kind in accounts),
+        *(("pre-upgrade", kind) for kind in ("ConfigMap", "Job")),
+        ("pre-delete", "Job"),
+        *(("test", kind) for kind in ("Role", "RoleBinding", "Pod")),
+    }
+    selector = ",".join(f"{key}={value}" for key, value in HOOK_LABELS.items())
+    (command,) = re.findall(rf"kubectl delete (\S+) --selector {selector}", SECURITY)
+    left = {kind for _, kind in events} - {"Job", "Pod"}
+    assert {*command.split(",")} == {kind.lower() for kind in left}
 
 
 def test_dep80_the_kinds_are_installed_unless_they_are_switched_off() -> None:

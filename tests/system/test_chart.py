@@ -18,7 +18,17 @@ from tests.system.charted import HOOKS, KINDS, RELEASE, Charted, charted, remove
 from tests.system.grafanas_chart import write_chart
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.pages import DOCS, Happening, Terminal
-from tests.world.api import CLUSTER_ROLES, DEPLOYMENTS, PODS, SECRETS, SERVICES
+from tests.world.api import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    DEPLOYMENTS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
 from tests.world.budgets import CRDS, ZONE_BUDGETS
 from tests.world.clients import Route, Workload
 from tests.world.world import World
@@ -26,6 +36,7 @@ from tests.world.world import World
 pytestmark = pytest.mark.controlplane
 
 PAGE: Final = DOCS / "helm.md"
+OF_HOOKS: Final = "app.kubernetes.io/part-of=rollout-operator,app.kubernetes.io/component=hooks"
 GROUPED: Final = {"rollout-group": "ingester"}
 BUDGET: Final = {"selector": {"matchLabels": GROUPED}, "maxUnavailable": 1}
 
@@ -98,7 +109,16 @@ class Page:
         # DEP-88: `helm test` fails where `doctor` finds an error.
         assert (await self.here.helm("test", RELEASE)).code == 1
         assert "operator_not_ready" in self.here.played[-1][1].out
+        await self.assert_no_accounts()
         await _report_ready(world)
+
+    async def assert_no_accounts(self) -> None:
+        """DEP-48: a hook that failed has left no rights behind; helm before 3.19 leaves them."""
+        api, namespace = self.here.world.api, self.here.world.namespace
+        for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
+            assert await api.items(resource, labels=OF_HOOKS) == []
+        for resource in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS):
+            assert await api.items(resource, namespace, OF_HOOKS) == []
 
     async def assert_tested(self) -> None:
         """DEP-88: the pod of the test has run `doctor`."""
