@@ -66,6 +66,7 @@ def _accumulate(folder: Path, objects: list[Object]) -> list[Object]:
         _refuse_twins(objects)
     for entry in loaded.get("components", ()):
         objects = _accumulate((folder / entry).resolve(), objects)
+        _refuse_twins(objects)
     objects = [*objects, *(_generate(folder, one) for one in loaded.get("configMapGenerator", ()))]
     _refuse_twins(objects)
     for patch in loaded.get("patches", ()):
