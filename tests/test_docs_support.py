@@ -1,13 +1,27 @@
 """What is said to be tested, and of whom rights are said, is so."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tests.code_rules import ROOT
+from tests.rendered import MANIFESTS
+from tests.system.grants import shipped_grants
 from tests.test_packaging import PROJECT
 from tests.world.manifests import read_manifests
 
 SUPPORT: Final = (ROOT / "docs/support.md").read_text()
+READS: Final = {"get", "list", "watch"}
+# What a component lets be written, in the words of the page.
+WORDS: Final = {
+    ("patch", "statefulsets"): "patch StatefulSets",
+    ("update", "secrets"): "read and write the one Secret",
+    ("patch", "replicatemplates/status"): "write the status of ReplicaTemplates",
+    ("create", "configmaps"): "create ConfigMaps",
+    ("patch", "configmaps"): "and write one",
+    ("patch", "validatingwebhookconfigurations"): "patch webhook configurations",
+    ("patch", "mutatingwebhookconfigurations"): "patch webhook configurations",
+}
 SECURITY: Final = (ROOT / "SECURITY.md").read_text()
 
 
@@ -53,7 +67,7 @@ def test_who_has_a_stolen_token_can_do_what_the_page_says() -> None:
         (resource, verb)
         for rule in _rules()
         for resource in rule["resources"]
-        for verb in {*rule["verbs"]} - {"get", "list", "watch"}
+        for verb in {*rule["verbs"]} - READS
     }
 
     assert writes == {
@@ -71,6 +85,25 @@ def test_who_has_a_stolen_token_can_do_what_the_page_says() -> None:
         "`status.currentRevision` of StatefulSets, the status of budgets, Events, and the Lease",
     ):
         assert words in SECURITY
+
+
+def test_each_component_that_may_write_stands_beside_what_it_may_write() -> None:
+    """SEC-19: for a tenant who asks what the account can do."""
+    points = [" ".join(point.split()) for point in re.split(r"\n\n|\n- ", SECURITY)]
+    missing = [
+        (component, verb, resource)
+        for component, verb, resource in _component_writes()
+        if not [p for p in points if f"`{component}`" in p and WORDS[verb, resource] in p]
+    ]
+    assert missing == []
+
+
+def _component_writes() -> Iterator[tuple[str, str, str]]:
+    for role in MANIFESTS.glob("components/*/*role.yaml"):
+        component = role.parent.name
+        for verb, resource in shipped_grants(f"components/{component}"):
+            if verb not in READS:
+                yield component, verb, resource
 
 
 def _rules() -> list[dict[str, Any]]:

@@ -304,6 +304,15 @@ def test_hooks_may_do_no_more_than_they_need() -> None:
         for verb in ("get", "delete")
         for name in _configurations()
     }
+    tried = {one for one in rights["test"] if one[1] not in ("get", "list")}
+    assert tried == {
+        ("pods/eviction", "create", ""),
+        ("statefulsets/scale", "patch", ""),
+        ("zoneawarepoddisruptionbudgets", "create", ""),
+        *((f"{one}subjectaccessreviews", "create", "") for one in ("", "local")),
+    }
+    assert ("secrets", "get", "certificate") in rights["test"]
+    assert "evict pods, scale\nStatefulSets and create budgets" in SECURITY
 
 
 def test_dep48_a_hook_that_fails_leaves_no_account() -> None:
