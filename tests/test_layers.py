@@ -56,7 +56,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "description": ("", "rollout", "budgets"),
         "diagnosis": ("", "rollout", "downscales"),
         "adoption": ("", "diagnosis"),
-        "policies": ("",),
+        "policies": ("", "rollout"),
         "releases": ("",),
     },
     "kube": {

@@ -1,0 +1,136 @@
+"""What one decision for a policy works on, and what it comes to.
+
+The decision is made in `planning.policies.plan`; who records a batch, and deletes its pods, is left
+to the controllers.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import Revision, Uid
+from rollout_operator.model.outcome import Reason, RecordRevision, ReplacePods
+from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.policy.zones import ZoneResolution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPod:
+    """A pod that a batch replaces, as it was when the batch began."""
+
+    name: str
+    uid: Uid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Pods that go together, as the status of the policy has recorded them before they went."""
+
+    number: int
+    """From 1; it never repeats while the status is kept."""
+    zone: str
+    set_name: str
+    revision: Revision
+    """The update revision that it was begun for."""
+    pods: tuple[BatchPod, ...]
+    start: datetime
+    completion: datetime | None = None
+    """Since when nothing is unavailable, on the server's clock. The pause counts from it. None
+    while the batch is open, or open again because a pod failed during the pause."""
+
+
+@unique
+class PolicyWaitCode(StrEnum):
+    """Why a policy replaces no pod, or no more than it does. Never renamed."""
+
+    UP_TO_DATE = "UpToDate"
+    NO_SETS = "NoStatefulSets"
+    SPANS_ZONES = "StatefulSetSpansZones"
+    NOT_ON_DELETE = "UpdateStrategyNotOnDelete"
+    SEVERAL_ZONES = "MultipleZonesUnavailable"
+    ZONE_NOT_READY = "ZoneNotReady"
+    ZONE_SCALING = "ZoneScaling"
+    BATCH_OPEN = "BatchOpen"
+    INTERVAL = "IntervalWait"
+    PAUSED = "Paused"
+    SUSPENDED = "Suspended"
+    """What is known of its StatefulSets is old, behind, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyWait:
+    """Why nothing, or nothing more, goes now."""
+
+    code: PolicyWaitCode
+    text: str
+    """With the numbers, for people."""
+    causes: tuple[Reason, ...] = ()
+    """What the rules that label groups obey as well say of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCounts:
+    """One StatefulSet of a policy in numbers of its desired pods."""
+
+    name: str
+    replicas: int
+    updated: int
+    outdated: int
+    unavailable: int
+    revision: Revision
+    """The update revision."""
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneCounts:
+    """One zone of a policy in numbers."""
+
+    name: str
+    sets: tuple[SetCounts, ...]
+    """By name."""
+
+    @property
+    def unavailable(self) -> int:
+        """Return how many desired pods of the zone are not proven available."""
+        return sum(one.unavailable for one in self.sets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySnapshot:
+    """Everything that `plan_policy` reads."""
+
+    policy: Policy
+    resolution: ZoneResolution
+    group: Group
+    """All StatefulSets that the policy owns, each with its pods. `now` is the server's clock."""
+    batch: Batch | None = None
+    """The last one, as the status of the policy has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPlan:
+    """All that one snapshot of a policy leads to."""
+
+    batch: Batch | None = None
+    """To be recorded, where it is another one than before, ahead of any delete."""
+    action: ReplacePods | None = None
+    """Pods of that batch, and no others."""
+    records: tuple[RecordRevision, ...] = ()
+    """StatefulSets that are rolled out, and do not say so yet."""
+    wait: PolicyWait | None = None
+    """None only where pods go, and nothing else would."""
+    target: str = ""
+    """The StatefulSet whose turn it is; empty where none has one."""
+    next_batch: datetime | None = None
+    """When the pause is over, while one is."""
+    is_stalled: bool = False
+    """Whether the open batch has made no progress for longer than the policy grants."""
+    is_open: bool = False
+    """Whether a batch is open, and not superseded."""
+    look_again: timedelta | None = None
+    """After what time a deadline falls due that no event announces."""
+    zones: tuple[ZoneCounts, ...] = ()
+    """In the order of their updates; empty where they could not be told."""
+    problems: tuple[Reason, ...] = ()

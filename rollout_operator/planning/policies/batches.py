@@ -1,0 +1,133 @@
+"""When a batch is complete, how long the pause after it lasts, and when it has stalled.
+
+All of it follows from what the status of the policy records and from the pods as they are, so that
+a process that starts anew comes to the same. Times are those of the API server's clock, but for the
+times of pods' conditions, which kubelets write: one of them that lies in the future counts for
+nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.policy.plan import Batch, BatchPod
+from rollout_operator.model.policy.policy import Policy
+from rollout_operator.planning.rollout.readiness import Readiness
+from rollout_operator.planning.rollout.zones import is_paused
+
+
+def find_open(batch: Batch | None, looks: Iterable[Readiness]) -> Batch | None:
+    """Return the batch where it is open, None where it is complete or superseded.
+
+    It is superseded where its StatefulSet is gone or wants another revision by now (MAZ-47).
+    """
+    if batch is None or batch.completion is not None:
+        return None
+    return batch if any(_is_for(batch, look) for look in looks) else None
+
+
+def has_superseded(batch: Batch | None, look: Readiness) -> bool:
+    """Tell whether an unfinished batch of a StatefulSet was for another revision than its own."""
+    if batch is None or batch.completion is not None:
+        return False
+    return batch.set_name == look.sts.name and batch.revision != look.sts.update_revision
+
+
+def settle_batch(
+    batch: Batch | None, looks: Sequence[Readiness], policy: Policy, now: datetime
+) -> Batch | None:
+    """Return the batch as it is to be recorded: stamped when it is complete, and open again.
+
+    A pod that fails during the pause opens it again, so that the pause counts from the recovery
+    (MAZ-40). After the pause nothing does.
+    """
+    if batch is None:
+        return None
+    if batch.completion is None:
+        return replace(batch, completion=now) if _is_complete(batch, looks) else batch
+    completion = min(batch.completion, now)
+    if now - completion >= policy.interval or all(look.is_whole for look in looks):
+        return replace(batch, completion=completion)
+    # One for another revision would be superseded if it were open, and need no pause at all.
+    is_current = any(_is_for(batch, look) for look in looks)
+    return replace(batch, completion=None if is_current else now)
+
+
+def list_left(batch: Batch, look: Readiness) -> tuple[Pod, ...]:
+    """Return the pods of a batch that were recorded and not deleted, and are to go still."""
+    if is_paused(look.sts):
+        return ()
+    recorded = {one.uid for one in batch.pods}
+    outdated = (pod for pod in look.standing if pod.revision != look.sts.update_revision)
+    return tuple(pod for pod in outdated if pod.uid in recorded)
+
+
+def find_pause_end(
+    batch: Batch | None, looks: Sequence[Readiness], policy: Policy, now: datetime
+) -> datetime | None:
+    """Return when the next batch may begin, None where it may at once.
+
+    It counts from the completion of the last one or, where a pod recovered later, from that: this
+    process may not have been there. Without a record, from what updated pods show (MAZ-43).
+    """
+    is_recorded = batch is not None
+    times = [time for time in _list_recoveries(looks, only_updated=not is_recorded) if time <= now]
+    if batch is not None and batch.completion is not None:
+        times.append(min(batch.completion, now))
+    end = max(times) + policy.interval if times else now
+    return end if end > now else None
+
+
+def find_deadline(
+    batch: Batch, looks: Iterable[Readiness], policy: Policy, now: datetime
+) -> datetime:
+    """Return when an open batch has stalled, unless it makes progress: a pod comes or is ready."""
+    names = {one.name for one in batch.pods}
+    pods = (
+        pod
+        for look in looks
+        for pod in (*look.standing, *(one.pod for one in look.down))
+        if pod.name in names
+    )
+    times = (time for pod in pods for time in (pod.created, pod.ready_since))
+    seen = [time for time in times if time is not None and time <= now]
+    return max([min(batch.start, now), *seen]) + policy.progress_deadline
+
+
+def open_batch(
+    batch: Batch | None, look: Readiness, *, zone: str, pods: Iterable[Pod], now: datetime
+) -> Batch:
+    """Return the next batch."""
+    return Batch(
+        number=1 if batch is None else batch.number + 1,
+        zone=zone,
+        set_name=look.sts.name,
+        revision=look.sts.update_revision,
+        pods=tuple(BatchPod(name=pod.name, uid=pod.uid) for pod in pods),
+        start=now,
+    )
+
+
+def _is_for(batch: Batch, look: Readiness) -> bool:
+    return (batch.set_name, batch.revision) == (look.sts.name, look.sts.update_revision)
+
+
+def _is_complete(batch: Batch, looks: Sequence[Readiness]) -> bool:
+    """Tell whether the pods of a batch are back, and nothing of the policy is unavailable.
+
+    One that is back at another revision than the batch was for goes with a later one.
+    """
+    if not all(look.is_whole for look in looks):
+        return False
+    return any(_is_for(batch, look) and not list_left(batch, look) for look in looks)
+
+
+def _list_recoveries(looks: Iterable[Readiness], *, only_updated: bool) -> Iterator[datetime]:
+    """Yield when pods that are up became available."""
+    for look in looks:
+        patience = timedelta(seconds=look.sts.min_ready_seconds)
+        for pod in look.standing:
+            is_updated = pod.revision == look.sts.update_revision
+            if pod.ready_since is not None and (is_updated or not only_updated):
+                yield pod.ready_since + patience

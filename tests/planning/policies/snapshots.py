@@ -1,0 +1,97 @@
+"""Snapshots of a policy for tables: zones as `tests.builders` has them, and the last batch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.names import GroupName, Revision, Uid
+from rollout_operator.model.placement import ZoneSource
+from rollout_operator.model.policy.plan import Batch, BatchPod, PolicyPlan, PolicySnapshot
+from rollout_operator.model.policy.zones import (
+    ResolvedSet,
+    ResolvedZone,
+    ZoneResolution,
+    ZonesCode,
+)
+from tests.builders import NOW
+from tests.planning.policies.policies import policy
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def resolution(*zones: tuple[str, Sequence[str]]) -> ZoneResolution:
+    """Return zones in this order, each with the letters of its StatefulSets."""
+    resolved = tuple(
+        ResolvedZone(
+            name=name,
+            sets=tuple(
+                ResolvedSet(name=f"zone-{letter}", zone=name, source=ZoneSource.LABEL)
+                for letter in letters
+            ),
+        )
+        for name, letters in zones
+    )
+    sets = tuple(one for zone in resolved for one in zone.sets)
+    return ZoneResolution(code=ZonesCode.ALL_RESOLVED, zones=resolved, sets=sets)
+
+
+def snapshot(
+    *zones: Zone,
+    batch: Batch | None = None,
+    now: datetime = NOW,
+    shared: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> PolicySnapshot:
+    """Return a snapshot of zones in this order, each of one StatefulSet.
+
+    `shared` has, by name, the letters of the StatefulSets of zones that have several; then it has
+    all of them.
+    """
+    letters = [zone.sts.name.removeprefix("zone-") for zone in zones]
+    named = shared or {letter: letter for letter in letters}
+    return PolicySnapshot(
+        policy=policy(**fields),
+        resolution=resolution(*named.items()),
+        group=Group(name=GroupName("db"), zones=zones, now=now, deletions={}),
+        batch=batch,
+    )
+
+
+def batch(
+    *names: str,
+    uids: str = "old",
+    start: float = -60,
+    completion: float | None = None,
+    **fields: Any,
+) -> Batch:
+    """Return batch 4 of pods such as `a-1`, which began and ended so many seconds from now.
+
+    `uids` is `old` where they were deleted since, `same` where they are the pods of today.
+    """
+    letter = names[0][0]
+    pods = tuple(
+        BatchPod(name=f"zone-{name}", uid=Uid(f"uid-{name}" if uids == "same" else f"old-{name}"))
+        for name in names
+    )
+    plain = Batch(
+        number=4,
+        zone=letter,
+        set_name=f"zone-{letter}",
+        revision=Revision("last"),
+        pods=pods,
+        start=NOW + seconds(start),
+        completion=None if completion is None else NOW + seconds(completion),
+    )
+    return replace(plain, **fields)
+
+
+def outline(plan: PolicyPlan) -> str:
+    """Return the pods that go, as `a-2 a-1`, then the code of the wait and what is recorded."""
+    going = [one.pod.name.removeprefix("zone-") for one in plan.action.going] if plan.action else []
+    waits = [plan.wait.code] if plan.wait else []
+    records = [f"record {one.zone.name.removeprefix('zone-')}" for one in plan.records]
+    return " ".join([*going, *waits, *records])

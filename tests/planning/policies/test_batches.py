@@ -1,0 +1,251 @@
+"""When a batch is complete, how long the pause after it lasts, and when it has stalled."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.model.group import Zone
+from rollout_operator.model.names import Revision
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.policy.plan import Batch, PolicyPlan
+from rollout_operator.model.units import IntOrPercent
+from rollout_operator.planning.policies.plan import plan_policy
+from tests.builders import NOW, prev, zone
+from tests.planning.policies.snapshots import batch, outline, seconds, snapshot
+
+B = zone("b")
+OPEN = batch("a-2")
+V3 = Revision("v3")
+
+
+def plan(*zones: Zone, last: Batch | None = None, **fields: Any) -> PolicyPlan:
+    return plan_policy(snapshot(*zones, batch=last, **fields))
+
+
+def at(base: Zone, *ordinals: int, ready: float = 0, created: float | None = None) -> Zone:
+    """Return the zone with pods that are ready, or were created, so many seconds from now."""
+
+    def change(one: Pod) -> Pod:
+        times = {} if created is None else {"created": NOW + seconds(created)}
+        since = NOW + seconds(ready) if one.is_ready else None
+        is_meant = base.sts.ordinal_of(one.name) in ordinals
+        return replace(one, ready_since=since, **times) if is_meant else one
+
+    return dataclasses.replace(base, pods=tuple(map(change, base.pods)))
+
+
+def times(found: PolicyPlan) -> list[float | None]:
+    """Return, in seconds from now, completion of the batch and end of the pause."""
+    last = found.batch.completion if found.batch else None
+    both = (last, found.next_batch)
+    return [None if one is None else (one - NOW).total_seconds() for one in both]
+
+
+@pytest.mark.parametrize(
+    ("a", "last", "expected", "ends"),
+    [
+        pytest.param(
+            prev("a", "ppl"), OPEN, "IntervalWait", [0, 30], id="MAZ-40 complete, the pause begins"
+        ),
+        pytest.param(prev("a", "ppL"), OPEN, "BatchOpen", [None, None], id="MAZ-40 not ready"),
+        pytest.param(prev("a", "pp-"), OPEN, "BatchOpen", [None, None], id="MAZ-40 not there"),
+        pytest.param(prev("a", "ppt"), OPEN, "BatchOpen", [None, None], id="MAZ-40 on its way out"),
+        pytest.param(
+            prev("a", "ppl"), batch("a-2", completion=-20), "IntervalWait", [-20, 10],
+            id="MT-30 MAZ-43 a new process counts from the record",
+        ),
+        pytest.param(
+            prev("a", "ppl"), batch("a-2", completion=-30), "a-1", [-30, None],
+            id="MT-28 the pause is over",
+        ),
+        pytest.param(
+            prev("a", "pPl"), batch("a-2", completion=-10), "a-1", [None, None],
+            id="MAZ-38 an outdated one that breaks in the pause goes",
+        ),
+        pytest.param(
+            prev("a", "ppL"), batch("a-2", completion=-10), "BatchOpen", [None, None],
+            id="MT-28 MAZ-40 one that fails in the pause opens the batch again",
+        ),
+        pytest.param(
+            prev("a", "plL"), batch("a-2", completion=-31), "ZoneNotReady", [-31, None],
+            id="MAZ-40 nothing does after the pause",
+        ),
+        pytest.param(
+            at(prev("a", "ppl"), 2, ready=-5), batch("a-2", completion=-20), "IntervalWait",
+            [-20, 25], id="MT-28 MAZ-40 it recovered while nobody looked",
+        ),
+        pytest.param(
+            at(prev("a", "ppl"), 2, ready=7), batch("a-2", completion=-20), "IntervalWait",
+            [-20, 10], id="MAZ-43 the kubelet's clock is ahead",
+        ),
+        pytest.param(
+            prev("a", "ppl"), batch("a-2", completion=3600), "IntervalWait", [0, 30],
+            id="MAZ-43 a completion in the future is now",
+        ),
+        pytest.param(
+            prev("a", "ppp"), None, "a-2", [None, None], id="MAZ-41 the first batch does not wait"
+        ),
+        pytest.param(
+            at(prev("a", "ppp"), 0, 1, 2, ready=-5), None, "a-2", [None, None],
+            id="MAZ-41 nor for outdated pods that are new",
+        ),
+        pytest.param(
+            at(prev("a", "ppl"), 2, ready=-5), None, "IntervalWait", [None, 25],
+            id="MAZ-43 the status is lost",
+        ),
+        pytest.param(
+            zone("a"), OPEN, "UpToDate", [0, None], id="MAZ-40 the last batch of a rollout"
+        ),
+    ],
+)  # fmt: skip
+def test_the_pause(a: Zone, last: Batch | None, expected: str, ends: list[float | None]) -> None:
+    found = plan(a, B, last=last)
+
+    assert outline(found).removesuffix(" record a") == expected
+    if not found.action:
+        assert times(found) == ends
+
+
+def test_the_pause_lies_between_zones_as_well() -> None:
+    """MAZ-41."""
+    found = plan(zone("a"), prev("b"), last=batch("a-0", completion=-29))
+
+    assert (outline(found), found.look_again) == ("IntervalWait", seconds(1))
+    assert outline(plan(zone("a"), prev("b"), last=batch("a-0", completion=-30))) == "b-2"
+
+
+def test_the_pause_lies_between_rollouts_as_well() -> None:
+    """MAZ-41: the batch was for another revision, and complete."""
+    found = plan(prev("a"), B, last=batch("a-0", completion=-29, revision=V3))
+
+    assert outline(found) == "IntervalWait"
+
+
+def test_a_failure_in_the_pause_between_rollouts() -> None:
+    """MAZ-40, MAZ-41: the pause counts anew, though nothing of that batch is left to wait for."""
+    last = batch("a-0", completion=-29, revision=V3)
+    found = plan(prev("a"), zone("b", "llL", ready=2), last=last)
+
+    assert (outline(found), times(found)) == ("ZoneNotReady", [0, None])
+
+
+def test_a_shorter_pause_takes_effect_at_once() -> None:
+    """MT-31, MAZ-46."""
+    last = batch("a-2", completion=-6)
+
+    assert outline(plan(prev("a", "ppl"), B, last=last)) == "IntervalWait"
+    assert outline(plan(prev("a", "ppl"), B, last=last, interval=seconds(5))) == "a-1"
+
+
+def test_without_a_pause_the_window_slides() -> None:
+    """MT-29, MAZ-42: two may be down, one is back, the next one goes."""
+    two: dict[str, Any] = {"interval": seconds(0), "max_unavailable": IntOrPercent(2)}
+    last = batch("a-4", "a-3")
+
+    assert outline(plan(prev("a", "pppLL"), B, last=last, **two)) == "BatchOpen"
+    assert outline(plan(prev("a", "pppLl"), B, last=last, **two)) == "a-2"
+
+
+def test_what_goes_is_recorded_before() -> None:
+    """Step 12: with its number, its pods by UID, its revision, on the server's clock."""
+    found = plan(prev("a", "ppl"), B, last=batch("a-2", completion=-60))
+
+    assert found.batch == batch("a-1", uids="same", start=0, number=5)
+    assert found.is_open
+
+
+@pytest.mark.parametrize(
+    ("a", "last", "expected"),
+    [
+        pytest.param(prev("a"), batch("a-2", uids="same"), "a-2", id="none was deleted"),
+        pytest.param(
+            prev("a", "ppp"), batch("a-0", uids="same"), "a-0", id="in whatever order it is now"
+        ),
+        pytest.param(
+            prev("a", "ppp", paused="true"), batch("a-2", uids="same"), "Paused",
+            id="MAZ-26 but not of a StatefulSet that is paused",
+        ),
+    ],
+)  # fmt: skip
+def test_a_batch_that_was_recorded_and_not_carried_out_goes_on(
+    a: Zone, last: Batch, expected: str
+) -> None:
+    """A process may end between both; the batch is the same one, not another."""
+    found = plan(a, B, last=last)
+
+    assert outline(found) == expected
+    if found.action:
+        assert found.batch == last
+
+
+def test_the_rest_of_a_batch_waits_for_other_zones() -> None:
+    """MAZ-32: zone b broke since; it has its turn first."""
+    last = batch("a-2", uids="same")
+
+    assert outline(plan(prev("a"), zone("b", "lLl", ready=2), last=last)) == "ZoneNotReady"
+    found = plan(prev("a"), prev("b", "pPp"), last=last)
+    assert (outline(found), found.batch and found.batch.number) == ("b-1", 5)
+
+
+def test_half_a_batch_goes_on_within_the_budget() -> None:
+    """Of two, one is deleted and starts: the other goes, and no third one."""
+    last = batch("a-2", "a-1", uids="same")
+    found = plan(prev("a", "ppL"), B, last=last, max_unavailable=IntOrPercent(2))
+
+    assert (outline(found), found.batch) == ("a-1", last)
+
+
+@pytest.mark.parametrize(
+    ("a", "expected"),
+    [
+        pytest.param("ooO", "a-2", id="MT-47 the broken one is rolled back at once"),
+        pytest.param("ooo", "a-2", id="MAZ-47 so is a healthy one"),
+        pytest.param("pop", "a-2", id="MAZ-47 a new template: the next one, no pause"),
+    ],
+)
+def test_a_batch_for_another_revision_is_superseded(a: str, expected: str) -> None:
+    last = batch("a-2", revision=V3)
+    found = plan(at(prev("a", a), 0, 1, 2, ready=-1), B, last=last)
+
+    assert (outline(found), found.batch and found.batch.number) == (expected, 5)
+
+
+def test_after_a_superseded_batch_other_stateful_sets_pause() -> None:
+    """MAZ-47 excepts the StatefulSet of that batch, and no other."""
+    last = batch("a-2", revision=V3)
+    found = plan(at(zone("a"), 2, ready=-1), prev("b"), last=last)
+
+    assert (outline(found), times(found)) == ("IntervalWait", [None, 29])
+    assert not found.is_open
+
+
+def test_a_batch_of_a_stateful_set_that_is_gone_holds_nothing() -> None:
+    assert outline(plan(prev("b"), last=OPEN)) == "b-2"
+
+
+@pytest.mark.parametrize(
+    ("a", "last", "left"),
+    [
+        pytest.param(prev("a", "pp-"), batch("a-2", start=-599), 1, id="nothing comes"),
+        pytest.param(prev("a", "pp-"), batch("a-2", start=-600), None, id="MAZ-44 for too long"),
+        pytest.param(
+            at(prev("a", "ppL"), 2, created=-10), batch("a-2", start=-900), 590, id="a pod came"
+        ),
+        pytest.param(
+            at(prev("a", "ppL"), 2, created=-600), batch("a-2", start=-900), None,
+            id="MT-46 MAZ-44 and crashes since",
+        ),
+        pytest.param(
+            prev("a", "pp-"), batch("a-2", start=3600), 600, id="a start in the future is now"
+        ),
+    ],
+)  # fmt: skip
+def test_a_batch_stalls(a: Zone, last: Batch, left: float | None) -> None:
+    """It is told, and it goes on waiting: other zones are left alone."""
+    found = plan(a, prev("b"), last=last)
+
+    assert outline(found) == "BatchOpen"
+    assert found.is_stalled == (left is None)
+    assert found.look_again == (None if left is None else seconds(left))

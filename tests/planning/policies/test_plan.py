@@ -1,0 +1,240 @@
+"""Which batch of a policy begins next, or what holds it."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.group import Zone
+from rollout_operator.model.policy.plan import PolicyPlan, PolicySnapshot, PolicyWaitCode
+from rollout_operator.model.policy.policy import PodOrder
+from rollout_operator.model.policy.zones import (
+    ZoneNote,
+    ZoneNoteCode,
+    ZoneResolution,
+    ZonesCode,
+)
+from rollout_operator.model.units import IntOrPercent
+from rollout_operator.planning.policies.plan import plan_policy
+from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from tests.builders import NOW, prev, unreadable, with_pods, zone
+from tests.planning.policies.snapshots import batch, outline, seconds, snapshot
+
+A, B, C = zone("a"), zone("b"), zone("c")
+TWELVE = "p" * 12
+NO_PAUSE: dict[str, Any] = {"interval": seconds(0)}
+
+
+def share(number: int) -> dict[str, Any]:
+    return {"max_unavailable": IntOrPercent(number, is_percent=True)}
+
+
+def most(number: int) -> dict[str, Any]:
+    return {"max_unavailable": IntOrPercent(number)}
+
+
+def plan(*zones: Zone, **fields: Any) -> PolicyPlan:
+    return plan_policy(snapshot(*zones, **fields))
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        pytest.param(snapshot(A, B, C), "UpToDate", id="MAZ-30 nothing is outdated"),
+        pytest.param(snapshot(), "NoStatefulSets", id="MAZ-28 no StatefulSet"),
+        pytest.param(snapshot(A, prev("b"), prev("c")), "b-2", id="MAZ-33 the first with outdated"),
+        pytest.param(snapshot(prev("c"), prev("a")), "c-2", id="MT-22 the order of the zones"),
+        pytest.param(
+            snapshot(prev("a", "ppp"), prev("b", "plp")), "b-2", id="MAZ-46 a begun one is finished"
+        ),
+        pytest.param(
+            snapshot(prev("a", "plp"), prev("b", "ppl"), batch=batch("b-2", completion=-60)),
+            "b-1", id="MAZ-46 of two begun ones the last",
+        ),
+        pytest.param(
+            snapshot(prev("a"), prev("b"), zone("c"), prev("d", "plp"), zone("e"),
+                     shared={"one": "ac", "two": "de", "three": "b"}),
+            "d-2", id="MAZ-46 only one StatefulSet of each zone has changed",
+        ),
+        pytest.param(
+            snapshot(prev("a"), prev("b"), zone("c"), prev("d"), shared={"one": "ab", "two": "cd"}),
+            "d-2", id="MAZ-46 the first StatefulSet of a zone is done, the second is not begun",
+        ),
+        pytest.param(
+            snapshot(prev("a"), prev("b"), shared={"one": "ab"}), "a-2",
+            id="MT-25 MAZ-22 StatefulSets of a zone by name",
+        ),
+        pytest.param(
+            snapshot(prev("a", "llL"), prev("b"), shared={"one": "ab"}, batch=batch("a-2"),
+                     **NO_PAUSE, **most(2)),
+            "BatchOpen", id="MT-25 MAZ-33 the second waits for the last pod of the first",
+        ),
+        pytest.param(
+            snapshot(prev("a", paused="true"), prev("b")), "b-2",
+            id="MAZ-26 a paused StatefulSet counts as done",
+        ),
+        pytest.param(
+            snapshot(prev("a", "ppP", paused="true"), prev("b")), "ZoneNotReady",
+            id="MAZ-26 its pods that are down block",
+        ),
+        pytest.param(
+            snapshot(prev("a", paused="true"), B), "Paused", id="MAZ-26 nothing else is outdated"
+        ),
+        pytest.param(
+            snapshot(zone("a", "lll", current="prev"), prev("b")), "b-2 record a",
+            id="MAZ-49 a StatefulSet is rolled out",
+        ),
+    ],
+)  # fmt: skip
+def test_zones_and_stateful_sets_go_one_after_another(case: PolicySnapshot, expected: str) -> None:
+    assert outline(plan_policy(case)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "budget", "expected"),
+    [
+        pytest.param("ppp", {}, "a-2", id="E1"),
+        pytest.param("ppp", share(25), "a-2", id="E2 rounded down, at least one"),
+        pytest.param("p" * 10, share(25), "a-9 a-8", id="E3"),
+        pytest.param("p" * 9 + "L", share(25), "a-8", id="E4 an updated one is unavailable"),
+        pytest.param("ppLL", share(50), "ZoneNotReady", id="E5"),
+        pytest.param("ppp", share(100), "a-2 a-1 a-0", id="E6"),
+        pytest.param("pPp", {}, "a-1", id="E7 MT-45 MAZ-38 a broken outdated one"),
+        pytest.param("ppp", most(5), "a-2 a-1 a-0", id="E8"),
+        pytest.param("ppt", most(2), "a-1", id="MT-44 a terminating one counts"),
+        pytest.param("pp-", {}, "ZoneNotReady", id="MAZ-32 a missing one counts"),
+    ],
+)
+def test_the_budget_of_a_zone(pods: str, budget: dict[str, Any], expected: str) -> None:
+    """MT-26, MAZ-36, MAZ-37."""
+    assert outline(plan(prev("a", pods), B, **budget)) == expected
+
+
+def test_stateful_sets_of_a_zone_share_its_budget() -> None:
+    """MAZ-37: 3 may be down, one is in the other StatefulSet, so 2 go; with 1 none does."""
+    zones = prev("a", "ppppp"), prev("b", "llL")
+
+    assert outline(plan(*zones, shared={"one": "ab"}, **most(3))) == "a-4 a-3"
+    assert outline(plan(*zones, shared={"one": "ab"}, **most(1))) == "ZoneNotReady"
+
+
+def test_a_broken_pod_goes_although_its_zone_has_used_the_budget() -> None:
+    """MAZ-38: and ahead of healthy ones of a StatefulSet that comes first by name."""
+    zones = prev("a", "pppL"), prev("b", "ppP")
+
+    assert outline(plan(*zones, shared={"one": "ab"}, **most(3))) == "b-2"
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (PodOrder.DESCENDING, [f"zone-a-{ordinal}" for ordinal in range(11, -1, -1)]),
+        (PodOrder.ASCENDING, [f"zone-a-{ordinal}" for ordinal in range(12)]),
+    ],
+)
+def test_pods_go_by_number(order: PodOrder, expected: list[str]) -> None:
+    """MT-32."""
+    found = plan(prev("a", TWELVE), pod_order=order, **most(12))
+
+    assert found.action is not None
+    assert [one.pod.name for one in found.action.going] == expected
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        pytest.param((prev("a"), zone("b", "lLl", ready=2)), "ZoneNotReady", id="MT-40 MAZ-45"),
+        pytest.param(
+            (prev("a", "pPp"), prev("b", "pPp"), C), "MultipleZonesUnavailable", id="MT-41 MAZ-45"
+        ),
+        pytest.param((prev("a"), prev("b", "pPp"), prev("c")), "b-1", id="MT-42 the short one"),
+        pytest.param((prev("b"), prev("a", "---")), "ZoneNotReady", id="MT-43 all pods are gone"),
+        pytest.param((prev("b"), prev("a", "llt")), "ZoneNotReady", id="MT-44 terminating"),
+        pytest.param(
+            (zone("a", "lpl", current="last"), B), "a-1",
+            id="MT-48 revisions are equal, a pod is older",
+        ),
+        pytest.param(
+            (prev("a"), zone("b", status_replicas=4)), "ZoneScaling", id="MT-51 MAZ-35 another zone"
+        ),
+        pytest.param(
+            (prev("a", status_replicas=4), B), "a-2", id="MAZ-35 the zone itself goes on"
+        ),
+        pytest.param((prev("a", observed_generation=0), B), "Suspended", id="MAZ-34 status behind"),
+        pytest.param((prev("a", update_revision=""), B), "Suspended", id="MAZ-34 no revision"),
+        pytest.param(
+            (prev("a"), zone("b", strategy="RollingUpdate")), "UpdateStrategyNotOnDelete",
+            id="MT-65 MAZ-27",
+        ),
+    ],
+)  # fmt: skip
+def test_nothing_moves_unless_all_other_zones_are_whole(
+    zones: tuple[Zone, ...], expected: str
+) -> None:
+    assert outline(plan(*zones)) == expected
+
+
+def test_a_pod_counts_once_it_is_ready_long_enough() -> None:
+    """MAZ-32: `minReadySeconds` of a StatefulSet; the plan says when to look again."""
+    young = with_pods(zone("b", min_ready_seconds=30), ready_since=NOW - seconds(20))
+
+    found = plan(prev("a"), young)
+    assert (outline(found), found.look_again) == ("ZoneNotReady", seconds(10))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"view_age": VIEW_LIMIT + seconds(1)}, id="a frozen view"),
+        pytest.param({"unreadable": (unreadable("StatefulSet", "zone-x"),)}, id="unreadable"),
+        pytest.param(
+            {"downscale": Underway(zone="zone-b", replicas_from=3, replicas_to=2)},
+            id="MAZ-35 a downscale underway",
+        ),
+    ],
+)
+def test_what_stops_a_label_group_stops_a_policy(changes: dict[str, Any]) -> None:
+    """The batch stays as it was recorded: nobody knows what became of it."""
+    case = snapshot(prev("a"), B, batch=batch("a-2"))
+    group = dataclasses.replace(case.group, **changes)
+    found = plan_policy(dataclasses.replace(case, group=group))
+
+    assert found.wait is not None
+    assert found.wait.code is PolicyWaitCode.SUSPENDED
+    assert (len(found.wait.causes), found.batch) == (1, case.batch)
+
+
+def test_pods_in_several_zones_stop_everything() -> None:
+    """MT-06, MAZ-20."""
+    note = ZoneNote(code=ZoneNoteCode.SPANS_ZONES, text="StatefulSet x has pods in 2a and 2b")
+    spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, notes=(note,))
+    found = plan_policy(dataclasses.replace(snapshot(prev("a")), resolution=spans))
+
+    assert (found.action, found.wait and found.wait.text) == (None, note.text)
+
+
+def test_a_stateful_set_without_a_zone_stops_everything() -> None:
+    case = snapshot(prev("a"), B)
+    found = plan_policy(dataclasses.replace(case, resolution=snapshot(prev("a")).resolution))
+
+    assert outline(found) == "Suspended"
+    assert found.wait is not None
+    assert found.wait.text == "zone-b is in no zone yet"
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        pytest.param(snapshot(prev("a"), is_paused=True), "Paused", id="MAZ-11 no batch"),
+        pytest.param(
+            snapshot(prev("a", "pPp"), is_paused=True), "Paused", id="MAZ-11 nor a repair"
+        ),
+        pytest.param(
+            snapshot(prev("a"), batch=batch("a-2", uids="same"), is_paused=True), "a-2",
+            id="MAZ-46 an open batch goes on",
+        ),
+    ],
+)  # fmt: skip
+def test_a_paused_policy_begins_nothing(case: PolicySnapshot, expected: str) -> None:
+    assert outline(plan_policy(case)) == expected
