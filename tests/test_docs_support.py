@@ -53,6 +53,18 @@ def test_the_version_is_below_one() -> None:
     assert (ROOT / "rollout_operator/__init__.py").read_text().count('__version__ = "0.') == 1
 
 
+def test_no_page_installs_what_no_registry_has() -> None:
+    """D-77: until there is a release, of the name there might be another one's package."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    wanted = {
+        (page.name, what)
+        for page in pages
+        for what in re.findall(r"pip install ([^`\s]+)", page.read_text())
+    }
+    assert wanted
+    assert {each for each in wanted if not each[1].strip("'").startswith(".")} == set()
+
+
 def test_the_base_reads_no_secret() -> None:
     """SEC-19: as the page about a stolen token says."""
     resources = {resource for rule in _rules() for resource in rule["resources"]}
