@@ -61,6 +61,8 @@ class Charted:
     played: list[tuple[str, Ended]] = field(default_factory=list)
     """What hooks have run, with how it ended."""
     operator: OperatorProcess | None = None
+    are_jobs_broken: bool = False
+    """Whether what hooks run ends with an error, as without its image."""
     _service: Json = field(default_factory=dict)
     """The Service as helm knows it, while it stands for `localhost`."""
     _known: set[str] = field(default_factory=set)
@@ -158,7 +160,8 @@ class Charted:
 
     async def _play(self, resource: Resource, one: Json) -> None:
         spec = one["spec"]["template"]["spec"] if resource is JOBS else one["spec"]
-        ended = await self._run(spec)
+        broken = Ended(code=1, out="", err="broken")
+        ended = broken if self.are_jobs_broken else await self._run(spec)
         (container,) = spec["containers"]
         self.played.append((container["args"][0], ended))
         status = _job_status(ended) if resource is JOBS else _pod_status(ended)

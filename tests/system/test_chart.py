@@ -29,7 +29,7 @@ from tests.world.api import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from tests.world.budgets import CRDS, ZONE_BUDGETS
+from tests.world.budgets import CRDS, ZONE_BUDGETS, install_kinds
 from tests.world.clients import Route, Workload
 from tests.world.world import World
 
@@ -66,6 +66,26 @@ async def test_dep80_dep85_dep87_the_page_from_an_install_to_its_end(
         )
         await terminal.follow(PAGE)
         assert await _uids(world) == page.pods
+
+
+async def test_dep85_an_upgrade_that_fails_leaves_the_way_out_open(
+    world: World, tmp_path: Path
+) -> None:
+    """DEP-85: helm uninstalls the last revision, which here is one without webhooks that failed."""
+    await install_kinds(world.api)
+    async with charted(world, tmp_path) as here:
+        page = Page(here, pods=set())
+        await here.succeed("install", RELEASE, CHART)
+        here.are_jobs_broken = True
+        refused = await here.helm("upgrade", RELEASE, CHART, "--set=webhooks.enabled=false")
+        assert (refused.code, f"job {RELEASE}-crds failed" in refused.err) == (1, True), refused
+        await page.assert_no_accounts()
+        for hook in HOOKS:
+            assert await here.hooks.fetch(hook)
+        here.are_jobs_broken = False
+        await here.succeed("uninstall", RELEASE)
+        name, ended = here.played[-1]
+        assert (name, ended.out.count(": deleted")) == ("uninstall-webhooks", len(HOOKS))
 
 
 async def _uids(world: World) -> set[str]:
