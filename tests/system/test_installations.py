@@ -4,7 +4,9 @@ Those pods meet no Pod Security level but the one that allows all. A way is righ
 that is deleted comes back.
 """
 
+import os
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,6 +119,30 @@ async def test_d78_the_page_shows_what_works(world: World, tmp_path: Path) -> No
 
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example.org/rollout-operator:0.1.0"
+
+
+@pytest.mark.parametrize("components", [MIXED, HARDENED], ids=["mixed", "hardened"])
+async def test_dep85_the_removal_of_the_page_leaves_nothing(
+    world: World, tmp_path: Path, components: tuple[str, ...]
+) -> None:
+    """DEP-85: each line of docs/webhooks.md, in its order; the kinds stay."""
+    more = [NETWORK_PARAMETERS] if NETWORK in components else []
+    write_kustomization(tmp_path / "it", *components, namespace=world.namespace, more=more)
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(render(tmp_path / "it")))
+    apply(world, "-f", str(file))
+    config = world.folder / "admin.conf"
+    page = example_of("webhooks.md", "rollout-operator uninstall-webhooks --namespace")
+    path = os.pathsep.join(
+        (str(Path(sys.executable).parent), str(find_kubectl()), os.environ["PATH"])
+    )
+    given = {"KUBECONFIG": str(config), "PATH": path}
+
+    removed = run_command("bash", "-ec", page.replace("NAMESPACE", world.namespace), env=given)
+    found = run_command("kubectl", "get", "--ignore-not-found", "-f", str(file), env=given)
+
+    assert (removed.code, found.code) == (0, 0), (removed.err, found.err)
+    assert found.out == ""
 
 
 async def test_a_level_of_the_namespace_would_keep_pods_away(world: World) -> None:
