@@ -33,6 +33,8 @@ class PlayedPolicy:
         self.zones = {letter: zone(letter, "l" * replicas) for letter in letters}
         self.zone_of = {letter: name for name, members in zones for letter in members}
         self.batch: Batch | None = None
+        self.last: PolicySnapshot | None = None
+        """What was decided on."""
         self.time = 0
         self.starts_in = STARTS_IN
         self.crashing: set[str] = set()
@@ -63,7 +65,8 @@ class PlayedPolicy:
     def tick(self, *, is_killed: bool = False) -> PolicyPlan:
         """Decide and act for one second; a process that is killed has recorded, and no more."""
         self._play_pods()
-        plan = plan_policy(self.snapshot())
+        self.last = self.snapshot()
+        plan = plan_policy(self.last)
         before, self.batch = self.batch, plan.batch
         if plan.action is not None:
             self._judge(plan, before)

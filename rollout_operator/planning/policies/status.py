@@ -1,0 +1,193 @@
+"""Render a decision for a policy as the `status` of its object, and read the last batch back.
+
+The status holds what must outlive the process: the last batch, since when its pause counts, and
+when the rollout began. All else in it is for people. Where everything is stopped before the zones
+are counted, the numbers stay as they were.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import Revision, Uid
+from rollout_operator.model.policy.plan import (
+    Batch,
+    BatchPod,
+    PolicyPlan,
+    PolicySnapshot,
+    PolicyWaitCode,
+    SetCounts,
+    ZoneCounts,
+)
+from rollout_operator.model.policy.policy import RefusedPolicy
+from rollout_operator.model.policy.status import (
+    PolicyPhase,
+    PolicySetStatus,
+    PolicyStatus,
+    PolicyZoneState,
+    PolicyZoneStatus,
+    RecordedBatch,
+    RecordedPod,
+)
+from rollout_operator.model.units import format_rfc3339, parse_rfc3339
+from rollout_operator.planning.policies.conditions import (
+    has_outdated,
+    render_conditions,
+    render_refusal,
+)
+
+_PHASES: Final[Mapping[PolicyWaitCode, PolicyPhase]] = {
+    PolicyWaitCode.UP_TO_DATE: PolicyPhase.IDLE,
+    PolicyWaitCode.NO_SETS: PolicyPhase.IDLE,
+    PolicyWaitCode.SPANS_ZONES: PolicyPhase.BLOCKED,
+    PolicyWaitCode.NOT_ON_DELETE: PolicyPhase.BLOCKED,
+    PolicyWaitCode.SEVERAL_ZONES: PolicyPhase.BLOCKED,
+    PolicyWaitCode.ZONE_NOT_READY: PolicyPhase.WAITING,
+    PolicyWaitCode.ZONE_SCALING: PolicyPhase.WAITING,
+    PolicyWaitCode.BATCH_OPEN: PolicyPhase.PROGRESSING,
+    PolicyWaitCode.INTERVAL: PolicyPhase.WAITING,
+    PolicyWaitCode.PAUSED: PolicyPhase.PAUSED,
+    PolicyWaitCode.SUSPENDED: PolicyPhase.WAITING,
+}
+
+
+def render_policy_status(
+    snapshot: PolicySnapshot, plan: PolicyPlan, *, before: PolicyStatus
+) -> PolicyStatus:
+    """Return the status of a policy in service; `before` is the one that it replaces."""
+    now, generation = snapshot.group.now, snapshot.policy.head.generation
+    status = replace(
+        _count(snapshot, plan, before),
+        observed_generation=generation,
+        phase=_PHASES[plan.wait.code] if plan.wait else PolicyPhase.PROGRESSING,
+        next_batch_time=UNSET if plan.next_batch is None else format_rfc3339(plan.next_batch),
+        unknown_zones=snapshot.resolution.unknown_zones,
+        last_batch=render_batch(plan.batch),
+        conditions=render_conditions(
+            plan, snapshot.resolution, before=before, generation=generation, now=now
+        ),
+    )
+    return _with_times(status, plan, now)
+
+
+def render_refused_status(
+    refused: RefusedPolicy, *, before: PolicyStatus, now: datetime
+) -> PolicyStatus:
+    """Return the status of a policy that is not in service. Its last batch stays recorded."""
+    return PolicyStatus(
+        observed_generation=refused.head.generation,
+        phase=PolicyPhase.INVALID,
+        start_time=before.start_time,
+        completion_time=before.completion_time,
+        last_batch=before.last_batch,
+        conditions=render_refusal(refused, before=before, now=now),
+    )
+
+
+def render_batch(batch: Batch | None) -> RecordedBatch | UnsetType:
+    """Return a batch as it is recorded."""
+    if batch is None:
+        return UNSET
+    end = batch.completion
+    return RecordedBatch(
+        number=batch.number,
+        zone=batch.zone,
+        stateful_set=batch.set_name,
+        update_revision=batch.revision,
+        pods=tuple(RecordedPod(name=pod.name, uid=pod.uid) for pod in batch.pods),
+        start_time=format_rfc3339(batch.start),
+        completion_time=UNSET if end is None else format_rfc3339(end),
+    )
+
+
+def find_batch(status: PolicyStatus) -> Batch | None:
+    """Return the last batch, None where there is none or where its times cannot be read.
+
+    Then it counts as lost: the pause follows from what the pods show.
+    """
+    known = status.last_batch
+    if isinstance(known, UnsetType):
+        return None
+    end = known.completion_time
+    try:
+        start = parse_rfc3339(known.start_time)
+        completion = None if isinstance(end, UnsetType) else parse_rfc3339(end)
+    except InvalidInput:
+        return None
+    return Batch(
+        number=known.number,
+        zone=known.zone,
+        set_name=known.stateful_set,
+        revision=Revision(known.update_revision),
+        pods=tuple(BatchPod(name=pod.name, uid=Uid(pod.uid)) for pod in known.pods),
+        start=start,
+        completion=completion,
+    )
+
+
+def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> PolicyStatus:
+    """Return the numbers of all zones, and whose turn it is."""
+    if not plan.zones and snapshot.group.zones:
+        return before
+    sets = [one for zone in plan.zones for one in zone.sets]
+    current = plan.target
+    if not current and plan.is_open and plan.batch is not None:
+        current = plan.batch.set_name
+    homes = {one.name: zone.name for zone in plan.zones for one in zone.sets}
+    current_zone = homes.get(current, "")
+    sources = {one.name: str(one.source) for one in snapshot.resolution.sets}
+    return replace(
+        before,
+        current_zone=current_zone,
+        current_stateful_set=current,
+        updated_pods=sum(one.updated for one in sets),
+        total_pods=sum(one.replicas for one in sets),
+        ready_pods=sum(one.replicas - one.unavailable for one in sets),
+        zones=tuple(
+            PolicyZoneStatus(
+                name=zone.name,
+                order=place,
+                state=_choose_state(zone, is_current=zone.name == current_zone),
+                stateful_sets=tuple(_render_set(one, sources) for one in zone.sets),
+            )
+            for place, zone in enumerate(plan.zones, start=1)
+        ),
+    )
+
+
+def _choose_state(zone: ZoneCounts, *, is_current: bool) -> PolicyZoneState:
+    if is_current:
+        return PolicyZoneState.UPDATING
+    if zone.unavailable:
+        return PolicyZoneState.BLOCKED
+    has_old = any(one.outdated for one in zone.sets)
+    return PolicyZoneState.PENDING if has_old else PolicyZoneState.UPDATED
+
+
+def _render_set(one: SetCounts, sources: Mapping[str, str]) -> PolicySetStatus:
+    return PolicySetStatus(
+        name=one.name,
+        source=sources.get(one.name, ""),
+        replicas=one.replicas,
+        updated_pods=one.updated,
+        outdated_pods=one.outdated,
+        unavailable_pods=one.unavailable,
+        update_revision=one.revision,
+    )
+
+
+def _with_times(status: PolicyStatus, plan: PolicyPlan, now: datetime) -> PolicyStatus:
+    """Return the status with when the rollout began that runs, and when it was complete."""
+    has_begun = not isinstance(status.start_time, UnsetType)
+    has_ended = not isinstance(status.completion_time, UnsetType)
+    shown = format_rfc3339(now)
+    if has_outdated(plan) and (has_ended or not has_begun):
+        return replace(status, start_time=shown, completion_time=UNSET)
+    is_done = plan.wait is not None and plan.wait.code is PolicyWaitCode.UP_TO_DATE
+    if is_done and has_begun and not has_ended:
+        return replace(status, completion_time=shown)
+    return status

@@ -1,0 +1,268 @@
+"""The status of a policy, and what is read back of it."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.model.group import Zone
+from rollout_operator.model.policy.plan import Batch, PolicySnapshot
+from rollout_operator.model.policy.policy import (
+    PolicyRefusal,
+    PolicyRefusalCode,
+    RefusedPolicy,
+)
+from rollout_operator.model.policy.status import PolicyCondition, PolicyStatus
+from rollout_operator.model.policy.zones import ZoneNote, ZoneNoteCode, ZoneResolution, ZonesCode
+from rollout_operator.planning.policies.plan import plan_policy
+from rollout_operator.planning.policies.status import (
+    find_batch,
+    render_batch,
+    render_policy_status,
+    render_refused_status,
+)
+from tests.builders import NOW, prev, zone
+from tests.planning.policies.policies import policy
+from tests.planning.policies.snapshots import batch, seconds, snapshot
+
+B = zone("b")
+NEVER = PolicyStatus()
+DONE = batch("a-2", completion=-60)
+SHOWN = "2026-01-01T12:00:00Z"
+REFUSED = RefusedPolicy(
+    head=policy().head,
+    refusals=(
+        PolicyRefusal(code=PolicyRefusalCode.EMPTY_SELECTOR, field="spec", text="first"),
+        PolicyRefusal(code=PolicyRefusalCode.INVALID_SPEC, field="spec", text="second"),
+    ),
+)
+
+
+def render(case: PolicySnapshot, before: PolicyStatus = NEVER) -> PolicyStatus:
+    return render_policy_status(case, plan_policy(case), before=before)
+
+
+def short(status: PolicyStatus) -> list[str]:
+    """Return phase and the conditions, as `+Ready UpToDate` and `-Ready RollingOut`."""
+    signs = {"True": "+", "False": "-"}
+    own = [f"{signs[one.status]}{one.type} {one.reason}" for one in status.conditions]
+    return [status.phase, *own]
+
+
+def spanning() -> PolicySnapshot:
+    note = ZoneNote(code=ZoneNoteCode.SPANS_ZONES, text="x has pods in 2a and 2b")
+    case = snapshot(prev("a"), B)
+    spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, notes=(note,))
+    return PolicySnapshot(policy=case.policy, resolution=spans, group=case.group)
+
+
+@pytest.mark.parametrize(
+    ("case", "phase", "progressing", "ready", "others"),
+    [
+        pytest.param(
+            snapshot(zone("a"), B), "Idle", "-UpToDate", "+UpToDate", "--", id="all is updated"
+        ),
+        pytest.param(snapshot(), "Idle", "-UpToDate", "-NoStatefulSets", "--", id="MAZ-28"),
+        pytest.param(
+            snapshot(prev("a"), B), "Progressing", "+BatchOpen", "-RollingOut", "+-", id="pods go"
+        ),
+        pytest.param(
+            snapshot(prev("a", "ppL"), B, batch=batch("a-2")),
+            "Progressing", "+BatchOpen", "-RollingOut", "+-", id="a pod starts",
+        ),
+        pytest.param(
+            snapshot(prev("a", "ppl"), B, batch=batch("a-2")),
+            "Waiting", "+IntervalWait", "-RollingOut", "+-", id="MAZ-40 the pause",
+        ),
+        pytest.param(
+            snapshot(prev("a", "ppL"), B, batch=batch("a-2", start=-601)),
+            "Progressing", "-ProgressDeadlineExceeded", "-RollingOut", "-+",
+            id="MT-46 MAZ-44 it has stalled",
+        ),
+        pytest.param(
+            snapshot(prev("a"), B, is_paused=True),
+            "Paused", "-Paused", "-RollingOut", "--", id="MAZ-11 paused",
+        ),
+        pytest.param(
+            snapshot(prev("a"), zone("b", "llL", ready=2)),
+            "Waiting", "-Blocked", "-ZoneNotReady", "+-", id="MT-40 MAZ-45 a zone is short",
+        ),
+        pytest.param(
+            snapshot(zone("a"), zone("b", "llL", ready=2)),
+            "Waiting", "-UpToDate", "-ZoneNotReady", "+-", id="MAZ-45 and nothing is outdated",
+        ),
+        pytest.param(
+            snapshot(prev("a", "pPp"), prev("b", "pPp")),
+            "Blocked", "-Blocked", "-MultipleZonesUnavailable", "+-", id="MT-41 MAZ-45 two are",
+        ),
+        pytest.param(
+            snapshot(prev("a"), zone("b", status_replicas=4)),
+            "Waiting", "-Blocked", "-RollingOut", "+-", id="MT-51 a zone is being scaled",
+        ),
+        pytest.param(
+            snapshot(prev("a"), zone("b", strategy="RollingUpdate")),
+            "Blocked", "-Blocked", "-UpdateStrategyNotOnDelete", "-+", id="MT-65 MAZ-27",
+        ),
+        pytest.param(
+            snapshot(prev("a", observed_generation=0), B),
+            "Waiting", "-Blocked", "-RollingOut", "+-", id="MAZ-34 a status behind",
+        ),
+    ],
+)  # fmt: skip
+def test_phase_and_conditions(
+    case: PolicySnapshot, phase: str, progressing: str, ready: str, others: str
+) -> None:
+    """MAZ-51, MAZ-52; `others` are Reconciling and Stalled."""
+    found = short(render(case))
+
+    assert found[:3] == [phase, "+Accepted Accepted", "+ZonesResolved AllResolved"]
+    assert found[3] == f"{progressing[0]}Progressing {progressing[1:]}"
+    assert found[4] == f"{ready[0]}Ready {ready[1:]}"
+    assert [one[0] for one in found[5:]] == [*others]
+
+
+def test_zones_that_are_not_known() -> None:
+    """MT-06, MAZ-20: its own condition says why, and so does Ready."""
+    found = render(spanning())
+
+    assert short(found)[2:5] == [
+        "-ZonesResolved StatefulSetSpansZones",
+        "-Progressing Blocked",
+        "-Ready StatefulSetSpansZones",
+    ]
+    assert {one.message for one in found.conditions} > {"x has pods in 2a and 2b"}
+
+
+def test_a_policy_that_is_refused() -> None:
+    """MT-61, MAZ-23: all refusals are told, the first is the reason; what was recorded stays."""
+    before = render(snapshot(zone("a"), batch=DONE))
+    found = render_refused_status(REFUSED, before=before, now=NOW)
+
+    assert short(found) == [
+        "Invalid",
+        "-Accepted EmptySelector",
+        "-Progressing Blocked",
+        "-Ready EmptySelector",
+        "-Reconciling EmptySelector",
+        "+Stalled EmptySelector",
+    ]
+    assert found.conditions[0].message == "first; second"
+    assert find_batch(found) == DONE
+
+
+def test_numbers_zone_by_zone() -> None:
+    """MAZ-50: what the columns of `kubectl get` show, and where it stands."""
+    found = render(snapshot(zone("a"), prev("b", "ppL"), prev("c"), batch=batch("b-2")))
+
+    assert (found.current_zone, found.current_stateful_set) == ("b", "zone-b")
+    assert (found.updated_pods, found.total_pods, found.ready_pods) == (4, 9, 8)
+    assert [(one.order, one.name, one.state) for one in found.zones] == [
+        (1, "a", "Updated"), (2, "b", "Updating"), (3, "c", "Pending"),
+    ]  # fmt: skip
+    assert json.loads(msgspec.json.encode(found.zones[1].stateful_sets)) == [
+        {
+            "name": "zone-b",
+            "source": "Label",
+            "replicas": 3,
+            "updatedPods": 1,
+            "outdatedPods": 2,
+            "unavailablePods": 1,
+            "updateRevision": "last",
+        }
+    ]
+
+
+def test_a_zone_that_holds_the_others_is_blocked() -> None:
+    found = render(snapshot(prev("a"), zone("b", "llL", ready=2)))
+
+    assert [one.state for one in found.zones] == ["Pending", "Blocked"]
+    assert found.current_zone == ""
+
+
+@pytest.mark.parametrize(
+    ("zones", "total"),
+    [
+        pytest.param((prev("a", observed_generation=0), B), 6, id="MAZ-34 for a moment they stay"),
+        pytest.param((), 0, id="MAZ-28 without a StatefulSet there are none"),
+    ],
+)
+def test_numbers_where_nothing_is_counted(zones: tuple[Zone, ...], total: int) -> None:
+    found = render(snapshot(*zones), before=render(snapshot(prev("a"), B)))
+
+    assert (found.total_pods, len(found.zones)) == (total, total // 3)
+
+
+def test_when_a_rollout_began_and_ended() -> None:
+    """MAZ-50: begun with the first outdated pod, complete when all is updated, then anew."""
+
+    def times(status: PolicyStatus) -> tuple[Any, Any]:
+        return status.start_time, status.completion_time
+
+    idle = render(snapshot(zone("a"), B))
+    assert times(idle) == (msgspec.UNSET, msgspec.UNSET)
+    later = [NOW + seconds(number) for number in (0, 10, 20, 30)]
+    begun = render(snapshot(prev("a"), B, now=later[0]), idle)
+    assert times(begun) == (SHOWN, msgspec.UNSET)
+    on_its_way = render(snapshot(prev("a", "ppl"), B, now=later[1]), begun)
+    assert times(on_its_way) == (SHOWN, msgspec.UNSET)
+    ended = render(snapshot(zone("a"), B, now=later[2]), on_its_way)
+    assert times(ended) == (SHOWN, "2026-01-01T12:00:20Z")
+    again = render(snapshot(prev("a"), B, now=later[3]), ended)
+    assert times(again) == ("2026-01-01T12:00:30Z", msgspec.UNSET)
+
+
+def test_the_time_of_a_condition_is_that_of_its_status() -> None:
+    """MAZ-52: another reason of the same status keeps it; conditions of others stay."""
+    alien = PolicyCondition(type="Theirs", status="True")
+    first = render(snapshot(prev("a"), B), replace(NEVER, conditions=(alien,)))
+    second = render(snapshot(prev("a"), B, is_paused=True, now=NOW + seconds(9)), first)
+    third = render(snapshot(zone("a"), B, now=NOW + seconds(20)), second)
+
+    since = [one.find_condition("Ready") for one in (first, second, third)]
+    found = [one and one.last_transition_time for one in since]
+    assert found == [SHOWN, SHOWN, "2026-01-01T12:00:20Z"]
+    assert third.find_condition("Theirs") == alien
+
+
+def test_a_status_that_says_the_same_is_equal() -> None:
+    """MAZ-54: nothing is written for it, however much later it is."""
+    first = render(snapshot(prev("a", "ppl"), B, batch=batch("a-2")))
+    later = NOW + seconds(9)
+    again = snapshot(prev("a", "ppl"), B, batch=find_batch(first), now=later)
+
+    assert render(again, first) == first
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(batch("a-2", "a-1"), id="open"),
+        pytest.param(batch("a-2", completion=-3.25), id="complete, with the fraction of its time"),
+        pytest.param(None, id="none"),
+    ],
+)
+def test_a_batch_is_read_as_it_was_recorded(last: Batch | None) -> None:
+    """MAZ-43: through the JSON of the API, so that a restart changes no pause."""
+    written = msgspec.json.encode(replace(NEVER, last_batch=render_batch(last)))
+
+    assert find_batch(msgspec.json.decode(written, type=PolicyStatus)) == last
+
+
+@pytest.mark.parametrize("field", ["start_time", "completion_time"])
+@pytest.mark.parametrize("text", ["", "yesterday", "9999-12-31T23:59:59Z"])
+def test_a_batch_whose_times_people_have_broken_is_lost(field: str, text: str) -> None:
+    recorded = render_batch(DONE)
+    assert not isinstance(recorded, msgspec.UnsetType)
+    status = replace(NEVER, last_batch=replace(recorded, **{field: text}))
+
+    assert find_batch(status) is None
+
+
+def test_the_next_batch_is_announced() -> None:
+    found = render(snapshot(prev("a", "ppl"), B, batch=batch("a-2"), interval=timedelta(hours=1)))
+
+    assert found.next_batch_time == "2026-01-01T13:00:00Z"
+    assert render(snapshot(prev("a"), B), found).next_batch_time is msgspec.UNSET
