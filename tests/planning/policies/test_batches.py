@@ -123,6 +123,14 @@ def test_the_pause_lies_between_rollouts_as_well() -> None:
     assert outline(found) == "IntervalWait"
 
 
+def test_a_recovery_ends_when_the_pod_is_available() -> None:
+    """MAZ-32, MAZ-40: ready for 15 s, of which `minReadySeconds` asks 10."""
+    a = at(at(prev("a", "ppl", min_ready_seconds=10), 0, 1, ready=-99), 2, ready=-15)
+    found = plan(a, B, last=batch("a-2", completion=-20))
+
+    assert times(found) == [-20, 25]
+
+
 def test_a_failure_in_the_pause_between_rollouts() -> None:
     """MAZ-40, MAZ-41: the pause counts anew, though nothing of that batch is left to wait for."""
     last = batch("a-0", completion=-29, revision=V3)

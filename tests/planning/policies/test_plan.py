@@ -79,6 +79,11 @@ def plan(*zones: Zone, **fields: Any) -> PolicyPlan:
             id="MAZ-26 its pods that are down block",
         ),
         pytest.param(
+            snapshot(prev("a"), zone("b", paused="true"), prev("c"),
+                     shared={"one": "a", "two": "bc"}),
+            "a-2", id="MAZ-26 a zone is not begun by one that is paused",
+        ),
+        pytest.param(
             snapshot(prev("a", paused="true"), B), "Paused", id="MAZ-26 nothing else is outdated"
         ),
         pytest.param(
