@@ -10,7 +10,9 @@ class ReleaseCompat(msgspec.Struct, frozen=True, kw_only=True):
 
     windows_keep_their_day: bool = True
     """Whether the hours after midnight belong to the day on which their window began (RELB-31)."""
+    compares_versions: bool = True
+    """Whether releases of a policy by version are ordered as versions (RELB-03)."""
 
 
 OURS: Final = ReleaseCompat()
-KUBERIK: Final = ReleaseCompat(windows_keep_their_day=False)
+KUBERIK: Final = ReleaseCompat(windows_keep_their_day=False, compares_versions=False)
