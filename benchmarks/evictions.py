@@ -72,18 +72,18 @@ async def _saturate(pods: int, traits: Traits, *loads: Load) -> list[Measured]:
         return [await measure_in_child("saturation", Task(load=each)) for each in asked]
 
 
-def _describe(name: str, told: str, run: Measured) -> list[Figure]:
+def _describe(name: str, label: str, run: Measured) -> list[Figure]:
     return [
         Figure(
             name=f"{name}_cpu_us",
             value=run["cpu_us"],
-            means=f"processor time of the operator for one of many {told}",
+            means=f"processor time of the operator for one of many {label}",
             at_most=CPU_US,
         ),
         Figure(
             name=f"{name}_per_s",
             value=run["per_s"],
-            means=f"{told} a second, asked again at once on every connection",
+            means=f"{label} a second, asked again at once on every connection",
             at_least=LEAST_PER_S,
         ),
         Figure(name=f"{name}_p99_ms", value=run["p99_ms"], means="as 99 of 100 take at most"),

@@ -30,10 +30,10 @@ async def measure(*, small: bool) -> Result:
         Figure(
             name=f"{state}_3x{size}_us",
             value=measured[f"{state}_{size}"],
-            means=f"processor time of one look at 3 x {size} pods, {told}",
+            means=f"processor time of one look at 3 x {size} pods, {label}",
         )
         for size in SIZES
-        for state, told in (
+        for state, label in (
             ("rest", "all up to date"),
             ("rolling", "half of the first zone replaced and all of it ready"),
         )

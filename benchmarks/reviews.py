@@ -24,7 +24,7 @@ P99_MS: Final = 5.0
 LEAST_PER_S: Final = 2_500.0
 LEAST_SHARE: Final = 0.25
 
-_TOLD: Final = {
+_REPORTED: Final = {
     Kind.OBJECT: "reviews of a StatefulSet",
     Kind.SCALE: "reviews of a Scale whose StatefulSet is in the cache",
 }
@@ -69,12 +69,12 @@ async def _measure_pace(kind: Kind, hooks: Hooks, load: Load, bare: Load) -> lis
 
 
 def _describe_saturation(kind: Kind, ours: Measured, bare: Measured) -> list[Figure]:
-    told = _TOLD[kind]
+    label = _REPORTED[kind]
     return [
         Figure(
             name=f"{kind}_cpu_us",
             value=ours["cpu_us"],
-            means=f"processor time of the operator for one of many {told}",
+            means=f"processor time of the operator for one of many {label}",
         ),
         Figure(
             name=f"{kind}_bare_cpu_us",
@@ -90,7 +90,7 @@ def _describe_saturation(kind: Kind, ours: Measured, bare: Measured) -> list[Fig
         Figure(
             name=f"{kind}_per_s",
             value=ours["per_s"],
-            means=f"{told} a second, asked again at once on every connection",
+            means=f"{label} a second, asked again at once on every connection",
             at_least=LEAST_PER_S,
         ),
         Figure(name=f"{kind}_bare_per_s", value=bare["per_s"], means="the same of a bare server"),
@@ -112,7 +112,7 @@ def _describe_saturation(kind: Kind, ours: Measured, bare: Measured) -> list[Fig
 
 
 def _describe_pace(kind: Kind, paced: Measured, bare: Measured, reads: int) -> list[Figure]:
-    at = f"at {PACE:g} {_TOLD[kind]} a second"
+    at = f"at {PACE:g} {_REPORTED[kind]} a second"
     return [
         Figure(
             name=f"{kind}_paced_cpu_us",

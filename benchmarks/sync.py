@@ -96,11 +96,11 @@ def _describe(loop: Loop, measured: Mapping[str, float]) -> list[Figure]:
         Figure(
             name=f"{loop}_{phase}_stall_{what}",
             value=measured[f"{phase}_{what}"],
-            means=f"{told}, {when}",
+            means=f"{label}, {when}",
             at_most=STALL_MS if what == "work_ms" and phase != "idle" else None,
         )
         for phase, when in phases.items()
-        for what, told in whats.items()
+        for what, label in whats.items()
     ] + [
         Figure(
             name=f"{loop}_list_s",

@@ -28,8 +28,8 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.downscales = Downscales(self.clock, late_calls=10 * SECOND)
-        self.told: list[tuple[Uid, GroupName | None]] = []
-        self.downscales.on_change(lambda uid, group: self.told.append((uid, group)))
+        self.called: list[tuple[Uid, GroupName | None]] = []
+        self.downscales.on_change(lambda uid, group: self.called.append((uid, group)))
 
     def begin(
         self, letter: str = "a", *, start: int = 3, end: int = 1, pods: str = "12"
@@ -72,7 +72,7 @@ def uids(ordinals: str) -> list[Uid]:
     return [uid for uid, _ in named(ordinals)]
 
 
-def told(ordinals: str, target: Target | None = TARGET) -> dict[Uid, PreparedPod]:
+def called(ordinals: str, target: Target | None = TARGET) -> dict[Uid, PreparedPod]:
     return {uid: PreparedPod(pod, target) for uid, pod in named(ordinals)}
 
 

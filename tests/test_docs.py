@@ -41,9 +41,9 @@ def test_no_reason_is_explained_that_is_never_given() -> None:
 def test_meanings_and_remedies_are_those_of_the_code() -> None:
     """D-75: a page, a terminal and the documents say the same."""
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|([^|]*)\|", REASONS, re.MULTILINE)
-    told = {code: (_plain(meaning), _plain(remedy)) for code, meaning, remedy in rows}
+    documented = {code: (_plain(meaning), _plain(remedy)) for code, meaning, remedy in rows}
 
-    assert told == {code: (MEANINGS[code], REMEDIES[code]) for code in Code}
+    assert documented == {code: (MEANINGS[code], REMEDIES[code]) for code in Code}
 
 
 def _plain(cell: str) -> str:

@@ -70,7 +70,7 @@ def test_annotations_are_spelt_as_in_the_code(key: str) -> None:
 )
 def test_times_are_those_of_the_code(span: timedelta, words: str) -> None:
     numbers = {"8 s": 8, "two minutes": 120, "twelve seconds": 12}
-    (told,) = (seconds for word, seconds in numbers.items() if word in words)
+    (documented,) = (seconds for word, seconds in numbers.items() if word in words)
 
-    assert span == timedelta(seconds=told)
+    assert span == timedelta(seconds=documented)
     assert words in " ".join(read("docs/budgets.md").split())

@@ -33,7 +33,7 @@ def test_each_finding_has_its_row() -> None:
 
 def test_the_rights_are_those_that_are_shipped() -> None:
     """Of the base and of each component that the page names."""
-    told = {
+    documented = {
         (verb, cells[0].partition("`")[2].partition("`")[0])
         for cells in list_rows("Rights")
         for verb in re.findall(VERBS, cells[2])
@@ -42,7 +42,7 @@ def test_the_rights_are_those_that_are_shipped() -> None:
     for component in COMPONENTS:
         shipped |= shipped_grants(f"components/{component}")
 
-    assert told == shipped
+    assert documented == shipped
 
 
 def test_messages_and_reasons_are_in_the_program() -> None:

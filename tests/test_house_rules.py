@@ -24,8 +24,11 @@ MOST_LINES = 400
 EMPTY_WORDS = re.compile(r"^_*(handle|process|do|manage)_|Manager|Helper")
 # Named by the library whose method it overrides.
 OVERRIDES = {"handle_error"}
-# Words for which the field has others: client, random source, states of groups, context, outcome.
-HOME_MADE = re.compile(r"\b_*(doors?|chance|board|Doors?|Board|Parts|fates?|Fate|talks?|Talks?)\b")
+# Words for which the field has others: client, random source, states of groups, context, outcome,
+# message or report.
+HOME_MADE = re.compile(
+    r"\b_*(doors?|chance|board|Doors?|Board|Parts|fates?|Fate|talks?|Talks?|(is_)?told|Told)\b"
+)
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.

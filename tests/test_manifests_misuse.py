@@ -81,11 +81,11 @@ def test_d78_a_component_that_is_listed_twice_is_refused_by_its_name(
         return
     write_kustomization(tmp_path / "it", *listed, component, more=[NETWORK_PARAMETERS])
     words = [*BUILD, str(tmp_path / "it")]
-    told = subprocess.run(words, capture_output=True, text=True, check=False).stderr
-    assert f"components/{component}" in told
-    assert "already registered id" in told
-    assert (ONCE in told) is (component == WEBHOOKS)
-    assert FIRST not in told
+    printed = subprocess.run(words, capture_output=True, text=True, check=False).stderr
+    assert f"components/{component}" in printed
+    assert "already registered id" in printed
+    assert (ONCE in printed) is (component == WEBHOOKS)
+    assert FIRST not in printed
 
 
 @pytest.mark.parametrize("component", TWICE)
@@ -109,10 +109,10 @@ def _read_args(objects: Rendered) -> object:
 def test_d78_the_page_has_the_sentences_and_every_component() -> None:
     """DEP-84."""
     rows = dict(line.split("|")[1:4:2] for line in PAGE.splitlines() if line.startswith("| `"))
-    told = {name.strip(" `"): where.strip() for name, where in rows.items()}
+    printed = {name.strip(" `"): where.strip() for name, where in rows.items()}
 
-    assert {name for name in COMPONENTS if told[name] == "after `webhooks`"} == {*AFTER_WEBHOOKS}
-    assert {told[name] for name in {*COMPONENTS} - {*AFTER_WEBHOOKS}} == {"anywhere"}
+    assert {name for name in COMPONENTS if printed[name] == "after `webhooks`"} == {*AFTER_WEBHOOKS}
+    assert {printed[name] for name in {*COMPONENTS} - {*AFTER_WEBHOOKS}} == {"anywhere"}
     assert f"`{BELOW}`" in PAGE
     assert f"`{FIRST}`" in PAGE
     assert f"`{ONCE}`" in PAGE

@@ -46,7 +46,7 @@ RESYNC: Final = timedelta(minutes=5)
 # Twice somebody may have applied an old manifest; the third time it is a habit.
 FIGHT: Final = 3
 # The first failure is told, then one in so many.
-TOLD_EVERY: Final = 10
+REPORTED_EVERY: Final = 10
 # Ten attempts within the first minute: a co-writer that acts a few times is undone at once.
 BURST: Final = 8
 # One that never stops costs two writes a minute.
@@ -300,7 +300,7 @@ class BundleInjector:
         self._writes[_outcome(error)].inc()
         was_denied = pace.is_denied
         wait = pace.note_failure(error, self._clock.elapsed(), self._rng())
-        is_news = not was_denied if pace.is_denied else pace.failures % TOLD_EVERY == 1
+        is_news = not was_denied if pace.is_denied else pace.failures % REPORTED_EVERY == 1
         if is_news:
             severity = Severity.INFO if isinstance(error, Conflict) else Severity.WARN
             log.at(severity)("CA bundle not written", **_keys(one), retry_in=wait, err=error)

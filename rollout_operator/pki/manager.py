@@ -46,7 +46,7 @@ _SOONEST: Final = timedelta(milliseconds=100)
 START_LIMIT: Final = timedelta(seconds=60)
 _BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=LOOK_EVERY)
 # Of what only a person can mend the first is told, then one in so many: every five minutes.
-_TOLD_EVERY: Final = 15
+_REPORTED_EVERY: Final = 15
 # Steps and lost races in one look: a foreign Secret needs three steps at most.
 _MOST_STEPS: Final = 8
 
@@ -287,6 +287,6 @@ class CertificateController:
         if not isinstance(error, LeftAlone):
             log.warn("Looking after the certificate failed", secret=self._store, err=error)
             return
-        if self._left_alone % _TOLD_EVERY == 0:
+        if self._left_alone % _REPORTED_EVERY == 0:
             log.error("Leaving the certificate's secret alone", secret=self._store, err=error)
         self._left_alone += 1

@@ -321,16 +321,16 @@ def test_dep48_a_hook_that_fails_leaves_no_account() -> None:
     for one in render_all({}):
         if not is_hook(one):
             continue
-        told = one["metadata"]["annotations"]
-        policies = {*told["helm.sh/hook-delete-policy"].split(",")}
+        annotations = one["metadata"]["annotations"]
+        policies = {*annotations["helm.sh/hook-delete-policy"].split(",")}
         runs = one["kind"] in ("Job", "Pod")
-        events.add((told["helm.sh/hook"], one["kind"]))
+        events.add((annotations["helm.sh/hook"], one["kind"]))
         # A name that an earlier run has left is no obstacle.
         assert "before-hook-creation" in policies, one
         # Helm deletes what came before a hook that failed as succeeded, and that one as failed.
         assert runs or {"hook-succeeded", "hook-failed"} <= policies, one
         assert not runs or "hook-failed" not in policies, one
-        assert int(told.get("helm.sh/hook-weight", 0)) == (0 if runs else -5), one
+        assert int(annotations.get("helm.sh/hook-weight", 0)) == (0 if runs else -5), one
         # By these SECURITY.md has them deleted where helm could not.
         assert HOOK_LABELS.items() <= one["metadata"]["labels"].items(), one
         is_wide = one["kind"].startswith("Cluster")

@@ -53,10 +53,10 @@ def test_text_for_people(dump: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_json_for_scripts(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(dump, "-o=json") == ExitCode.DONE
-    told = json.loads(capsys.readouterr().out)
-    assert told["schemaVersion"] == 1
-    assert told["groups"][0]["name"] == "ingester"
-    assert told["groups"][0]["sets"][0]["zoneSource"] == "NameSuffix"
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["schemaVersion"] == 1
+    assert printed["groups"][0]["name"] == "ingester"
+    assert printed["groups"][0]["sets"][0]["zoneSource"] == "NameSuffix"
 
 
 def test_manifests_of_git_without_namespace_uid_and_status(

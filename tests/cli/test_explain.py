@@ -68,7 +68,7 @@ async def test_an_eviction_that_a_budget_would_refuse_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
         (ExplainedObject("ingester-zone-d"), "; did you mean ingester-zone-"),
         (ExplainedObject("ingester-zone-a-7"), "; did you mean ingester-zone-a-"),
@@ -84,13 +84,13 @@ async def test_an_eviction_that_a_budget_would_refuse_says_why() -> None:
 )
 @in_virtual_time
 async def test_a_name_that_is_not_there_is_answered_with_the_nearest(
-    target: ExplainedObject, told: str
+    target: ExplainedObject, message: str
 ) -> None:
     async with looking_on(*ZONES) as world:
         with pytest.raises(InvalidInput, match=r"in a rollout group of namespace default") as found:
             await draw_explanation(await world.inspect(), target, StatusLayout(width=80))
 
-        assert told in str(found.value)
+        assert message in str(found.value)
 
 
 @pytest.mark.parametrize(

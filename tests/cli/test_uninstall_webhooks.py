@@ -98,12 +98,12 @@ def shipped() -> Cluster:
 
 async def uninstall(cluster: Cluster, *, is_dry_run: bool = False) -> list[str]:
     """Return the lines told; one that starts with `!` is the error at the end."""
-    told: list[str] = []
+    printed: list[str] = []
     try:
-        await Uninstall(cluster, NAMESPACE, told.append, is_dry_run=is_dry_run).run()
+        await Uninstall(cluster, NAMESPACE, printed.append, is_dry_run=is_dry_run).run()
     except LeftOver as error:
-        told.append(f"!{error}")
-    return told
+        printed.append(f"!{error}")
+    return printed
 
 
 async def test_only_what_is_of_this_operator_is_deleted() -> None:
@@ -202,10 +202,12 @@ async def test_a_fight_has_an_end() -> None:
     cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
     cluster.errors.extend(Conflict("precondition failed", status=409) for _ in range(9))
 
-    told = await uninstall(cluster)
+    printed = await uninstall(cluster)
 
-    assert told[0] == (f"{NO_DOWNSCALE}: it changed 5 times while it was to be deleted: try again")
-    assert told[1].startswith("!webhook configurations may be left: 1 failed")
+    assert printed[0] == (
+        f"{NO_DOWNSCALE}: it changed 5 times while it was to be deleted: try again"
+    )
+    assert printed[1].startswith("!webhook configurations may be left: 1 failed")
 
 
 async def test_what_is_forbidden_does_not_hide_the_rest() -> None:
@@ -213,11 +215,11 @@ async def test_what_is_forbidden_does_not_hide_the_rest() -> None:
     cluster = shipped()
     cluster.errors.append(Denied("grant verb delete", status=403))
 
-    told = await uninstall(cluster)
+    printed = await uninstall(cluster)
 
-    assert told[0] == f"{NO_DOWNSCALE}: grant verb delete"
-    assert told[2] == f"{PREPARE}: deleted"
-    assert told[3].startswith("!webhook configurations may be left: 1 failed")
+    assert printed[0] == f"{NO_DOWNSCALE}: grant verb delete"
+    assert printed[2] == f"{PREPARE}: deleted"
+    assert printed[3].startswith("!webhook configurations may be left: 1 failed")
 
 
 async def test_a_kind_that_cannot_be_listed_does_not_hide_the_other() -> None:
@@ -241,11 +243,11 @@ async def test_what_cannot_be_read_is_told_and_stays() -> None:
     broken["webhooks"] = "none"
     cluster = Cluster(validating=[broken, configuration("no-downscale-prod")], mutating=[])
 
-    told = await uninstall(cluster)
+    printed = await uninstall(cluster)
 
-    assert "webhooks" in told[0]
-    assert told[1] == f"{NO_DOWNSCALE}: deleted"
-    assert told[2].startswith("!")
+    assert "webhooks" in printed[0]
+    assert printed[1] == f"{NO_DOWNSCALE}: deleted"
+    assert printed[2].startswith("!")
     assert cluster.left == ["broken"]
 
 

@@ -29,7 +29,7 @@ class Wait:
     def __init__(
         self, world: Onlooker, goal: Goal = Goal.ROLLED_OUT, timeout: timedelta = LONG
     ) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.fails: Callable[[], ApiError | None] = lambda: None
         self._inspector = world.inspector()
         self._waiter = GroupWait(
@@ -37,7 +37,7 @@ class Wait:
             goal=goal,
             timeout=timeout,
             clock=VirtualClock(),
-            tell=self.told.append,
+            tell=self.reported.append,
         )
 
     async def _look(self) -> Inspection:
@@ -65,9 +65,9 @@ async def test_d_76_it_ends_with_0_when_all_is_rolled_out_and_not_before() -> No
 
         [group] = (await world.inspect()).description.groups
         assert group.updated == group.desired
-        assert "the status of" in wait.told[0]
-        assert "rolled out, 6/6 ready, 6/6 updated" in wait.told[-1]
-        assert len(wait.told) == len(set(wait.told)), "only what changes is told"
+        assert "the status of" in wait.reported[0]
+        assert "rolled out, 6/6 ready, 6/6 updated" in wait.reported[-1]
+        assert len(wait.reported) == len(set(wait.reported)), "only what changes is told"
 
 
 @in_virtual_time
@@ -81,7 +81,7 @@ async def test_d_76_it_ends_with_3_when_the_time_is_over() -> None:
         assert await wait.end() is ExitCode.TIMED_OUT
 
         assert timedelta(minutes=1) <= elapsed() - begin < timedelta(seconds=62)
-        assert wait.told[-1] == "not rolled-out within 1m0s"
+        assert wait.reported[-1] == "not rolled-out within 1m0s"
 
 
 @in_virtual_time
@@ -105,8 +105,8 @@ async def test_d_76_it_ends_with_4_when_only_a_person_can_help() -> None:
         assert await wait.end() is ExitCode.NEEDS_A_PERSON
 
         assert elapsed() - begin >= HELD_FOR, "what passes by ends no wait"
-        assert "held" in wait.told[0]
-        assert wait.told[-1] == "a person has to change something for group ingester"
+        assert "held" in wait.reported[0]
+        assert wait.reported[-1] == "a person has to change something for group ingester"
 
 
 @in_virtual_time
@@ -149,7 +149,7 @@ async def test_d_76_two_groups_held_one_after_the_other_end_no_wait() -> None:
         await hold("b", RESUME)
 
         assert await task is ExitCode.TIMED_OUT
-        assert {"group a: held", "group b: held"} <= {line.split(",")[0] for line in wait.told}
+        assert {"group a: held", "group b: held"} <= {line.split(",")[0] for line in wait.reported}
 
 
 @in_virtual_time
@@ -174,7 +174,7 @@ async def test_an_api_server_that_is_away_for_a_while_ends_no_wait() -> None:
         wait.fails = lambda: Unreachable("refused") if elapsed() > begin else None
 
         assert await wait.end() is ExitCode.TIMED_OUT
-        assert "not read: refused" in wait.told
+        assert "not read: refused" in wait.reported
 
         with pytest.raises(Unreachable):
             await wait.end()
@@ -225,7 +225,7 @@ async def test_of_many_groups_only_what_changes_is_told_the_worst_first() -> Non
         world.sandbox.cluster.fail_pod("b-zone-a-0")
 
         assert await task is ExitCode.TIMED_OUT
-        assert [line.split(",")[0] for line in wait.told] == [
+        assert [line.split(",")[0] for line in wait.reported] == [
             "group ingester: held",
             "group a: rolled out",
             "group b: rolled out",

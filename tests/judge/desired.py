@@ -77,11 +77,11 @@ def list_miscounted(sets: Sequence[JsonObject], templates: Sequence[JsonObject])
         if wanted is not None and wanted != count:
             yield f"{name} has {count} replicas, {why} wants {wanted}"
     for one in templates:
-        name, told = name_of(one), number(one, "status", "replicas")
+        name, reported = name_of(one), number(one, "status", "replicas")
         mirrors = [read_desired(each) for each in by_name.values()]
-        is_told = any(each.template == name and each.writes_back for each in mirrors)
-        if is_told and told != counts[name]:
-            yield f"the status of {name} says {told} replicas, it wants {counts[name]}"
+        is_reported = any(each.template == name and each.writes_back for each in mirrors)
+        if is_reported and reported != counts[name]:
+            yield f"the status of {name} says {reported} replicas, it wants {counts[name]}"
 
 
 def _find_wanted(

@@ -339,7 +339,7 @@ def _is_no_decrease(book: Book, review: Reviewed) -> bool:
 
 def _find_look(book: Book, review: Reviewed) -> timedelta | None:
     """Return when the last live look of a review began before it called pods; None without both."""
-    told = [
+    reported = [
         one.begun
         for one in book.pod_calls
         if one.method == "POST"
@@ -351,7 +351,7 @@ def _find_look(book: Book, review: Reviewed) -> timedelta | None:
         for one in book.own_calls
         if one.request.verb == "list"
         and one.request.resource.plural == STATEFULSETS.plural
-        and review.begun <= one.begun <= min(told, default=timedelta(0))
+        and review.begun <= one.begun <= min(reported, default=timedelta(0))
     ]
     return max(looks, default=None)
 

@@ -212,10 +212,10 @@ def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
     """
     status = (write.commit.before or {}).get("status")
     wanted = write.now.replicas if isinstance(write.now, Set) else 0
-    is_told = not isinstance(status, dict) or status.get("readyReplicas", 0) < wanted
+    is_reported = not isinstance(status, dict) or status.get("readyReplicas", 0) < wanted
     faults = book.list_faults(write.commit.actor, since, write.at)
     is_dropped = any(one.kind == "drop_event" and one.text.endswith(f" {pod}") for one in faults)
-    return is_dropped and not is_told
+    return is_dropped and not is_reported
 
 
 def current_revision(found: JsonObject | None) -> str:

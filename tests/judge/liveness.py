@@ -15,7 +15,7 @@ from rollout_operator.lab.model.history import PodCalled
 from tests.judge.book import Book
 from tests.judge.invariants_reviews import find_lasting
 from tests.judge.liveness_drains import find_last_asked, find_passed_over, find_starved
-from tests.judge.liveness_scaling import find_told_late, judge_counts
+from tests.judge.liveness_scaling import find_called_late, judge_counts
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Promises, Violation
 from tests.judge.rest import Rest, count_batches, count_surplus, find_still, read_rest
@@ -73,7 +73,7 @@ def judge_liveness(book: Book) -> Findings:
     for calls in (book.pod_calls, book.delay_calls):
         found.violations += _find_left_prepared(book, rest, (begin, calls), found)
     found.violations += find_back_prepared(book, rest.stays_since, begin)
-    found.violations += find_told_late(book, well_at, rest.stays_since)
+    found.violations += find_called_late(book, well_at, rest.stays_since)
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else timedelta(0)
     found.violations += find_lasting(book, calm_at, _lag(book, well_at))
@@ -177,11 +177,11 @@ def _find_left_prepared(
 ) -> Iterator[Violation]:
     """Yield pods that were told to go, stay, and were not told so in time (LI-05)."""
     (begin, calls), ended = since, book.ended_at
-    for (uid, _), told in _list_prepared(calls).items():
+    for (uid, _), called_pods in _list_prepared(calls).items():
         stays_since = rest.stays_since.get(uid)
         if stays_since is None:
             continue  # gone, going, or not wanted
-        name, at = told
+        name, at = called_pods
         due = max(at, begin, stays_since) + PERSIST_LIMIT + UNDO_LIMIT
         if ended < due:
             found.undetermined.append(f"the run ended before {name} had to be told that it stays")

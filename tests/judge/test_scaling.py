@@ -135,7 +135,7 @@ def down(t: HistoryBuilder, replicas: int = 2) -> HistoryBuilder:
     return t.set_replicas(50, "a", replicas)
 
 
-def gone_when_told(t: HistoryBuilder) -> None:
+def gone_when_called(t: HistoryBuilder) -> None:
     prepared(t).gone(51, "a-2").pod(52, "a-2", uid="zone-a-2@0")
     t.delay(53, "a-2", uid="zone-a-2@0", method="DELETE")
 
@@ -169,7 +169,7 @@ DELAYS = cases(
         "told that it stays once it goes -> SI-12": lambda t: prepared(t).delay(
             51, "a-2", method="DELETE"
         ),
-        "its time was over": gone_when_told,
+        "its time was over": gone_when_called,
         "another pod of that name -> DELAY-08": lambda t: down(
             asked(t).replace(30, "a-2", revision="old")
         ),

@@ -30,7 +30,7 @@ class Rig:
     informer: PodInformer
     store: PodStore
     metrics: Metrics
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     """Changes as `old>new`; either is empty where there is nothing."""
 
     @property
@@ -82,7 +82,7 @@ class Rig:
         )
 
     def note(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        self.told.append(f"{_label(old)}>{_label(new)}")
+        self.reported.append(f"{_label(old)}>{_label(new)}")
 
 
 def _label(view: Pod | Unreadable | None) -> str:

@@ -96,7 +96,7 @@ class Rig:
     link: Link
     trouble: Trouble
     references: References
-    told: list[tuple[timedelta, str]] = field(default_factory=list)
+    reported: list[tuple[timedelta, str]] = field(default_factory=list)
 
     def put(self, name: str, replicas: int, **spec: object) -> None:
         """Create a ReplicaTemplate, or change its count."""
@@ -205,7 +205,7 @@ async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
         rng=random.Random(3).random,
     )
     rig = Rig(api, link, trouble, references)
-    references.on_change(lambda group: rig.told.append((elapsed(), group)))
+    references.on_change(lambda group: rig.reported.append((elapsed(), group)))
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(references.run(), name="references")
         try:

@@ -60,8 +60,8 @@ class ClientWorld:
             rng=random.Random(seed),
         )
         self.limits = limits or RateLimiter(0, 0)
-        self.told: list[Fault] = []
-        self.faults = ScriptedFaults(plan, self.told.append)
+        self.reported: list[Fault] = []
+        self.faults = ScriptedFaults(plan, self.reported.append)
         self.link = Link(ACTOR, faults=self.faults, rng=random.Random(seed))
         self.client = SimulatedClient(self.api, self.link, name="acting", limits=self.limits)
         self.following = SimulatedClient(self.api, self.link, name="following", limits=self.limits)

@@ -35,7 +35,7 @@ def test_sec_16_pathological_patterns_are_harmless(pattern: str, subject: str) -
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "message"),
     [
         ("(a{1000}){1000}", "invalid repetition size"),
         (r"([\pL]{100})", "pattern too large"),
@@ -47,8 +47,8 @@ def test_sec_16_pathological_patterns_are_harmless(pattern: str, subject: str) -
         ("(a)\\", "trailing"),
     ],
 )
-def test_sec_16_what_is_not_compiled(pattern: str, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told.replace(")", r"\)")):
+def test_sec_16_what_is_not_compiled(pattern: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message.replace(")", r"\)")):
         compile_pattern(pattern)
 
 

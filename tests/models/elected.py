@@ -218,14 +218,14 @@ class ElectedGrants:
         """Let the cache of who leads catch up: with all, or where events get lost, with one."""
         now = _look(state.base)
         # Of no use to who decides by the Lease alone.
-        is_told = self._elections.short_cut is ShortCut.OWN_RECORD
-        every = (is_told,) * len(now)
+        is_reported = self._elections.short_cut is ShortCut.OWN_RECORD
+        every = (is_reported,) * len(now)
         step = Step(NAMES[who], "be shown")
         yield step, state._replace(shows=now, shown=every)
         if Gap.LOSES_EVENTS in self._gaps:
             for place, name in enumerate(PODS[: len(now)]):
                 shows = replaced(state.shows, place, now[place])
-                shown = replaced(state.shown, place, is_told)
+                shown = replaced(state.shown, place, is_reported)
                 yield Step(NAMES[who], "be shown", name), state._replace(shows=shows, shown=shown)
 
     def _cut_short(self, state: ElectedState, who: int) -> Steps[ElectedState]:

@@ -69,9 +69,9 @@ async def test_what_concerns_a_budget_is_written_within_moments() -> None:
     """Pods, labels of StatefulSets, the budget itself."""
     async with reporting("operator-1") as (sandbox, _):
         assert read(sandbox) == "3 0 1 BudgetHasRoom"
-        told = len(writes(sandbox))
+        reported = len(writes(sandbox))
         await asyncio.sleep(3600)
-        assert len(writes(sandbox)) == told, "nothing happened"
+        assert len(writes(sandbox)) == reported, "nothing happened"
 
         for group, shown in (("x", "2 0 1 BudgetHasRoom"), ("ingester", "3 0 1 BudgetHasRoom")):
             await patch(sandbox, "zone-c", {"metadata": {"labels": {"rollout-group": group}}})
@@ -87,14 +87,14 @@ async def test_what_concerns_a_budget_is_written_within_moments() -> None:
         await call(sandbox, none)
         await asyncio.sleep(SETTLED.total_seconds())
         assert read(sandbox) == "3 0 0 BudgetZero"
-        assert len(writes(sandbox)) <= told + 6
+        assert len(writes(sandbox)) <= reported + 6
 
 
 @in_virtual_time
 async def test_a_rollout_is_followed_with_few_writes() -> None:
     """Not more often than every two seconds, whatever its pods do."""
     async with reporting("operator-1") as (sandbox, _):
-        told = len(writes(sandbox))
+        reported = len(writes(sandbox))
         for letter in "abc":
             await patch(sandbox, f"zone-{letter}", V2)
         shown = set()
@@ -103,7 +103,7 @@ async def test_a_rollout_is_followed_with_few_writes() -> None:
             shown.add(read(sandbox))
         assert read(sandbox) == "3 0 1 BudgetHasRoom"
         assert "3 1 0 DisruptionBudgetUsed" in shown
-        times = [one.at for one in writes(sandbox)[told:]]
+        times = [one.at for one in writes(sandbox)[reported:]]
         gaps = [after - before for before, after in pairwise(times)]
         assert min(gaps) >= timedelta(seconds=1.9)
         assert {one.status for one in writes(sandbox)} == {200}

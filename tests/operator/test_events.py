@@ -53,7 +53,7 @@ class Desk:
         self.states.on_post(self.events.on_post)
 
     @property
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         """Return each event as its object and its reason."""
         return [f"{one['regarding']['name']} {one['reason']}" for one in self.api.events.values()]
 
@@ -103,12 +103,12 @@ async def test_a_wait_is_reported_once_it_has_stayed() -> None:
         await pass_time(WAIT_STAYS / 2)
         desk.states.post(waiting(Code.BUDGET_USED))
         await pass_time(WAIT_STAYS * 0.9)
-        assert desk.told == []
+        assert desk.reported == []
         await pass_time(WAIT_STAYS)
-        assert desk.told == ["zone-a BudgetUsed"]
+        assert desk.reported == ["zone-a BudgetUsed"]
         desk.states.post(waiting(Code.BUDGET_USED))
         await pass_time(WAIT_STAYS * 2)
-        assert desk.told == ["zone-a BudgetUsed"]
+        assert desk.reported == ["zone-a BudgetUsed"]
 
 
 @in_virtual_time
@@ -117,7 +117,7 @@ async def test_what_scaling_waits_for_does_not_keep_a_rollout_from_its_end() -> 
         desk.states.post(waiting(Code.LEADING_ZONE_NOT_READY, "zone-b"), Subject.SCALING)
         desk.states.post(waiting(Code.UP_TO_DATE, ""))
         await pass_time(WAIT_STAYS * 2)
-        assert desk.told == ["zone-b LeadingZoneNotReady"]
+        assert desk.reported == ["zone-b LeadingZoneNotReady"]
 
 
 @in_virtual_time
@@ -126,7 +126,7 @@ async def test_one_that_does_not_act_any_more_reports_no_wait() -> None:
         desk.states.post(waiting())
         desk.is_acting = False
         await pass_time(WAIT_STAYS * 2)
-        assert desk.told == []
+        assert desk.reported == []
 
 
 @in_virtual_time
@@ -144,11 +144,11 @@ async def test_refusals_are_reported_at_objects_that_are_known() -> None:
         ):
             desk.events.on_refusal(one, REFUSED)
         await pass_time(timedelta(seconds=1))
-        assert desk.told == []
+        assert desk.reported == []
         desk.events.on_refusal(review("zone-a", "scale"), REFUSED)
         desk.events.on_refusal(review("zone-a-0", "eviction"), REFUSED)
         await pass_time(timedelta(seconds=1))
-        assert desk.told == ["zone-a NoDownscale", "zone-a-0 NoDownscale"]
+        assert desk.reported == ["zone-a NoDownscale", "zone-a-0 NoDownscale"]
         assert desk.api.notes == ["not allowed; asked by alice", "not allowed"]
 
 
@@ -183,10 +183,10 @@ async def test_budgets_are_reported_by_the_process_that_acts() -> None:
         desk.is_acting = False
         desk.events.on_budget(None, bad)
         await pass_time(timedelta(seconds=1))
-        assert desk.told == []
+        assert desk.reported == []
         desk.events.report_budgets([bad])
         await pass_time(timedelta(seconds=1))
-        assert desk.told == ["zpdb BudgetInvalid"]
+        assert desk.reported == ["zpdb BudgetInvalid"]
 
 
 @in_virtual_time
@@ -205,5 +205,5 @@ async def test_without_a_sender_nothing_is_done() -> None:
         desk.events.on_refusal(review("zone-a"), REFUSED)
         await desk.events.flush()
         await pass_time(WAIT_STAYS * 2)
-        assert desk.told == []
+        assert desk.reported == []
         assert len(desk.events._groups) == 0

@@ -40,10 +40,12 @@ def play(
         has_webhooks=True,
         prepare=guarded(letters, pods, spec),
     )
-    told = play_scenario(story)
+    reported = play_scenario(story)
     # A forged review is marked for an eviction that the judge knows nothing of.
-    assert {one.invariant for one in told.verdict.violations} <= {"SI-15"}
-    return [one for one in told.history.list_all(Called) if one.request.subresource == "eviction"]
+    assert {one.invariant for one in reported.verdict.violations} <= {"SI-15"}
+    return [
+        one for one in reported.history.list_all(Called) if one.request.subresource == "eviction"
+    ]
 
 
 def forged(director: Director, pod: str, *, dry_run: bool = False) -> HookCall:

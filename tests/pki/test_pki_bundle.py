@@ -291,10 +291,10 @@ async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes(
     later = [at for at in cluster.times if at > 60]
     assert len(first) <= 10
     assert len(later) <= 20, "one each 30 s"
-    told = [line for line in lines if "level=warn" in line]
-    assert len(told) == 1
-    assert "Somebody else keeps changing the CA bundle" in told[0]
-    assert "managedFields" in told[0]
+    reported = [line for line in lines if "level=warn" in line]
+    assert len(reported) == 1
+    assert "Somebody else keeps changing the CA bundle" in reported[0]
+    assert "managedFields" in reported[0]
 
 
 @in_virtual_time
@@ -332,9 +332,9 @@ async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal(lines: list[
         cluster.put(configuration())
         cluster.errors.append(Denied(text))
         await after(3700)
-    told = [line for line in lines if "level=warn" in line]
-    assert len(told) == 2, "again only after it had worked"
-    assert "grant verb patch on" in told[0]
+    reported = [line for line in lines if "level=warn" in line]
+    assert len(reported) == 2, "again only after it had worked"
+    assert "grant verb patch on" in reported[0]
 
 
 @in_virtual_time

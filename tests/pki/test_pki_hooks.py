@@ -68,9 +68,9 @@ async def test_d31_what_calls_another_server_is_told_once_and_waited_for_never(
         await after(3600)
         assert cluster.writes == []
         assert cluster.injector.holds(PEM)
-    told = [line for line in lines if "Leaving the CA bundle of other servers alone" in line]
-    assert len(told) == 1
-    assert "hosts=other.ops.svc" in told[0]
+    reported = [line for line in lines if "Leaving the CA bundle of other servers alone" in line]
+    assert len(reported) == 1
+    assert "hosts=other.ops.svc" in reported[0]
 
 
 # How often one configuration is written

@@ -36,9 +36,9 @@ async def test_a_secret_of_another_application_is_left_alone_until_a_person_help
     assert (secrets.writes, secrets.data) == (0, data)
     assert rig.keeper.ca_bundle == b""
     assert "prod/certificate: not ours" in str(rig.keeper.last_error)
-    told = [line for line in lines if "level=error" in line]
-    assert 1 < len(told) < 5, "at once, and now and then"
-    assert "-server-tls.self-signed-cert.secret-name" in told[0]
+    reported = [line for line in lines if "level=error" in line]
+    assert 1 < len(reported) < 5, "at once, and now and then"
+    assert "-server-tls.self-signed-cert.secret-name" in reported[0]
     assert len(secrets.calls) < 40
     secrets.body = None
     await rig.clock.advance(MINUTE)

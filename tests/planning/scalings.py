@@ -216,7 +216,7 @@ def read_view(text: str) -> ScalingSnapshot:
             case ["failed", pod, *why]:
                 more["answers"][pod] = answer(None, problem=" ".join(why))
             case ["told", *pods]:
-                more["stay"] |= told(*pods)
+                more["stay"] |= called(*pods)
             case ["pod", *pods]:
                 names = [f"zone-{pod}" for pod in pods]
                 _, fields = read_words(statement)
@@ -323,6 +323,6 @@ def _outline_pods(endpoints: Iterable[Endpoint]) -> str:
     return " ".join(endpoint.pod.rpartition("-")[2] for endpoint in endpoints)
 
 
-def told(*pods: str) -> dict[str, PodCalls]:
+def called(*pods: str) -> dict[str, PodCalls]:
     """Return that these pods, such as `b-0`, were told a minute ago that they stay."""
     return dict.fromkeys(pods, PodCalls(cancelled_at=NOW - MINUTE))

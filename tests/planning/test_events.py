@@ -216,7 +216,7 @@ BROKEN = unreadable("ZoneAwarePodDisruptionBudget", "zpdb")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         pytest.param(None, GOOD, None, id="a good one"),
         pytest.param(None, BAD, "BudgetInvalid: no", id="a bad one"),
@@ -228,10 +228,10 @@ BROKEN = unreadable("ZoneAwarePodDisruptionBudget", "zpdb")
     ],
 )
 def test_a_budget_is_told_of_where_it_turns(
-    old: Budget | FlawedBudget | None, new: Budget | FlawedBudget | None, told: str | None
+    old: Budget | FlawedBudget | None, new: Budget | FlawedBudget | None, message: str | None
 ) -> None:
     event = choose_budget_event(old, new)
-    assert (None if event is None else f"{event.reason}: {event.note}") == told
+    assert (None if event is None else f"{event.reason}: {event.note}") == message
 
 
 def _note(event: EventRecord | None) -> str:

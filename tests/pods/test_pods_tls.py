@@ -82,10 +82,10 @@ async def test_no_other_certificate_is_accepted(
     authority: Authority, is_known: bool, problem: str
 ) -> None:
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
-        told = await ask(secure(pods), authority.trust if is_known else None)
-    assert told.startswith("POST zone-a-4: certificate not accepted: ")
+        reply = await ask(secure(pods), authority.trust if is_known else None)
+    assert reply.startswith("POST zone-a-4: certificate not accepted: ")
     # The words are OpenSSL's, and differ a little between its releases.
-    assert problem.removesuffix(".") in told or not is_known
+    assert problem.removesuffix(".") in reply or not is_known
     assert pods.seen == []
 
 
@@ -102,15 +102,15 @@ async def test_a_pod_without_tls_is_asked_nothing() -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with PodServers(status(200)) as pods, asyncio.timeout(10):
         port = server.sockets[0].getsockname()[1]
-        told = await ask(replace(secure(pods), ip="127.0.0.1", port=port), None)
+        reply = await ask(replace(secure(pods), ip="127.0.0.1", port=port), None)
     server.close()
     await server.wait_closed()
-    assert told == "POST zone-a-4: no TLS connection"
+    assert reply == "POST zone-a-4: no TLS connection"
 
 
 async def test_a_pod_with_tls_is_not_asked_without() -> None:
     authority = Authority(NAME)
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
-        told = await ask(pods.endpoint(4), authority.trust)
-    assert "POST zone-a-4: " in told
+        reply = await ask(pods.endpoint(4), authority.trust)
+    assert "POST zone-a-4: " in reply
     assert pods.seen == []

@@ -21,7 +21,7 @@ STARTS = [_pod("a-0", "spare", is_ready=False), _pod("a-1", "n1")]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "refused", "pods", "told"),
+    ("nodes", "refused", "pods", "printed"),
     [
         pytest.param(["n0", "n1"], ["a-0"], WAITS, ["drain n0 n1 at 0.00s"], id="it waits"),
         pytest.param(["n0", "n1"], ["a-0"], STARTS, ["drain spare n1 at 3.00s"], id="by name"),
@@ -30,6 +30,6 @@ STARTS = [_pod("a-0", "spare", is_ready=False), _pod("a-1", "n1")]
     ],
 )
 def test_the_rest_of_a_drain_is_another_one(
-    nodes: list[str], refused: list[str], pods: list[Json], told: list[str]
+    nodes: list[str], refused: list[str], pods: list[Json], printed: list[str]
 ) -> None:
-    assert list(tell_rest(nodes, {"a-0": 3.0}, refused, pods)) == told
+    assert list(tell_rest(nodes, {"a-0": 3.0}, refused, pods)) == printed

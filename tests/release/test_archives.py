@@ -16,8 +16,8 @@ def test_dep27_order_and_owner_do_not_show() -> None:
     assert one == two
     assert compress(one) == compress(two)
     with tarfile.open(fileobj=io.BytesIO(one)) as tar:
-        told = [(each.name, each.mode, each.uid, each.uname, each.mtime) for each in tar]
-    assert told == [("a", 0o755, 0, "", 5), ("b", 0o644, 0, "", 5)]
+        members = [(each.name, each.mode, each.uid, each.uname, each.mtime) for each in tar]
+    assert members == [("a", 0o755, 0, "", 5), ("b", 0o644, 0, "", 5)]
 
 
 def test_dep27_a_tree_is_packed_with_its_links_and_without_its_times(tmp_path: Path) -> None:
@@ -34,8 +34,8 @@ def test_dep27_a_tree_is_packed_with_its_links_and_without_its_times(tmp_path: P
 
     assert packed[0] == packed[1]
     with tarfile.open(fileobj=io.BytesIO(packed[0])) as tar:
-        told = [(each.name, each.type, each.linkname, each.mtime) for each in tar]
-    assert told == [
+        members = [(each.name, each.type, each.linkname, each.mtime) for each in tar]
+    assert members == [
         ("d", tarfile.DIRTYPE, "", 7),
         ("d/f", tarfile.REGTYPE, "", 7),
         ("l", tarfile.SYMTYPE, "d/f", 7),

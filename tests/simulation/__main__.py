@@ -114,7 +114,7 @@ def _run_campaign(given: argparse.Namespace) -> int:
 def _count(summaries: Iterator[Summary], seconds: float) -> Tally:
     """Add up until all are there or the time is over; tell failures at once, and how far it is."""
     tally, begin = Tally(), time.monotonic()
-    told = begin
+    reported_at = begin
     for summary in summaries:
         tally.add(summary)
         if not summary.is_clean:
@@ -122,8 +122,8 @@ def _count(summaries: Iterator[Summary], seconds: float) -> Tally:
         now = time.monotonic()
         if now - begin > seconds:
             break
-        if now - told > PROGRESS_EVERY:
-            told = now
+        if now - reported_at > PROGRESS_EVERY:
+            reported_at = now
             sys.stderr.write(f"{now - begin:.0f} s: {tally.render()}\n")
     return tally
 

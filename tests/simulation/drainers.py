@@ -127,13 +127,13 @@ def zone_budget(name: str, selector: dict[str, str], **spec: object) -> JsonObje
 
 async def create_budget(people: People, budget: JsonObject) -> None:
     """Create a budget. Raises Refusal."""
-    people.say(f"creates the budget {name_of(budget)}: {_told(budget)}")
+    people.say(f"creates the budget {name_of(budget)}: {_reported(budget)}")
     await send(people, ApiRequest(verb="create", resource=ZONE_BUDGETS, body=budget))
 
 
 async def change_budget(people: People, name: str, spec: JsonObject) -> None:
     """Merge some fields into the spec of a budget. Raises Refusal."""
-    people.say(f"changes the budget {name}: {_told({'spec': spec})}")
+    people.say(f"changes the budget {name}: {_reported({'spec': spec})}")
     await send(
         people,
         ApiRequest(
@@ -194,7 +194,7 @@ async def send(people: People, request: ApiRequest) -> None:
     await people.sandbox.call(replace(request, namespace=namespace, user=people.name))
 
 
-def _told(budget: JsonObject) -> str:
+def _reported(budget: JsonObject) -> str:
     spec = budget["spec"]
     assert isinstance(spec, dict)
     return ", ".join(f"{key}={value}" for key, value in spec.items() if key != "selector")

@@ -57,8 +57,8 @@ class LogRecorder:
             self.defects.append(Violation(invariant=DEFECT, at=now(), text=text))
         if self.listens and self.history is not None:
             # Its own time is the machine's, not that of the world.
-            level, _, told = text.partition(" ")
-            said = f"{level} {told.partition(' ')[2]}"
+            level, _, message = text.partition(" ")
+            said = f"{level} {message.partition(' ')[2]}"
             self.history.add(Said(at=now(), actor="operator-1", text=said))
 
 
@@ -134,7 +134,7 @@ class Supervisor:
             while self.process.is_running:
                 await self._wake.wait()
                 self._wake.clear()
-                await self._stop_if_told()
+                await self._stop_if_asked()
             await self._pause()
 
     def crash(self, back_after: timedelta = BACK_AFTER) -> None:
@@ -155,7 +155,7 @@ class Supervisor:
         self._is_hasty = True
         self._wake.set()
 
-    async def _stop_if_told(self) -> None:
+    async def _stop_if_asked(self) -> None:
         if self.has_to_stop:
             await self.process.stop()
             self.has_to_stop = False

@@ -61,8 +61,8 @@ def test_s6_zones_mirror_and_follow_and_pods_have_their_say() -> None:
         calls = read_book(history, Promises()).delay_calls
         methods |= {call.method for call in calls}
         answers |= {call.status for call in calls}
-        told = {call.pod for call in history.list_all(PodCalled) if call not in calls}
-        assert all(pod.startswith(ZONES[1]) for pod in told), "only the second is guarded"
+        called = {call.pod for call in history.list_all(PodCalled) if call not in calls}
+        assert all(pod.startswith(ZONES[1]) for pod in called), "only the second is guarded"
         if downs == set(ZONES) and all(what in texts for what in BAD_ANSWERS):
             break
 

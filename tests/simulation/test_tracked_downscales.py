@@ -73,7 +73,7 @@ class TrackedWorld:
             return str(refusal)
         return ""
 
-    def told(self, method: str) -> list[str]:
+    def called(self, method: str) -> list[str]:
         """Return the pods that were told something, in order."""
         calls = self.sandbox.history.list_all(PodCalled)
         return [call.pod for call in calls if call.method == method]
@@ -99,7 +99,7 @@ async def test_a_fresh_map_lets_all_zones_wait_and_then_one_goes_at_a_time() -> 
     async with run_world() as here:
         assert "zone-b was downscaled at 2026-01-02 03:05" in await here.scale("zone-a")
         assert set(here.data) == {"zone-a", "zone-b", "zone-c"}
-        assert here.told("POST") == []
+        assert here.called("POST") == []
         await asyncio.sleep(65)
         before = here.data
         assert await here.scale("zone-a") == ""
@@ -151,7 +151,7 @@ def test_a_downscale_that_somebody_refuses_gives_the_former_entry_back(
             assert here.data["zone-a"] != data.get("zone-a")
             await asyncio.sleep(50)
             assert here.data == {**FOREIGN, **data}
-            assert here.told("DELETE") == ["zone-a-2"]
+            assert here.called("DELETE") == ["zone-a-2"]
             quota.is_used_up = False
             assert await here.scale("zone-b") == ""
 
@@ -171,11 +171,11 @@ async def test_fp06_a_crash_between_record_and_answer() -> None:
         here.sandbox.api.on_commit(crash)
         assert "failed calling webhook" in await here.scale("zone-a")
         assert "zone-a" in here.data
-        assert here.told("POST") == ["zone-a-2"]
+        assert here.called("POST") == ["zone-a-2"]
         here.operator.start()
         await here.operator.wait_ready()
         await asyncio.sleep(50)
-        assert here.told("DELETE") == ["zone-a-2"]
+        assert here.called("DELETE") == ["zone-a-2"]
         assert "zone-a was downscaled at" in await here.scale("zone-b")
         assert await here.scale("zone-a") == "", "its own time does not matter"
 
@@ -200,7 +200,7 @@ async def test_w15_two_processes_that_do_not_know_of_one_another() -> None:
         assert "was downscaled at" in max(answers)
         assert len(set(here.data) - set(FOREIGN)) == 1
         await asyncio.sleep(60)
-        assert len(set(here.told("DELETE"))) == 1
+        assert len(set(here.called("DELETE"))) == 1
 
 
 @pytest.mark.thorough

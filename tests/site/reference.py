@@ -47,8 +47,8 @@ def _render_kind(spec: Schema) -> Iterator[str]:
     yield from ("", "| column | | meaning |", "| --- | --- | --- |")
     for column in version["additionalPrinterColumns"]:
         wide = "with `-o wide`" if column.get("priority") else ""
-        told = column.get("description") or f"`{column['jsonPath']}`"
-        yield f"| {column['name']} | {wide} | {told} |"
+        reported = column.get("description") or f"`{column['jsonPath']}`"
+        yield f"| {column['name']} | {wide} | {reported} |"
 
 
 def _render_fields(schema: Schema, path: str) -> Iterator[str]:

@@ -99,11 +99,11 @@ class Caller:
         assert status == 200, body
         response = json.loads(body)["response"]
         assert response["uid"] == review["request"]["uid"]
-        told = response.get("status") or {}
+        reply = response.get("status") or {}
         return Answered(
             is_allowed=response["allowed"],
-            code=told.get("code", 0),
-            message=told.get("message", ""),
+            code=reply.get("code", 0),
+            message=reply.get("message", ""),
             warnings=tuple(response.get("warnings") or ()),
         )
 

@@ -55,7 +55,7 @@ def group_of(resource: str) -> str:
     return GROUPS.get(resource.partition("/")[0], "")
 
 
-def told(verb: str, resource: str) -> str:
+def reported(verb: str, resource: str) -> str:
     """Return how a log line, in which quotes are escaped, asks for a right."""
     role = "ClusterRole" if resource in HOOKS else "Role"
     what = f'\\"{resource}\\" in API group \\"{group_of(resource)}\\"'

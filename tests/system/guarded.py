@@ -83,11 +83,11 @@ class Guarded:
         pods = await self.world.api.items(PODS, self.world.namespace)
         return [pod["metadata"]["name"] for pod in pods if has_note(pod)]
 
-    async def wait_told(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
+    async def wait_called(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
         """Wait until each of these pods knows that it stays: told after all that it was asked."""
         await self.pods.wait_until(
             f"told that they stay: {pods}",
-            lambda: all(is_told(self.pods.calls_to(pod)) for pod in pods),
+            lambda: all(is_called(self.pods.calls_to(pod)) for pod in pods),
             limit,
         )
 
@@ -111,7 +111,7 @@ def has_note(pod: Json) -> bool:
     return NOTE in pod["metadata"].get("annotations", {})
 
 
-def is_told(calls: Sequence[PodCall]) -> bool:
+def is_called(calls: Sequence[PodCall]) -> bool:
     """Say whether a pod, asked all this, has confirmed last that it stays."""
     return bool(calls) and calls[-1].method == "DELETE" and calls[-1].is_success
 

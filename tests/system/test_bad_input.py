@@ -55,7 +55,7 @@ async def test_seed060_a_max_unavailable_that_is_none(world: World) -> None:
     for value, zones in groups.items():
         await wait_reason(operator, _plant_limit(value), "up_to_date")
         for zone in zones:
-            lines = _told(operator, "bad_max_unavailable")
+            lines = _reported(operator, "bad_max_unavailable")
             (line,) = (line for line in lines if f"zone={zone.name}" in line)
             assert f"StatefulSet {zone.name}: annotation rollout-max-unavailable: " in line
             assert value in line
@@ -102,7 +102,7 @@ async def test_w01_pods_are_found_by_owner(world: World) -> None:
     await world.roll(names[:1], "v2")
     assert {one.name.rpartition("-")[0] for one in await world.judge.deletes()} == {names[0]}
     await wait_reason(operator, "ingester", "pods_share_labels")
-    assert len(_told(operator, "pods_share_labels")) == 1
+    assert len(_reported(operator, "pods_share_labels")) == 1
     await world.roll(names, "v3")
     await world.judge.assert_clean()
 
@@ -183,7 +183,7 @@ async def test_objects_that_cannot_be_understood_hold_their_group_only(world: Wo
     await world.judge.assert_clean()
 
 
-def _told(operator: OperatorProcess, code: str) -> list[str]:
+def _reported(operator: OperatorProcess, code: str) -> list[str]:
     return [line for line in operator.log_lines() if f"reason={code}" in line]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.system.budgeted import create_budgets
-from tests.system.grants import told, without
+from tests.system.grants import reported, without
 from tests.system.looks import wait_line, wait_true
 from tests.world.api import Api, Json
 from tests.world.budgets import CRDS, ZONE_BUDGETS, grouped_zones, zone_budget
@@ -87,7 +87,7 @@ async def test_without_the_right_and_without_the_fields_it_stays_silent(world: W
     names = await world.create(*grouped_zones(replicas=1))
     async with without(world, ("patch", STATUS)):
         operator = await world.operator()
-        await wait_line(operator, NOT_WRITTEN, told("patch", STATUS))
+        await wait_line(operator, NOT_WRITTEN, reported("patch", STATUS))
         await world.roll(names, "v2")
         await operator.terminate()
     assert [call.code for call in await _list_writes(world)] == [403]

@@ -49,7 +49,7 @@ async def test_fp21_drains_and_a_rollout_and_kills(
     await world.wait_adopted(held.names)
     await world.judge.assert_clean()
     assert drain.unexpected() == []
-    assert await _is_told(drain, UNANSWERED), "it was never away while it was asked"
+    assert await _is_reported(drain, UNANSWERED), "it was never away while it was asked"
     assert await _uids(held) & {pod.uid for pod in before} == set()
     evicted = [one for one in await world.judge.evictions() if one.is_done]
     assert evicted, "the rollout was faster"
@@ -66,7 +66,7 @@ async def test_fp31_a_budget_that_changes_during_a_drain(world: World) -> None:
         tasks.create_task(drain.run(await held.victims(), LIMIT), name="drain")
         await wait_true("five gone", lambda: _have_gone(held, 5))
         await held.set_budget("ingester", maxUnavailable=0)
-        await wait_true("refused", lambda: _is_told(drain, "max unavailable = 0"))
+        await wait_true("refused", lambda: _is_reported(drain, "max unavailable = 0"))
         await held.wait_ready()
         stopped = await _uids(held)
         await asyncio.sleep(1)  # nothing happens in it
@@ -93,7 +93,7 @@ async def _have_gone(held: Budgeted, many: int) -> bool:
     return len([one for one in await held.world.judge.evictions() if one.is_done]) >= many
 
 
-async def _is_told(drain: Drain, text: str) -> bool:
+async def _is_reported(drain: Drain, text: str) -> bool:
     return any(text in answer.message for _, answer in drain.refusals())
 
 

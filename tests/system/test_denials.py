@@ -59,8 +59,8 @@ async def test_a_refusal_names_the_service_account_that_asked(world: World) -> N
         upscale = await scale_when_permitted(workload, 4)
 
     assert (answer.status, upscale.status) == (400, 200), (answer, upscale)
-    told = [line for line in guarded.operator.log_lines() if "Refusing change" in line]
-    assert f" name=kept replicas_from=3 replicas_to=1 dry_run=false user={tenant} " in told[-1]
+    reported = [line for line in guarded.operator.log_lines() if "Refusing change" in line]
+    assert f" name=kept replicas_from=3 replicas_to=1 dry_run=false user={tenant} " in reported[-1]
     assert await read_metric(guarded.operator, NAME, hook=hook, user=tenant) == 1
     assert await read_metric(guarded.operator, NAME, hook=hook, user="other") == 0
     found = await world.get(STATEFULSETS, "kept")

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.guarded import guard, is_told, prepared_zone
+from tests.system.guarded import guard, is_called, prepared_zone
 from tests.world.api import Json
 from tests.world.clients import Route
 from tests.world.kubelet import NORMAL, Choose, Kind
@@ -58,7 +58,7 @@ async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
     await guarded.wait_unnoted(*names)
     for name in names:
         for pod in (f"{name}-{ordinal}" for ordinal in range(1, 5)):
-            assert is_told(pods.calls_to(pod)), pods.describe()
+            assert is_called(pods.calls_to(pod)), pods.describe()
             assert not pods.is_prepared(pod)
         assert not pods.calls_to(f"{name}-0")
         answer = await guarded.workload(name).scale(4, Route.MERGE)
@@ -86,12 +86,12 @@ async def test_seed106_pods_that_were_never_ready_need_not_confirm(world: World)
     # Both at a time: which of them arrives first is left to the machine.
     assert sorted(call.pod for call in pods.calls) == ["fine-1", "fine-2"]
     assert answers["fine"].warnings == ()
-    told = {
+    called = {
         "never": ("never-2 was never ready", "never-1 was never ready"),
         "pending": ("pending-2 does not run (phase Pending)", "pending-1 does not run"),
         "missing": ("1 pod of the range", "missing-1 does not run (phase Pending)"),
     }
-    for name, words in told.items():
+    for name, words in called.items():
         (warning,) = answers[name].warnings
         assert warning.startswith("not prepared: ")
         assert all(each in warning for each in words), warning
@@ -114,7 +114,7 @@ async def test_d26_a_crashing_pod_that_had_been_ready_must_confirm(world: World)
     assert answer.message.startswith(guarded.refusal("a", (3, 1), start))
     await pods.listen("a-2")
     await world.kubelet.make_ready("a-2")
-    await guarded.wait_told("a-1", "a-2")
+    await guarded.wait_called("a-1", "a-2")
     answer = await guarded.workload("a").scale(1, Route.MERGE)
     assert answer.status == 200, answer
     await guarded.assert_judged()

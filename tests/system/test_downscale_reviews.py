@@ -131,9 +131,9 @@ async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> Non
         assert "try again" in reply.message, what
     plain = await fetch_review(guarded, "b", 1)
     for lie in (name_a_target, change_path, change_port, change_service):
-        told = copy.deepcopy(plain)
-        lie(told["request"], random.Random(1))
-        assert (await ask(guarded, told)).is_allowed, "it has no label, whatever is said"
+        called_pods = copy.deepcopy(plain)
+        lie(called_pods["request"], random.Random(1))
+        assert (await ask(guarded, called_pods)).is_allowed, "it has no label, whatever is said"
     elsewhere = request | {"namespace": "kube-system"}
     reply = await ask(guarded, true | {"request": elsewhere})
     assert not reply.is_allowed

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.guarded import Guarded, guard, is_told, prepared_zone
+from tests.system.guarded import Guarded, guard, is_called, prepared_zone
 from tests.system.later import Later, reviewed_later
 from tests.system.looks import wait_line, wait_page
 from tests.world.api import Answer
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.controlplane
 
 # The API server gives up on a write that long after it began.
 MAY_PERSIST: Final = timedelta(seconds=34)
-TOLD_WITHIN: Final = timedelta(seconds=60)
+CALLED_WITHIN: Final = timedelta(seconds=60)
 Story = Callable[[World], Awaitable[None]]
 
 
@@ -69,12 +69,12 @@ async def tell_of_lost_requests(world: World) -> None:
         lost.create_task(_take_back(guarded, "reverted"))
         lost.create_task(_walk_away(guarded, "left"))
     await pods.refuse("away-3")
-    await guarded.wait_told("left-3")
-    told = [f"{name}-3" for name in names if name != "away"]
-    await guarded.wait_told(*told, limit=TOLD_WITHIN)
+    await guarded.wait_called("left-3")
+    called = [f"{name}-3" for name in names if name != "away"]
+    await guarded.wait_called(*called, limit=CALLED_WITHIN)
     await wait_line(guarded.operator, "Pod cannot be told that it stays", "DELETE away-3")
     await pods.listen("away-3")
-    await guarded.wait_told("away-3", limit=TOLD_WITHIN)
+    await guarded.wait_called("away-3", limit=CALLED_WITHIN)
     await guarded.wait_unnoted(*names)
     for name in names:
         assert await guarded.workload(name).replicas() == 4
@@ -105,7 +105,7 @@ async def tell_of_a_crash(world: World) -> None:
     await guarded.wait_recorded("done")
 
     going = [f"killed-{ordinal}" for ordinal in (1, 2, 3)]
-    await guarded.wait_told(*going, limit=TOLD_WITHIN)
+    await guarded.wait_called(*going, limit=CALLED_WITHIN)
 
     await guarded.wait_unnoted("killed")
     assert await guarded.workload("killed").replicas() == 4
@@ -140,11 +140,11 @@ async def tell_of_an_end(world: World) -> None:
     assert answers["late"].status == 403
     assert refused.message == guarded.refusal("fresh", (4, 3), "the operator is stopping")
     assert not pods.calls_to("fresh-3")
-    assert all(is_told(pods.calls_to(f"hung-{ordinal}")) for ordinal in (1, 2, 3))
-    assert not is_told(pods.calls_to("late-3"))
+    assert all(is_called(pods.calls_to(f"hung-{ordinal}")) for ordinal in (1, 2, 3))
+    assert not is_called(pods.calls_to("late-3"))
     guarded.operator.start()
     await guarded.operator.wait_ready()
-    await guarded.wait_told("late-3", limit=TOLD_WITHIN)
+    await guarded.wait_called("late-3", limit=CALLED_WITHIN)
     _assert_held_back(guarded, "late-3")
     await world.wait_ready(["big"])
     await guarded.wait_unnoted("hung", "late", "fresh", "big")

@@ -11,7 +11,7 @@ from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.wording import camel_case
 from tests.system.budgeted import hold
-from tests.system.grants import told, without
+from tests.system.grants import reported, without
 from tests.system.guarded import NO_DOWNSCALE, guard
 from tests.system.looks import read_metric, wait_line, wait_true
 from tests.system.scaled import follow, wait_counts
@@ -125,7 +125,7 @@ async def test_sec17_without_the_right_one_line_says_so(world: World) -> None:
     async with without(world, ("create", "events")):
         operator = await world.operator()
         await world.roll(names, "v2")
-        line = await wait_line(operator, "Events are not written", told("create", "events"))
+        line = await wait_line(operator, "Events are not written", reported("create", "events"))
         assert "level=warn" in line
         await world.roll(names, "v3")
         await wait_true("denied", partial(_has_denied, operator))

@@ -290,9 +290,9 @@ async def _ask_until(replicas: Replicas, caller: Caller, text: str) -> None:
     """Ask about an eviction until it is refused in these words; it must never be allowed."""
     found: list[Answered] = []
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         found.append(await caller.evict(replicas.world.namespace, f"{GROUP}-zone-a-0"))
         assert (found[-1].is_allowed, found[-1].code) == (False, TRY_AGAIN), found[-1]
         return text in found[-1].message
 
-    await wait_true(lambda: f"{text!r}: {found[-3:]}", is_told, timedelta(seconds=8))
+    await wait_true(lambda: f"{text!r}: {found[-3:]}", is_reported, timedelta(seconds=8))

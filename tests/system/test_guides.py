@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.system.guarded import LAST_DOWNSCALE, is_told
+from tests.system.guarded import LAST_DOWNSCALE, is_called
 from tests.system.guided import Guide, open_guide
 from tests.system.mirrored import Template
 from tests.system.pages import Happening
@@ -79,7 +79,7 @@ async def _follow_loki(guide: Guide) -> None:
     async def let_pass_in_b() -> None:
         await guide.let_pass_since_downscale(b, THREE_HOURS)
         await guide.pods.wait_until(
-            f"{stubborn} told that it stays", lambda: is_told(guide.pods.calls_to(stubborn))
+            f"{stubborn} told that it stays", lambda: is_called(guide.pods.calls_to(stubborn))
         )
 
     async def succeed() -> None:

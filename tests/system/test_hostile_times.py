@@ -44,7 +44,7 @@ async def test_sec25_times_that_no_calendar_has_room_for(world: World) -> None:
     await _wait_clean(world)
     answer = await guarded.workload("evil-1").scale(1, Route.SCALE_PUT_STALE)
     assert answer.status == 409, answer
-    await guarded.wait_told("evil-1-1")
+    await guarded.wait_called("evil-1-1")
     _assert_no_bug(guarded)
 
 

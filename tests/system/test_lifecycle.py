@@ -136,9 +136,11 @@ async def test_dep02_words_after_the_flags_are_warned_about_once(world: World) -
     """DEP-02: parsing stops there, as it always did; the rest is named and has no effect."""
     launch = world.launch("-log.level=info", "stray", "-log.level=nonsense")
     async with running(launch) as operator:
-        told = [line for line in operator.log_lines() if "level=warn" in line and "stray" in line]
-        assert len(told) == 1
-        assert "stray -log.level=nonsense" in told[0]
+        reported = [
+            line for line in operator.log_lines() if "level=warn" in line and "stray" in line
+        ]
+        assert len(reported) == 1
+        assert "stray -log.level=nonsense" in reported[0]
 
 
 async def test_dep06_json_lines_and_nothing_else(world: World) -> None:

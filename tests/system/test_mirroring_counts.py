@@ -163,10 +163,10 @@ async def _assert_verbs(guarded: Guarded, *, may_watch: bool) -> None:
     mine = [each for each in calls if each.resource.startswith("replicatemplates")]
     done = {(each.verb, each.resource) for each in mine if each.code == 200}
     needed = {("get", "replicatemplates/scale"), ("patch", "replicatemplates/status")}
-    told = {("list", "replicatemplates"), ("watch", "replicatemplates")}
+    reported = {("list", "replicatemplates"), ("watch", "replicatemplates")}
     refused = [each for each in calls if each.code == 403]
     if may_watch:
-        assert {*needed, ("list", "replicatemplates")} <= done <= needed | told
+        assert {*needed, ("list", "replicatemplates")} <= done <= needed | reported
         assert refused == []
     else:
         assert done == needed

@@ -55,23 +55,23 @@ REVIEWS: Final = "rollout_operator_reviews_total"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """A fact as it is told: its code, and its sentence."""
 
     code: str
     text: str
 
 
-NOT_READY: Final = Told(
+NOT_READY: Final = Reported(
     Code.ZONE_NOT_READY,
     f"{C} has 1 of 2 pods ready ({BROKEN}: container app not ready); {A} and {B} wait",
 )
-USED: Final = Told(
+USED: Final = Reported(
     Code.DISRUPTION_BUDGET_USED,
     f"1 pod not ready in {C} ({BROKEN}: container app not ready); budget ingester: max"
     " unavailable 1",
 )
-DONE: Final = Told(Code.UP_TO_DATE, "6 pods of 3 zones: all ready at the update revision")
+DONE: Final = Reported(Code.UP_TO_DATE, "6 pods of 3 zones: all ready at the update revision")
 
 
 async def test_d75_one_story_in_the_same_words_everywhere(world: World) -> None:
@@ -79,7 +79,7 @@ async def test_d75_one_story_in_the_same_words_everywhere(world: World) -> None:
     held = await hold_group(world)
     operator = held.operator
     outlets = Outlets(world, operator)
-    no_downscale = Told(
+    no_downscale = Reported(
         Code.NO_DOWNSCALE,
         f"downscale of statefulsets/{A} in {world.namespace} from 2 to 1 replicas is not allowed"
         f" because it has the label '{NO_DOWNSCALE}=true'",
@@ -134,9 +134,9 @@ async def hold_group(world: World) -> Budgeted:
     )
 
 
-def find_outlets(seen: Mapping[str, Set[Told]], what: Told) -> set[str]:
+def find_outlets(seen: Mapping[str, Set[Reported]], what: Reported) -> set[str]:
     """Return the outlets that tell this."""
-    return {name for name, told in seen.items() if what in told}
+    return {name for name, reported in seen.items() if what in reported}
 
 
 async def has_ended(world: World) -> bool:
@@ -153,7 +153,7 @@ class Outlets:
         self._kubeconfig = world.plane.kubeconfig(
             Path(world.folder, "person.conf"), token, namespace=world.namespace
         )
-        self._readers: Mapping[str, Callable[[], Awaitable[Set[Told]]]] = {
+        self._readers: Mapping[str, Callable[[], Awaitable[Set[Reported]]]] = {
             "page": partial(self._fetch, "/status", "text/html", read_page),
             "text": partial(self._fetch, "/status", "*/*", read_text),
             "json": partial(self._fetch, "/status.json", "*/*", read_json),
@@ -163,23 +163,25 @@ class Outlets:
             "budget": partial(read_budget, world),
         }
 
-    async def read(self) -> Mapping[str, Set[Told]]:
+    async def read(self) -> Mapping[str, Set[Reported]]:
         """Return what each of them tells now."""
-        told = await asyncio.gather(*(read() for read in self._readers.values()))
-        return {**dict(zip(self._readers, told, strict=True)), "log": read_log(self._operator)}
+        reported = await asyncio.gather(*(read() for read in self._readers.values()))
+        return {**dict(zip(self._readers, reported, strict=True)), "log": read_log(self._operator)}
 
-    async def wait(self, name: str, what: Told) -> None:
+    async def wait(self, name: str, what: Reported) -> None:
         """Wait until one of them tells this. Raises TimeoutError with what it tells."""
-        seen: Set[Told] = set()
+        seen: Set[Reported] = set()
 
-        async def is_told() -> bool:
+        async def is_reported() -> bool:
             nonlocal seen
             seen = await self._readers[name]()
             return what in seen
 
-        await wait_true(lambda: f"{what} by {name}, but {seen}", is_told)
+        await wait_true(lambda: f"{what} by {name}, but {seen}", is_reported)
 
-    async def _fetch(self, path: str, accept: str, read: Callable[[str], Set[Told]]) -> Set[Told]:
+    async def _fetch(
+        self, path: str, accept: str, read: Callable[[str], Set[Reported]]
+    ) -> Set[Reported]:
         url = f"http://127.0.0.1:{self._operator.port}{path}"
         async with (
             aiohttp.ClientSession(headers={"Accept": accept}) as client,
@@ -187,69 +189,69 @@ class Outlets:
         ):
             return read(await answer.text())
 
-    async def _ask(self, format: str, read: Callable[[str], Set[Told]]) -> Set[Told]:
+    async def _ask(self, format: str, read: Callable[[str], Set[Reported]]) -> Set[Reported]:
         words, env = ("status", f"-o={format}"), {"KUBECONFIG": str(self._kubeconfig)}
         ended = await asyncio.to_thread(run_words, *words, env=env)
         assert ended.code == 0, ended.err
         return read(ended.out)
 
 
-def read_page(page: str) -> Set[Told]:
+def read_page(page: str) -> Set[Reported]:
     """Return what is told in HTML: a sentence, and the code as a link to its explanation."""
     found = re.findall(r'>([^<>]+) <a class="code" href="reasons#(\w+)">\2</a>', page)
-    return {Told(code, html.unescape(text)) for text, code in found}
+    return {Reported(code, html.unescape(text)) for text, code in found}
 
 
-def read_text(text: str) -> Set[Told]:
+def read_text(text: str) -> Set[Reported]:
     """Return what is told in lines that end in a code."""
     found = re.findall(r'^ *(?:budget "\w+": )?(.+) \[(\w+)\]$', text, re.MULTILINE)
-    return {Told(code, sentence) for sentence, code in found}
+    return {Reported(code, sentence) for sentence, code in found}
 
 
-def read_json(text: str) -> Set[Told]:
+def read_json(text: str) -> Set[Reported]:
     """Return what is told by objects that have a code, wherever they are."""
     return set(_find_told(json.loads(text)))
 
 
-def _find_told(node: object) -> Iterator[Told]:
+def _find_told(node: object) -> Iterator[Reported]:
     if isinstance(node, list):
         for each in node:
             yield from _find_told(each)
     elif isinstance(node, dict):
         if node.get("code"):
-            yield Told(node["code"], node.get("headline") or node["text"])
+            yield Reported(node["code"], node.get("headline") or node["text"])
         yield from _find_told(list(node.values()))
 
 
-def read_log(operator: OperatorProcess, start: int = 0) -> Set[Told]:
+def read_log(operator: OperatorProcess, start: int = 0) -> Set[Reported]:
     """Return what the log tells from a line on."""
     lines = filter(None, map(read_log_line, operator.log_lines()[start:]))
     keys = [line.keys for line in lines if {"reason", "why"} <= line.keys.keys()]
-    return {Told(one["reason"], ADDED.sub("", one["why"])) for one in keys}
+    return {Reported(one["reason"], ADDED.sub("", one["why"])) for one in keys}
 
 
-async def list_told(world: World) -> Set[Told]:
+async def list_told(world: World) -> Set[Reported]:
     """Return what Events tell."""
     return set(await read_events(world))
 
 
-async def read_events(world: World) -> Mapping[Told, Set[str]]:
+async def read_events(world: World) -> Mapping[Reported, Set[str]]:
     """Return what Events tell, and of which objects."""
-    found: dict[Told, set[str]] = defaultdict(set)
+    found: dict[Reported, set[str]] = defaultdict(set)
     for event in (await world.api.list(CORE_EVENTS, world.namespace))["items"]:
         if event["reportingComponent"] == "rollout-operator":
-            told = Told(
+            reported = Reported(
                 CODES.get(event["reason"], event["reason"]), ADDED.sub("", event["message"])
             )
-            found[told].add(event["involvedObject"]["name"])
+            found[reported].add(event["involvedObject"]["name"])
     return found
 
 
-async def read_budget(world: World) -> Set[Told]:
+async def read_budget(world: World) -> Set[Reported]:
     """Return what the status of the budget tells."""
     found: Json = await world.get(ZONE_BUDGETS, "ingester")
     conditions = found.get("status", {}).get("conditions", [])
-    return {Told(CODES[one["reason"]], one["message"]) for one in conditions}
+    return {Reported(CODES[one["reason"]], one["message"]) for one in conditions}
 
 
 async def read_waiting(operator: OperatorProcess) -> Set[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.budgeted import create_budgets, hold, report_twice
-from tests.system.grants import group_of, may, shipped_grants, take_away, told, without
+from tests.system.grants import group_of, may, reported, shipped_grants, take_away, without
 from tests.system.guarded import LAST_DOWNSCALE, Guarded, guard, prepared_zone
 from tests.system.hooked import TLS_FLAGS, fetch_secret, secret_body, shake_hands, trusting
 from tests.system.looks import read_metric, wait_line, wait_page, wait_reason, wait_true
@@ -67,7 +67,7 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
             world.proxy.add(verbs("delete", "pods"), Cut(), times=1)
         async with without(world, grant):
             await world.set_image(names, image)
-            await wait_line(operator, "group=ingester ", told(*grant))
+            await wait_line(operator, "group=ingester ", reported(*grant))
             assert await world.judge.deletes() == before, grant
         await world.wait_adopted(names, AFTER_REFUSAL)
 
@@ -78,7 +78,7 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
     ):
         async with without(world, grant):
             await world.set_image(names, image)
-            await wait_line(operator, "group=ingester ", "reason=backing_off", told(*grant))
+            await wait_line(operator, "group=ingester ", "reason=backing_off", reported(*grant))
             for found in (await world.wait_rolled(names)).sets.values():
                 status = found["status"]
                 assert status["currentRevision"] != status["updateRevision"], grant
@@ -89,7 +89,7 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
         with world.proxy.during(watches(), Cut()):
             pass
         for resource, kind in BOTH.items():
-            line = await wait_line(operator, "Watch interrupted", told("watch", resource))
+            line = await wait_line(operator, "Watch interrupted", reported("watch", resource))
             assert "level=error" in line
             await wait_true("counted", partial(_is_denied, operator, kind))
         await world.set_image(names, "v7")
@@ -100,7 +100,7 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
     # The page, the log and a metric say why nothing is rolled.
     async with without(world, ("delete", "pods")):
         await world.set_image(names, "v8")
-        words = ("group=ingester ", "reason=backing_off", told("delete", "pods"))
+        words = ("group=ingester ", "reason=backing_off", reported("delete", "pods"))
         assert "level=warn" in await wait_line(operator, *words)
         waiting = "rollout_operator_group_waiting"
         assert await read_metric(operator, waiting, reason="backing_off") == 1
@@ -226,7 +226,7 @@ async def test_sec17_list_and_watch_at_the_start(world: World) -> None:
         async with without(world, *(("watch", resource) for resource in BOTH)):
             operator = await stack.enter_async_context(OperatorProcess(world.launch()))
             for resource in BOTH:
-                line = await wait_line(operator, "Watch interrupted", told("watch", resource))
+                line = await wait_line(operator, "Watch interrupted", reported("watch", resource))
                 assert "level=error" in line
                 for page, code in (("/status", 200), ("/ready", 500)):
                     await wait_page(operator, page, code, f'grant verb watch on "{resource}"')
@@ -246,14 +246,14 @@ async def test_sec17_list_and_watch_budgets(world: World) -> None:
     await create_budgets(world, [BUDGET])
     async with without(world, ("list", ZPDB)):
         held = await hold(world, *zones, is_through_proxy=True)
-        line = await wait_line(held.operator, "Kind is not followed", told("list", ZPDB))
+        line = await wait_line(held.operator, "Kind is not followed", reported("list", ZPDB))
         assert "level=warn" in line
         await held.assert_refuses("mock-zone-a-0", 429, "the budgets are not known yet")
     await held.wait_answer("mock-zone-a-0", 201, AFTER_REFUSAL)
     async with without(world, ("watch", ZPDB)):
         with world.proxy.during(watches(ZPDB), Cut()):
             pass
-        line = await wait_line(held.operator, "Watch interrupted", told("watch", ZPDB))
+        line = await wait_line(held.operator, "Watch interrupted", reported("watch", ZPDB))
         assert "level=error" in line
         await held.set_budget("mock", maxUnavailable=0)
     await held.wait_answer("mock-zone-a-0", 403, AFTER_REFUSAL)
@@ -270,7 +270,7 @@ async def test_sec17_patch_pods_for_evictions(world: World) -> None:
     await held.assert_refuses("mock-zone-b-0", 429, "1 pod not ready in mock-zone-a")
     await held.wait_ready()
     await held.wait_allowed("mock-zone-b-0")
-    _assert_told_once(held.operator, "not recorded on pods", told("patch", "pods"))
+    _assert_told_once(held.operator, "not recorded on pods", reported("patch", "pods"))
     assert await held.list_recorded() == []
     await held.wait_ready()
     await world.judge.assert_clean()
@@ -283,7 +283,7 @@ async def test_rbac10_a_role_without_budgets_rolls_out_as_before(world: World) -
     names = await world.create(*grouped_zones("mock", replicas=2))
     operator = await world.operator()
     await world.roll(names, "v2")
-    _assert_told_once(operator, "Kind is not followed", told("list", ZPDB))
+    _assert_told_once(operator, "Kind is not followed", reported("list", ZPDB))
     await world.judge.assert_clean()
 
 
@@ -324,11 +324,11 @@ async def test_sec17_patch_pods_and_statefulsets_for_downscales(world: World) ->
             assert answer.status == 200, answer
             assert guarded.pods.calls_to(f"a-{count}", "POST")
             await wait_counts(world, {"a": count})
-        _assert_told_once(guarded.operator, "not noted on pods", told("patch", "pods"))
+        _assert_told_once(guarded.operator, "not noted on pods", reported("patch", "pods"))
     grant = ("patch", "statefulsets")
     async with without(world, grant):
         assert (await guarded.workload("b").scale(2, Route.SCALE_MERGE)).status == 200
-        line = await wait_line(guarded.operator, "Downscale is not settled yet", told(*grant))
+        line = await wait_line(guarded.operator, "Downscale is not settled yet", reported(*grant))
         assert "level=warn" in line
         assert LAST_DOWNSCALE not in (await world.get(STATEFULSETS, "b"))["metadata"]["annotations"]
     await guarded.wait_recorded("b")
@@ -347,9 +347,9 @@ async def test_sec17_secrets(world: World) -> None:
         async with without(world, ("get", "secrets")):
             launch = world.launch(*flags)
             operator = await stack.enter_async_context(OperatorProcess(launch))
-            line = await wait_line(operator, CERTIFICATE, told("get", "secrets"))
+            line = await wait_line(operator, CERTIFICATE, reported("get", "secrets"))
             assert "level=warn" in line
-        line = await wait_line(operator, CERTIFICATE, told("create", "secrets"))
+        line = await wait_line(operator, CERTIFICATE, reported("create", "secrets"))
         assert "level=warn" in line
         command = f"kubectl create secret generic {SECRET} --namespace {world.namespace}"
         assert f"does not exist: create it empty ({command})" in line
@@ -358,7 +358,7 @@ async def test_sec17_secrets(world: World) -> None:
         await operator.wait_ready(AFTER_REFUSAL)
         async with without(world, ("update", "secrets")):
             held = await fetch_secret(world)
-            await wait_line(operator, CERTIFICATE, told("update", "secrets"))
+            await wait_line(operator, CERTIFICATE, reported("update", "secrets"))
             await shake_hands(operator.tls_port, trusting(held["ca"]))
         await _wait_renewed(world, held)
         await shake_hands(operator.tls_port, trusting(held["ca"]))
@@ -372,7 +372,7 @@ async def test_sec17_webhook_configurations(world: World, verb: str) -> None:
         operator = await world.operator(*TLS_FLAGS)
         hooks = await world.register(Registration(port=1))
         for plural in PLURALS:
-            line = await wait_line(operator, told(verb, plural))
+            line = await wait_line(operator, reported(verb, plural))
             if verb == "patch":
                 assert "CA bundle not written" in line
                 assert "level=warn" in line

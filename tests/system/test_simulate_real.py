@@ -41,13 +41,13 @@ async def test_it_predicts_the_order_of_deletes(world: World) -> None:
     await world.kubelet.crash("zone-c-2")
     await _wait_unready(world, "zone-c-2")
 
-    told = await _simulate(await _dump(world), "image v2")
+    printed = await _simulate(await _dump(world), "image v2")
     await world.roll(names, "v2")
 
-    assert told["deletes"] == await _list_deletes(world)
-    assert told["deletes"][0] == "zone-c-2"
-    assert len(told["deletes"]) == 11
-    assert told["mostDown"] == {"zone-a": 2, "zone-b": 1, "zone-c": 1}
+    assert printed["deletes"] == await _list_deletes(world)
+    assert printed["deletes"][0] == "zone-c-2"
+    assert len(printed["deletes"]) == 11
+    assert printed["mostDown"] == {"zone-a": 2, "zone-b": 1, "zone-c": 1}
     await world.judge.assert_clean()
 
 
@@ -60,16 +60,16 @@ async def test_it_predicts_what_an_operator_finds(world: World) -> None:
     await world.wait_pod("zone-a-1", "new", lambda pod: image_of(pod) == "v2")
     await world.wait_until(_lack_settled)
 
-    told = await _simulate(await _dump(world))
+    printed = await _simulate(await _dump(world))
     await world.operator()
     await world.wait_adopted(["zone-a", "zone-c"])
 
-    assert told["deletes"] == await _list_deletes(world)
-    assert told["deletes"] == [
+    assert printed["deletes"] == await _list_deletes(world)
+    assert printed["deletes"] == [
         *(f"zone-a-{ordinal}" for ordinal in (0, 2, 3, 4)),
         *(f"zone-c-{ordinal}" for ordinal in range(3)),
     ]
-    assert "zone-b is paused: 3 outdated pods wait" in " ".join(told["ends"]["ingester"])
+    assert "zone-b is paused: 3 outdated pods wait" in " ".join(printed["ends"]["ingester"])
     await world.judge.assert_clean()
 
 
@@ -78,16 +78,16 @@ async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
     world.kubelet.choose = by_image({"bad": Behaviour(kind=Kind.CRASH_LOOP)})
     names = await _create(world)
 
-    told = await _simulate(await _dump(world), "bad template")
+    printed = await _simulate(await _dump(world), "bad template")
     await world.operator()
     await world.set_image(names, "bad")
     for ordinal in (0, 1):
         await _wait_unready(world, f"zone-a-{ordinal}", "bad")
     await world.judge.settle()
 
-    assert told["deletes"] == await _list_deletes(world)
-    assert told["deletes"] == ["zone-a-0", "zone-a-1"]
-    assert "CrashLoopBackOff" in " ".join(told["ends"]["ingester"])
+    assert printed["deletes"] == await _list_deletes(world)
+    assert printed["deletes"] == ["zone-a-0", "zone-a-1"]
+    assert "CrashLoopBackOff" in " ".join(printed["ends"]["ingester"])
 
 
 async def test_it_predicts_the_rest_of_a_rollout(world: World) -> None:
@@ -98,13 +98,13 @@ async def test_it_predicts_the_rest_of_a_rollout(world: World) -> None:
     await world.set_image(names, "v2")
     await world.wait_pod("zone-a-2", "new", lambda pod: image_of(pod) == "v2")
 
-    told = await _simulate(await _dump(world))
+    printed = await _simulate(await _dump(world))
     await world.wait_adopted(names)
 
     done = await _list_deletes(world)
-    assert told["stuck"] == []
-    assert 0 < len(told["deletes"]) < len(done) == 11
-    assert told["deletes"] == done[-len(told["deletes"]) :]
+    assert printed["stuck"] == []
+    assert 0 < len(printed["deletes"]) < len(done) == 11
+    assert printed["deletes"] == done[-len(printed["deletes"]) :]
 
 
 @pytest.mark.slow
@@ -113,16 +113,16 @@ async def test_dumps_of_a_rollout_foretell_what_is_left_of_it(world: World) -> N
     plan = replace(make_plan(7, "rollout"), ready_after=timedelta(seconds=1))
 
     moments = await play(world, plan, 4)
-    told = [
+    printed = [
         await foresee(one.dump, one.changes, [f"-terminates-after={one.terminates_after:.2f}s"])
         for one in moments
     ]
 
-    matches = [compare(one, moment.happened) for one, moment in zip(told, moments, strict=True)]
+    matches = [compare(one, moment.happened) for one, moment in zip(printed, moments, strict=True)]
     assert [len(moments[0].happened), len(moments) > 1] == [6, True]
     assert all(match.agrees for match in matches), [
         line
-        for one, moment in zip(told, moments, strict=True)
+        for one, moment in zip(printed, moments, strict=True)
         for line in (moment.name, *describe(one, moment.happened))
     ]
 
@@ -137,14 +137,14 @@ async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> N
     account = f"system:serviceaccount:{world.namespace}:{READER}"
 
     async with Judge(world.plane, world.namespace, account) as judge:
-        told = await _simulate(None, KUBECONFIG=str(reader))
+        printed = await _simulate(None, KUBECONFIG=str(reader))
         calls = await judge.calls()
     await world.operator()
     await world.wait_adopted(names)
 
-    assert told["deletes"] == await _list_deletes(world)
-    assert len(told["deletes"]) == 11
-    assert any(line.startswith("nodes are left out: ") for line in told["leftOut"])
+    assert printed["deletes"] == await _list_deletes(world)
+    assert len(printed["deletes"]) == 11
+    assert any(line.startswith("nodes are left out: ") for line in printed["leftOut"])
     assert {call.verb for call in calls} <= {"get", "list"}
     await world.judge.assert_clean()
 
@@ -212,8 +212,8 @@ async def _simulate(dump: Path | None, *changes: str, **environ: str) -> Json:
         env={**os.environ, **environ},
     )
     assert ended.returncode == 0, ended.stderr.decode()
-    told: Json = json.loads(ended.stdout)
-    return told
+    printed: Json = json.loads(ended.stdout)
+    return printed
 
 
 async def _list_deletes(world: World) -> list[str]:

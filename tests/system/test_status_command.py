@@ -48,9 +48,9 @@ async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: 
         assert "ingester-zone-c      2/2" in await asyncio.to_thread(person.watch)
 
         await world.set_image(names, "v2")
-        told = await person.ask("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
-        assert "0/6 updated" in told
-        assert told.endswith("not rolled-out within 3s\n")
+        reported = await person.ask("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
+        assert "0/6 updated" in reported
+        assert reported.endswith("not rolled-out within 3s\n")
         assert "goes now" in " ".join((await person.ask("explain", f"{names[0]}-0")).split())
         later = await person.ask("explain", f"pod/{names[2]}-0")
         assert "cannot go yet" in " ".join(later.split())
@@ -72,9 +72,9 @@ async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: 
         for name in names:
             await world.annotate(name, **{PAUSED: "true"})
         await world.set_image(names, "v3")
-        told = await person.ask("wait", "-timeout=2m", code=ExitCode.NEEDS_A_PERSON)
-        assert "group ingester: held" in told
-        assert told.endswith("a person has to change something for group ingester\n")
+        reported = await person.ask("wait", "-timeout=2m", code=ExitCode.NEEDS_A_PERSON)
+        assert "group ingester: held" in reported
+        assert reported.endswith("a person has to change something for group ingester\n")
 
         await person.ask("status", "-context=wrld", code=ExitCode.FAILED)
         assert "did you mean world?" in person.errors

@@ -26,7 +26,7 @@ FLAG: Final = "-use-zone-tracker"
 OLD: Final = '{"lastDownscaled":"2020-01-01T00:00:00Z"}'
 FOREIGN: Final = {"README": "kept", "store-zone-a": OLD}
 ENTRY: Final = re.compile(r'\{"lastDownscaled":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"\}')
-TOLD_WITHIN: Final = timedelta(seconds=60)
+CALLED_WITHIN: Final = timedelta(seconds=60)
 PREPARING: Final = Respond(after=timedelta(seconds=0.7))
 
 
@@ -153,7 +153,7 @@ async def test_fp06_kill_9_between_record_and_answer(world: World) -> None:
     guarded.operator.start()
     await guarded.operator.wait_ready()
 
-    await guarded.wait_told("a-2", limit=TOLD_WITHIN)
+    await guarded.wait_called("a-2", limit=CALLED_WITHIN)
 
     await guarded.wait_unnoted("a")
     lost = await guarded.workload("b").scale(2, Route.MERGE)

@@ -72,8 +72,8 @@ async def test_a_refusal_names_who_asked(lines: list[str]) -> None:
             world.hook.verdict = verdict
             await world.ask(post(body_of(userInfo={"username": user})))
 
-    told = [line for line in lines if 'msg="Refusing change"' in line]
-    assert [line.partition(" user=")[2].partition(" reason=")[0] for line in told] == [
+    reported = [line for line in lines if 'msg="Refusing change"' in line]
+    assert [line.partition(" user=")[2].partition(" reason=")[0] for line in reported] == [
         "kate", '"a\\"\\\\n"',
     ]  # fmt: skip
     assert counted(metrics) == {(HOOK, "kate"): 1, (HOOK, 'a"\\n'): 1}
@@ -97,8 +97,8 @@ async def test_a_review_that_fails_names_who_asked(lines: list[str]) -> None:
 
     assert json.loads(answer.body)["response"]["allowed"] is False
     assert counts == [("kate", False)]
-    told = [line for line in lines if PATH in line and "user=kate" in line]
-    assert ["Review failed by a bug" in line for line in told] == [True, False]
+    reported = [line for line in lines if PATH in line and "user=kate" in line]
+    assert ["Review failed by a bug" in line for line in reported] == [True, False]
 
 
 def test_ten_thousand_users_are_few_series() -> None:

@@ -187,8 +187,8 @@ async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str])
         b'"allowed":false,"status":{"metadata":{},'
         b'"message":"the review failed by a bug; see the operator\'s log","code":503}}}'
     )
-    (told,) = [line for line in lines if "level=error" in line]
-    assert "break_down" in told
+    (reported,) = [line for line in lines if "level=error" in line]
+    assert "break_down" in reported
     world.hook.act = None
     assert (await world.ask(post(body_of()))).body == ALLOWED
 
@@ -320,9 +320,9 @@ async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, warnings=("odd",))
         await world.ask(post(body_of(object=None)))
 
-    told = [line.split(" ", 2)[::2] for line in lines if "change" in line]
+    reported = [line.split(" ", 2)[::2] for line in lines if "change" in line]
     begin = f"hook={PATH} operation=UPDATE"
-    assert told == [
+    assert reported == [
         [
             "level=debug",
             f'msg="Allowing change" {begin} resource=statefulsets namespace=prod name=zone-a'

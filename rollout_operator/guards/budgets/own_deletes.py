@@ -22,7 +22,7 @@ from rollout_operator.model.objects import Pod
 COMMIT_LIMIT: Final = timedelta(seconds=90)
 # A list is told in steps, between which groups are looked at: pods that it shows on their way out
 # are forgotten before all are told.
-TOLD_WITHIN: Final = timedelta(minutes=1)
+REPORTED_WITHIN: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class OwnDeletes:
         self._clock = clock
         self._by_uid: dict[Uid, OwnDelete] = {}
         self._seen: dict[Uid, timedelta] = {}
-        """When the cache showed what is forgotten here, for `TOLD_WITHIN`: the oldest first."""
+        """When the cache showed what is forgotten here, for `REPORTED_WITHIN`: the oldest first."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -88,7 +88,7 @@ class OwnDeletes:
             if has_left(self._pods, own.pod):
                 del self._by_uid[uid]
                 self._seen[uid] = now
-        while self._seen and now - next(iter(self._seen.values())) >= TOLD_WITHIN:
+        while self._seen and now - next(iter(self._seen.values())) >= REPORTED_WITHIN:
             del self._seen[next(iter(self._seen))]
         return {own.pod.uid: own.state for own in self._of(owners)}
 

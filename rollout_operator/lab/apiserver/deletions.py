@@ -161,8 +161,8 @@ def _shorten(ending: _Ending, options: JsonObject, now: datetime) -> None:
             options["gracePeriodSeconds"] = left
         ending.is_pending = True
         return
-    told = moment_of(text(ending.obj, "metadata", "deletionTimestamp"))
-    deadline = told + timedelta(seconds=asked - left)
+    deleted_at = moment_of(text(ending.obj, "metadata", "deletionTimestamp"))
+    deadline = deleted_at + timedelta(seconds=asked - left)
     if deadline < now:
         # All of the grace is over, but who asked for some gets the least there is.
         deadline, asked = now, min(asked, 1)
@@ -229,10 +229,10 @@ async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:
 def _mark_as_deleting(obj: JsonObject, now: datetime) -> None:
     """Mark an object without grace that its finalizers hold."""
     metadata = metadata_of(obj)
-    told = text(obj, "metadata", "deletionTimestamp")
-    if not told:
+    deleted_at = text(obj, "metadata", "deletionTimestamp")
+    if not deleted_at:
         _raise_generation(obj)
-    if not told or moment_of(told) > now:
+    if not deleted_at or moment_of(deleted_at) > now:
         metadata["deletionTimestamp"] = timestamp(now)
     metadata["deletionGracePeriodSeconds"] = 0
 

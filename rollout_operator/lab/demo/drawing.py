@@ -68,12 +68,12 @@ def draw_grid(picture: Picture) -> Iterator[Line]:
         yield ((f"{row.name:<{NAME}}", Style.BOLD), *cells, (ready, Style.PLAIN))
     done = sum(cell.state is PodCell.NEW for cell in picture.cells)
     full = BAR * done // max(len(picture.cells), 1)
-    told = f"  {done} of {len(picture.cells)} pods ready on {picture.goal}"
+    sentence = f"  {done} of {len(picture.cells)} pods ready on {picture.goal}"
     yield (
         (" " * NAME, Style.PLAIN),
         ("#" * full, Style.GREEN),
         ("-" * (BAR - full), Style.FAINT),
-        (told, Style.PLAIN),
+        (sentence, Style.PLAIN),
     )
 
 
@@ -99,8 +99,8 @@ def draw_moves(before: Sequence[ZoneRow], now: Sequence[ZoneRow], at: float) -> 
             old = was[ordinal] if ordinal < len(was) else Cell(PodCell.GONE)
             if old != cell:
                 new = (_words(cell), LOOKS[cell.state].style)
-                told = (f"{_words(old)} -> ", Style.PLAIN)
-                yield (*_begin(at, f"{row.name}-{ordinal}"), told, new)
+                sentence = (f"{_words(old)} -> ", Style.PLAIN)
+                yield (*_begin(at, f"{row.name}-{ordinal}"), sentence, new)
         for ordinal in range(len(row.cells), len(was)):
-            told = (f"{_words(was[ordinal])} -> no longer wanted", Style.PLAIN)
-            yield (*_begin(at, f"{row.name}-{ordinal}"), told)
+            sentence = (f"{_words(was[ordinal])} -> no longer wanted", Style.PLAIN)
+            yield (*_begin(at, f"{row.name}-{ordinal}"), sentence)

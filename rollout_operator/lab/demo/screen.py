@@ -83,7 +83,7 @@ class Plain:
     is_coloured: bool = False
     is_ascii: bool = False
     _rows: Sequence[ZoneRow] = field(default_factory=tuple)
-    _told: int = 0
+    _shown: int = 0
     """How many of the notes were taken."""
     _held: list[tuple[float, Line]] = field(default_factory=list)
 
@@ -121,13 +121,13 @@ class Plain:
         self._gather(picture)
         self._tell_until(picture.elapsed)
         self._write([BLANK, *draw_grid(picture), BLANK, *summary, BLANK])
-        self._rows, self._told = (), 0
+        self._rows, self._shown = (), 0
 
     def _gather(self, picture: Picture) -> None:
-        self._held += [(note.at, draw_note(note)) for note in picture.notes[self._told :]]
+        self._held += [(note.at, draw_note(note)) for note in picture.notes[self._shown :]]
         moves = draw_moves(self._rows, picture.rows, picture.elapsed)
         self._held += [(picture.elapsed, move) for move in moves]
-        self._told, self._rows = len(picture.notes), picture.rows
+        self._shown, self._rows = len(picture.notes), picture.rows
 
     def _tell_until(self, moment: float) -> None:
         self._held.sort(key=lambda each: each[0])

@@ -60,12 +60,12 @@ class View:
         picture = self.picture
         foot = lines(*_draw_keys(picture))
         head, about = lines(self._title(width)), lines(_draw_about(picture.about), "")
-        is_told = bool(picture.end) or picture.whys is not None
-        told = lines("", self._headline()) if is_told else []
+        is_reported = bool(picture.end) or picture.whys is not None
+        headline = lines("", self._headline()) if is_reported else []
         grid = lines(*self._grid(width))
-        if len(head) + len(about) + len(told) + len(grid) + len(foot) + 3 > height:
-            about, told = lines(), told[1:]
-        shown = [*head, *about, *grid, *told]
+        if len(head) + len(about) + len(headline) + len(grid) + len(foot) + 3 > height:
+            about, headline = lines(), headline[1:]
+        shown = [*head, *about, *grid, *headline]
         room = height - len(shown) - len(foot) - 1
         events = [] if room < 1 else [lines("")[0], *_choose_notes(picture, lines, room)]
         blank = [lines("")[0]] * (height - len(shown) - len(foot) - len(events))

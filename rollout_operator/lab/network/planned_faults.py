@@ -179,7 +179,7 @@ class ScriptedFaults:
 
 def describe_event_outcome(outcome: EventOutcome) -> str:
     """Return the words for what becomes of an event, those of the rates where there is one."""
-    told = {
+    wording = {
         "drop_event": outcome.drop,
         "duplicate_event": outcome.duplicate,
         "delay_event": outcome.delay,
@@ -189,4 +189,4 @@ def describe_event_outcome(outcome: EventOutcome) -> str:
         "gone_event": outcome.gone,
         "crash": outcome.crash,
     }
-    return " and ".join(word for word, happens in told.items() if happens) or "as usual"
+    return " and ".join(word for word, happens in wording.items() if happens) or "as usual"

@@ -89,10 +89,10 @@ async def travel(trip: Trip, link: Link, outcome: FaultDecision) -> ApiAnswer:
     if outcome.fails is Failure.CONNECT:
         text = f"cannot {trip.call.text}: no answer: Cannot connect to host"
         raise Unreachable(text, call=trip.call.text)
-    reply, told = await _send(trip, link, outcome)
+    reply, message = await _send(trip, link, outcome)
     await link.stay_alive()
     if reply is None:
-        _raise_lost(trip.call, told)
+        _raise_lost(trip.call, message)
     link.clock.note(reply.date.replace(microsecond=0))  # as the header has it
     if outcome.crash is CrashPoint.AFTER_REPLY:
         asyncio.get_running_loop().call_soon(link.crash)
@@ -110,12 +110,12 @@ def _raw(answer: ApiAnswer) -> bytes:
     return text.encode() if isinstance(text, str) else msgspec.json.encode(answer.body)
 
 
-def _raise_lost(call: Call, told: str) -> NoReturn:
+def _raise_lost(call: Call, message: str) -> NoReturn:
     """Raise what no answer means: a write may have been carried out, or will be."""
     if call.is_write:
-        text = f"cannot tell whether {call.text} succeeded: no answer: {told}"
+        text = f"cannot tell whether {call.text} succeeded: no answer: {message}"
         raise UnknownOutcome(text, call=call.text)
-    raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text)
+    raise Unreachable(f"cannot {call.text}: no answer: {message}", call=call.text)
 
 
 async def _wait_for_turn(trip: Trip, link: Link, outcome: FaultDecision) -> None:

@@ -62,10 +62,10 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         copy = _read(settings) if settings.file else cluster.copy(settings.words)
-        told = tell_copy(settings, copy, sys.stderr)
+        simulated = tell_copy(settings, copy, sys.stderr)
         other = replace(settings, changes=settings.versus)
         versus = tell_copy(other, copy, sys.stderr) if settings.versus else None
-        sys.stdout.writelines(f"{line}\n" for line in _render(told, versus))
+        sys.stdout.writelines(f"{line}\n" for line in _render(simulated, versus))
         sys.stdout.flush()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -74,14 +74,18 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
         return ExitCode.UNREAD
     if not settings.has_exit_code:
         return ExitCode.DONE
-    return told.exit_code if versus is None else max(told.exit_code, versus.exit_code)
+    return simulated.exit_code if versus is None else max(simulated.exit_code, versus.exit_code)
 
 
-def _render(told: SimulationRun, versus: SimulationRun | None) -> Iterable[str]:
-    if told.settings.output is Output.JSON:
-        return [render_json(told, versus)]
+def _render(simulated: SimulationRun, versus: SimulationRun | None) -> Iterable[str]:
+    if simulated.settings.output is Output.JSON:
+        return [render_json(simulated, versus)]
     width = _choose_width()
-    lines = render_text(told, width) if versus is None else render_comparison(told, versus, width)
+    lines = (
+        render_text(simulated, width)
+        if versus is None
+        else render_comparison(simulated, versus, width)
+    )
     return map(printable, lines)
 
 
@@ -116,8 +120,8 @@ def tell_copy(
     times = choose_times(dump, settings, begins)
     limits = RunLimits(span=settings.until or LONGEST_RUN)
     if progress is not None:
-        told = SimulationProgress(progress, len(dump.names().pods), time.monotonic)
-        limits = replace(limits, watch=told.take)
+        simulated = SimulationProgress(progress, len(dump.names().pods), time.monotonic)
+        limits = replace(limits, watch=simulated.take)
     played = play(dump, settings, times, begins, limits)
     figures = add_up(played.history.records, dump.groups, played.ended_at)
     return SimulationRun(

@@ -26,12 +26,12 @@ def render_comparison(change: SimulationRun, versus: SimulationRun, width: int) 
             yield f"{head:{first}}{_GAP}{one:{room}}{_GAP}{other}".rstrip()
 
 
-def _list_cells(told: SimulationRun) -> Iterator[tuple[str, str]]:
-    figures = told.figures
-    changes = "\n".join(change.text for _, change in told.settings.changes)
+def _list_cells(run: SimulationRun) -> Iterator[tuple[str, str]]:
+    figures = run.figures
+    changes = "\n".join(change.text for _, change in run.settings.changes)
     yield "changes", changes or "none"
-    yield "in the end", "\n".join(list_ends(told.play))
-    yield "last move after", show_span(told.play.moved_at)
+    yield "in the end", "\n".join(list_ends(run.play))
+    yield "last move after", show_span(run.play.moved_at)
     yield "deletes by the operator", str(len(figures.deletes))
     for zone, down in figures.most_down.items():
         yield f"most down of {zone}", str(down)

@@ -93,27 +93,27 @@ class SimulationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="came
     """The same for the changes of `-versus`."""
 
 
-def render_json(told: SimulationRun, versus: SimulationRun | None = None) -> str:
+def render_json(run: SimulationRun, versus: SimulationRun | None = None) -> str:
     """Return it as JSON, indented for people."""
-    document = _describe(told)
+    document = _describe(run)
     if versus is not None:
         document = msgspec.structs.replace(document, versus=_describe(versus))
     return format_json(document)
 
 
-def _describe(told: SimulationRun) -> SimulationDocument:
-    figures, play = told.figures, told.play
+def _describe(run: SimulationRun) -> SimulationDocument:
+    figures, play = run.figures, run.play
     return SimulationDocument(
-        exit_code=told.exit_code,
-        changes=[change.text for _, change in told.settings.changes],
-        namespace=told.dump.namespace,
-        groups=told.dump.groups,
-        left_out=told.dump.left_out,
-        begins=show_time(told.epoch),
-        ready_after={group: _seconds(one.span) for group, one in told.times.ready.items()},
-        stuck=[one.view.name for one in told.times.stuck],
-        terminates_after=_seconds(told.settings.terminates_after),
-        steps=list(_list_steps(told)),
+        exit_code=run.exit_code,
+        changes=[change.text for _, change in run.settings.changes],
+        namespace=run.dump.namespace,
+        groups=run.dump.groups,
+        left_out=run.dump.left_out,
+        begins=show_time(run.epoch),
+        ready_after={group: _seconds(one.span) for group, one in run.times.ready.items()},
+        stuck=[one.view.name for one in run.times.stuck],
+        terminates_after=_seconds(run.settings.terminates_after),
+        steps=list(_list_steps(run)),
         ends={one.name: _list_reasons(one) for one in play.description.groups},
         end=play.description,
         undone=play.undone,
@@ -150,8 +150,8 @@ def _list_reasons(group: GroupDescription) -> Sequence[str]:
     return list(dict.fromkeys([group.headline, *steps, *waits]))
 
 
-def _list_steps(told: SimulationRun) -> Iterator[SimulatedStep]:
-    for line in Storyteller(History(records=told.records())).tell():
+def _list_steps(run: SimulationRun) -> Iterator[SimulatedStep]:
+    for line in Storyteller(History(records=run.records())).tell():
         if line.at >= FIRST_STEP:
             at = _seconds(line.at)
             yield SimulatedStep(at=at, who=line.who, what=line.what, text=line.text)

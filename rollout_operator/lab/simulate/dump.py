@@ -185,8 +185,8 @@ def choose_objects(
     grouped = [one for one in kinds[_SETS] if _group_of(one) is not None]
     if not grouped:
         named = join_names([name_of(one) for one in kinds[_SETS]])
-        told = f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing"
-        raise BadDump(f"{told}; `rollout-operator adopt` prints what is missing")
+        message = f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing"
+        raise BadDump(f"{message}; `rollout-operator adopt` prints what is missing")
     chosen = _choose_namespace(grouped, namespace)
     here = [one for one in grouped if namespace_of(one) == chosen]
     uids = {uid_of(one) for one in here}

@@ -51,7 +51,7 @@ class SimulationRun:
 
     def records(self) -> list[Record]:
         """Return what happened, from the first instant until the operator was told to stop."""
-        return [one for one in self.play.history.records if self._is_told(one)]
+        return [one for one in self.play.history.records if self._is_reported(one)]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -64,7 +64,7 @@ class SimulationRun:
         may_go_on = self.play.is_cut and Phase.HELD not in phases
         return ExitCode.TIMED_OUT if may_go_on else ExitCode.NEEDS_A_PERSON
 
-    def _is_told(self, record: Record) -> bool:
+    def _is_reported(self, record: Record) -> bool:
         if isinstance(record, Lived) and record.what in _PASSING:
             return False
         if isinstance(record, Called) and _is_said(record):
@@ -78,28 +78,28 @@ def _is_said(called: Called) -> bool:
     return is_delete and called.actor == PERSON and called.status < 400
 
 
-def render_text(told: SimulationRun, width: int = WIDTH) -> Iterator[str]:
+def render_text(run: SimulationRun, width: int = WIDTH) -> Iterator[str]:
     """Yield the lines, each at most so many columns wide unless a name is longer."""
-    for line in _list_lines(told, width):
+    for line in _list_lines(run, width):
         indent = " " * (len(line) - len(line.lstrip()))
         yield from _fill(line, width, f"{indent}{INDENT}") or [""]
 
 
-def _list_lines(told: SimulationRun, width: int) -> Iterator[str]:
+def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
     yield "Nothing is sent anywhere: all of this happens on a copy of the input."
     yield ""
-    yield f"In the end{_when(told)}:"
-    yield from _indent((*list_ends(told.play), *list_sums(told)))
+    yield f"In the end{_when(run)}:"
+    yield from _indent((*list_ends(run.play), *list_sums(run)))
     yield ""
-    yield from _render_groups(told.dump)
+    yield from _render_groups(run.dump)
     yield ""
     yield "Taken for granted:"
-    yield from _indent(_list_assumptions(told))
+    yield from _indent(_list_assumptions(run))
     yield ""
     yield "What happens:"
-    rows = render_story(History(records=told.records()), begin=FIRST_STEP, width=width)
+    rows = render_story(History(records=run.records()), begin=FIRST_STEP, width=width)
     yield from rows or [f"{INDENT}nothing"]
-    holds = tuple(_list_holds(told.play.description))
+    holds = tuple(_list_holds(run.play.description))
     if holds:
         yield ""
         yield "What holds it in the end, and what would help:"
@@ -126,9 +126,9 @@ def _list_holds(description: Description) -> Iterator[str]:
                 yield f"{INDENT}{wait.remedy}"
 
 
-def list_sums(told: SimulationRun) -> Iterator[str]:
+def list_sums(run: SimulationRun) -> Iterator[str]:
     """Yield the figures as sentences."""
-    figures = told.figures
+    figures = run.figures
     again = len(figures.deletes) - len(set(figures.deletes))
     twice = f", {again} of them a second time" if again else ""
     yield f"{count(len(figures.deletes), 'delete')} by the operator{twice}"
@@ -145,7 +145,7 @@ def list_sums(told: SimulationRun) -> Iterator[str]:
     hidden = len(figures.crossings) - MOST_CROSSINGS
     if hidden > 0:
         yield f"and past a bound {count(hidden, 'more time')}"
-    if told.settings.changes:
+    if run.settings.changes:
         yield f"{count(len(figures.refusals), 'request')} refused"
     for eviction in figures.evictions:
         waited = show_span(eviction.waited)
@@ -191,44 +191,44 @@ def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
         yield f"{PAUSED}={sts.annotations[PAUSED]}"
 
 
-def _list_assumptions(told: SimulationRun) -> Iterator[str]:
-    for group, time in told.times.ready.items():
+def _list_assumptions(run: SimulationRun) -> Iterator[str]:
+    for group, time in run.times.ready.items():
         of = f" (median of {count(time.pods, 'pod')})" if time.pods else ""
         yield f"a new pod of {group} is ready after {show_span(time.span)}{of}"
-    yield f"a pod ends within {show_span(told.settings.terminates_after)}"
-    for pod, left in told.times.list_left(told.dump):
+    yield f"a pod ends within {show_span(run.settings.terminates_after)}"
+    for pod, left in run.times.list_left(run.dump):
         state = "gone" if pod.view.is_terminating else "ready"
         yield f"{pod.view.name} is {state} after {show_span(left)}"
-    for pod in told.times.stuck:
+    for pod in run.times.stuck:
         end = "" if pod.view.is_terminating else " until it is replaced"
-        why = f"{pod.view.why_not_ready}{_show_age(pod.view, told)}"
+        why = f"{pod.view.why_not_ready}{_show_age(pod.view, run)}"
         yield f"{pod.view.name} stays as it is{end}: {why}"
-    yield f"it begins at {show_time(told.epoch)}"
-    yield from _list_hooks(told)
+    yield f"it begins at {show_time(run.epoch)}"
+    yield from _list_hooks(run)
     yield "pods agree when they are asked to prepare"
-    if any(DOWNSCALE_DELAY in one.view.annotations for one in told.dump.sets):
+    if any(DOWNSCALE_DELAY in one.view.annotations for one in run.dump.sets):
         yield "pods are prepared for a delayed downscale since they are asked here, none before"
 
 
-def _show_age(pod: Pod, told: SimulationRun) -> str:
+def _show_age(pod: Pod, run: SimulationRun) -> str:
     """Return how old a pod is that would be starting if it were younger."""
     if not pod.is_starting or pod.created is None:
         return ""
-    return f", {show_span(told.epoch - pod.created)} after it was created"
+    return f", {show_span(run.epoch - pod.created)} after it was created"
 
 
-def _list_hooks(told: SimulationRun) -> Iterator[str]:
-    there = list_hooks(told.dump.others_of(*WEBHOOKS))
-    untold = list_hooks(told.dump.list_untold_hooks())
+def _list_hooks(run: SimulationRun) -> Iterator[str]:
+    there = list_hooks(run.dump.others_of(*WEBHOOKS))
+    untold = list_hooks(run.dump.list_untold_hooks())
     if len(untold) < len(REGISTRATIONS):
         yield f"registered webhooks of the operator, as in the input: {', '.join(there) or 'none'}"
     if untold:
-        state = "are registered" if told.settings.webhooks else "are not registered"
+        state = "are registered" if run.settings.webhooks else "are not registered"
         yield f"webhooks that the input does not tell of {state}: {', '.join(untold)}"
 
 
-def _when(told: SimulationRun) -> str:
-    took = told.play.moved_at
+def _when(run: SimulationRun) -> str:
+    took = run.play.moved_at
     return f", after {show_span(took)}" if took >= LEAST else ""
 
 

@@ -132,11 +132,11 @@ class Storyteller:
             case PodCalled():
                 answer = f"HTTP {record.status}" if record.status else "no answer"
                 acted = ", though it has acted" if record.acted and not record.status else ""
-                told = f"{record.method} {record.path}: {answer}{acted}"
-                yield TraceLine(at=record.at, who=record.actor, what=record.pod, text=told)
+                sentence = f"{record.method} {record.path}: {answer}{acted}"
+                yield TraceLine(at=record.at, who=record.actor, what=record.pod, text=sentence)
             case Fault():
-                told = f"FAULT {record.number} {record.kind}: {record.text}"
-                yield TraceLine(at=record.at, who=record.actor, text=told)
+                sentence = f"FAULT {record.number} {record.kind}: {record.text}"
+                yield TraceLine(at=record.at, who=record.actor, text=sentence)
             case Lived() if record.what != WORLD_ENDED:
                 yield TraceLine(at=record.at, who=record.actor, text=f"*** {record.what}")
             case _:
@@ -153,10 +153,10 @@ class Storyteller:
             return
         if line.deleted_pod:
             self._announced.add((said.actor, line.deleted_pod))
-        told = line.render()
+        sentence = line.render()
         for revision in self._revisions:
-            told = told.replace(revision, _short(revision))
-        yield TraceLine(at=said.at, who=said.actor, text=told)
+            sentence = sentence.replace(revision, _short(revision))
+        yield TraceLine(at=said.at, who=said.actor, text=sentence)
 
     def _tell_called(self, called: Called) -> Iterator[TraceLine]:
         """Tell of refused writes, and of deletes that nobody has announced."""
@@ -171,14 +171,14 @@ class Storyteller:
             is_part = (called.actor, request.name, called.at) in self._evictions
             if not is_announced and not is_refused and not is_part:
                 yield TraceLine(at=called.at, who=called.actor, text=f"deletes {request.name}")
-        is_told = request.subresource == EVICTION and DENIED in called.message
-        if is_refused and not is_told:
+        is_reported = request.subresource == EVICTION and DENIED in called.message
+        if is_refused and not is_reported:
             target = "/".join(part for part in (request.name, request.subresource) if part)
             # What a webhook has said stands in the line about its review.
             hook, is_denied, _ = called.message.partition(DENIED)
             why = hook.strip() if is_denied else called.message
-            told = f"{request.verb} of {target} is refused: {called.status}"
-            yield TraceLine(at=called.at, who=called.actor, text=f"{told}: {why}")
+            sentence = f"{request.verb} of {target} is refused: {called.status}"
+            yield TraceLine(at=called.at, who=called.actor, text=f"{sentence}: {why}")
 
     def _tell_review(self, review: Reviewed) -> Iterator[TraceLine]:
         """Tell of reviews that were refused or failed, or were about replicas or evictions."""
@@ -191,14 +191,14 @@ class Storyteller:
             return
         change = f"{'a dry run of ' if review.dry_run else ''}{about or review.name}"
         if review.status < 0:
-            told = f"gave no answer about {change}: {review.message}"
+            sentence = f"gave no answer about {change}: {review.message}"
         elif review.allowed:
-            told = f"allowed {change}"
+            sentence = f"allowed {change}"
         else:
             _, _, why = review.message.partition(DENIED)
-            told = f"refused {change}: {review.status}: {why or review.message}"
+            sentence = f"refused {change}: {review.status}: {why or review.message}"
         hook = urlsplit(review.path).path.rpartition("/")[2]
-        yield TraceLine(at=review.at, who=API_SERVER, what=hook, text=told)
+        yield TraceLine(at=review.at, who=API_SERVER, what=hook, text=sentence)
 
     def _tell_eviction(self, review: Reviewed) -> TraceLine:
         """Tell of one pod in words that fit several."""
@@ -206,39 +206,39 @@ class Storyteller:
         is_dry = review.dry_run or (called is not None and called.request.is_dry_run)
         _, _, why = review.message.partition(DENIED)
         if review.allowed:
-            told = "allowed"
+            sentence = "allowed"
         elif review.status < 0:
-            told = f"not answered: {review.message}"
+            sentence = f"not answered: {review.message}"
         else:
-            told = f"refused: {review.status}: {why or review.message}"
-        told = f"{'dry run of its ' if is_dry else ''}eviction {told}"
-        return TraceLine(at=review.at, who=API_SERVER, what=review.name, text=told)
+            sentence = f"refused: {review.status}: {why or review.message}"
+        sentence = f"{'dry run of its ' if is_dry else ''}eviction {sentence}"
+        return TraceLine(at=review.at, who=API_SERVER, what=review.name, text=sentence)
 
     def _tell_pod(self, commit: Commit) -> Iterator[TraceLine]:
         before, after = commit.before, commit.after
         owner = text(controller_of(after or before or {}), "name")
-        told = ""
+        sentence = ""
         if after is None:
             comes_again = any(at >= commit.at for at in self._created.get(commit.name, ()))
-            told = "" if comes_again else "gone"
+            sentence = "" if comes_again else "gone"
         elif before is None or uid_of(before) != uid_of(after):
-            told = (
+            sentence = (
                 f"created at revision {_short(text(after, 'metadata', 'labels', REVISION_LABEL))}"
             )
         elif is_terminating(after) and not is_terminating(before):
-            told = "going down"
+            sentence = "going down"
         elif _is_ready(after) != _is_ready(before) and not is_terminating(after):
-            told = "ready" if _is_ready(after) else f"not ready any more{_why(after)}"
+            sentence = "ready" if _is_ready(after) else f"not ready any more{_why(after)}"
         elif _trouble(after) != _trouble(before) and _trouble(after) in LOUD:
-            told = f"in trouble: {_trouble(after)}"
-        if told:
-            yield TraceLine(at=commit.at, who=owner or "pods", what=commit.name, text=told)
+            sentence = f"in trouble: {_trouble(after)}"
+        if sentence:
+            yield TraceLine(at=commit.at, who=owner or "pods", what=commit.name, text=sentence)
 
 
 def _tell_set(commit: Commit) -> Iterator[TraceLine]:
     """Tell what people or a rollout changed about a set."""
-    for told in _set_changes(commit.before, commit.after):
-        yield TraceLine(at=commit.at, who=commit.name, text=told)
+    for sentence in _set_changes(commit.before, commit.after):
+        yield TraceLine(at=commit.at, who=commit.name, text=sentence)
 
 
 def _set_changes(before: JsonObject | None, after: JsonObject | None) -> Iterator[str]:

@@ -54,8 +54,10 @@ class LogLine:
             return f"deletes {pod}: {why}"
         if self.is_wait:
             return f"waits: {why}"
-        told = [f"{key} {value}" for key, value in self.keys.items() if key not in _FRAME | _SILENT]
-        whole = f"{self.message} ({', '.join(told)})" if told else self.message
+        shown = [
+            f"{key} {value}" for key, value in self.keys.items() if key not in _FRAME | _SILENT
+        ]
+        whole = f"{self.message} ({', '.join(shown)})" if shown else self.message
         return f"{whole}: {why}" if why else whole
 
 

@@ -29,14 +29,14 @@ def render_story(
     history: History, *, begin: timedelta = timedelta(0), width: int = WIDTH
 ) -> list[str]:
     """Return a run as lines of at most so many columns: time, who, and what happened."""
-    told = [one for one in Storyteller(history).tell() if one.at >= begin]
-    return _align(_fold(told), width)
+    shown = [one for one in Storyteller(history).tell() if one.at >= begin]
+    return _align(_fold(shown), width)
 
 
 def render_tail(history: History, at: timedelta, lines: int = 40) -> list[str]:
     """Return the last lines of the story up to a time: what led to what happened then."""
-    told = [one for one in Storyteller(history).tell() if one.at <= at]
-    folded = list(_fold(told))
+    shown = [one for one in Storyteller(history).tell() if one.at <= at]
+    folded = list(_fold(shown))
     return _align(folded[-lines:], WIDTH)
 
 
@@ -86,9 +86,9 @@ def _fold(lines: Iterable[TraceLine]) -> Iterator[_Folded]:
 
 
 def _align(lines: Iterable[_Folded], width: int) -> list[str]:
-    told = list(lines)
-    names = min(max((len(one.first.who) for one in told), default=0), WIDEST_NAME)
-    return [row for one in told for row in _rows(one, names, width)]
+    shown = list(lines)
+    names = min(max((len(one.first.who) for one in shown), default=0), WIDEST_NAME)
+    return [row for one in shown for row in _rows(one, names, width)]
 
 
 def _rows(line: _Folded, names: int, width: int) -> list[str]:

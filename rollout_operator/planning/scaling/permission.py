@@ -173,12 +173,12 @@ def _find_recent(case: _Downscale) -> ScaleDownBlocker | None:
 
 
 def _wait_for(case: _Downscale, recent: Recent) -> ScaleDownBlocker:
-    told = (
+    asked = (
         f"last downscale {recent.sts.name} {format_moment(recent.last)},"
         f" wait {format_duration(recent.wait)}"
         f"{hint_future(recent, case.group.now, case.scaling.source)}"
     )
-    text, gist = f"{case.change} in {format_left(recent.left)}, {told}", f"{case.change}, {told}"
+    text, gist = f"{case.change} in {format_left(recent.left)}, {asked}", f"{case.change}, {asked}"
     reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, gist=gist)
     return ScaleDownBlocker(reason=reason, look_again=recent.left, next_downscale=recent.left)
 

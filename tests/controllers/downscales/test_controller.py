@@ -41,8 +41,8 @@ async def test_refused_by_somebody_else_afterwards() -> None:
         assert world.calls.names("DELETE") == []
         await world.pass_time(24)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
-        told = [call.at for call in world.calls.calls if call.method == "DELETE"]
-        assert PERSIST_LIMIT <= min(told) <= max(told) <= answered + SOON
+        called = [call.at for call in world.calls.calls if call.method == "DELETE"]
+        assert PERSIST_LIMIT <= min(called) <= max(called) <= answered + SOON
         assert world.calls.prepared() == set()
         await come_to_rest(world)
     assert world.annotation("zone-a") is None
@@ -290,22 +290,22 @@ async def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes
             await world.pass_time(100)
             assert world.calls.names("DELETE") == [], "the pods that go are not called"
             assert world.memory.downscales.backlog.count() == 2
-            await _see_them_told(world)
+            await _see_them_called(world)
     if crashes:
         world.restart()
         async with world.controlling():
-            await _see_them_told(world)
+            await _see_them_called(world)
 
 
-async def _see_them_told(world: World) -> None:
+async def _see_them_called(world: World) -> None:
     await _come_back(world, runs=False)
     await world.pass_time(100)
     assert world.calls.names("DELETE") == [], "they do not run yet"
     await _come_back(world)
     await world.pass_time(100)
     assert sorted(world.calls.names("DELETE")) == list(GOING)
-    told = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
-    assert told == {"uid-new-3", "uid-new-4"}
+    called = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
+    assert called == {"uid-new-3", "uid-new-4"}
     await come_to_rest(world)
 
 
@@ -330,11 +330,11 @@ async def test_a_downscale_that_nobody_takes_back_is_forgotten_with_its_pods() -
         await come_to_rest(world)
 
 
-@pytest.mark.parametrize(("waits", "told"), [(50, list(GOING)), (70, [])])
+@pytest.mark.parametrize(("waits", "called"), [(50, list(GOING)), (70, [])])
 @pytest.mark.parametrize("unseen", [0, 29])
 @in_virtual_time
 async def test_li05_whoever_comes_back_within_a_minute_is_told(
-    waits: int, told: list[str], unseen: int
+    waits: int, called: list[str], unseen: int
 ) -> None:
     """LI-05: the minute begins when they have gone, however long ago they were looked at last."""
     world = three_zones()
@@ -349,7 +349,7 @@ async def test_li05_whoever_comes_back_within_a_minute_is_told(
         world.commit("zone-a", 5)
         await _come_back(world)
         await world.pass_time(100)
-        assert sorted(world.calls.names("DELETE")) == told
+        assert sorted(world.calls.names("DELETE")) == called
         await come_to_rest(world)
 
 

@@ -119,13 +119,13 @@ async def test_its_own_note_that_shows_late_is_no_story_of_another_process() -> 
         world.calls.answer = confirm
         await world.clock.sleep(timedelta(minutes=4))
         assert world.memory.downscales.list_sets() == []
-        told = len(world.calls.calls)
+        called = len(world.calls.calls)
         assert world.noted()
         await world.watch()
         await world.pass_time(1)
         assert (await world.ask("zone-b", 3)).is_allowed
         assert world.noted() == ["zone-b-0", "zone-b-3", "zone-b-4"]
-        assert len(world.calls.calls) == told + 2
+        assert len(world.calls.calls) == called + 2
 
 
 @in_virtual_time
@@ -252,9 +252,9 @@ async def test_many_pods_are_told_a_few_at_a_time() -> None:
     async with world.controlling():
         assert (await world.ask("zone-a", 0)).is_allowed
         await world.pass_time(60)
-    told = [call for call in world.calls.calls if call.method == "DELETE"]
-    assert list(Counter(call.at for call in told).values()) == [32, 32, 32, 4]
-    assert len({call.pod for call in told}) == 100
+    called = [call for call in world.calls.calls if call.method == "DELETE"]
+    assert list(Counter(call.at for call in called).values()) == [32, 32, 32, 4]
+    assert len({call.pod for call in called}) == 100
 
 
 def _put_note(world: World, name: str, text: str) -> None:
@@ -333,5 +333,5 @@ async def _unreachable(method: str, endpoint: Endpoint) -> None:
 
 
 def _warnings(lines: list[str]) -> list[str]:
-    told = [line for line in lines if "level=warn" in line and "Pod cannot be told" in line]
-    return [line.rpartition("DELETE ")[2].strip().rstrip('"') for line in told]
+    called = [line for line in lines if "level=warn" in line and "Pod cannot be told" in line]
+    return [line.rpartition("DELETE ")[2].strip().rstrip('"') for line in called]

@@ -27,7 +27,7 @@ def _put_note(world: World, name: str, **changes: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         pytest.param({"port": 9090}, "port: ", id="port"),
         pytest.param({"service": "any-host-i-like"}, "service: ", id="service"),
@@ -37,7 +37,7 @@ def _put_note(world: World, name: str, **changes: object) -> None:
 @pytest.mark.parametrize("field", ["target", "earlier"])
 @in_virtual_time
 async def test_d24_a_place_that_nothing_confirms_is_not_called(
-    change: Json, told: str, field: str, lines: list[str]
+    change: Json, message: str, field: str, lines: list[str]
 ) -> None:
     """D-24, SEC-25: one warning names pod, field and value; no pod is called, the note goes."""
     world = three_zones()
@@ -51,7 +51,7 @@ async def test_d24_a_place_that_nothing_confirms_is_not_called(
     (warning,) = [line for line in lines if "level=warn" in line]
     (value,) = change.values()
     assert "zone-a-4" in warning
-    assert told in warning
+    assert message in warning
     assert str(value) in warning
 
 

@@ -22,8 +22,8 @@ NONE = timedelta(0)
 
 def calls(zone: str, *, stay: str = "", ask: str = "") -> list[str]:
     """Return calls by ordinals: those that are told to stay, and those that are asked."""
-    told = [f"DELETE zone-{zone}-{ordinal}" for ordinal in stay]
-    return sorted([*told, *(f"POST zone-{zone}-{ordinal}" for ordinal in ask)])
+    called_pods = [f"DELETE zone-{zone}-{ordinal}" for ordinal in stay]
+    return sorted([*called_pods, *(f"POST zone-{zone}-{ordinal}" for ordinal in ask)])
 
 
 @pytest.mark.parametrize(

@@ -250,8 +250,8 @@ async def test_si09_a_look_that_is_too_old_sends_nothing_and_is_told_from_the_th
             await bench.look()
             bench.show_store()
             (reason,) = [one for one in bench.reasons() if one.zone == "zone-b"]
-            is_told = reason.severity is Severity.WARN
-            assert (reason.code, is_told) == (Code.LIVE_READ_EXPIRED, number == 3)
+            is_reported = reason.severity is Severity.WARN
+            assert (reason.code, is_reported) == (Code.LIVE_READ_EXPIRED, number == 3)
             await pass_time(5 * SECOND)
     assert "5 s, and the lists of its group took 6.0 s" in reason.text
     assert (bench.failures("live_read_expired"), bench.failures("scale_refused")) == (1, 0)

@@ -121,13 +121,13 @@ async def test_d25_a_rollout_that_looks_first_holds_the_downscale_back() -> None
 @in_virtual_time
 async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> None:
     """D-25: whatever the answer is, and somebody is told of it who can go on."""
-    bench, told = follower(), list[object]()
+    bench, reported = follower(), list[object]()
     if error is not None:
         bench.client.refuse("zone-b", error)
-    bench.memory.downscales.on_change(lambda uid, group: told.append(group))
+    bench.memory.downscales.on_change(lambda uid, group: reported.append(group))
     await bench.look()
     assert underway(bench) is None
-    assert told == [GROUP]
+    assert reported == [GROUP]
 
 
 @in_virtual_time

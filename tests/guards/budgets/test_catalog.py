@@ -202,7 +202,7 @@ def test_w17_what_a_relist_does_not_show_is_gone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "reported"),
     [
         (
             "store 1, flawed 2",
@@ -212,17 +212,19 @@ def test_w17_what_a_relist_does_not_show_is_gone(bench: Bench) -> None:
         ("blind 1", ["it guards nothing"]),
     ],
 )
-def test_w52_a_flaw_is_told_once_with_its_effect(bench: Bench, steps: str, told: list[str]) -> None:
+def test_w52_a_flaw_is_told_once_with_its_effect(
+    bench: Bench, steps: str, reported: list[str]
+) -> None:
     bench.play(f"{steps}, {steps.rpartition(', ')[2]}")
     (line,) = [line for line in bench.lines if "level=error" in line]
     assert "zpdb=ingester" in line
-    assert [text for text in told if text not in line] == []
+    assert [text for text in reported if text not in line] == []
 
 
 def test_w52_another_flaw_is_told_anew(bench: Bench) -> None:
     bench.play("flawed 2, flawed 3, flawed 3 problem=another")
-    told = [line for line in bench.lines if "level=error" in line]
-    assert ["generation=2" in one for one in told] == [True, False, False]
+    reported = [line for line in bench.lines if "level=error" in line]
+    assert ["generation=2" in one for one in reported] == [True, False, False]
 
 
 def test_metr_30_all_results_exist_at_zero(bench: Bench) -> None:

@@ -39,8 +39,8 @@ class Memory:
         self.cache, self.clock = PodStore(), FakeClock()
         self.deletes = OwnDeletes(self.cache, self.clock)
         self.pending = InFlight(self.cache, self.deletes, self.clock)
-        self.told: list[str] = []
-        self.pending.on_change(lambda one: self.told.append(one.name))
+        self.reported: list[str] = []
+        self.pending.on_change(lambda one: self.reported.append(one.name))
         self.cache.replace_all(pods)
 
     def grant(
@@ -104,11 +104,11 @@ def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
 def test_a_grant_is_forgotten_once_the_cache_shows_it(state: GrantState, shown: list[Pod]) -> None:
     memory = Memory(A0)
     memory.grant(A0, state)
-    memory.told.clear()
+    memory.reported.clear()
     memory.cache.replace_all(shown)
     assert memory.going("a") == {}
     assert len(memory.pending) == 0
-    assert memory.told == ["zone-a-0"]
+    assert memory.reported == ["zone-a-0"]
 
 
 @pytest.mark.parametrize("shown", [A0, unreadable("Pod", "zone-a-0", owner="a")])
@@ -133,16 +133,16 @@ def test_callbacks_are_called_when_a_grant_is_settled() -> None:
     """One that is not known is released in silence."""
     memory = Memory(A0, A1, B0)
     grant = memory.grant(A0, GrantState.ASKED)
-    assert memory.told == []
+    assert memory.reported == []
     memory.pending.give(grant, msgspec.structs.replace(A0, resource_version="2"))
     memory.grant(A1, GrantState.DOUBTFUL)
     old = memory.grant(B0, GrantState.ASKED)
     memory.pending.release(old)
-    assert memory.told == ["zone-a-0", "zone-a-1", "zone-b-0"]
+    assert memory.reported == ["zone-a-0", "zone-a-1", "zone-b-0"]
     assert grant.pod.resource_version == "2"
     new = memory.grant(B0, GrantState.ASKED)
     memory.pending.release(old)
-    assert memory.told[3:] == []
+    assert memory.reported[3:] == []
     assert memory.pending.get(B0.uid) is new
 
 

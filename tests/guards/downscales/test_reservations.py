@@ -19,7 +19,7 @@ from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
-from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, told, uids, waiting
+from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, called, key, named, uids, waiting
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ def test_a_reservation_is_remembered_as_it_was_made(bench: Bench) -> None:
         asked_at=5 * SECOND,
         seen_version="1",
         state=ReservationState.PREPARING,
-        pods=told("12"),
+        pods=called("12"),
         prepared=set(),
         answer=None,
     )
     assert bench.downscales.get(B) is None
     assert bench.downscales.list_sets() == [A]
     assert (bench.downscales.remembers(A), bench.downscales.remembers(B)) == (True, False)
-    assert bench.told == [(A, INGESTER)]
+    assert bench.called == [(A, INGESTER)]
 
 
 def test_d25_w15_a_reservation_holds_its_group_back_until_it_has_happened(bench: Bench) -> None:
@@ -113,7 +113,7 @@ def test_si16_asked_again_a_reservation_takes_more_pods_and_loses_none(bench: Be
     reservation.prepared |= set(uids("12"))
     bench.downscales.renew(reservation, named("23"))
 
-    assert reservation.pods == told("123")
+    assert reservation.pods == called("123")
     assert reservation.prepared == set(uids("12"))
     assert bench.downscales.get(A) is reservation
 
@@ -141,10 +141,10 @@ def test_si11_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
     """
     reservation, late = bench.open(start=5, end=3), EPOCH + timedelta(seconds=30)
     bench.downscales.note_persisted(reservation, late)
-    told = len(bench.told)
+    called = len(bench.called)
     bench.downscales.note_persisted(reservation, EPOCH + timedelta(hours=1))
     assert bench.downscales.last.times == {A: late}
-    assert len(bench.told) == told
+    assert len(bench.called) == called
     bench.downscales.note_persisted(bench.open(start=3, end=1), EPOCH)
     assert bench.downscales.last.times == {A: late}
 
@@ -219,7 +219,7 @@ def test_w36_the_pods_of_a_reservation_that_is_replaced_are_not_forgotten(bench:
     bench.downscales.note_persisted(first, EPOCH)
     second = bench.open(start=3, end=2, pods="2")
 
-    assert second.pods == told("234")
+    assert second.pods == called("234")
     assert second.prepared == set()
     bench.downscales.close(second, un_prepare=second.pods)
     assert set(bench.owed()) == {"pod-2", "pod-3", "pod-4"}
@@ -241,11 +241,11 @@ def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) 
     first = bench.open(pods="12")
     bench.downscales.note_persisted(first, EPOCH)
     second = bench.begin(start=1, end=0, pods="0")
-    told = len(bench.told)
+    called = len(bench.called)
     bench.downscales.close(first, un_prepare=uids("12"))
     assert bench.downscales.get(A) is second
     assert bench.owed() == {}
-    assert len(bench.told) == told
+    assert len(bench.called) == called
     bench.downscales.note_recorded(A, EPOCH)
     bench.downscales.close(second, un_prepare=uids("0"))
     bench.downscales.backlog.settle(A, waiting("0"))
@@ -261,25 +261,25 @@ def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
     assert (reservation.state, reservation.prepared, reservation.pods) == (
         ReservationState.OPEN,
         set(),
-        told("12"),
+        called("12"),
     )
     assert bench.downscales.time_left(reservation) == PERSIST_LIMIT
     assert bench.underway() == "zone-a"
-    assert set(bench.told) == {(A, INGESTER)}
+    assert set(bench.called) == {(A, INGESTER)}
 
 
 def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
     bench.downscales.note_persisted(bench.begin(pods="2"), EPOCH)
     bench.open("b")
-    bench.told.clear()
+    bench.called.clear()
     bench.downscales.forget_set(A)
 
     assert bench.downscales.list_sets() == [B]
     assert bench.downscales.last.times == {}
     assert bench.downscales.find_unrecorded(A) is None
     assert bench.owed() == {}
-    assert bench.told == [(A, INGESTER)]
+    assert bench.called == [(A, INGESTER)]
     bench.downscales.forget_set(A)
     bench.downscales.forget_set(B)
     bench.assert_is_empty()
@@ -298,9 +298,9 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
         lambda: ledger.close(reservation, un_prepare=()),
     ]
     for number, step in enumerate(steps, 1):
-        assert (bench.told, also) == ([(A, INGESTER)] * number, [A] * number)
+        assert (bench.called, also) == ([(A, INGESTER)] * number, [A] * number)
         step()
-    assert (bench.told, also) == ([(A, INGESTER)] * 5, [A] * 5)
+    assert (bench.called, also) == ([(A, INGESTER)] * 5, [A] * 5)
 
 
 # D-66: what was seen counts until the store shows it, and not a moment longer

@@ -261,10 +261,10 @@ async def test_dep34_a_role_without_patch_will_do(lines: list[str]) -> None:
 
     assert bench.data == {"zone-a": NOW, "zone-b": entry()}
     assert bench.others == before
-    told = [line for line in lines if "written as a whole" in line]
-    assert len(told) == 1
-    assert "level=warn" in told[0]
-    assert "grant verb patch" in told[0]
+    called = [line for line in lines if "written as a whole" in line]
+    assert len(called) == 1
+    assert "level=warn" in called[0]
+    assert "grant verb patch" in called[0]
 
 
 async def test_the_whole_map_is_not_put_back_over_what_came_meanwhile() -> None:

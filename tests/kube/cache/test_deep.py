@@ -71,11 +71,11 @@ class Versions:
     """A subscriber of a metadata watch that keeps what it was told."""
 
     reading: Reading | None = None
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     last: asyncio.Event = field(default_factory=asyncio.Event)
 
     def read_unless(self, version: str) -> None:
-        self.told.append(version)
+        self.reported.append(version)
         if version == "11":
             self.last.set()
 
@@ -125,7 +125,7 @@ async def test_li09_a_metadata_watch_lists_and_follows_a_deep_object(
         task = tasks.create_task(watch.run(), name="watch")
         await versions.last.wait()
         task.cancel()
-    assert versions.told == ["5", "5", "10", "11"]
+    assert versions.reported == ["5", "5", "10", "11"]
 
 
 @DEPTHS

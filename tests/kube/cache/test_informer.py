@@ -56,7 +56,7 @@ async def test_d54_the_first_list_comes_in_pages_of_the_newest_state() -> None:
         assert rig.has_synced()
         await after(1)
     assert rig.names == {"a-0", "a-1", "a-2"}
-    assert rig.told == [">a-0@1", ">a-1@2", ">a-2@3"]
+    assert rig.reported == [">a-0@1", ">a-1@2", ">a-2@3"]
     assert rig.asked == ["list", "list more", "watch 10"]
     assert {(call.limit, call.version) for call in rig.api.calls[:2]} == {(500, None)}
     assert rig.sample("cached_objects") == 3
@@ -116,7 +116,7 @@ async def test_events_reach_store_and_callbacks_in_order() -> None:
     rig.informer.on_change(lambda old, new: seen.append(rig.names))
     async with running(rig):
         await after(2)
-    assert rig.told[1:] == [">a-1@11", "a-0@1>a-0@12", "a-1@11>"]
+    assert rig.reported[1:] == [">a-1@11", "a-0@1>a-0@12", "a-1@11>"]
     assert seen[1:] == [{"a-0", "a-1"}, {"a-0", "a-1"}, {"a-0"}], "the store is changed before"
     assert rig.names == {"a-0"}
     for type in ("ADDED", "MODIFIED", "DELETED"):
@@ -127,7 +127,7 @@ async def test_events_reach_store_and_callbacks_in_order() -> None:
 async def test_w44_a_change_that_decides_nothing_is_stored_and_not_told() -> None:
     rig = await played(1, [[page(10, pod("a-0", 1))]], [[modified(pod("a-0", 12)), *SILENCE]])
     assert rig.stored() == "Pod@12"
-    assert rig.told == [">a-0@1"]
+    assert rig.reported == [">a-0@1"]
 
 
 @in_virtual_time
@@ -172,7 +172,7 @@ async def test_fp07_duplicated_and_reordered_events_change_nothing_and_turn_noth
     stream = [new, new, modified(pod("a-0", 20)), deleted(pod("a-1", 29)), added(pod("a-1", 28))]
     pods = page(10, pod("a-0", 1), pod("a-1", 2))
     rig = await played(5, [[pods]], [[*stream, Wait(2), CUT]])
-    assert rig.told[2:] == ["a-0@1>a-0@30", "a-1@2>"]
+    assert rig.reported[2:] == ["a-0@1>a-0@30", "a-1@2>"]
     assert rig.names == {"a-0"}
     assert rig.asked[-1] == "watch 30", "not 28"
 
@@ -202,7 +202,7 @@ async def test_versions_that_are_no_numbers_are_opaque() -> None:
 async def test_fp07_recreated_under_the_same_name_within_one_stream() -> None:
     old, new = pod("a-0", 1, uid="one", owner="A"), pod("a-0", 12, uid="two", owner="A")
     rig = await played(1, [[page(10, old)]], [[added(new), *SILENCE]])
-    assert rig.told[1:] == ["a-0@1>", ">a-0@12"]
+    assert rig.reported[1:] == ["a-0@1>", ">a-0@12"]
     assert [view.uid for view in rig.store.list_by_owner(Uid("A"))] == ["two"]
 
 
@@ -228,7 +228,7 @@ async def test_what_a_watch_never_brings_is_found_within_five_minutes(
 ) -> None:
     pages = [[page(10, pod("a-0", 5, ready=False))], [page(90, pod("a-0", 15))]]
     rig = await played(300, pages, streams)
-    assert [one for one in rig.told if "a-0" in one] == [">a-0@5", "a-0@5>a-0@15"]
+    assert [one for one in rig.reported if "a-0" in one] == [">a-0@5", "a-0@5>a-0@15"]
     assert rig.lists == 2, "no list after each stream"
 
 
@@ -300,7 +300,7 @@ class Turns:
     """Counts how much is decoded and told between two turns of the loop."""
 
     def __init__(self) -> None:
-        self.decoded = self.told = self.most_decoded = self.most_told = self.total = 0
+        self.decoded = self.reported = self.most_decoded = self.most_reported = self.total = 0
 
     def decode(self, raw: bytes | msgspec.Raw) -> Pod | Unreadable:
         self.total += 1
@@ -309,13 +309,13 @@ class Turns:
         return decode_pod(raw)
 
     def note(self, old: object, new: object) -> None:
-        self.told += 1
-        self.most_told = max(self.most_told, self.told)
+        self.reported += 1
+        self.most_reported = max(self.most_reported, self.reported)
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(0)
-            self.decoded = self.told = 0
+            self.decoded = self.reported = 0
 
 
 async def read_in_turns(rig: Rig, turns: Turns, until: int) -> None:
@@ -345,9 +345,9 @@ async def test_fp39_five_thousand_pods_come_in_small_steps() -> None:
     turns = Turns()
     rig = make([pages], decode=turns.decode)
     await read_in_turns(rig, turns, 5_000)
-    assert turns.total == len(rig.told) == len(rig.store) == 5_000
+    assert turns.total == len(rig.reported) == len(rig.store) == 5_000
     assert rig.asked == ["list", *["list more"] * 9, "watch 9000"]
-    assert turns.most_told <= STEP
+    assert turns.most_reported <= STEP
 
 
 @in_virtual_time

@@ -141,7 +141,7 @@ async def test_li02_a_stream_that_fails_meanwhile_is_resumed_and_the_list_follow
     again: Sequence[Step] = [Wait(5), added(pod("a-0", 11)), *SILENCE]
     lists = [[page(10)], [page(20, pod("a-0", 15, ready=False))]]
     rig = await refreshed(lists, [[Wait(10), RESET], again], 30)
-    assert rig.told == [">a-0@11", "a-0@11>a-0@15"]
+    assert rig.reported == [">a-0@11", "a-0@11>a-0@15"]
     assert rig.lists == 2
 
 
@@ -175,7 +175,7 @@ async def test_si09_a_list_older_than_what_the_stream_brought_is_not_taken() -> 
     lists = [[page(10)], [page(20)], [page(31, pod("a-0", 30))]]
     rig = await refreshed(lists, [stream, [Wait(10)], SILENCE], 10)
     assert rig.lists == 3
-    assert rig.told == [">a-0@30"]
+    assert rig.reported == [">a-0@30"]
 
 
 # Objects that cannot be read
@@ -190,10 +190,10 @@ async def test_one_unreadable_object_of_a_list_hides_no_other(lines: list[str]) 
     assert isinstance(broken, Unreadable)
     assert broken.error == "Pod prod/a-1: status.phase: expected str, got int: 7"
     assert (rig.sample("unreadable_objects"), rig.sample("cached_objects")) == (1, 3)
-    told = [line for line in lines if "Unreadable object" in line]
-    assert len(told) == 1, "once per UID and version, however often it is listed"
-    assert "status.phase" in told[0]
-    assert told[0].startswith("level=error")
+    reported = [line for line in lines if "Unreadable object" in line]
+    assert len(reported) == 1, "once per UID and version, however often it is listed"
+    assert "status.phase" in reported[0]
+    assert reported[0].startswith("level=error")
 
 
 @in_virtual_time
@@ -209,7 +209,7 @@ async def test_an_object_that_becomes_unreadable_in_a_stream_is_told_and_heals(
         assert rig.sample("unreadable_objects") == 1
         await after(3)
         assert rig.sample("unreadable_objects") == 0
-    assert rig.told[1:] == ["a-0@1>a-0@11", "a-0@12>a-0@13"]
+    assert rig.reported[1:] == ["a-0@1>a-0@11", "a-0@12>a-0@13"]
     assert sum("Unreadable object" in line for line in lines) == 2, "one per version"
 
 
@@ -218,7 +218,7 @@ async def test_an_unreadable_last_state_still_removes_the_object() -> None:
     gone = deleted(broken_pod("a-0", 11))
     rig = await played(1, [[page(10, pod("a-0", 1))]], [[gone, *SILENCE]])
     assert rig.names == set()
-    assert rig.told[1:] == ["a-0@1>"]
+    assert rig.reported[1:] == ["a-0@1>"]
 
 
 # They are read again by themselves, and never go back
@@ -244,7 +244,7 @@ def gaps(rig: Rig) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "told"),
+    ("found", "expected", "reported"),
     [
         pytest.param(page(11, pod("a-0", 11)), "Pod@11", ["a-0@11"], id="LI-02 the same version"),
         pytest.param(page(15, pod("a-0", 14)), "Pod@14", ["a-0@14"], id="LI-02 a newer version"),
@@ -256,20 +256,20 @@ def gaps(rig: Rig) -> list[float]:
 )
 @in_virtual_time
 async def test_li02_a_spoiled_event_is_mended_after_five_seconds(
-    lines: list[str], found: Page, expected: str, told: list[str]
+    lines: list[str], found: Page, expected: str, reported: list[str]
 ) -> None:
     rig = follow([[found]])
     async with running(rig):
         await after(5.9)
         assert rig.stored() == "Unreadable@11"
         assert rig.sample("unreadable_objects") == 1
-        before = len(rig.told)
+        before = len(rig.reported)
         await after(6.1)
         assert rig.stored() == expected
         assert rig.sample("unreadable_objects") == expected.startswith("Unreadable")
     assert reads(rig) == [pytest.approx(6, abs=0.1)]
-    assert [one.partition(">")[2] for one in rig.told[before:]] == told
-    assert sum("Read again" in line for line in lines) == bool(told)
+    assert [one.partition(">")[2] for one in rig.reported[before:]] == reported
+    assert sum("Read again" in line for line in lines) == bool(reported)
 
 
 STILL = page(12, broken_pod("a-0", 11, uid="uid-a-0"))
@@ -346,7 +346,7 @@ async def test_si09_a_read_never_comes_into_a_list_of_all(
         rig.informer.refresh("test")
         await after(12)
         assert rig.stored() == "Pod@14"
-    assert rig.told[-2:] == ["a-0@5>a-0@11", "a-0@11>a-0@14"]
+    assert rig.reported[-2:] == ["a-0@5>a-0@11", "a-0@11>a-0@14"]
     assert len(reads(rig)) == len(pages) - 1
 
 

@@ -123,7 +123,7 @@ async def test_fp08_what_went_during_a_gap_is_told_as_removed() -> None:
     owned = [pod(f"a-{n}", n + 1, owner="A") for n in range(3)]
     after_gap = page(50, owned[0], pod("a-2", 40, owner="A"))
     rig = await played(1, [[page(10, *owned)], [after_gap]], [[GONE]])
-    assert rig.told[3:] == ["a-1@2>"], "a-2 changed its version only"
+    assert rig.reported[3:] == ["a-1@2>"], "a-2 changed its version only"
     assert {view.name for view in rig.store.list_by_owner(Uid("A"))} == {"a-0", "a-2"}
     assert rig.sample("cached_objects") == 2
 
@@ -132,7 +132,7 @@ async def test_fp08_what_went_during_a_gap_is_told_as_removed() -> None:
 async def test_fp07_recreated_under_the_same_name_during_a_gap() -> None:
     old, new = pod("a-0", 1, uid="one"), pod("a-0", 40, uid="two")
     rig = await played(1, [[page(10, old)], [page(50, new)]], [[GONE]])
-    assert rig.told[1:] == ["a-0@1>", ">a-0@40"]
+    assert rig.reported[1:] == ["a-0@1>", ">a-0@40"]
 
 
 @in_virtual_time
@@ -147,7 +147,7 @@ async def test_a_list_that_breaks_off_loses_nothing() -> None:
         assert rig.names == {"a-0", "a-1"}
         assert rig.has_synced()
         await after(5)
-    assert len(rig.told) == 2
+    assert len(rig.reported) == 2
 
 
 # Silence and ends
@@ -230,16 +230,16 @@ async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_bac
 @in_virtual_time
 async def test_a_view_that_turns_stale_is_told_once_after_each_proof_of_life() -> None:
     """LI-03: whoever rests on it shows within seconds that it cannot."""
-    told: list[float] = []
+    reported: list[float] = []
     rig = make([[page(10)], *[[DOWN]] * 40, [page(11)]], [[CUT], [CUT], [CUT], *[[Wait(40)]] * 9])
-    rig.informer.staleness.add(timedelta(seconds=60), lambda: told.append(rig.age))
+    rig.informer.staleness.add(timedelta(seconds=60), lambda: reported.append(rig.age))
     async with running(rig):
         await after(160)
-        assert len(told) == 1
-        assert 60 < told[0] <= 71
+        assert len(reported) == 1
+        assert 60 < reported[0] <= 71
         await after(400)
         assert rig.age <= 41
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 @in_virtual_time
@@ -249,9 +249,9 @@ async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> N
     assert "list pods in namespace prod" in str(rig.last_error())
     assert rig.lists <= 30
     assert rig.restarts("denied") == rig.lists
-    told = [line for line in lines if "Watch interrupted" in line]
-    assert 3 <= len(told) <= 6, "not once per attempt"
-    assert all(line.startswith("level=error") for line in told)
+    reported = [line for line in lines if "Watch interrupted" in line]
+    assert 3 <= len(reported) <= 6, "not once per attempt"
+    assert all(line.startswith("level=error") for line in reported)
 
 
 def busy(**asked: float) -> TooManyRequests:
@@ -362,4 +362,4 @@ async def test_a_stream_that_makes_no_sense_is_resumed_from_before_it(event: Wat
 async def test_fp13_a_list_without_a_version_is_not_taken() -> None:
     rig = await played(5, [[page("", pod("a-0", 1))], [page(10, pod("a-1", 2))]])
     assert rig.names == {"a-1"}
-    assert ">a-0@1" not in rig.told
+    assert ">a-0@1" not in rig.reported

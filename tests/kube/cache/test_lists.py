@@ -57,7 +57,7 @@ async def test_d54_all_objects_come_from_one_stream() -> None:
         await after(1)
     assert rig.has_synced()
     assert rig.names == {"a-0", "a-1"}
-    assert rig.told == [">a-0@5", ">a-1@7"]
+    assert rig.reported == [">a-0@5", ">a-1@7"]
     assert rig.asked == ["list", "watch 9"], "what happens since is followed from there"
 
 
@@ -82,7 +82,7 @@ async def test_fp08_a_later_stream_replaces_everything_at_once() -> None:
         assert rig.names == {"a-0", "a-1"}
         await after(8)
         assert rig.names == {"a-1", "a-2"}
-        assert rig.told[2:] == ["a-0@5>", ">a-2@20"]
+        assert rig.reported[2:] == ["a-0@5>", ">a-2@20"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_fp05_an_older_stream_is_no_list() -> None:
         assert rig.names == {"a-1"}
         await after(30)
         assert rig.names == {"a-1"}, "a-2 was never shown"
-        assert ">a-2@9" not in rig.told
+        assert ">a-2@9" not in rig.reported
 
 
 @in_virtual_time

@@ -100,7 +100,7 @@ async def test_a_kind_that_is_there_is_followed() -> None:
     assert first.version is None
 
 
-def told_about(lines: list[str]) -> str:
+def reported_about(lines: list[str]) -> str:
     """Return the one line that says that a kind is not followed."""
     (line,) = [line for line in lines if "Kind is not followed" in line]
     return line
@@ -120,7 +120,7 @@ async def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quie
         await asyncio.sleep(2.5 * ASK_AGAIN.total_seconds())
         assert optional.lack is None
     assert rig.asked_at == [0, 30, 60]
-    assert "level=info" in told_about(lines)
+    assert "level=info" in reported_about(lines)
 
 
 @in_virtual_time
@@ -158,7 +158,7 @@ async def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> No
         await asyncio.sleep(2 * ASK_AGAIN.total_seconds() + 1)
         assert not rig.is_forbidden()
         assert rig.optional.lack is None
-    assert "level=warn" in told_about(lines)
+    assert "level=warn" in reported_about(lines)
 
 
 @pytest.mark.parametrize("error", [DOWN, Throttled("later")])

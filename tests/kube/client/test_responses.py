@@ -100,12 +100,12 @@ def test_class_of_a_failure(
 def test_refused_credentials_come_with_what_to_do() -> None:
     """PROC-02, D-40: `Unauthorized` alone says it of nothing and to nobody."""
     refused = status(401, "Unauthorized", "Unauthorized")
-    told = (
+    complaint = (
         f"cannot {GET.text}: 401 Unauthorized: Unauthorized; the API server does not accept these"
         " credentials"
     )
-    assert str(error_of(GET, 401, refused)) == told
-    assert str(error_of(GET, 401, refused, log_in="log in again")) == f"{told}; log in again"
+    assert str(error_of(GET, 401, refused)) == complaint
+    assert str(error_of(GET, 401, refused, log_in="log in again")) == f"{complaint}; log in again"
 
 
 @pytest.mark.parametrize(

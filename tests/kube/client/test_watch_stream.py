@@ -80,11 +80,11 @@ def test_a_last_line_without_its_line_feed_counts() -> None:
 def test_garbage_is_unreachable_and_shown(text: bytes, problem: str) -> None:
     with pytest.raises(Unreachable) as caught:
         decode_event(text, WATCH)
-    told = str(caught.value)
-    assert told.startswith("cannot watch pods in namespace prod: no watch event: ")
-    assert problem in told
-    assert len(told) < 900
-    assert told.isprintable()
+    message = str(caught.value)
+    assert message.startswith("cannot watch pods in namespace prod: no watch event: ")
+    assert problem in message
+    assert len(message) < 900
+    assert message.isprintable()
 
 
 @pytest.mark.parametrize(

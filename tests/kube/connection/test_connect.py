@@ -107,9 +107,9 @@ async def fetch_by(file: Path, url: str, environ: Mapping[str, str] | None = Non
 async def reason_of(access: Access) -> str:
     with pytest.raises(ConfigError) as caught:
         await connect(access, LoopClock())
-    told = str(caught.value)
-    assert told.isprintable(), "it must be one line"
-    return told
+    message = str(caught.value)
+    assert message.isprintable(), "it must be one line"
+    return message
 
 
 # --- TLS ---------------------------------------------------------------------------------------
@@ -289,10 +289,12 @@ async def test_flag_14_what_is_wrong_with_a_kubeconfig(
     kubeconfig.content = content
     file = kubeconfig.write()
     url = "https://127.0.0.1:1"
-    told = await reason_of(Access(namespace="ops", api_url=url, config_file=str(file), environ={}))
-    assert problem in told
-    assert str(file.parent) in told or url in told
-    assert "pw" not in told
+    message = await reason_of(
+        Access(namespace="ops", api_url=url, config_file=str(file), environ={})
+    )
+    assert problem in message
+    assert str(file.parent) in message or url in message
+    assert "pw" not in message
 
 
 @pytest.mark.parametrize(
@@ -311,8 +313,8 @@ async def test_flag_14_a_file_that_is_no_kubeconfig(
     file = tmp_path / "kubeconfig"
     if content is not None:
         file.write_bytes(content)
-    told = await reason_of(Access(namespace="ops", api_url="https://x", config_file=str(file)))
-    assert told == f"-kubernetes.config-file {file}: {problem}"
+    message = await reason_of(Access(namespace="ops", api_url="https://x", config_file=str(file)))
+    assert message == f"-kubernetes.config-file {file}: {problem}"
 
 
 # --- in a cluster ------------------------------------------------------------------------------

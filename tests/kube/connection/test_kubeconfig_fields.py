@@ -14,7 +14,7 @@ PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n").decode()
 
 
 @pytest.mark.parametrize(
-    ("user", "told"),
+    ("user", "message"),
     [
         ({"client-certificate-data": "?secret"}, ".client-certificate-data is not base64"),
         (
@@ -37,12 +37,12 @@ PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n").decode()
     ],
 )
 def test_the_field_is_named_and_its_value_is_not(
-    user: dict[str, object], told: str, tmp_path: Path
+    user: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         check_user(WHERE, user, tmp_path)
 
-    assert str(caught.value) == WHERE + told.format(base=tmp_path)
+    assert str(caught.value) == WHERE + message.format(base=tmp_path)
     assert "secret" not in str(caught.value)
 
 

@@ -45,7 +45,7 @@ def test_d_04_a_client_costs_few_modules_and_little_memory() -> None:
 
 
 def test_asking_for_a_generated_name_fails_and_says_why() -> None:
-    [told] = run("""
+    [reported] = run("""
         from rollout_operator.kube.connection import lean
         lean.new_configuration()
         import kubernetes_asyncio.client
@@ -54,8 +54,8 @@ def test_asking_for_a_generated_name_fails_and_says_why() -> None:
         except AttributeError as error:
             print(error)
     """)
-    assert told.startswith("kubernetes_asyncio.client.CoreV1Api: ")
-    assert "without its generated names by rollout_operator.kube.connection.lean" in told
+    assert reported.startswith("kubernetes_asyncio.client.CoreV1Api: ")
+    assert "without its generated names by rollout_operator.kube.connection.lean" in reported
 
 
 def test_a_library_that_is_there_already_is_used_as_it_is() -> None:

@@ -44,7 +44,7 @@ def test_counts_are_read(fields: str, scale: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         pytest.param('"spec": {"replicas": -1}', "spec.replicas: .*: -1", id="negative"),
         pytest.param(f'"spec": {{"replicas": {2**31}}}', f"spec.replicas: .*{2**31}", id="large"),
@@ -54,8 +54,8 @@ def test_counts_are_read(fields: str, scale: tuple[int, int]) -> None:
         pytest.param('"kind": "Status"', "kind: expected Scale", id="another kind"),
     ],
 )
-def test_si_10_what_is_no_count_is_named(fields: str, told: str) -> None:
-    with pytest.raises(DecodeError, match=f"^Scale prod/demo: {told}"):
+def test_si_10_what_is_no_count_is_named(fields: str, message: str) -> None:
+    with pytest.raises(DecodeError, match=f"^Scale prod/demo: {message}"):
         decode_scale(f"{{{META}, {fields}}}".encode())
 
 
@@ -76,7 +76,7 @@ def test_a_kind_with_a_scale_is_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "told"),
+    ("served", "message"),
     [
         pytest.param(None, "knows no kind 'Thing' in API group 'x.example.org'", id="unknown"),
         pytest.param(found("status"), "things in x.example.org/v1 have no scale", id="no scale"),
@@ -88,9 +88,9 @@ def test_a_kind_with_a_scale_is_fine() -> None:
     ],
 )
 def test_a_kind_that_cannot_be_mirrored_is_a_person_s_matter(
-    served: Served | None, told: str
+    served: Served | None, message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=message):
         check_kind(REFERENCE, served)
 
 

@@ -29,7 +29,7 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 QUIET = Wait(170)
 
 
-class Told:
+class Reported:
     """A subscriber, and what the watch said of its object."""
 
     def __init__(self) -> None:
@@ -52,15 +52,15 @@ def scripted(
 
 
 @asynccontextmanager
-async def following(api: ScriptedApi) -> AsyncIterator[tuple[MetadataWatch, Told]]:
+async def following(api: ScriptedApi) -> AsyncIterator[tuple[MetadataWatch, Reported]]:
     """Watch with a subscriber of `a-0`."""
     watch = MetadataWatch(api, PODS, NAMESPACE, VirtualClock(), lambda: 0.5)
-    told = Told()
-    watch.subscribers["a-0"] = told
+    reported = Reported()
+    watch.subscribers["a-0"] = reported
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(watch.run())
         try:
-            yield watch, told
+            yield watch, reported
         finally:
             task.cancel()
 
@@ -74,12 +74,12 @@ async def test_a_list_and_its_events_are_told_by_version() -> None:
         QUIET,
     ]
     pages = [page(5, pod("a-1", 4), next_token="more"), page(5, pod("a-0", 3))]
-    async with following(scripted(pages, [events])) as (watch, told):
+    async with following(scripted(pages, [events])) as (watch, reported):
         states = [watch.is_live]
         await asyncio.sleep(1)
         assert [*states, watch.is_live] == [False, True]
-        assert told.versions == ["3", "6", "8"]
-        assert told.wakes == 1
+        assert reported.versions == ["3", "6", "8"]
+        assert reported.wakes == 1
 
 
 @in_virtual_time
@@ -87,21 +87,21 @@ async def test_a_list_and_its_events_are_told_by_version() -> None:
 async def test_an_object_that_a_list_does_not_show_is_read_where_it_was_there(
     had_scale: bool,
 ) -> None:
-    async with following(scripted([page(5)], [[QUIET]])) as (_, told):
+    async with following(scripted([page(5)], [[QUIET]])) as (_, reported):
         if not had_scale:
-            told.reading = None
+            reported.reading = None
         await asyncio.sleep(1)
-        assert told.versions == ([""] if had_scale else [])
+        assert reported.versions == ([""] if had_scale else [])
 
 
 @in_virtual_time
 async def test_an_end_in_order_is_resumed_where_it_was() -> None:
     """Until it is time to list everything anew."""
     api = scripted([page(5)], [[modified(pod("a-0", 6)), bookmark(9), Wait(60)], [QUIET]])
-    async with following(api) as (watch, told):
+    async with following(api) as (watch, reported):
         await asyncio.sleep(100)
         assert [call.version for call in api.watches] == ["5", "9"]
-        assert (watch.is_live, told.wakes) == (True, 1)
+        assert (watch.is_live, reported.wakes) == (True, 1)
     assert api.watches[0].lasts == timedelta(seconds=171)
 
 
@@ -109,19 +109,19 @@ async def test_an_end_in_order_is_resumed_where_it_was() -> None:
 async def test_a_version_that_is_gone_is_listed_anew_at_once() -> None:
     gone = Gone("410", status=410)
     api = scripted([page(5), page(20, pod("a-0", 11))], [[Wait(5), gone], [QUIET]])
-    async with following(api) as (watch, told):
+    async with following(api) as (watch, reported):
         await asyncio.sleep(5.5)
-        assert told.versions == ["", "11"]
-        assert (watch.is_live, told.wakes) == (True, 1), "no subscriber has to poll meanwhile"
+        assert reported.versions == ["", "11"]
+        assert (watch.is_live, reported.wakes) == (True, 1), "no subscriber has to poll meanwhile"
 
 
 @in_virtual_time
 async def test_li02_everything_is_listed_anew_within_five_minutes() -> None:
     """LI-02: whatever a stream has not brought; and no more often than streams end."""
     api = scripted([page(version) for version in range(1, 30)], [[QUIET]] * 30)
-    async with following(api) as (_, told):
+    async with following(api) as (_, reported):
         await asyncio.sleep(3600)
-    assert 3600 / 300 < len(told.versions) == len(api.watches) <= 22
+    assert 3600 / 300 < len(reported.versions) == len(api.watches) <= 22
 
 
 @in_virtual_time
@@ -147,7 +147,7 @@ async def test_what_cannot_be_read_is_no_event() -> None:
     broken = WatchEvent(type="ADDED", object=msgspec.Raw(b'{"metadata": 7}'))
     nameless = page(5, msgspec.Raw(b"{}"))
     api = scripted([nameless, page(""), page(5)], [[broken], [QUIET]])
-    async with following(api) as (watch, told):
+    async with following(api) as (watch, reported):
         await asyncio.sleep(20)
         assert watch.is_live
-        assert told.versions == [""], "the list that could be read has no `a-0`"
+        assert reported.versions == [""], "the list that could be read has no `a-0`"

@@ -28,7 +28,7 @@ async def test_mirr_04_a_wanted_count_is_read_at_once_and_told_once() -> None:
         await rig.until(lambda: rig.reading() is not None)
         assert rig.references.readings == {reference("demo"): shown(3)}
         await asyncio.sleep(10)
-        assert [group for _, group in rig.told] == ["store"]
+        assert [group for _, group in rig.reported] == ["store"]
 
 
 @in_virtual_time
@@ -52,7 +52,7 @@ async def test_w_44_a_change_is_shown_within_half_a_second() -> None:
         rig.patch("demo", {"spec": {"replicas": 0}}, "scale")
         await asyncio.sleep(2)
         assert rig.reading() == shown(0)
-        assert len(rig.told) == 3
+        assert len(rig.reported) == 3
 
 
 @in_virtual_time
@@ -111,10 +111,10 @@ async def test_several_groups_share_what_they_mirror() -> None:
         rig.want("b", "demo", "more")
         await rig.until(lambda: len(rig.references.readings) == 2)
         await asyncio.sleep(2)
-        rig.told.clear()
+        rig.reported.clear()
         rig.put("demo", 4)
         await rig.until_shown(4)
-        assert [group for _, group in rig.told] == ["a", "b"]
+        assert [group for _, group in rig.reported] == ["a", "b"]
         rig.want("b", "more")
         assert rig.reading() == shown(4), "one group wants it still"
         rig.want("a")
@@ -175,7 +175,7 @@ async def test_mirr_10_a_status_is_published_on_its_subresource() -> None:
         await asyncio.sleep(5)
         assert rig.reading() == shown(3, 3)
         assert rig.asked()["patch replicatemplates/demo/status"] == 1
-        assert len(rig.told) == 1, "who wrote it knows"
+        assert len(rig.reported) == 1, "who wrote it knows"
         rig.patch("demo", {"status": {"replicas": 1}}, "status")
         await rig.until(lambda: rig.reading() == shown(3, 1))
 

@@ -141,13 +141,13 @@ async def test_at_most_eight_read_at_a_time() -> None:
 async def test_what_passes_leaves_the_reading_for_half_a_minute() -> None:
     async with following() as rig:
         await rig.settle()
-        rig.told.clear()
+        rig.reported.clear()
         rig.trouble.fails[READ] = Failure.UNAVAILABLE
         begin = now()
         rig.put("demo", 4)
         await asyncio.sleep(29)
         assert rig.reading() == shown(3)
-        assert not rig.told
+        assert not rig.reported
         await rig.until(lambda: isinstance(rig.reading(), NoScale), within=3.0)
         found = rig.refusal()
         assert not found.is_lasting
@@ -180,7 +180,7 @@ async def test_mirr_04_an_object_that_is_missing_is_seen_when_it_comes() -> None
         assert 'replicatemplates.rollout-operator.grafana.com "demo" not found' in found.why
         await asyncio.sleep(600)
         assert rig.asked()[READ] <= 13
-        assert len(rig.told) == 1
+        assert len(rig.reported) == 1
         rig.put("demo", 3)
         await rig.until_shown(3, within=0.5)
         rig.delete("demo")
@@ -263,7 +263,7 @@ async def test_what_can_have_no_scale_is_told_as_lasting(one: Reference, why: st
         assert why in found.why
         await asyncio.sleep(600)
         assert rig.asked()["discover"] <= 22, "twice a minute at most"
-        assert len(rig.told) == 1
+        assert len(rig.reported) == 1
 
 
 @in_virtual_time

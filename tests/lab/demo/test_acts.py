@@ -124,8 +124,10 @@ async def test_between_stories_there_is_time_to_read_and_the_next_title() -> Non
     settings = replace(SMALL, stories=("rollout", "bad-revision"))
 
     assert await play(settings, reader, reader.controls)
-    told = [now for now in reader.pictures if (("Next: A bad revision", Style.YELLOW),) in now.end]
-    assert told[-1].elapsed - told[0].elapsed >= 5
+    reported = [
+        now for now in reader.pictures if (("Next: A bad revision", Style.YELLOW),) in now.end
+    ]
+    assert reported[-1].elapsed - reported[0].elapsed >= 5
 
 
 @in_virtual_time

@@ -112,11 +112,11 @@ def test_plain_lines_come_once_and_in_order_of_time() -> None:
     moved = replace(MOVED, elapsed=0.50)
     screen.show(moved)
     # The word that the pod has to go is read after it was seen to go.
-    told = replace(moved, notes=(note(0.49, "paused: x"),), whys=(), elapsed=0.55)
-    screen.show(told)
+    ended = replace(moved, notes=(note(0.49, "paused: x"),), whys=(), elapsed=0.55)
+    screen.show(ended)
     assert stream.getvalue() == grid, "young lines wait"
-    screen.show(replace(told, elapsed=0.9))
-    screen.show(replace(told, elapsed=1.2))
+    screen.show(replace(ended, elapsed=0.9))
+    screen.show(replace(ended, elapsed=1.2))
 
     assert stream.getvalue().removeprefix(grid).splitlines() == [
         " 0.49 s  operator   paused: x",

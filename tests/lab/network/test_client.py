@@ -73,14 +73,14 @@ async def test_the_server_time_is_that_of_its_answers() -> None:
         await asyncio.sleep(0.37)
         with pytest.raises(NotFound):
             await world.client.fetch(PODS, NAMESPACE, "a")
-        told = world.following.server_time()
-        assert told is not None
-        assert timedelta(0) <= world.api.now() - told <= timedelta(seconds=1.02)
+        reported = world.following.server_time()
+        assert reported is not None
+        assert timedelta(0) <= world.api.now() - reported <= timedelta(seconds=1.02)
     # Many answers tell the second more exactly, and time goes on without any.
     await asyncio.sleep(100)
-    told = world.client.server_time()
-    assert told is not None
-    assert world.api.now() - told < timedelta(seconds=0.2)
+    reported = world.client.server_time()
+    assert reported is not None
+    assert world.api.now() - reported < timedelta(seconds=0.2)
 
 
 @in_virtual_time

@@ -113,7 +113,7 @@ async def test_a_write_fails(
     assert type(caught.value) is error
     await asyncio.sleep(LATER)
     assert len(world.commits()) == happens
-    assert [fault.kind for fault in world.told] == [how.value]
+    assert [fault.kind for fault in world.reported] == [how.value]
 
 
 @in_virtual_time
@@ -214,8 +214,8 @@ async def test_a_crash_within_a_write(point: CrashPoint, happens: bool) -> None:
     assert world.exists("new") is happens
     assert crashed == [True]
     assert reached == (["reply"] if point is CrashPoint.AFTER_REPLY else [])
-    assert [fault.kind for fault in world.told] == ["crash"]
-    assert world.told[0].text == f"call 1: create secrets: {point.name.lower()}"
+    assert [fault.kind for fault in world.reported] == ["crash"]
+    assert world.reported[0].text == f"call 1: create secrets: {point.name.lower()}"
 
 
 @in_virtual_time
@@ -236,7 +236,7 @@ async def test_a_list_of_the_past_is_shown_to_informers_only() -> None:
     assert (names(old), old.resource_version) == (["a"], f"{versions[0]}")
     # Before the beginning there was nothing to be shown.
     assert names(await world.list(world.following)) == ["a", "b"]
-    assert [fault.kind for fault in world.told] == ["stale_list", "stale_list"]
+    assert [fault.kind for fault in world.reported] == ["stale_list", "stale_list"]
 
 
 @in_virtual_time

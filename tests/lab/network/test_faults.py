@@ -79,13 +79,13 @@ def dice(seed: int = 1, rates: FaultRates | None = None) -> RandomFaults:
 @in_virtual_time
 async def test_every_kind_comes_by_its_dose() -> None:
     """Section 3.2: every kind of fault has its rate, and the report counts them."""
-    told: list[Fault] = []
-    faults = RandomFaults(random.Random(3), FaultRates().times(3), told.append)
+    reported: list[Fault] = []
+    faults = RandomFaults(random.Random(3), FaultRates().times(3), reported.append)
     ask_all(faults)
 
     assert set(faults.fired) == {each.name for each in fields(FaultRates)}
-    assert Counter(fault.kind for fault in told) == faults.fired
-    assert [fault.number for fault in told] == list(range(1, faults.number + 1))
+    assert Counter(fault.kind for fault in reported) == faults.fired
+    assert [fault.number for fault in reported] == list(range(1, faults.number + 1))
     share = faults.fired["drop_bookmark"] / MANY
     assert share == pytest.approx(0.15, rel=0.15)
 
@@ -124,15 +124,15 @@ async def test_the_same_seed_gives_the_same_faults() -> None:
 async def test_faults_that_are_left_out_change_no_others() -> None:
     """So that a run can be shrunk: the dice are thrown alike, whatever comes of it."""
     all_of_them = ask_all(dice(5))
-    told: list[Fault] = []
+    reported: list[Fault] = []
     only = frozenset({2, 17, 30})
-    few = RandomFaults(random.Random(5), FaultRates(), told.append, only)
+    few = RandomFaults(random.Random(5), FaultRates(), reported.append, only)
     outcomes = ask_all(few)
 
     kept = [
         outcome for outcome, none in zip(outcomes, usual() * MANY, strict=True) if outcome != none
     ]
-    assert [fault.number for fault in told] == sorted(only)
+    assert [fault.number for fault in reported] == sorted(only)
     assert len(kept) == len(only)
     assert all(
         outcome in (full, none)
@@ -186,19 +186,19 @@ async def test_delays_have_a_long_tail() -> None:
 
 
 def play(plan: Sequence[Planned]) -> tuple[ScriptedFaults, list[Fault]]:
-    told: list[Fault] = []
-    return ScriptedFaults(plan, told.append), told
+    reported: list[Fault] = []
+    return ScriptedFaults(plan, reported.append), reported
 
 
 @in_virtual_time
 async def test_a_plan_comes_true_once() -> None:
     """A process that comes back after the crash at its second call lives to make that one."""
     crash = FaultDecision(crash=CrashPoint.AFTER_COMMIT)
-    faults, told = play([CallPlan(actor=ACTOR, number=2, outcome=crash)])
+    faults, reported = play([CallPlan(actor=ACTOR, number=2, outcome=crash)])
     lives = [[faults.on_call(ask(number=number)) for number in (1, 2)] for _ in range(2)]
 
     assert lives == [[FaultDecision(), crash], [FaultDecision(), FaultDecision()]]
-    assert [(fault.kind, fault.text) for fault in told] == [
+    assert [(fault.kind, fault.text) for fault in reported] == [
         ("crash", "call 2: get pods/a: after_commit")
     ]
     assert faults.list_waiting() == ()
@@ -217,7 +217,7 @@ async def test_a_plan_is_for_one_process_and_one_plural() -> None:
 @in_virtual_time
 async def test_lists_and_pod_calls_count_over_all_lives() -> None:
     age, slow = timedelta(seconds=30), PodCallOutcome(after=timedelta(seconds=3))
-    faults, told = play(
+    faults, reported = play(
         [
             ListPlan(actor=ACTOR, plural="pods", number=2, age=age),
             PodPlan(actor=ACTOR, number=2, outcome=slow),
@@ -229,18 +229,18 @@ async def test_lists_and_pod_calls_count_over_all_lives() -> None:
         slow,
         PodCallOutcome(),
     ]
-    assert [fault.kind for fault in told] == ["stale_list", "pod_slow"]
-    assert [fault.number for fault in told] == [1, 2]
+    assert [fault.kind for fault in reported] == ["stale_list", "pod_slow"]
+    assert [fault.number for fault in reported] == [1, 2]
 
 
 @in_virtual_time
 async def test_what_is_healed_does_not_come_true() -> None:
-    faults, told = play(
+    faults, reported = play(
         [CallPlan(actor=ACTOR, number=1, outcome=FaultDecision(fails=Failure.INTERNAL))]
     )
     faults.heal()
     assert faults.on_call(ask()) == FaultDecision()
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize(
@@ -253,6 +253,6 @@ async def test_what_is_healed_does_not_come_true() -> None:
 )
 @in_virtual_time
 async def test_what_comes_true_is_told_in_words(outcome: EventOutcome, kind: str) -> None:
-    faults, told = play([EventPlan(actor=ACTOR, plural="pods", number=3, outcome=outcome)])
+    faults, reported = play([EventPlan(actor=ACTOR, plural="pods", number=3, outcome=outcome)])
     faults.on_event(ACTOR, "pods", "DELETED", "a-0", 3)
-    assert [fault.text for fault in told] == [f"event 3 of pods: DELETED a-0: {kind}"]
+    assert [fault.text for fault in reported] == [f"event 3 of pods: DELETED a-0: {kind}"]

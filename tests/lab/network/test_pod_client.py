@@ -88,7 +88,7 @@ async def test_what_may_become_of_a_request(
                 await client.send("DELETE", ENDPOINT)
     assert len(pods.acted) == acts
     assert (loop_time() == 5) is (comes_to is TimeoutError)
-    assert world.told[0].kind.startswith("pod_")
+    assert world.reported[0].kind.startswith("pod_")
     assert await client.send("POST", ENDPOINT) == 200
 
 

@@ -163,7 +163,9 @@ async def test_a_stream_that_breaks_loses_nothing(outcome: EventOutcome, error: 
 
     assert follower.ends[0].startswith(error)
     assert follower.seen == ["ADDED a at 1", "ADDED b at 2"]
-    assert [fault.kind for fault in world.told] == ["cut_stream" if outcome.cut else "gone_event"]
+    assert [fault.kind for fault in world.reported] == [
+        "cut_stream" if outcome.cut else "gone_event"
+    ]
 
 
 @in_virtual_time
@@ -234,6 +236,6 @@ def count_open(world: ClientWorld) -> int:
 async def test_events_are_numbered_over_all_streams_of_a_life(number: int) -> None:
     world = ClientWorld(plan(number, EventOutcome(duplicate=True)))
     await follow_while(world, "a", "b", "c", streams=4, lasts=timedelta(seconds=2))
-    assert [fault.text for fault in world.told] == [
+    assert [fault.text for fault in world.reported] == [
         f"event {number} of secrets: ADDED {'abc'[number - 1]}: duplicate_event"
     ]

@@ -49,9 +49,9 @@ def test_objects_do_not_command_the_terminal(tmp_path: Path, capsys: Capture) ->
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
     assert main(["simulate", "-f", str(path)]) == 0
-    told = capsys.readouterr().out
-    assert "\x1b" not in told
-    assert "Sec\\x1b[2Jret" in told
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "Sec\\x1b[2Jret" in printed
 
 
 def test_an_exit_code_is_for_those_who_ask(dump: Path, capsys: Capture) -> None:

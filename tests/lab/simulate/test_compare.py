@@ -58,11 +58,11 @@ def test_the_worse_of_both_is_the_exit_code(words: list[str], capsys: Capture) -
 def test_both_are_there_for_machines(words: list[str], capsys: Capture) -> None:
     assert main([*words, "-o", "json"]) == 0
 
-    told = json.loads(capsys.readouterr().out)
-    assert told["changes"] == ["new template"]
-    assert told["versus"]["changes"] == ["new template", "evict zone-b-0 at 1s"]
-    assert told["evictions"] == []
-    assert [one["pod"] for one in told["versus"]["evictions"]] == ["zone-b-0"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["changes"] == ["new template"]
+    assert printed["versus"]["changes"] == ["new template", "evict zone-b-0 at 1s"]
+    assert printed["evictions"] == []
+    assert [one["pod"] for one in printed["versus"]["evictions"]] == ["zone-b-0"]
 
 
 def test_a_name_that_is_not_there_is_one_line(words: list[str], capsys: Capture) -> None:

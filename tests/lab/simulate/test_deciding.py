@@ -40,8 +40,8 @@ def _tell(objects: Sequence[Json], *words: str) -> SimulationRun:
     return tell(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
 
 
-def _story(told: SimulationRun) -> str:
-    return " ".join(word for line in render_text(told) for word in line.split())
+def _story(run: SimulationRun) -> str:
+    return " ".join(word for line in render_text(run) for word in line.split())
 
 
 def _other(version: str, kind: str, name: str, **parts: object) -> Json:
@@ -95,10 +95,10 @@ def test_a_delete_that_the_operator_was_about_to_make_is_made_at_once(is_own: bo
     engine = "rollout" if is_own else "eviction"
     head["annotations"] = {DISRUPTION_RECORD: json.dumps({**record, "engine": engine})}
 
-    told = _tell(objects, "-change", "new template")
+    run = _tell(objects, "-change", "new template")
 
     order = ["zone-a-0", "zone-a-1", "zone-a-2"] if is_own else ["zone-a-1", "zone-a-0"]
-    assert list(told.figures.deletes)[: len(order)] == order
+    assert list(run.figures.deletes)[: len(order)] == order
 
 
 def test_a_long_wait_of_a_budget_is_no_rest() -> None:
@@ -109,10 +109,10 @@ def test_a_long_wait_of_a_budget_is_no_rest() -> None:
         "crossZoneEvictionDelay": "1h",
     }
 
-    told = _tell([*grow(*_guarded()), budget], "-change", "new template")
+    run = _tell([*grow(*_guarded()), budget], "-change", "new template")
 
-    assert len(told.figures.deletes) == 9
-    assert told.play.moved_at > timedelta(hours=2)
+    assert len(run.figures.deletes) == 9
+    assert run.play.moved_at > timedelta(hours=2)
 
 
 def test_evictions_obey_the_native_budgets_of_the_input() -> None:
@@ -128,12 +128,12 @@ def test_evictions_obey_the_native_budgets_of_the_input() -> None:
     changes = [f"evict zone-a-{pod} at {at}" for pod, at in ((0, "1s"), (1, "2s"), (1, "5m"))]
     words = [word for change in changes for word in ("-change", change)]
 
-    told = _tell([*grow(), guard], *words)
+    run = _tell([*grow(), guard], *words)
 
-    (refusal,) = told.figures.refusals
+    (refusal,) = run.figures.refusals
     assert "would violate the pod's disruption budget" in refusal
-    assert "PodDisruptionBudget native: minAvailable 60%" in _story(told)
-    assert told.figures.most_down["zone-a"] == 1
+    assert "PodDisruptionBudget native: minAvailable 60%" in _story(run)
+    assert run.figures.most_down["zone-a"] == 1
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_the_zone_tracker_tells_when_a_zone_was_scaled_down() -> None:
     other = _other("v1", "ConfigMap", "settings", data={"password": "hunter2"})
     objects = [*grow(*zones), tracker, other]
 
-    told = _tell(objects, "-change", "scale zone-b to 2")
+    run = _tell(objects, "-change", "scale zone-b to 2")
 
-    (refusal,) = told.figures.refusals
+    (refusal,) = run.figures.refusals
     assert "zone-a" in refusal
-    (kept,) = told.dump.others_of(CONFIG_MAPS)
+    (kept,) = run.dump.others_of(CONFIG_MAPS)
     assert "hunter2" not in str(kept)
-    assert "1 ConfigMap is left out: it decides nothing here" in told.dump.left_out
+    assert "1 ConfigMap is left out: it decides nothing here" in run.dump.left_out
     assert _tell(grow(*zones), "-change", "scale zone-b to 2").figures.refusals == ()
 
 
@@ -206,22 +206,22 @@ def test_zones_mirror_whatever_has_a_count(version: str, kind: str) -> None:
     secret = {"replicas": 4, "template": {"spec": "hunter2"}}
     sized = _other(version, kind, "sizes", spec=secret, status={"replicas": 4})
 
-    told = _tell([*grow(ZoneSpec(name="zone-a", annotations=mirrors)), sized])
+    run = _tell([*grow(ZoneSpec(name="zone-a", annotations=mirrors)), sized])
 
-    assert "wants 4 pods instead of 3" in _story(told)
-    assert "hunter2" not in str(told.dump)
-    assert told.dump.left_out == ()
+    assert "wants 4 pods instead of 3" in _story(run)
+    assert "hunter2" not in str(run.dump)
+    assert run.dump.left_out == ()
 
 
 def test_all_four_webhooks_are_assumed_where_the_input_holds_none() -> None:
     objects = grow(ZoneSpec(name="zone-a", labels=HELD))
 
-    told = _tell(objects, "-change", "scale zone-a to 2")
+    run = _tell(objects, "-change", "scale zone-a to 2")
     without = _tell(objects, "-webhooks=false", "-change", "scale zone-a to 2")
 
-    assert len(told.figures.refusals) == 1
+    assert len(run.figures.refusals) == 1
     names = "no-downscale, prepare-downscale, pod-eviction, zpdb-validation"
-    assert f"webhooks that the input does not tell of are registered: {names}" in _story(told)
+    assert f"webhooks that the input does not tell of are registered: {names}" in _story(run)
     assert without.figures.refusals == ()
     assert f"does not tell of are not registered: {names}" in _story(without)
 
@@ -234,13 +234,13 @@ def test_webhooks_of_the_input_are_those_that_are_registered() -> None:
     eviction["webhooks"][0]["clientConfig"]["caBundle"] = "hunter2"
     elsewhere = _configuration(no_downscale("test"))
 
-    told = _tell([*objects, eviction, elsewhere], "-change", "scale zone-a to 2")
+    run = _tell([*objects, eviction, elsewhere], "-change", "scale zone-a to 2")
 
-    assert told.figures.refusals == ()
-    assert "registered webhooks of the operator, as in the input: pod-eviction" in _story(told)
-    assert "does not tell of are registered: prepare-downscale" in _story(told)
-    assert "of no operator of this namespace" in " ".join(told.dump.left_out)
-    assert "hunter2" not in str(told.dump)
+    assert run.figures.refusals == ()
+    assert "registered webhooks of the operator, as in the input: pod-eviction" in _story(run)
+    assert "does not tell of are registered: prepare-downscale" in _story(run)
+    assert "of no operator of this namespace" in " ".join(run.dump.left_out)
+    assert "hunter2" not in str(run.dump)
 
 
 def test_webhooks_that_are_registered_by_url_are_registered() -> None:
@@ -253,10 +253,10 @@ def test_webhooks_that_are_registered_by_url_are_registered() -> None:
         path = one["webhooks"][0]["clientConfig"]["service"]["path"]
         one["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:8443{path}"}
 
-    told = _tell([*objects, ours, unknown], "-change", "scale zone-a to 2")
+    run = _tell([*objects, ours, unknown], "-change", "scale zone-a to 2")
 
-    assert len(told.figures.refusals) == 1
-    assert "of the operator, as in the input: no-downscale webhooks that" in _story(told)
+    assert len(run.figures.refusals) == 1
+    assert "of the operator, as in the input: no-downscale webhooks that" in _story(run)
 
 
 def test_nodes_are_kept_as_far_as_they_take_pods() -> None:
@@ -289,10 +289,10 @@ def test_an_eviction_that_a_budget_has_room_for_crosses_no_bound() -> None:
     objects = grow(*(replace(zone, max_unavailable=1) for zone in _guarded()))
     evictions = ("-change", "evict zone-a-0", "-change", "evict zone-a-1")
 
-    told = _tell([*objects, _budget(2)], *evictions)
+    run = _tell([*objects, _budget(2)], *evictions)
     unbound = _tell(objects, *evictions)
 
-    assert [one.text for one in told.figures.crossings] == []
+    assert [one.text for one in run.figures.crossings] == []
     assert [one.text for one in unbound.figures.crossings] == [
         "zone-a-1 is number 2 down of zone-a, of 1 allowed"
     ]

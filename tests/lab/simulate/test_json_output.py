@@ -19,7 +19,7 @@ from tests.virtual_time import EPOCH
 SCHEMA = ROOT / "docs" / "simulate.schema.json"
 
 
-def _told(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
+def _printed(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", "-o", "json", *flags.split(), *words])
     return json.loads(render_json(tell(settings, to_yaml(objects), EPOCH)))
@@ -28,21 +28,23 @@ def _told(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
 def test_all_that_people_are_told_is_there() -> None:
     zones = [ZoneSpec(name="zone-a"), ZoneSpec(name="zone-b", replicas=1)]
 
-    told = _told(grow(*zones), "new template zone-a", flags="-ready-after 30s -terminates-after 5s")
+    printed = _printed(
+        grow(*zones), "new template zone-a", flags="-ready-after 30s -terminates-after 5s"
+    )
 
-    assert told["namespace"] == "prod"
-    assert told["groups"] == {"ingester": ["zone-a", "zone-b"]}
-    assert told["begins"].endswith("Z")
-    assert (told["readyAfter"], told["terminatesAfter"]) == ({"ingester": 30.0}, 5.0)
-    assert told["deletes"] == ["zone-a-0", "zone-a-1", "zone-a-2"]
-    assert told["mostDown"] == {"zone-a": 1, "zone-b": 0}
-    assert (told["downTogether"], told["refusals"], told["isCutOff"]) == ([], [], False)
-    assert 3 * 35 < told["seconds"] < 3 * 36
-    assert told["ends"] == {"ingester": ["4 pods of 2 zones: all ready at the update revision"]}
+    assert printed["namespace"] == "prod"
+    assert printed["groups"] == {"ingester": ["zone-a", "zone-b"]}
+    assert printed["begins"].endswith("Z")
+    assert (printed["readyAfter"], printed["terminatesAfter"]) == ({"ingester": 30.0}, 5.0)
+    assert printed["deletes"] == ["zone-a-0", "zone-a-1", "zone-a-2"]
+    assert printed["mostDown"] == {"zone-a": 1, "zone-b": 0}
+    assert (printed["downTogether"], printed["refusals"], printed["isCutOff"]) == ([], [], False)
+    assert 3 * 35 < printed["seconds"] < 3 * 36
+    assert printed["ends"] == {"ingester": ["4 pods of 2 zones: all ready at the update revision"]}
 
 
 def test_steps_are_in_order_and_name_the_pod() -> None:
-    steps = _told(grow(), "new template zone-b")["steps"]
+    steps = _printed(grow(), "new template zone-b")["steps"]
 
     times = [step["at"] for step in steps]
     assert times == sorted(times)
@@ -58,13 +60,13 @@ def test_zones_that_are_down_together_and_refusals_are_listed_whole() -> None:
         ZoneSpec(name="zone-b"),
     ]
 
-    told = _told(grow(*zones, failed=["zone-a-0", "zone-b-1"]), "scale zone-a to 1")
+    printed = _printed(grow(*zones, failed=["zone-a-0", "zone-b-1"]), "scale zone-a to 1")
 
-    (overlap,) = told["downTogether"]
+    (overlap,) = printed["downTogether"]
     assert overlap["zones"] == ["zone-a", "zone-b"]
     assert overlap["isOpen"]
     assert overlap["at"] == 0
-    (refusal,) = told["refusals"]
+    (refusal,) = printed["refusals"]
     assert "from 3 to 1 replicas is not allowed" in refusal
 
 
@@ -74,10 +76,10 @@ def test_the_schema_stands_in_the_documents_and_describes_what_is_printed() -> N
         "write it anew: python -m tests.pictures simulation"
     )
 
-    told = _told(grow(), "bad template", "delete pod zone-b-0 at 1m")
+    printed = _printed(grow(), "bad template", "delete pod zone-b-0 at 1m")
 
-    document = msgspec.convert(told, SimulationDocument)
-    assert json.loads(msgspec.json.encode(document)) == told
+    document = msgspec.convert(printed, SimulationDocument)
+    assert json.loads(msgspec.json.encode(document)) == printed
     assert (document.schema_version, document.exit_code) == (1, 5)
     assert document.changes == ["bad template", "delete pod zone-b-0 at 1m"]
     assert document.end.groups[0].phase is Phase.WAITING

@@ -98,10 +98,10 @@ def test_the_rest_of_a_rollout_is_told(
     looks, deleted = rollout
     look = looks[number]
 
-    told = tell(read_settings(["-f", "-"]), to_yaml(look.objects), look.at)
+    simulated = tell(read_settings(["-f", "-"]), to_yaml(look.objects), look.at)
 
-    assert list(told.figures.deletes) == deleted[look.deleted :]
-    assert told.times.stuck == ()
+    assert list(simulated.figures.deletes) == deleted[look.deleted :]
+    assert simulated.times.stuck == ()
 
 
 def test_of_an_old_copy_the_age_of_a_starting_pod_is_told(
@@ -111,10 +111,12 @@ def test_of_an_old_copy_the_age_of_a_starting_pod_is_told(
         one for one in rollout[0] if any("running" in str(pod["status"]) for pod in _unready(one))
     )
 
-    told = tell(read_settings(["-f", "-"]), to_yaml(look.objects), look.at + timedelta(minutes=10))
+    simulated = tell(
+        read_settings(["-f", "-"]), to_yaml(look.objects), look.at + timedelta(minutes=10)
+    )
 
-    story = " ".join(word for line in render_text(told) for word in line.split())
-    assert told.figures.deletes == ()
+    story = " ".join(word for line in render_text(simulated) for word in line.split())
+    assert simulated.figures.deletes == ()
     assert "stays as it is until it is replaced: container app not ready, 10m" in story
 
 

@@ -43,73 +43,75 @@ def _spread() -> list[Json]:
     return objects
 
 
-def _nodes(told: SimulationRun) -> dict[str, str]:
+def _nodes(simulated: SimulationRun) -> dict[str, str]:
     """Return the node that each pod has in the end, empty for none."""
     last = {
-        one.name: one.after for one in told.play.history.list_all(Commit) if one.resource == PODS
+        one.name: one.after
+        for one in simulated.play.history.list_all(Commit)
+        if one.resource == PODS
     }
     return {name: node_of(pod) for name, pod in last.items() if pod is not None}
 
 
-def _evicted(told: SimulationRun) -> list[tuple[float, str, int]]:
+def _evicted(simulated: SimulationRun) -> list[tuple[float, str, int]]:
     return [
         (round(one.at.total_seconds()), one.request.name, one.status)
-        for one in told.play.history.list_all(Called)
+        for one in simulated.play.history.list_all(Called)
         if one.request.subresource == "eviction"
     ]
 
 
-def _reviews(told: SimulationRun) -> list[str]:
-    return [one.path.partition("?")[0] for one in told.play.history.list_all(Reviewed)]
+def _reviews(simulated: SimulationRun) -> list[str]:
+    return [one.path.partition("?")[0] for one in simulated.play.history.list_all(Reviewed)]
 
 
 def test_an_eviction_is_reviewed_and_the_pod_comes_back_to_its_node() -> None:
-    told = _tell(_spread(), "evict zone-b-1 at 5s")
+    simulated = _tell(_spread(), "evict zone-b-1 at 5s")
 
-    assert _evicted(told) == [(5, "zone-b-1", 201)]
-    assert _reviews(told) == ["/admission/pod-eviction"]
-    assert _nodes(told)["zone-b-1"] == "node-b1"
-    assert told.figures.deletes == ()
-    assert told.figures.most_down["zone-b"] == 1
-    assert "api-server zone-b-1 eviction allowed" in _story(told)
+    assert _evicted(simulated) == [(5, "zone-b-1", 201)]
+    assert _reviews(simulated) == ["/admission/pod-eviction"]
+    assert _nodes(simulated)["zone-b-1"] == "node-b1"
+    assert simulated.figures.deletes == ()
+    assert simulated.figures.most_down["zone-b"] == 1
+    assert "api-server zone-b-1 eviction allowed" in _story(simulated)
 
 
 def test_several_nodes_are_drained_in_the_order_given() -> None:
     """One after the other, as kubectl does it, and all are cordoned before."""
-    told = _tell(_spread(), "drain node-c2 node-b1 at 1m")
+    simulated = _tell(_spread(), "drain node-c2 node-b1 at 1m")
 
-    evicted = [(name, at) for at, name, _ in _evicted(told)]
+    evicted = [(name, at) for at, name, _ in _evicted(simulated)]
     assert [evicted[0][0], *sorted(dict(evicted[1:]))] == ["zone-c-2", "zone-b-0", "zone-b-1"]
     assert evicted[1][1] > evicted[0][1]
-    assert {_nodes(told)[name] for name in ("zone-c-2", "zone-b-0", "zone-b-1")} == {ELSEWHERE}
+    assert {_nodes(simulated)[name] for name in ("zone-c-2", "zone-b-0", "zone-b-1")} == {ELSEWHERE}
 
 
 def test_a_drained_node_loses_its_pods_and_gets_none_back() -> None:
-    told = _tell(_spread(), "drain node-b1 at 1m", flags="-terminates-after 20s")
+    simulated = _tell(_spread(), "drain node-b1 at 1m", flags="-terminates-after 20s")
 
-    assert sorted(_evicted(told)) == [(60, "zone-b-0", 201), (60, "zone-b-1", 201)]
-    changed = {name: node for name, node in _nodes(told).items() if node == ELSEWHERE}
+    assert sorted(_evicted(simulated)) == [(60, "zone-b-0", 201), (60, "zone-b-1", 201)]
+    changed = {name: node for name, node in _nodes(simulated).items() if node == ELSEWHERE}
     assert sorted(changed) == ["zone-b-0", "zone-b-1"]
-    drained = [line for line in _story(told).splitlines() if "node-b1 is drained" in line]
+    drained = [line for line in _story(simulated).splitlines() if "node-b1 is drained" in line]
     assert [line.partition(" ")[0] for line in drained] == ["0:01:21.0"]
-    assert "all ready at the update revision" in _ends(told)
-    assert told.play.undone == ()
+    assert "all ready at the update revision" in _ends(simulated)
+    assert simulated.play.undone == ()
 
 
 def test_a_zone_is_drained_node_by_node() -> None:
-    told = _tell(_spread(), "drain zone zone-b", flags="-terminates-after 10s")
+    simulated = _tell(_spread(), "drain zone zone-b", flags="-terminates-after 10s")
 
-    assert sorted(_evicted(told)[:2]) == [(0, "zone-b-0", 201), (0, "zone-b-1", 201)]
-    assert _evicted(told)[2:] == [(11, "zone-b-2", 201)], "after the first node is empty"
-    assert {_nodes(told)[f"zone-b-{one}"] for one in range(3)} == {ELSEWHERE}
-    assert {_nodes(told)["zone-a-0"], _nodes(told)["zone-c-2"]} == {"node-a1", "node-c2"}
+    assert sorted(_evicted(simulated)[:2]) == [(0, "zone-b-0", 201), (0, "zone-b-1", 201)]
+    assert _evicted(simulated)[2:] == [(11, "zone-b-2", 201)], "after the first node is empty"
+    assert {_nodes(simulated)[f"zone-b-{one}"] for one in range(3)} == {ELSEWHERE}
+    assert {_nodes(simulated)["zone-a-0"], _nodes(simulated)["zone-c-2"]} == {"node-a1", "node-c2"}
 
 
 def test_a_cordon_moves_what_is_replaced_and_nothing_else() -> None:
-    told = _tell(_spread(), "cordon node-a1", "cordon zone zone-c", "evict zone-a-0")
+    simulated = _tell(_spread(), "cordon node-a1", "cordon zone zone-c", "evict zone-a-0")
 
-    assert _evicted(told) == [(0, "zone-a-0", 201)]
-    moved = sorted(name for name, node in _nodes(told).items() if node == ELSEWHERE)
+    assert _evicted(simulated) == [(0, "zone-a-0", 201)]
+    moved = sorted(name for name, node in _nodes(simulated).items() if node == ELSEWHERE)
     assert moved == ["zone-a-0"]
 
     rolled = _tell(_spread(), "cordon zone zone-c", "new template")
@@ -118,63 +120,63 @@ def test_a_cordon_moves_what_is_replaced_and_nothing_else() -> None:
 
 
 def test_without_room_pods_wait_until_there_is_some() -> None:
-    told = _tell(_spread(), "no room for 2 pods", "drain node-b1", "no room for 1 pod at 5m")
+    simulated = _tell(_spread(), "no room for 2 pods", "drain node-b1", "no room for 1 pod at 5m")
 
-    story = _story(told)
+    story = _story(simulated)
     assert re.search(r"0:00:10\.\d scheduler no room for zone-b-[01]: it waits for a node", story)
-    assert sorted(_nodes(told).values()).count("") == 1
+    assert sorted(_nodes(simulated).values()).count("") == 1
     ready = [line for line in story.splitlines() if re.search(r"zone-b-[01] ready", line)]
     assert len(ready) == 1
     assert ready[0] > "0:05:00"
-    assert "Unschedulable" in _ends(told)
+    assert "Unschedulable" in _ends(simulated)
 
 
 def test_room_that_comes_back_is_for_all() -> None:
-    told = _tell(_spread(), "no room for 1 pod", "new template", "no room for 0 pods at 1h")
+    simulated = _tell(_spread(), "no room for 1 pod", "new template", "no room for 0 pods at 1h")
 
-    assert list(told.figures.deletes) == NINE
-    assert told.play.moved_at > timedelta(hours=1)
-    deleted = [one for one in told.play.history.list_all(Called) if one.request.name in NINE]
+    assert list(simulated.figures.deletes) == NINE
+    assert simulated.play.moved_at > timedelta(hours=1)
+    deleted = [one for one in simulated.play.history.list_all(Called) if one.request.name in NINE]
     assert deleted[-1].at > timedelta(hours=1), "one that waits holds up the others"
-    assert sorted(told.figures.deletes) == NINE
+    assert sorted(simulated.figures.deletes) == NINE
 
 
 def test_a_new_revision_waits_for_room_as_it_crashes_after_that() -> None:
-    told = _tell(_spread(), "no room for 1 pod", "bad template", "no room for 0 pods at 5m")
+    simulated = _tell(_spread(), "no room for 1 pod", "bad template", "no room for 0 pods at 5m")
 
-    assert "zone-a-0: CrashLoopBackOff" in _ends(told)
+    assert "zone-a-0: CrashLoopBackOff" in _ends(simulated)
 
 
 def test_a_killed_operator_comes_back_and_goes_on() -> None:
-    told = _tell(_spread(), "new template", "kill operator at 1s")
+    simulated = _tell(_spread(), "new template", "kill operator at 1s")
 
-    assert sorted(told.figures.deletes) == NINE
-    story = _story(told)
+    assert sorted(simulated.figures.deletes) == NINE
+    story = _story(simulated)
     assert "operator *** killed by you" in story
     assert "0:00:11.0 operator is started again by the kubelet" in story
 
 
 def test_evictions_without_an_operator_are_refused_and_a_drain_gives_up() -> None:
-    told = _tell(_spread(), "kill operator", "drain node-b2 at 1s", "evict zone-a-0 at 2s")
+    simulated = _tell(_spread(), "kill operator", "drain node-b2 at 1s", "evict zone-a-0 at 2s")
 
-    assert _evicted(told) == [(1, "zone-b-2", 500), (2, "zone-a-0", 500)]
-    refused, left = told.play.undone
+    assert _evicted(simulated) == [(1, "zone-b-2", 500), (2, "zone-a-0", 500)]
+    refused, left = simulated.play.undone
     assert refused.startswith("evict zone-a-0 at 2s was refused: ")
     assert left.startswith(
         "drain node-b2 at 1s has ended without zone-b-2: Internal error occurred"
     )
-    assert left in _ends(told)
-    assert "drain node-b2 at 1s gives up on zone-b-2" in _story(told)
-    assert "2 requests refused" in _story(told)
+    assert left in _ends(simulated)
+    assert "drain node-b2 at 1s gives up on zone-b-2" in _story(simulated)
+    assert "2 requests refused" in _story(simulated)
 
 
 @pytest.mark.parametrize("name", ["ingester", "zone-b"])
 def test_a_group_is_paused_as_a_whole(name: str) -> None:
-    told = _tell(_spread(), f"pause {name}", "new template", f"resume {name} at 1h")
+    simulated = _tell(_spread(), f"pause {name}", "new template", f"resume {name} at 1h")
 
     late = [
         one.request.name
-        for one in told.play.history.list_all(Called)
+        for one in simulated.play.history.list_all(Called)
         if one.request.verb == "delete" and one.actor == OPERATOR
         if one.at > timedelta(hours=1)
     ]
@@ -205,15 +207,15 @@ def test_an_eviction_and_a_scaling_that_are_refused_are_not_done() -> None:
     objects = [*_spread(), NATIVE("full", maxUnavailable=0)]
     pick(objects, "zone-a")["metadata"]["labels"]["grafana.com/no-downscale"] = "true"
 
-    told = _tell(objects, "evict zone-b-1", "scale zone-a to 1")
+    simulated = _tell(objects, "evict zone-b-1", "scale zone-a to 1")
 
-    assert [line.partition(":")[0] for line in told.play.undone] == [
+    assert [line.partition(":")[0] for line in simulated.play.undone] == [
         "evict zone-b-1 was refused",
         "scale zone-a to 1 was refused",
     ]
-    assert "has the label 'grafana.com/no-downscale=true'" in _ends(told)
-    assert "the eviction of zone-b-1 was never allowed, in " in _story(told)
-    assert told.exit_code is ExitCode.NEEDS_A_PERSON
+    assert "has the label 'grafana.com/no-downscale=true'" in _ends(simulated)
+    assert "the eviction of zone-b-1 was never allowed, in " in _story(simulated)
+    assert simulated.exit_code is ExitCode.NEEDS_A_PERSON
 
 
 @pytest.mark.parametrize(
@@ -224,23 +226,25 @@ def test_an_eviction_and_a_scaling_that_are_refused_are_not_done() -> None:
     ],
 )
 def test_a_drain_goes_on_as_budgets_allow(budget: Json) -> None:
-    told = _tell([*_spread(), budget], "drain node-b1", flags="-ready-after 20s")
+    simulated = _tell([*_spread(), budget], "drain node-b1", flags="-ready-after 20s")
 
-    times = {name: at for at, name, status in _evicted(told) if status == 201}
+    times = {name: at for at, name, status in _evicted(simulated) if status == 201}
     assert sorted(times) == ["zone-b-0", "zone-b-1"]
     # 10 s to end and 20 s to be ready, then the next question.
     assert 30 <= max(times.values()) - min(times.values()) <= 35
-    assert told.figures.most_down["zone-b"] == 1
-    assert 1 <= len(told.figures.refusals) <= 5
-    assert "429" in _story(told)
+    assert simulated.figures.most_down["zone-b"] == 1
+    assert 1 <= len(simulated.figures.refusals) <= 5
+    assert "429" in _story(simulated)
 
 
 def test_a_drain_that_a_budget_never_allows_is_not_done() -> None:
-    told = _tell([*_spread(), NATIVE("never", maxUnavailable=0)], "drain node-b1")
+    simulated = _tell([*_spread(), NATIVE("never", maxUnavailable=0)], "drain node-b1")
 
-    assert [status for _, _, status in _evicted(told)] == [429, 429], "each refusal is told once"
-    assert len(told.play.undone) == 2
-    assert not told.play.is_cut
+    assert [status for _, _, status in _evicted(simulated)] == [429, 429], (
+        "each refusal is told once"
+    )
+    assert len(simulated.play.undone) == 2
+    assert not simulated.play.is_cut
 
 
 def test_what_is_not_modelled_beside_the_story_ends_it() -> None:

@@ -14,14 +14,14 @@ from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
 
 
-def _told(objects: Sequence[Json], *changes: str, flags: str = "") -> SimulationRun:
+def _run(objects: Sequence[Json], *changes: str, flags: str = "") -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", *flags.split(), *words])
     return tell(settings, to_yaml(objects), EPOCH)
 
 
 def _lines(objects: Sequence[Json], *changes: str, flags: str = "") -> list[str]:
-    return list(render_text(_told(objects, *changes, flags=flags)))
+    return list(render_text(_run(objects, *changes, flags=flags)))
 
 
 def _part(lines: Sequence[str], begin: str) -> list[str]:
@@ -140,8 +140,8 @@ def test_what_holds_it_is_told_with_what_would_help() -> None:
 def test_pods_that_others_take_down_past_a_bound_are_told() -> None:
     lines = _lines(grow(), "delete pod zone-a-0", "delete pod zone-a-1", "pod zone-b-0 fails at 2s")
 
-    told = [line for line in _part(lines, "In the end") if line.startswith("past a bound")]
-    assert told == [
+    run = [line for line in _part(lines, "In the end") if line.startswith("past a bound")]
+    assert run == [
         "past a bound at 0s, by you: zone-a-1 is number 2 down of zone-a, of 1 allowed",
         "past a bound at 2s, by kubelet: zone-b-0 goes down beside pods of zone-a",
     ]
@@ -169,21 +169,21 @@ def test_pods_that_others_take_down_past_a_bound_are_told() -> None:
     ],
 )
 def test_an_exit_code_says_how_it_ends(changes: list[str], flags: str, code: ExitCode) -> None:
-    assert _told(grow(), *changes, flags=flags).exit_code == code
+    assert _run(grow(), *changes, flags=flags).exit_code == code
 
 
 def test_it_stops_when_it_is_told_to() -> None:
-    told = _told(grow(), "new template", flags="-until 15s")
+    run = _run(grow(), "new template", flags="-until 15s")
 
-    assert told.play.ended_at == timedelta(seconds=15)
-    assert told.figures.deletes == ("zone-a-0", "zone-a-1")
-    assert "it was cut off after 15s: more may follow" in list_ends(told.play)
+    assert run.play.ended_at == timedelta(seconds=15)
+    assert run.figures.deletes == ("zone-a-0", "zone-a-1")
+    assert "it was cut off after 15s: more may follow" in list_ends(run.play)
 
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_lines_fit_on_a_screen(width: int) -> None:
     zones = [ZoneSpec(name=f"ingester-with-a-long-name-zone-{letter}") for letter in "abc"]
 
-    told = _told(grow(*zones), "bad template", "scale ingester-with-a-long-name-zone-b to 2")
+    run = _run(grow(*zones), "bad template", "scale ingester-with-a-long-name-zone-b to 2")
 
-    assert width - 20 < max(len(line) for line in render_text(told, width)) <= width
+    assert width - 20 < max(len(line) for line in render_text(run, width)) <= width

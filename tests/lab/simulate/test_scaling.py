@@ -72,15 +72,15 @@ def _tell(objects: Sequence[Json], *changes: str) -> SimulationRun:
     return tell(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
 
 
-def _story(told: SimulationRun) -> str:
-    return " ".join(word for line in render_text(told) for word in line.split())
+def _story(run: SimulationRun) -> str:
+    return " ".join(word for line in render_text(run) for word in line.split())
 
 
-def _list_counts(told: SimulationRun, name: str) -> list[tuple[timedelta, int]]:
+def _list_counts(run: SimulationRun, name: str) -> list[tuple[timedelta, int]]:
     """Return when a set came to want how many replicas, after those of the input."""
     found: list[tuple[timedelta, int]] = []
     count = -1
-    for one in told.play.history.list_all(Commit):
+    for one in run.play.history.list_all(Commit):
         if one.resource == STATEFULSETS and one.name == name and one.after is not None:
             replicas = number(one.after, "spec", "replicas")
             if count not in (-1, replicas):
@@ -91,28 +91,28 @@ def _list_counts(told: SimulationRun, name: str) -> list[tuple[timedelta, int]]:
 
 def test_more_replicas_are_everywhere_at_once() -> None:
     """SCALE-08, SCALE-12."""
-    told = _tell(grow(*chain()), "scale zone-a to 5")
+    run = _tell(grow(*chain()), "scale zone-a to 5")
 
     for name in ("zone-a", "zone-b", "zone-c"):
-        ((at, replicas),) = _list_counts(told, name)
+        ((at, replicas),) = _list_counts(run, name)
         assert replicas == 5
         assert at < timedelta(seconds=2)
-    assert "zone-c follows zone-b: 3 → 5" in _story(told)
-    assert "0 requests refused" in _story(told)
+    assert "zone-c follows zone-b: 3 → 5" in _story(run)
+    assert "0 requests refused" in _story(run)
 
 
 @pytest.mark.slow
 def test_fewer_go_zone_by_zone_half_a_day_apart() -> None:
     """SCALE-09, SI-11: it is not at rest as long as a zone waits for its time."""
-    told = _tell(grow(*chain()), "scale zone-a to 2")
+    run = _tell(grow(*chain()), "scale zone-a to 2")
 
-    times = [_list_counts(told, name) for name in ("zone-a", "zone-b", "zone-c")]
+    times = [_list_counts(run, name) for name in ("zone-a", "zone-b", "zone-c")]
     ((first, _),), ((second, _),), ((third, count),) = times
     assert count == 2
     assert timedelta(hours=12) < second - first < timedelta(hours=12, minutes=1)
     assert timedelta(hours=12) < third - second < timedelta(hours=12, minutes=1)
-    assert not told.play.is_cut
-    story = _story(told)
+    assert not run.play.is_cut
+    story = _story(run)
     assert "zone-b follows zone-a: 3 → 2 in 12h0m" in story
     assert "zone-c-2 POST /prepare: HTTP 200" in story
 
@@ -142,13 +142,13 @@ def test_an_autoscalers_object_can_be_scaled() -> None:
     """MIRR-04, MIRR-10: the object is part of the copy, and what mirrors it follows."""
     zones = [ZoneSpec(name="zone-a", annotations=MIRRORS), ZoneSpec(name="zone-b")]
 
-    told = _tell([*grow(*zones), template()], "scale ingesters to 4", "pod zone-a-3 fails at 5m")
+    run = _tell([*grow(*zones), template()], "scale ingesters to 4", "pod zone-a-3 fails at 5m")
 
-    story = _story(told)
+    story = _story(run)
     assert "ReplicaTemplate ingesters: 3 replicas wanted" in story
     assert "you scale ingesters to 4" in story
-    assert [count for _, count in _list_counts(told, "zone-a")] == [4]
-    assert _list_counts(told, "zone-b") == []
+    assert [count for _, count in _list_counts(run, "zone-a")] == [4]
+    assert _list_counts(run, "zone-b") == []
     assert "replicas 4)" in story, "its status is told"
     assert "left out" not in story
 
@@ -157,22 +157,22 @@ def test_a_delayed_downscale_takes_its_time() -> None:
     """DELAY-08: pods answer at once, and have been prepared since they were asked."""
     zones = [ZoneSpec(name="zone-a", annotations=DELAYED)]
 
-    told = _tell([*grow(*zones), template()], "scale ingesters to 1")
+    run = _tell([*grow(*zones), template()], "scale ingesters to 1")
 
-    ((at, count),) = _list_counts(told, "zone-a")
+    ((at, count),) = _list_counts(run, "zone-a")
     assert count == 1
     assert timedelta(hours=2) < at < timedelta(hours=2, minutes=1)
-    story = _story(told)
+    story = _story(run)
     assert "pods are prepared for a delayed downscale since they are asked here" in story
     assert "2h0m0s are wanted" in story
 
 
 def test_what_mirrors_an_object_that_is_not_there_says_so() -> None:
     """MIRR-04: the input may be without it."""
-    told = _tell(grow(ZoneSpec(name="zone-a", annotations=MIRRORS)))
+    run = _tell(grow(ZoneSpec(name="zone-a", annotations=MIRRORS)))
 
-    assert _list_counts(told, "zone-a") == []
-    assert "ReplicaTemplate" in " ".join(list_ends(told.play))
+    assert _list_counts(run, "zone-a") == []
+    assert "ReplicaTemplate" in " ".join(list_ends(run.play))
 
 
 def test_objects_of_another_namespace_are_left_out() -> None:

@@ -36,12 +36,12 @@ def _tell(
     return tell(settings, to_yaml(objects), written)
 
 
-def _story(told: SimulationRun) -> str:
-    return "\n".join(" ".join(line.split()) for line in render_text(told))
+def _story(run: SimulationRun) -> str:
+    return "\n".join(" ".join(line.split()) for line in render_text(run))
 
 
-def _ends(told: SimulationRun) -> str:
-    return " ".join(list_ends(told.play))
+def _ends(run: SimulationRun) -> str:
+    return " ".join(list_ends(run.play))
 
 
 def _outdate(objects: list[Json], *pods: str) -> list[Json]:
@@ -56,61 +56,61 @@ def _outdate(objects: list[Json], *pods: str) -> list[Json]:
 
 def test_nothing_happens_to_a_group_at_rest() -> None:
     """The revisions of the input are kept: nothing is outdated only because it was copied."""
-    told = _tell(grow())
+    run = _tell(grow())
 
-    assert told.figures.deletes == ()
-    assert told.play.moved_at == timedelta(0)
-    assert "all ready at the update revision" in _ends(told)
+    assert run.figures.deletes == ()
+    assert run.play.moved_at == timedelta(0)
+    assert "all ready at the update revision" in _ends(run)
     assert not [
         one
-        for one in told.play.history.list_all(Commit)
+        for one in run.play.history.list_all(Commit)
         if one.resource == STATEFULSETS and one.actor == "statefulset-controller"
     ]
 
 
 def test_a_new_template_is_rolled_out_zone_by_zone() -> None:
-    told = _tell(grow(), "new template", flags="-ready-after 1m -terminates-after 20s")
+    run = _tell(grow(), "new template", flags="-ready-after 1m -terminates-after 20s")
 
-    assert list(told.figures.deletes) == NINE
-    assert told.figures.most_down == {"zone-a": 1, "zone-b": 1, "zone-c": 1}
-    assert told.figures.overlaps == ()
+    assert list(run.figures.deletes) == NINE
+    assert run.figures.most_down == {"zone-a": 1, "zone-b": 1, "zone-c": 1}
+    assert run.figures.overlaps == ()
     # Each pod takes 80 s, one after the other; the rest is what controllers and kubelets take.
-    took = told.play.moved_at.total_seconds()
+    took = run.play.moved_at.total_seconds()
     assert 9 * 80 < took < 9 * 82
 
 
 def test_outdated_pods_of_the_input_go_without_any_change() -> None:
-    told = _tell(_outdate(grow(), "zone-a-2", "zone-c-0"))
+    run = _tell(_outdate(grow(), "zone-a-2", "zone-c-0"))
 
-    assert told.figures.deletes == ("zone-a-2", "zone-c-0")
+    assert run.figures.deletes == ("zone-a-2", "zone-c-0")
     names = {
         text(one.after or {}, "metadata", "name")
-        for one in told.play.history.list_all(Commit)
+        for one in run.play.history.list_all(Commit)
         if one.resource.plural == "controllerrevisions" and one.actor == "statefulset-controller"
     }
     assert names == set(), "no revision is made: those of the input are found equal"
 
 
 def test_a_pod_that_is_not_ready_stays_so_and_holds_the_others() -> None:
-    told = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"))
+    run = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"))
 
-    assert told.figures.deletes == ()
-    assert "zone-c has 2 of 3 pods ready (zone-c-1: CrashLoopBackOff)" in _ends(told)
-    assert "zone-c-1 stays as it is until it is replaced: CrashLoopBackOff" in _story(told)
+    assert run.figures.deletes == ()
+    assert "zone-c has 2 of 3 pods ready (zone-c-1: CrashLoopBackOff)" in _ends(run)
+    assert "zone-c-1 stays as it is until it is replaced: CrashLoopBackOff" in _story(run)
 
 
 def test_until_it_recovers() -> None:
-    told = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"), "pod zone-c-1 recovers at 5m")
+    run = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"), "pod zone-c-1 recovers at 5m")
 
-    assert told.figures.deletes == ("zone-a-0",)
-    assert told.play.moved_at > timedelta(minutes=5)
+    assert run.figures.deletes == ("zone-a-0",)
+    assert run.play.moved_at > timedelta(minutes=5)
 
 
 def test_or_gets_a_new_template_and_is_the_first_to_go() -> None:
-    told = _tell(grow(failed=["zone-c-1"]), "new template")
+    run = _tell(grow(failed=["zone-c-1"]), "new template")
 
-    assert told.figures.deletes[0] == "zone-c-1"
-    assert sorted(told.figures.deletes) == NINE
+    assert run.figures.deletes[0] == "zone-c-1"
+    assert sorted(run.figures.deletes) == NINE
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_a_pod_that_waits_goes_on_waiting(status: Json) -> None:
     if status == {"phase": "Pending"}:
         del pod["spec"]["nodeName"]
 
-    told = _tell(objects, "pod zone-b-1 recovers at 2m", flags="-stuck zone-b-1")
+    run = _tell(objects, "pod zone-b-1 recovers at 2m", flags="-stuck zone-b-1")
 
-    assert told.figures.deletes == ()
-    assert "zone-b-1 has not started at that time" in _story(told) or not status
+    assert run.figures.deletes == ()
+    assert "zone-b-1 has not started at that time" in _story(run) or not status
     if "containerStatuses" in status:
-        assert "zone-b-1: ImagePullBackOff" in _ends(told)
+        assert "zone-b-1: ImagePullBackOff" in _ends(run)
 
 
 def test_a_terminating_pod_ends_and_comes_back() -> None:
@@ -151,19 +151,19 @@ def test_a_terminating_pod_ends_and_comes_back() -> None:
     meta = pick(objects, "zone-a-2")["metadata"]
     meta |= {"deletionTimestamp": "2026-01-02T03:04:35Z", "deletionGracePeriodSeconds": 30}
 
-    told = _tell(objects)
+    run = _tell(objects)
 
-    assert told.figures.deletes == ("zone-c-0",)
-    assert told.figures.down_before == {"zone-a": 1, "zone-b": 0, "zone-c": 0}
-    assert "zone-a 2 of 3 pods ready, 1 terminating, at most 1 down" in _story(told)
+    assert run.figures.deletes == ("zone-c-0",)
+    assert run.figures.down_before == {"zone-a": 1, "zone-b": 0, "zone-c": 0}
+    assert "zone-a 2 of 3 pods ready, 1 terminating, at most 1 down" in _story(run)
 
 
 def test_a_paused_zone_is_left_alone() -> None:
-    told = _tell(grow(), "pause zone-b", "new template")
+    run = _tell(grow(), "pause zone-b", "new template")
 
-    assert list(told.figures.deletes) == [*NINE[:3], *NINE[6:]]
-    assert "zone-b is paused: 3 outdated pods wait" in _ends(told)
-    assert "zone-b" not in {one.partition("-")[0] for one in told.figures.deletes}
+    assert list(run.figures.deletes) == [*NINE[:3], *NINE[6:]]
+    assert "zone-b is paused: 3 outdated pods wait" in _ends(run)
+    assert "zone-b" not in {one.partition("-")[0] for one in run.figures.deletes}
 
 
 def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> None:
@@ -177,43 +177,43 @@ def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> No
 
 
 def test_a_pod_that_is_gone_cannot_fail() -> None:
-    told = _tell(grow(), "new template", "pod zone-a-0 fails at 3s")
+    run = _tell(grow(), "new template", "pod zone-a-0 fails at 3s")
 
-    assert "zone-a-0 is not there at that time: nothing is done" in _story(told)
-    assert list(told.figures.deletes) == NINE
+    assert "zone-a-0 is not there at that time: nothing is done" in _story(run)
+    assert list(run.figures.deletes) == NINE
 
 
 def test_somebody_may_delete_a_pod() -> None:
-    told = _tell(grow(), "delete pod zone-b-1")
+    run = _tell(grow(), "delete pod zone-b-1")
 
-    assert told.figures.deletes == ()
-    assert told.figures.most_down == {"zone-a": 0, "zone-b": 1, "zone-c": 0}
-    assert "you delete pod zone-b-1" in _story(told)
-    assert "you deletes zone-b-1" not in _story(told), "once is enough"
+    assert run.figures.deletes == ()
+    assert run.figures.most_down == {"zone-a": 0, "zone-b": 1, "zone-c": 0}
+    assert "you delete pod zone-b-1" in _story(run)
+    assert "you deletes zone-b-1" not in _story(run), "once is enough"
 
 
 def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> None:
     zones = (*THREE[:2], ZoneSpec(name="zone-c", labels=NO_DOWNSCALE))
 
-    told = _tell(grow(*zones), "scale zone-c to 2", "scale zone-b to 2")
+    run = _tell(grow(*zones), "scale zone-c to 2", "scale zone-b to 2")
 
-    (refusal,) = told.figures.refusals
+    (refusal,) = run.figures.refusals
     assert "it has the label 'grafana.com/no-downscale=true'" in refusal
-    assert "no-downscale refused scaling zone-c to 2 replicas" in _story(told)
-    assert "1 request refused" in _story(told)
-    assert "wants 2 pods instead of 3" in _story(told)
+    assert "no-downscale refused scaling zone-c to 2 replicas" in _story(run)
+    assert "1 request refused" in _story(run)
+    assert "wants 2 pods instead of 3" in _story(run)
 
 
 def test_a_downscale_is_prepared_and_the_next_zone_has_to_wait() -> None:
     zones = [ZoneSpec(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
 
-    told = _tell(
+    run = _tell(
         grow(*zones), "scale zone-a to 2", "scale zone-b to 2 at 59m", "scale zone-b to 2 at 61m"
     )
 
-    story = _story(told)
+    story = _story(run)
     assert "zone-a-2 POST /prepare: HTTP 200" in story
-    (refusal,) = told.figures.refusals
+    (refusal,) = run.figures.refusals
     assert "labelled to wait 1h0m0s between zone downscales" in refusal
     assert "zone-b-2 POST /prepare: HTTP 200" in story
 
@@ -227,17 +227,17 @@ def test_how_long_ago_a_zone_was_scaled_counts_from_when_the_input_was_read(
     annotations = pick(objects, "zone-a")["metadata"]["annotations"]
     annotations["grafana.com/last-downscale"] = "2026-01-02T03:04:05Z"
 
-    told = _tell(objects, "scale zone-b to 2", written=EPOCH + timedelta(minutes=written))
+    run = _tell(objects, "scale zone-b to 2", written=EPOCH + timedelta(minutes=written))
 
-    assert len(told.figures.refusals) == refused
+    assert len(run.figures.refusals) == refused
 
 
 def test_it_never_begins_before_what_stands_in_the_input() -> None:
     """A file may be older than it says: it was unpacked, or its clock was wrong."""
-    told = _tell(grow(), written=EPOCH - timedelta(days=1))
+    run = _tell(grow(), written=EPOCH - timedelta(days=1))
     later = _tell(grow(), flags="-as-of 2031-01-02T03:04:05Z")
 
-    assert told.epoch > EPOCH
+    assert run.epoch > EPOCH
     assert later.epoch.year == 2031
 
 
@@ -275,11 +275,11 @@ def test_what_a_template_holds_besides_does_not_matter() -> None:
 
 def test_nothing_is_written_before_the_first_change() -> None:
     """Only leases of attention: no object of the input is changed by being copied."""
-    told = _tell(grow(), "new template at 10m")
+    run = _tell(grow(), "new template at 10m")
 
     writes = [
         one
-        for one in told.play.history.list_all(Called)
+        for one in run.play.history.list_all(Called)
         if one.at < timedelta(minutes=10) and one.actor not in ("the input", "sandbox")
         if one.request.verb in ("create", "update", "patch", "delete")
     ]
@@ -318,7 +318,7 @@ def test_it_ends_even_where_nothing_rests(limits: RunLimits) -> None:
 
 def test_what_moves_slowly_is_not_taken_for_rest() -> None:
     """Twenty minutes without any write are none of rest while a pod is starting."""
-    told = _tell(grow(ZoneSpec(name="zone-a")), "new template", flags="-ready-after 20m")
+    run = _tell(grow(ZoneSpec(name="zone-a")), "new template", flags="-ready-after 20m")
 
-    assert not told.play.is_cut
-    assert told.figures.deletes == ("zone-a-0", "zone-a-1", "zone-a-2")
+    assert not run.play.is_cut
+    assert run.figures.deletes == ("zone-a-0", "zone-a-1", "zone-a-2")

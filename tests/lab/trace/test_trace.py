@@ -16,96 +16,96 @@ from tests.judge.builder_objects import pod_object
 OPERATOR = "operator-1"
 
 
-def say(told: HistoryBuilder, at: float, text: str, actor: str = OPERATOR) -> None:
-    told.history.add(Said(at=s(at), actor=actor, text=text))
+def say(written: HistoryBuilder, at: float, text: str, actor: str = OPERATOR) -> None:
+    written.history.add(Said(at=s(at), actor=actor, text=text))
 
 
 def rollout() -> HistoryBuilder:
     """Return a rollout of one pod, with all that leads to it and comes of it."""
-    told = HistoryBuilder()
-    told.zones(letters="a", update_revision="")
-    told.lived(1, "started")
-    told.lived(1.25, "ready")
-    say(told, 5, "sets the image of zone-a to v2", PERSON)
-    told.zone(5.1, "zone-a", update_revision="zone-a-7d")
+    written = HistoryBuilder()
+    written.zones(letters="a", update_revision="")
+    written.lived(1, "started")
+    written.lived(1.25, "ready")
+    say(written, 5, "sets the image of zone-a to v2", PERSON)
+    written.zone(5.1, "zone-a", update_revision="zone-a-7d")
     why = 'why="zone-a-0 is at revision zone-a-5f, zone-a wants zone-a-7d"'
-    say(told, 6, f'level=info msg="Terminating pod" group=g zone=zone-a pod=zone-a-0 {why}')
-    told.delete(6, "zone-a-0")
-    told.replace(8, "zone-a-0", revision="zone-a-7d")
-    told.zone(9, "zone-a", current_revision="zone-a-7d")
-    return told
+    say(written, 6, f'level=info msg="Terminating pod" group=g zone=zone-a pod=zone-a-0 {why}')
+    written.delete(6, "zone-a-0")
+    written.replace(8, "zone-a-0", revision="zone-a-7d")
+    written.zone(9, "zone-a", current_revision="zone-a-7d")
+    return written
 
 
 def lines(story: Callable[[HistoryBuilder], object], **zones: Any) -> list[str]:
     """Return what a story adds to a zone of three pods, without the time and who."""
-    told = HistoryBuilder()
-    told.zones(letters="a", **zones)
-    story(told)
-    rows = render_story(told.history, begin=s(1), width=120)
+    written = HistoryBuilder()
+    written.zones(letters="a", **zones)
+    story(written)
+    rows = render_story(written.history, begin=s(1), width=120)
     return [line[11:].split(maxsplit=1)[1] for line in rows]
 
 
-def delete_unannounced(told: HistoryBuilder) -> None:
-    told.lived(2, "started")
-    told.delete(3, "zone-a-0")
-    told.look(4)
+def delete_unannounced(written: HistoryBuilder) -> None:
+    written.lived(2, "started")
+    written.delete(3, "zone-a-0")
+    written.look(4)
 
 
-def refused(told: HistoryBuilder) -> None:
-    say(told, 2, "scales zone-a to 2", PERSON)
+def refused(written: HistoryBuilder) -> None:
+    say(written, 2, "scales zone-a to 2", PERSON)
     body = {"spec": {"replicas": 2}}
-    told.review(2.5, "zone-a", 1, allowed=False, status=429, message=f"{HOOK}too early")
-    told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, status=429, body=body)
-    last = told.history.records[-1]
+    written.review(2.5, "zone-a", 1, allowed=False, status=429, message=f"{HOOK}too early")
+    written.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, status=429, body=body)
+    last = written.history.records[-1]
     assert isinstance(last, Called)
-    told.history.records[-1] = replace(last, message=f"{HOOK}too early")
+    written.history.records[-1] = replace(last, message=f"{HOOK}too early")
 
 
 HOOK = 'admission webhook "x.example.com" denied the request: '
 
 
-def allowed(told: HistoryBuilder) -> None:
+def allowed(written: HistoryBuilder) -> None:
     body = [{"op": "replace", "path": "/spec/replicas", "value": 2}]
-    told.review(2, "zone-a", 1, dry_run=True)
-    told.review(2.1, "zone-a", 1, dry_run=True, path="/admission/no-downscale?timeout=10s")
-    told.review(2.2, "zone-a", 1, allowed=False, status=-1, message="too late")
-    told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body=body)
+    written.review(2, "zone-a", 1, dry_run=True)
+    written.review(2.1, "zone-a", 1, dry_run=True, path="/admission/no-downscale?timeout=10s")
+    written.review(2.2, "zone-a", 1, allowed=False, status=-1, message="too late")
+    written.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body=body)
 
 
-def unrelated_review(told: HistoryBuilder) -> None:
-    told.review(2, "zone-a", 1)
-    told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body={"metadata": {}})
+def unrelated_review(written: HistoryBuilder) -> None:
+    written.review(2, "zone-a", 1)
+    written.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body={"metadata": {}})
 
 
-def called(told: HistoryBuilder) -> None:
-    told.prepare(2, "zone-a-2")
-    told.prepare(2.2, "zone-a-1")
-    told.prepare(3, "zone-a-0", status=0)
-    told.prepare(4, "zone-a-0", method="DELETE", acted=False, status=0)
+def called(written: HistoryBuilder) -> None:
+    written.prepare(2, "zone-a-2")
+    written.prepare(2.2, "zone-a-1")
+    written.prepare(3, "zone-a-0", status=0)
+    written.prepare(4, "zone-a-0", method="DELETE", acted=False, status=0)
 
 
-def troubles(told: HistoryBuilder) -> None:
+def troubles(written: HistoryBuilder) -> None:
     crashed = pod_object("zone-a-1", ready=False)
     status = crashed["status"]
     assert isinstance(status, dict)
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    told.pod(2, "zone-a-1", ready=False)
+    written.pod(2, "zone-a-1", ready=False)
     status["containerStatuses"] = [{"name": "app", "ready": False, "state": waiting}]
-    told.write(3, PODS, "zone-a-1", crashed)
-    told.fault(4, "crash", "call 9: list pods: before_send")
-    told.lived(4, "crashed")
-    told.lived(90, "killed")
+    written.write(3, PODS, "zone-a-1", crashed)
+    written.fault(4, "crash", "call 9: list pods: before_send")
+    written.lived(4, "crashed")
+    written.lived(90, "killed")
 
 
-def wishes(told: HistoryBuilder) -> None:
-    told.zone(2, "zone-a", replicas=2, paused="true", limit="2")
-    told.zone(3, "zone-a", observed=2)
-    told.write(4, PODS, "zone-a-2", None)
-    told.write(5, STATEFULSETS, "zone-a", None)
+def wishes(written: HistoryBuilder) -> None:
+    written.zone(2, "zone-a", replicas=2, paused="true", limit="2")
+    written.zone(3, "zone-a", observed=2)
+    written.write(4, PODS, "zone-a-2", None)
+    written.write(5, STATEFULSETS, "zone-a", None)
 
 
 @pytest.mark.parametrize(
-    ("story", "told"),
+    ("story", "written"),
     [
         pytest.param(
             delete_unannounced,
@@ -162,11 +162,13 @@ def wishes(told: HistoryBuilder) -> None:
         ),
     ],
 )
-def test_what_matters_is_told(story: Callable[[HistoryBuilder], object], told: list[str]) -> None:
+def test_what_matters_is_told(
+    story: Callable[[HistoryBuilder], object], written: list[str]
+) -> None:
     """Each kind of event has its line, and what is no event has none."""
     shown = [line.strip() for line in lines(story)]
 
-    assert shown == told
+    assert shown == written
 
 
 def test_a_story_may_begin_later_and_end_sooner() -> None:

@@ -28,12 +28,12 @@ def test_an_error_in_a_callback_ends_the_run(is_reported: bool) -> None:
 
 def test_an_error_in_a_callback_ends_nothing_where_somebody_takes_it() -> None:
     async def main() -> list[object]:
-        told: list[object] = []
+        reported: list[object] = []
         loop = current_loop()
-        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
         loop.call_soon(int, "no number")
         await asyncio.sleep(1)
-        return told
+        return reported
 
     assert [type(error) for error in run(main)] == [ValueError]
 
@@ -55,7 +55,7 @@ def test_an_error_that_a_task_keeps_ends_nothing() -> None:
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_only_a_task_of_somebody_gone_is_destroyed_in_silence(is_gone: bool) -> None:
     """It waits for what nothing else holds, such as the answer to a call of a dead process."""
-    told: list[str] = []
+    reported: list[str] = []
 
     async def wait() -> None:
         await current_loop().create_future()
@@ -66,11 +66,11 @@ def test_only_a_task_of_somebody_gone_is_destroyed_in_silence(is_gone: bool) -> 
 
     async def main() -> None:
         loop = current_loop()
-        loop.set_exception_handler(lambda _, context: told.append(context["task"].get_name()))
+        loop.set_exception_handler(lambda _, context: reported.append(context["task"].get_name()))
         await asyncio.create_task(begin())
         asyncio.create_task(wait(), name="other")  # noqa: RUF006  # to be lost
         await asyncio.sleep(1)
         gc.collect()
 
     run(main)
-    assert sorted(told) == (["other"] if is_gone else ["left", "other"])
+    assert sorted(reported) == (["other"] if is_gone else ["left", "other"])

@@ -98,7 +98,7 @@ def test_a_rolling_update_is_kept_as_it_is_written(written: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("2", 'expected int | null, got str: "2"'),
         ([2], "expected int | null, got array"),
@@ -106,14 +106,14 @@ def test_a_rolling_update_is_kept_as_it_is_written(written: Any) -> None:
         (-1, "expected int >= 0: -1"),
     ],
 )
-def test_a_partition_that_is_no_ordinal_is_refused_with_its_field(value: Any, told: str) -> None:
+def test_a_partition_that_is_no_ordinal_is_refused_with_its_field(value: Any, message: str) -> None:
     """Taken as 0 it would hide that pods are held back, which `OnDelete` cannot."""
     field = "spec.updateStrategy.rollingUpdate.partition"
 
     with pytest.raises(DecodeError) as error:
         decode_adoptable(_partitioned({"partition": value}))
 
-    assert str(error.value) == f"StatefulSet prod/db: {field}: {told}"
+    assert str(error.value) == f"StatefulSet prod/db: {field}: {message}"
 
 
 def _partitioned(written: Any) -> bytes:

@@ -121,7 +121,7 @@ def test_zpdb_23_patterns(spec: dict[str, Any], group: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         pytest.param(
             {MAX: 1, SHARE: "x"}, f"{INVALID}only one of {MAX} or {SHARE} may be set", id="ZPDB-12"
@@ -205,8 +205,8 @@ def test_zpdb_23_patterns(spec: dict[str, Any], group: int) -> None:
         ),
     ],
 )  # fmt: skip
-def test_t09_what_is_refused(spec: dict[str, Any], told: str) -> None:
-    assert refusal(budget_tree(**spec)) == told
+def test_t09_what_is_refused(spec: dict[str, Any], message: str) -> None:
+    assert refusal(budget_tree(**spec)) == message
 
 
 def test_zpdb_10_to_22_the_first_error_wins() -> None:
@@ -231,12 +231,12 @@ def test_zpdb_10_to_22_the_first_error_wins() -> None:
     ):
         spec = {key: value for key, value in {**spec, **mended}.items() if value is not None}
         steps.append({**whole, "spec": spec})
-    told = []
+    message = []
     for tree in steps:
         with pytest.raises(InvalidInput) as refused:
             parse_budget(as_json(tree))
-        told.append(str(refused.value))
-    assert [text.removeprefix("invalid value: ")[:24] for text in told] == [
+        message.append(str(refused.value))
+    assert [text.removeprefix("invalid value: ")[:24] for text in message] == [
         "no spec found in unstruc",
         "unexpected object kind -",
         "only one of maxUnavailab",
@@ -251,7 +251,7 @@ def test_zpdb_10_to_22_the_first_error_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         pytest.param({"kind": "Foo"}, "unexpected object kind - expecting"
                      " ZoneAwarePodDisruptionBudget", id="T-09 ZPDB-11"),
@@ -262,10 +262,10 @@ def test_zpdb_10_to_22_the_first_error_wins() -> None:
                      " map[string]interface{}", id="ZPDB-10 null"),
     ],
 )  # fmt: skip
-def test_t09_objects_that_are_none(change: dict[str, Any], told: str) -> None:
+def test_t09_objects_that_are_none(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_budget(as_json({**budget_tree(), **change}))
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"  null "])

@@ -60,7 +60,7 @@ def test_w28_an_alternation_at_the_top_is_told(pattern: str, warns: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("share", "told"),
+    ("share", "message"),
     [
         pytest.param(33, "33% of 3 pods is less than one", id="W-56 99 % of a pod"),
         pytest.param(1, "1% of 3 pods is less than one", id="W-56 1 %"),
@@ -70,10 +70,10 @@ def test_w28_an_alternation_at_the_top_is_told(pattern: str, warns: bool) -> Non
         pytest.param(None, "", id="a number of pods"),
     ],
 )
-def test_w56_a_share_that_is_rounded_up_is_told(share: int | None, told: str) -> None:
+def test_w56_a_share_that_is_rounded_up_is_told(share: int | None, message: str) -> None:
     budget = replace(BUDGET, percentage=share, max_unavailable=0)
     found = warnings(BudgetUnderReview(budget=budget, pods=ZONES))
-    assert [told in text for text in found] == [True] * bool(told)
+    assert [message in text for text in found] == [True] * bool(message)
     assert warnings(BudgetUnderReview(budget=budget)) == (), (
         "of zones that nobody knows nothing is certain"
     )

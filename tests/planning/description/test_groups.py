@@ -48,9 +48,9 @@ def describe(snapshot: Group, plan: Plan | None = None) -> GroupDescription:
 
 def test_what_a_person_reads_of_each_state(golden: Golden) -> None:
     """D-75: the whole text of each."""
-    told = [["# " + name, *render_group(describe(one)), ""] for name, one in STATES.items()]
+    reported = [["# " + name, *render_group(describe(one)), ""] for name, one in STATES.items()]
 
-    golden.check(KEPT, "\n".join([*chain(*told), ""]))
+    golden.check(KEPT, "\n".join([*chain(*reported), ""]))
 
 
 @pytest.mark.parametrize("name", STATES)

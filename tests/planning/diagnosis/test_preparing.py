@@ -65,8 +65,8 @@ def test_whatever_answers_serves_the_path(status: int) -> None:
 
 
 def test_what_is_not_known_is_told_unless_something_is_found() -> None:
-    told = "GET /prepare on port 80 of pod zone-b-0: HTTP status 401"
-    assert explain_untold([path_answer(200), path_answer(401)]) == told
+    message = "GET /prepare on port 80 of pod zone-b-0: HTTP status 401"
+    assert explain_untold([path_answer(200), path_answer(401)]) == message
     assert explain_untold([path_answer(404), path_answer(401)]) == ""
     none = path_answer(problem="no pod is ready", pod="")
     assert explain_untold([none, none]) == "no pod is ready of zone-b"

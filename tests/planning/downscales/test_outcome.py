@@ -67,7 +67,7 @@ def test_si12_nobody_is_called_back_from_what_has_happened_or_may(
 
 
 @pytest.mark.parametrize(
-    ("replicas", "told", "expected"),
+    ("replicas", "called", "expected"),
     [
         pytest.param(5, uids(3, 4), ["zone-a-3", "zone-a-4"], id="LI-05 both stay"),
         pytest.param(4, uids(3, 4), ["zone-a-3"], id="SI-12 one of them goes after all"),
@@ -77,8 +77,8 @@ def test_si12_nobody_is_called_back_from_what_has_happened_or_may(
         pytest.param(5, uids(0, 9), ["zone-a-0"], id="of those that are gone nobody"),
     ],
 )
-def test_who_stays(replicas: int, told: set[Uid], expected: list[str]) -> None:
-    assert _choose(sts("a", replicas), PODS[::-1], told) == expected
+def test_who_stays(replicas: int, called: set[Uid], expected: list[str]) -> None:
+    assert _choose(sts("a", replicas), PODS[::-1], called) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def uids_of(ordinal: int) -> Uid:
     return found
 
 
-def _choose(of: StatefulSet, pods: Sequence[Pod], told: Collection[Uid]) -> list[str]:
+def _choose(of: StatefulSet, pods: Sequence[Pod], called: Collection[Uid]) -> list[str]:
     """Return the names of those that are told."""
     known = {one.uid: one.name for ordinal in range(12) for one in [pod("a", ordinal, "l")]}
-    return names(list(choose_staying(of, pods, {uid: known[uid] for uid in told}).values()))
+    return names(list(choose_staying(of, pods, {uid: known[uid] for uid in called}).values()))
 
 
 def test_the_first_ordinal_counts() -> None:

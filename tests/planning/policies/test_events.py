@@ -94,8 +94,8 @@ def test_what_stops_a_policy_is_told_once(zones: tuple[Zone, ...], reason: str) 
     first = render_policy_status(case, plan, before=NEVER)
     again = render_policy_status(case, plan, before=first)
 
-    told = [(one.reason, one.severity) for one in choose_policy_events(NEVER, first)]
-    assert (reason, "warn") in told
+    reported = [(one.reason, one.severity) for one in choose_policy_events(NEVER, first)]
+    assert (reason, "warn") in reported
     assert choose_policy_events(first, again) == ()
 
 
@@ -140,12 +140,12 @@ def test_a_batch_that_opens_again_begins_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "told"),
+    ("limit", "reported"),
     [("2", False), ("3", True), ("50%", True), ("x", True), (None, False)],
 )
-def test_an_annotation_that_does_not_count(limit: str | None, told: bool) -> None:
+def test_an_annotation_that_does_not_count(limit: str | None, reported: bool) -> None:
     """MAZ-26: where it says something else than the policy."""
     case = snapshot(zone("a", limit=limit), max_unavailable=IntOrPercent(2))
     found = list_overridden(case.policy, case.group)
 
-    assert [one.reason for one in found] == ["MaxUnavailableOverridden"] * told
+    assert [one.reason for one in found] == ["MaxUnavailableOverridden"] * reported

@@ -19,13 +19,13 @@ from tests.planning.scalings import (
     SECOND,
     SHOWN,
     answer,
+    called,
     codes,
     counts,
     delayed,
     outline,
     outline_view,
     read_view,
-    told,
     view,
 )
 from tests.planning.tables import read_table
@@ -128,7 +128,7 @@ W-24 and one of them is due
 
 
 def read_delays(text: str) -> ScalingSnapshot:
-    """Return a view; `TOLD` are those of zone b that stay."""
+    """Return a view; `CALLED` are those of zone b that stay."""
     return read_view(text.replace("TOLD", STAYING))
 
 
@@ -156,16 +156,16 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
     """Nothing is remembered: the pods' own times neither shorten nor restart the wait."""
     zone = delayed("b", 5)
     new = plan_scaling(view(zone, scale="3/5"))
-    told_59 = plan_scaling(
+    called_59 = plan_scaling(
         view(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(59 * MINUTE)))
     )
-    told_60 = plan_scaling(
+    called_60 = plan_scaling(
         view(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(HOUR + SECOND)))
     )
 
     assert (counts(new), new.pod_calls[0].ask != ()) == ({}, True)
-    assert (counts(told_59), told_59.look_again) == ({}, 59 * SECOND)
-    assert counts(told_60) == {"zone-b": 3}
+    assert (counts(called_59), called_59.look_again) == ({}, 59 * SECOND)
+    assert counts(called_60) == {"zone-b": 3}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_seed076_when_a_pod_is_asked_again(
             delayed("b", 5),
             scale="3/5",
             answers=said,
-            stay=told("b-0", "b-1", "b-2"),
+            stay=called("b-0", "b-1", "b-2"),
         )
     )
 
@@ -239,7 +239,7 @@ def test_two_pods_of_one_name_are_both_asked() -> None:
 
 FAILED: Final = answer(None, problem="zone-b-3 answered 500")
 DUE: Final = answer(70 * MINUTE)
-TOLD: Final = PodCalls(cancelled_at=NOW - MINUTE)
+CALLED: Final = PodCalls(cancelled_at=NOW - MINUTE)
 
 
 def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
@@ -252,12 +252,12 @@ def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "is_told"),
+    ("calls", "is_called"),
     [
         pytest.param(None, True, id="never told by this process"),
         pytest.param(PodCalls(answer=DUE), True, id="DELAY-10 SEED-077 asked since"),
         pytest.param(PodCalls(answer=FAILED), True, id="asked since, without a good answer"),
-        pytest.param(TOLD, False, id="W-20 told a minute ago"),
+        pytest.param(CALLED, False, id="W-20 told a minute ago"),
         pytest.param(
             PodCalls(cancelled_at=NOW - CANCEL_AGAIN + SECOND), False, id="W-20 told lately"
         ),
@@ -295,14 +295,14 @@ def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
         ),
     ],
 )  # fmt: skip
-def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_told: bool) -> None:
+def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_called: bool) -> None:
     for scale in ("5/5", "7/5"):
         stay = {} if calls is None else {"b-1": calls}
-        others = dict.fromkeys(("b-0", "b-2", "b-3", "b-4"), TOLD)
+        others = dict.fromkeys(("b-0", "b-2", "b-3", "b-4"), CALLED)
         plan = plan_scaling(view(delayed("b", 5), scale=scale, stay={**others, **stay}))
 
         assert [line for line in outline(plan) if line.startswith("talk")] == (
-            ["talk zone-b: stay 1"] if is_told else []
+            ["talk zone-b: stay 1"] if is_called else []
         )
 
 
@@ -321,7 +321,7 @@ def test_seed077_an_upscale_in_the_midst_of_the_wait_takes_it_back() -> None:
             delayed("b", 5),
             scale="6/5",
             answers=answers,
-            stay={f"b-{number}": TOLD for number in range(3)},
+            stay={f"b-{number}": CALLED for number in range(3)},
         )
     )
 

@@ -85,8 +85,8 @@ def pod_calls(draw: st.DrawFn) -> PodCalls:
     ages = st.sampled_from([SECOND] * 4 + [timedelta(0), 30 * SECOND, 2 * MINUTE, -MINUTE])
     since = draw(st.sampled_from([2 * HOUR] * 6 + [None, MINUTE, -HOUR]))
     said = PodAnswer(asked_at=NOW - draw(ages), since=None if since is None else NOW - since)
-    told = draw(st.sampled_from([None, NOW - MINUTE, NOW - HOUR]))
-    return PodCalls(answer=None if draw(rarely) else said, cancelled_at=told)
+    called = draw(st.sampled_from([None, NOW - MINUTE, NOW - HOUR]))
+    return PodCalls(answer=None if draw(rarely) else said, cancelled_at=called)
 
 
 @st.composite
@@ -213,12 +213,12 @@ def test_nothing_is_taken_from_a_frozen_or_half_read_group(case: ScalingSnapshot
 def test_a_zone_that_is_not_scaled_though_it_should_be_says_why(case: ScalingSnapshot) -> None:
     """At 3 a.m.: no zone stands still without a word."""
     plan = plan_scaling(case)
-    told = {reason.zone for reason in (*plan.waits, *plan.problems)}
+    called = {reason.zone for reason in (*plan.waits, *plan.problems)}
     going = {one.zone.name for one in plan.scale}
     for zone in case.group.zones:
         wanted = find_wanted(case, zone)
         if wanted is not None and wanted != current(case, zone):
-            assert zone.sts.name in going | told
+            assert zone.sts.name in going | called
 
 
 @REPEATABLE

@@ -30,7 +30,7 @@ def verdict(
     return Verdict(is_allowed=allowed, reason=reason, code=code, warnings=warnings)
 
 
-def told(
+def reported(
     message: bytes, code: bytes = b"", warnings: bytes = b"", *, is_allowed: bool = True
 ) -> bytes:
     """Return the end of an answer with a message."""
@@ -42,16 +42,18 @@ def told(
     ("given", "rest"),
     [
         pytest.param(verdict(), b'"allowed":true}}', id="ADM-06 nothing to say"),
-        pytest.param(verdict("fine"), told(b"fine"), id="PREP-26 allowed with a message"),
-        pytest.param(verdict("no", allowed=False), told(b"no", is_allowed=False), id="NODOWN-07"),
+        pytest.param(verdict("fine"), reported(b"fine"), id="PREP-26 allowed with a message"),
+        pytest.param(
+            verdict("no", allowed=False), reported(b"no", is_allowed=False), id="NODOWN-07"
+        ),
         pytest.param(
             verdict("later", allowed=False, code=429),
-            told(b"later", b',"code":429', is_allowed=False),
+            reported(b"later", b',"code":429', is_allowed=False),
             id="ADM-06 with a code",
         ),
         pytest.param(
             verdict(allowed=False),
-            told(b"refused: no_downscale", is_allowed=False),
+            reported(b"refused: no_downscale", is_allowed=False),
             id="a refusal always says something",
         ),
         pytest.param(
@@ -59,20 +61,22 @@ def told(
         ),
         pytest.param(
             verdict("no", allowed=False, code=403, warnings=("a",)),
-            told(b"no", b',"code":403', b',"warnings":["a"]', is_allowed=False),
+            reported(b"no", b',"code":403', b',"warnings":["a"]', is_allowed=False),
             id="order of keys",
         ),
         pytest.param(
             verdict("a <b> & 'c' \"d\" \\ \u00e9 \U0001f600"),
-            told(b"a \\u003cb\\u003e \\u0026 'c' \\\"d\\\" \\\\ " + "\u00e9 \U0001f600".encode()),
+            reported(
+                b"a \\u003cb\\u003e \\u0026 'c' \\\"d\\\" \\\\ " + "\u00e9 \U0001f600".encode()
+            ),
             id="Go's escapes",
         ),
         pytest.param(
             verdict("a\nb\x1b[1m\x7f\u2028\u202e"),
-            told(b"a\\\\nb\\\\x1b[1m\\\\x7f\\\\u2028\\\\u202e"),
+            reported(b"a\\\\nb\\\\x1b[1m\\\\x7f\\\\u2028\\\\u202e"),
             id="SEC-13 what steers a terminal is escaped",
         ),
-        pytest.param(verdict("a\ud800b"), told(b"a\\\\ud800b"), id="half a character"),
+        pytest.param(verdict("a\ud800b"), reported(b"a\\\\ud800b"), id="half a character"),
     ],
 )
 def test_answers_byte_by_byte(given: Verdict, rest: bytes) -> None:

@@ -74,7 +74,7 @@ async def test_t12_a_valid_budget_is_stored(tree: Tree, operation: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "told"),
+    ("tree", "message"),
     [
         pytest.param(
             budget_tree(maxUnavailable=-1),
@@ -95,10 +95,10 @@ async def test_t12_a_valid_budget_is_stored(tree: Tree, operation: str) -> None:
         pytest.param({"kind": "Foo"}, "no spec found in unstructured object", id="ZPDB-10"),
     ],
 )
-async def test_t12_what_is_refused(tree: Any, told: str) -> None:
+async def test_t12_what_is_refused(tree: Any, message: str) -> None:
     """ZVAL-01: with 400."""
     verdict = await Bench().ask(tree)
-    assert seen(verdict) == (False, 400, told)
+    assert seen(verdict) == (False, 400, message)
     assert verdict.reason.code is Code.BUDGET_INVALID
 
 

@@ -312,8 +312,8 @@ async def test_w55_the_verdict_is_out_before_the_review_is_over() -> None:
     assert elapsed() < 2 * SECOND
     begin = elapsed()
     made.process.pods.replace_all([])
-    told = await made.ask("b-0", within=2 * SECOND)
-    assert told == "429 the API server did not tell in time what ingester-zone-b-0 is"
+    reply = await made.ask("b-0", within=2 * SECOND)
+    assert reply == "429 the API server did not tell in time what ingester-zone-b-0 is"
     assert elapsed() - begin < 2 * SECOND
 
 

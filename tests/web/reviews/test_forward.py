@@ -58,14 +58,14 @@ async def both() -> AsyncIterator[tuple[Leader, Follower]]:
 @asynccontextmanager
 async def front(follower: Follower) -> AsyncIterator[tuple[WebhookWorld, list[Code]]]:
     """Serve a replica's webhooks as API servers ask them; yield the codes of its own verdicts."""
-    told: list[Code] = []
+    reported: list[Code] = []
     setting = Setting(
-        on_verdict=lambda path, review, verdict: told.append(verdict.reason.code),
+        on_verdict=lambda path, review, verdict: reported.append(verdict.reason.code),
         hooks={PATH: follower.led},
         keeps=lambda path: follower.led.forwards,
     )
     async with serving(setting) as world:
-        yield world, told
+        yield world, reported
 
 
 def assert_refused(answer: Verdict | bytes, *parts: str) -> None:
@@ -111,14 +111,14 @@ async def test_dep92_the_leader_is_asked_the_same_question() -> None:
 
 async def test_dep92_a_review_goes_all_the_way() -> None:
     """DEP-92: from an API server over two replicas; counted and logged by the one that decides."""
-    async with both() as (leader, follower), front(follower) as (world, told):
+    async with both() as (leader, follower), front(follower) as (world, reported):
         answer = await world.ask(post(body_of(), path=PATH))
         assert (answer.status, answer.body) == (200, ALLOWED)
-        assert told == []
+        assert reported == []
         follower.lease = None
         answer = await world.ask(post(body_of(), path=PATH))
         assert b'"allowed":false' in answer.body
-        assert told == [Code.NOT_ELECTED]
+        assert reported == [Code.NOT_ELECTED]
         assert len(leader.hook.asked) == 1
 
 
@@ -198,8 +198,8 @@ async def test_dep92_a_leader_that_takes_a_connection_and_says_nothing(lines: li
         for answer in answers:
             assert_refused(answer, "leader_1, which does, did not answer within")
         assert follower.count() == {"late": 3}
-    told = [line for line in lines if "Replica that leads does not answer reviews" in line]
-    assert ["level=warn" in line for line in told] == [True, False, False]
+    reported = [line for line in lines if "Replica that leads does not answer reviews" in line]
+    assert ["level=warn" in line for line in reported] == [True, False, False]
 
 
 async def test_dep92_a_leader_that_is_gone() -> None:

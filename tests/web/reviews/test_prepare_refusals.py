@@ -147,8 +147,8 @@ async def test_what_is_found_during_the_look_counts() -> None:
 
     async def adopt(call: str) -> None:
         if world.memory.downscales.get(a.uid) is None:
-            told = [(Uid("uid-zone-a-4-old"), "zone-a-4")]
-            world.memory.downscales.adopt(a, found, EPOCH, told)
+            called = [(Uid("uid-zone-a-4-old"), "zone-a-4")]
+            world.memory.downscales.adopt(a, found, EPOCH, called)
 
     world.client.pause = adopt
     verdict = await world.ask("zone-a", 3)

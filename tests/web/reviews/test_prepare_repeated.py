@@ -231,8 +231,8 @@ async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> Non
     assert (await world.ask("zone-b", 4)).is_allowed
     async with world.controlling():
         await world.pass_time(60)
-        told = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
-        assert called <= told
+        called_pods = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
+        assert called <= called_pods
         assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
         assert downscales.backlog.list_due_cancels(A) == {}
         assert not [name for name in world.noted() if name.startswith("zone-a")]

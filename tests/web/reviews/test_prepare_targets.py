@@ -113,7 +113,7 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
 @pytest.mark.parametrize(
-    ("key", "value", "asks_again", "told"),
+    ("key", "value", "asks_again", "called"),
     [
         pytest.param(PREPARE_PATH, RIGHT, True, {WRONG, RIGHT}, id="granted on both paths"),
         pytest.param(PREPARE_PATH, RIGHT, False, {WRONG}, id="another path"),
@@ -125,7 +125,7 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
 )
 @in_virtual_time
 async def test_li05_the_undo_goes_where_the_calls_had_gone(
-    key: str, value: str | None, asks_again: bool, told: set[str], *, crashes: bool
+    key: str, value: str | None, asks_again: bool, called: set[str], *, crashes: bool
 ) -> None:
     """LI-05, D-24: granted, and never written, whatever became of label and annotations."""
     world = _wrong()
@@ -135,10 +135,10 @@ async def test_li05_the_undo_goes_where_the_calls_had_gone(
         world.sync()
         assert (await world.ask("zone-a", 3)).is_allowed
     if crashes and key == PREPARE_DOWNSCALE:
-        told = set()
+        called = set()
     async with a_minute_later(world, crashes=crashes):
-        assert world.calls.paths("DELETE") == told
-        assert [_list_told(world, path) for path in told] == [PODS] * len(told)
+        assert world.calls.paths("DELETE") == called
+        assert [_list_told(world, path) for path in called] == [PODS] * len(called)
 
 
 @in_virtual_time
