@@ -101,6 +101,7 @@ def _keep_whole(obj: JsonObject, seen: Surveyed) -> JsonObject:
 def _keep_native(obj: JsonObject, seen: Surveyed) -> JsonObject:
     """Return a native budget without the conditions of its status, which say it once more."""
     _check_bounds(obj)
+    _check_selector(obj)
     status = {key: value for key, value in child(obj, "status").items() if key != "conditions"}
     return {"spec": child(obj, "spec"), "status": status}
 
@@ -116,6 +117,25 @@ def _check_bounds(obj: JsonObject) -> None:
             raise BadDump(f"{NATIVE_BUDGETS.kind} {name_of(obj)}: {what}")
     if len(bounds) > 1:
         raise BadDump(f"{NATIVE_BUDGETS.kind} {name_of(obj)}: only one of {join_names(_BOUNDS)}")
+
+
+def _check_selector(obj: JsonObject) -> None:
+    """Raise BadDump for a selector of another type: the budget would guard none, or all."""
+    spec = child(obj, "spec")
+    labels, terms = (
+        child(spec, "selector").get(key) for key in ("matchLabels", "matchExpressions")
+    )
+    fields = (
+        ("selector", spec.get("selector"), dict, "a mapping"),
+        ("selector.matchLabels", labels, dict, "a mapping"),
+        *((f"selector.matchLabels.{key}", one, str, "a text")
+          for key, one in (labels.items() if isinstance(labels, dict) else ())),
+        ("selector.matchExpressions", terms, list, "a list"),
+    )  # fmt: skip
+    for path, value, wanted, word in fields:
+        if value is not None and not isinstance(value, wanted):
+            what = f"spec.{path}: {json.dumps(value)} is not {word}"
+            raise BadDump(f"{NATIVE_BUDGETS.kind} {name_of(obj)}: {what}")
 
 
 def _keep_counts(obj: JsonObject) -> JsonObject:

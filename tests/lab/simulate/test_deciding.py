@@ -152,6 +152,26 @@ def test_native_budgets_that_no_api_server_lets_in_are_named(bounds: Json, why: 
         choose_objects([*grow(), guard], "")
 
 
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        ("app=ingester", 'spec.selector: "app=ingester" is not a mapping'),
+        ({"matchLabels": "all"}, 'spec.selector.matchLabels: "all" is not a mapping'),
+        ({"matchLabels": {"app": 1}}, "spec.selector.matchLabels.app: 1 is not a text"),
+        ({"matchExpressions": {}}, "spec.selector.matchExpressions: {} is not a list"),
+    ],
+)
+def test_a_native_budget_with_a_selector_of_another_type_is_named(
+    selector: object, why: str
+) -> None:
+    """It would silently guard no pod, or each one."""
+    spec = {"selector": selector, "maxUnavailable": 1}
+    guard = _other("policy/v1", "PodDisruptionBudget", "native", spec=spec)
+
+    with pytest.raises(BadDump, match=f"^PodDisruptionBudget native: {re.escape(why)}"):
+        choose_objects([*grow(), guard], "")
+
+
 def test_the_operator_says_that_the_budget_is_used() -> None:
     settings = read_settings(["-f", "-", "-change", "new template"])
     dump = choose_objects([*grow(*_guarded()), _budget(1)], "")
