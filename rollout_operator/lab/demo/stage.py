@@ -112,6 +112,8 @@ class DemoRun:
     _versions: list[str] = field(default_factory=lambda: [FIRST])
     """All that were wanted, the newest last."""
     _end: tuple[Line, ...] = ()
+    _ended: float = 0.0
+    """When the end was shown: time and bars stand from then on."""
     _history: dict[str, deque[int]] = field(default_factory=dict)
     """How many pods of each zone were down at each look."""
     _looked: timedelta = -TICK
@@ -269,7 +271,7 @@ class DemoRun:
 
     def _count(self, rows: Iterable[ZoneRow]) -> None:
         """Keep how many pods are down: once a tick, by whomever it is asked for."""
-        if self.sandbox.elapsed() - self._looked < TICK:
+        if self._end or self.sandbox.elapsed() - self._looked < TICK:
             return
         self._looked = self.sandbox.elapsed()
         for row in rows:
@@ -289,11 +291,13 @@ class DemoRun:
 
     def show_totals(self) -> None:
         """Show what it came to, until something else happens."""
-        self._end = self._end or tuple(draw_totals(self.totals()))
+        if not self._end:
+            self._end, self._ended = tuple(draw_totals(self.totals())), self._since()
 
     def finish(self) -> None:
         """Show the end of the story."""
         self._end = ((self.story.proof, Style.BOLD),), *draw_totals(self.totals())
+        self._ended = self._since()
         self.screen.finish(self.picture(), self._end)
 
     def announce(self, title: str) -> None:
@@ -307,7 +311,7 @@ class DemoRun:
         return Picture(
             title=self._title(),
             about=self._about(),
-            elapsed=self._since(),
+            elapsed=self._ended if self._end else self._since(),
             goal=self._versions[-1],
             rows=rows,
             whys=tuple(self._list_whys(rows)),

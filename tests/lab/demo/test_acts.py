@@ -4,6 +4,7 @@ import io
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -14,6 +15,7 @@ from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.keys import Controls
 from rollout_operator.lab.demo.picture import Picture, PodCell
 from rollout_operator.lab.demo.screen import Plain
+from rollout_operator.lab.demo.stage import TICK
 from rollout_operator.lab.lines import Style
 from tests.virtual_time import in_virtual_time
 
@@ -127,7 +129,8 @@ async def test_between_stories_there_is_time_to_read_and_the_next_title() -> Non
     reported = [
         now for now in reader.pictures if (("Next: A bad revision", Style.YELLOW),) in now.end
     ]
-    assert reported[-1].elapsed - reported[0].elapsed >= 5
+    # The clock of the picture stands: each look is a tick.
+    assert len(reported) * TICK >= timedelta(seconds=5)
 
 
 @in_virtual_time
@@ -137,3 +140,18 @@ async def test_after_the_last_story_comes_one_that_the_zones_can_show() -> None:
 
     assert await play(settings, reader, reader.controls)
     assert reader.pictures[-1].title.startswith("A paused zone")
+
+
+@in_virtual_time
+async def test_time_and_bars_stand_at_the_end_and_go_on_with_the_next_act() -> None:
+    def has_stood(now: Picture) -> bool:
+        return is_over(now) and sum(map(is_over, reader.pictures)) > 20
+
+    reader = Reader((has_stood, "i"), (at_once, "q"))
+    assert await play(replace(SMALL, stories=("rollout",)), reader, reader.controls)
+
+    ends = [now for now in reader.pictures if now.end]
+    assert len(ends) > 20
+    assert len({now.elapsed for now in ends}) == 1
+    assert len({tuple(row.history for row in now.rows) for now in ends}) == 1
+    assert reader.pictures[-1].elapsed > ends[0].elapsed
