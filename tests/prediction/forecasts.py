@@ -47,7 +47,7 @@ def read_goings(answer: Json) -> Iterator[Going]:
             pod = text.split()[1].rstrip(":")
             announced[pod] = Cause.DELETED
             yield Going(pod, Cause.DELETED, at)
-        elif text == "eviction allowed":
+        elif text == "eviction allowed by the webhook":
             announced.setdefault(what, Cause.EVICTED)
         elif text == "going down":
             cause = announced.pop(what, Cause.SCALED)

@@ -206,7 +206,7 @@ class Storyteller:
         is_dry = review.dry_run or (called is not None and called.request.is_dry_run)
         _, _, why = review.message.partition(DENIED)
         if review.allowed:
-            sentence = "allowed"
+            sentence = "allowed by the webhook"
         elif review.status < 0:
             sentence = f"not answered: {review.message}"
         else:

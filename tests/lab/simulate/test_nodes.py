@@ -73,7 +73,7 @@ def test_an_eviction_is_reviewed_and_the_pod_comes_back_to_its_node() -> None:
     assert _nodes(simulated)["zone-b-1"] == "node-b1"
     assert simulated.figures.deletes == ()
     assert simulated.figures.most_down["zone-b"] == 1
-    assert "api-server zone-b-1 eviction allowed" in _story(simulated)
+    assert "api-server zone-b-1 eviction allowed by the webhook" in _story(simulated)
 
 
 def test_several_nodes_are_drained_in_the_order_given() -> None:
