@@ -62,7 +62,7 @@ class Draining:
             answer = await evict(self.sandbox, name, self.actor)
             if answer.is_ok or answer.status == 404:
                 break
-            self._refusals[name] = answer.message
+            self._refusals[name] = answer.explanation
             if answer.status != 429:
                 self.sandbox.say(self.actor, f"{self.what} gives up on {name}")
                 return

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn
 
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.model.fields import children, text
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "discover"]
 """To discover is to ask for the versions of a group, or where one is given for its kinds."""
@@ -76,6 +77,15 @@ class ApiAnswer:
     def message(self) -> str:
         """Return what a refusal says; empty where it is none."""
         return "" if self.is_ok else str(self.body.get("message", ""))
+
+    @property
+    def explanation(self) -> str:
+        """Return what a refusal says, then its causes: of an eviction the budget is named there."""
+        whole = self.message
+        for cause in () if self.is_ok else children(self.body, "details", "causes"):
+            why = text(cause, "message")
+            whole = whole if why in whole else f"{whole} {why}"
+        return whole
 
 
 class ApiRefusal(Exception):

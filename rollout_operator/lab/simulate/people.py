@@ -58,7 +58,7 @@ class People:
         self.sandbox.say(PERSON, change.text)
         for answer in await self._carry_out(change):
             if not answer.is_ok:
-                self._refused.append(f"{change.text} was refused: {answer.message}")
+                self._refused.append(f"{change.text} was refused: {answer.explanation}")
 
     async def _carry_out(self, change: Change) -> Sequence[ApiAnswer]:
         """Do what it says; return what the API server answers, where it was asked."""

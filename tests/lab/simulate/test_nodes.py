@@ -214,6 +214,7 @@ def test_an_eviction_and_a_scaling_that_are_refused_are_not_done() -> None:
         "scale zone-a to 1 was refused",
     ]
     assert "has the label 'grafana.com/no-downscale=true'" in _ends(simulated)
+    assert "The disruption budget full needs 9 healthy pods and has 9 currently" in _ends(simulated)
     assert "the eviction of zone-b-1 was never allowed, in " in _story(simulated)
     assert simulated.exit_code is ExitCode.NEEDS_A_PERSON
 
