@@ -24,7 +24,7 @@ P99_MS: Final = 5.0
 LEAST_PER_S: Final = 2_500.0
 LEAST_SHARE: Final = 0.25
 
-_REPORTED: Final = {
+_LABELS: Final = {
     Kind.OBJECT: "reviews of a StatefulSet",
     Kind.SCALE: "reviews of a Scale whose StatefulSet is in the cache",
 }
@@ -69,7 +69,7 @@ async def _measure_pace(kind: Kind, hooks: Hooks, load: Load, bare: Load) -> lis
 
 
 def _describe_saturation(kind: Kind, ours: Measured, bare: Measured) -> list[Figure]:
-    label = _REPORTED[kind]
+    label = _LABELS[kind]
     return [
         Figure(
             name=f"{kind}_cpu_us",
@@ -112,7 +112,7 @@ def _describe_saturation(kind: Kind, ours: Measured, bare: Measured) -> list[Fig
 
 
 def _describe_pace(kind: Kind, paced: Measured, bare: Measured, reads: int) -> list[Figure]:
-    at = f"at {PACE:g} {_REPORTED[kind]} a second"
+    at = f"at {PACE:g} {_LABELS[kind]} a second"
     return [
         Figure(
             name=f"{kind}_paced_cpu_us",

@@ -9,7 +9,8 @@ import yaml
 
 from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.model.budget import BudgetCondition, BudgetStatus
+from rollout_operator.model.budget import BudgetStatus
+from rollout_operator.model.condition import StatusCondition
 from tests.kustomize import Object, render
 from tests.rendered import MANIFESTS, find_field
 
@@ -134,7 +135,7 @@ def test_a_status_has_the_fields_that_are_written() -> None:
 
     assert set(status) == set(msgspec.to_builtins(BudgetStatus()))
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
-    fields = msgspec.to_builtins(BudgetCondition(type="Ready", status="True"))
+    fields = msgspec.to_builtins(StatusCondition(type="Ready", status="True"))
     assert set(conditions["items"]["properties"]) == set(fields)
 
 

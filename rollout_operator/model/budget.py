@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.labels import selects
 from rollout_operator.model.names import Uid
 
@@ -136,20 +137,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """How long after `at` the answer may still be acted upon."""
 
 
-class BudgetCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One condition, as Kubernetes has them."""
-
-    type: str
-    status: str
-    """`True` or `False`."""
-    reason: str = ""
-    """One of our codes in CamelCase, such as `DisruptionBudgetUsed`."""
-    message: str = ""
-    last_transition_time: str = ""
-    """When `status` changed last, as RFC 3339."""
-    observed_generation: int = 0
-
-
 class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`status` of a budget: written for people, never read to decide.
 
@@ -161,7 +148,7 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int = 0
     current_unavailable: int = 0
     allowed_disruptions: int = 0
-    conditions: tuple[BudgetCondition, ...] = ()
+    conditions: tuple[StatusCondition, ...] = ()
 
 
 class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,8 +120,8 @@ def tell_copy(
     times = choose_times(dump, settings, begins)
     limits = RunLimits(span=settings.until or LONGEST_RUN)
     if progress is not None:
-        simulated = SimulationProgress(progress, len(dump.names().pods), time.monotonic)
-        limits = replace(limits, watch=simulated.take)
+        reporter = SimulationProgress(progress, len(dump.names().pods), time.monotonic)
+        limits = replace(limits, watch=reporter.take)
     played = play(dump, settings, times, begins, limits)
     figures = add_up(played.history.records, dump.groups, played.ended_at)
     return SimulationRun(

@@ -18,9 +18,9 @@ from rollout_operator.model.decode.installation import WireSelector, convert_sel
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import Generation, JsonBytes, ObjectHead, Wire
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.label_syntax import check_label_key, check_label_value
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
 from rollout_operator.model.names import Uid
+from rollout_operator.model.policy.label_syntax import check_label_key, check_label_value
 from rollout_operator.model.policy.policy import (
     PodOrder,
     Policy,

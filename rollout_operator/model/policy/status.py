@@ -9,6 +9,7 @@ from enum import StrEnum, unique
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.outcome import Severity
 
 
@@ -32,19 +33,6 @@ class PolicyZoneState(StrEnum):
     UPDATING = "Updating"
     UPDATED = "Updated"
     BLOCKED = "Blocked"
-
-
-class PolicyCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One condition, as Kubernetes has them."""
-
-    type: str
-    status: str
-    """`True` or `False`."""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str = ""
-    """When `status` changed last, as RFC 3339."""
-    observed_generation: int = 0
 
 
 class PolicySetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -107,9 +95,9 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unknown_zones: tuple[str, ...] = ()
     zones: tuple[PolicyZoneStatus, ...] = ()
     last_batch: RecordedBatch | UnsetType = UNSET
-    conditions: tuple[PolicyCondition, ...] = ()
+    conditions: tuple[StatusCondition, ...] = ()
 
-    def find_condition(self, kind: str) -> PolicyCondition | None:
+    def find_condition(self, kind: str) -> StatusCondition | None:
         """Return a condition by its type."""
         return next((one for one in self.conditions if one.type == kind), None)
 

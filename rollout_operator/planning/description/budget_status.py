@@ -8,11 +8,11 @@ what it is for, and whoever waits for a healthy object waits for no drain.
 from datetime import datetime
 from typing import Final
 
-from rollout_operator.model.budget import BudgetCondition, BudgetStatus
+from rollout_operator.model.budget import BudgetStatus
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.wording import camel_case, one_line
+from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
+from rollout_operator.planning.wording import camel_case
 
 VALID: Final = "Valid"
 READY: Final = "Ready"
@@ -29,23 +29,10 @@ def render_budget_status(
     lead = _choose_lead(described)
     is_ready = all(wait.severity is not Severity.ERROR for wait in described.waits)
     flaw = next((one for one in described.waits if one.code is Code.BUDGET_INVALID), None)
-    texts = (
-        (VALID, described.is_valid, Code.BUDGET_VALID, _IN_FORCE)
-        if flaw is None
-        else (VALID, described.is_valid, flaw.code, flaw.text),
-        (READY, is_ready, lead, described.text),
-    )
-    own = tuple(
-        BudgetCondition(
-            type=kind,
-            status=str(is_true),
-            reason=camel_case(code),
-            # A terminal shows it: what it quotes of a tenant must not steer that.
-            message=one_line(text),
-            last_transition_time=_find_time(before, kind, str(is_true), now),
-            observed_generation=generation,
-        )
-        for kind, is_true, code, text in texts
+    code, text = (Code.BUDGET_VALID, _IN_FORCE) if flaw is None else (flaw.code, flaw.text)
+    findings = (
+        ConditionFinding(VALID, described.is_valid, camel_case(code), text),
+        ConditionFinding(READY, is_ready, camel_case(lead), described.text),
     )
     return BudgetStatus(
         observed_generation=generation,
@@ -53,7 +40,9 @@ def render_budget_status(
         pods=described.pods,
         current_unavailable=described.unavailable,
         allowed_disruptions=described.allowed,
-        conditions=(*own, *(one for one in before.conditions if one.type not in {VALID, READY})),
+        conditions=stamp_conditions(
+            findings, before.conditions, types=(VALID, READY), generation=generation, now=now
+        ),
     )
 
 
@@ -61,10 +50,3 @@ def _choose_lead(described: BudgetDescription) -> Code:
     if described.waits:
         return described.waits[0].code
     return Code.BUDGET_HAS_ROOM if described.allowed else Code.BUDGET_VALID
-
-
-def _find_time(before: BudgetStatus, kind: str, status: str, now: datetime) -> str:
-    """Return since when a condition has its status."""
-    same = (one for one in before.conditions if (one.type, one.status) == (kind, status))
-    kept = next((one.last_transition_time for one in same), "")
-    return kept or format_rfc3339(now.replace(microsecond=0))

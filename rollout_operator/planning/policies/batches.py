@@ -79,7 +79,7 @@ def find_pause_end(
     return end if end > now else None
 
 
-def find_deadline(
+def compute_deadline(
     batch: Batch, looks: Iterable[Readiness], policy: Policy, now: datetime
 ) -> datetime:
     """Return when an open batch has stalled, unless it makes progress: a pod comes or is ready."""

@@ -4,17 +4,15 @@
 for readers that know no kind of ours: at most one of them is true, and then it is not `Ready`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.policy.plan import PolicyPlan, PolicyWaitCode
 from rollout_operator.model.policy.policy import RefusedPolicy
-from rollout_operator.model.policy.status import PolicyCondition, PolicyStatus
+from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.model.policy.zones import ZoneResolution, ZonesCode
-from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.wording import one_line
+from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
 
 ACCEPTED: Final = "Accepted"
 ZONES_RESOLVED: Final = "ZonesResolved"
@@ -47,14 +45,6 @@ _AT_REST: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    kind: str
-    is_true: bool
-    reason: str
-    text: str
-
-
 def render_conditions(
     plan: PolicyPlan,
     resolution: ZoneResolution,
@@ -62,7 +52,7 @@ def render_conditions(
     before: PolicyStatus,
     generation: int,
     now: datetime,
-) -> tuple[PolicyCondition, ...]:
+) -> tuple[StatusCondition, ...]:
     """Return the conditions of a policy in service; `before` has those that they replace."""
     text, code = _explain(plan), plan.wait.code if plan.wait else None
     is_ready = code is PolicyWaitCode.UP_TO_DATE
@@ -71,30 +61,34 @@ def render_conditions(
     is_stalled = plan.is_stalled or code in _NEEDS_PERSON
     is_reconciling = not is_stalled and code not in _AT_REST
     findings = (
-        _Finding(ACCEPTED, True, ACCEPTED, "the policy is in service"),
-        _find_zones(resolution),
-        _find_progress(plan, text),
-        _Finding(READY, is_ready, reason, text),
-        _Finding(RECONCILING, is_reconciling, reason, text),
-        _Finding(STALLED, is_stalled, stalled, text if is_stalled else ""),
+        ConditionFinding(ACCEPTED, True, ACCEPTED, "the policy is in service"),
+        _describe_zones(resolution),
+        _describe_progress(plan, text),
+        ConditionFinding(READY, is_ready, reason, text),
+        ConditionFinding(RECONCILING, is_reconciling, reason, text),
+        ConditionFinding(STALLED, is_stalled, stalled, text if is_stalled else ""),
     )
-    return _stamp(findings, before, generation, now)
+    return stamp_conditions(
+        findings, before.conditions, types=TYPES, generation=generation, now=now
+    )
 
 
 def render_refusal(
     refused: RefusedPolicy, *, before: PolicyStatus, now: datetime
-) -> tuple[PolicyCondition, ...]:
+) -> tuple[StatusCondition, ...]:
     """Return the conditions of a policy that is not in service."""
     reason = refused.refusals[0].code
     text = "; ".join(one.text for one in refused.refusals)
     findings = (
-        _Finding(ACCEPTED, False, reason, text),
-        _Finding(PROGRESSING, False, _BLOCKED, text),
-        _Finding(READY, False, reason, text),
-        _Finding(RECONCILING, False, reason, ""),
-        _Finding(STALLED, True, reason, text),
+        ConditionFinding(ACCEPTED, False, reason, text),
+        ConditionFinding(PROGRESSING, False, _BLOCKED, text),
+        ConditionFinding(READY, False, reason, text),
+        ConditionFinding(RECONCILING, False, reason, ""),
+        ConditionFinding(STALLED, True, reason, text),
     )
-    return _stamp(findings, before, refused.head.generation, now)
+    return stamp_conditions(
+        findings, before.conditions, types=TYPES, generation=refused.head.generation, now=now
+    )
 
 
 def _explain(plan: PolicyPlan) -> str:
@@ -105,25 +99,25 @@ def _explain(plan: PolicyPlan) -> str:
     return "; ".join(one.reason.text for one in going)
 
 
-def _find_zones(resolution: ZoneResolution) -> _Finding:
+def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:
     is_true = resolution.code is not ZonesCode.SPANS_ZONES
     notes = "; ".join(one.text for one in resolution.notes)
-    return _Finding(ZONES_RESOLVED, is_true, resolution.code, notes)
+    return ConditionFinding(ZONES_RESOLVED, is_true, resolution.code, notes)
 
 
-def _find_progress(plan: PolicyPlan, text: str) -> _Finding:
+def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:
     code = plan.wait.code if plan.wait else None
     if plan.is_stalled:
-        return _Finding(PROGRESSING, False, DEADLINE_EXCEEDED, text)
+        return ConditionFinding(PROGRESSING, False, DEADLINE_EXCEEDED, text)
     if plan.is_open:
-        return _Finding(PROGRESSING, True, PolicyWaitCode.BATCH_OPEN, text)
+        return ConditionFinding(PROGRESSING, True, PolicyWaitCode.BATCH_OPEN, text)
     if code is PolicyWaitCode.INTERVAL:
-        return _Finding(PROGRESSING, True, code, text)
+        return ConditionFinding(PROGRESSING, True, code, text)
     if code is PolicyWaitCode.PAUSED:
-        return _Finding(PROGRESSING, False, code, text)
+        return ConditionFinding(PROGRESSING, False, code, text)
     # Stopped as a whole it has no numbers, and may be up to date or not.
     is_done = code in _AT_REST or (bool(plan.zones) and not has_outdated(plan))
-    return _Finding(PROGRESSING, False, _UP_TO_DATE if is_done else _BLOCKED, text)
+    return ConditionFinding(PROGRESSING, False, _UP_TO_DATE if is_done else _BLOCKED, text)
 
 
 def has_outdated(plan: PolicyPlan) -> bool:
@@ -137,29 +131,3 @@ def _choose_ready_reason(plan: PolicyPlan) -> str:
     if code is PolicyWaitCode.UP_TO_DATE:
         return _UP_TO_DATE
     return code if code in _OWN_REASON and code is not None else _ROLLING_OUT
-
-
-def _stamp(
-    findings: Iterable[_Finding], before: PolicyStatus, generation: int, now: datetime
-) -> tuple[PolicyCondition, ...]:
-    """Return conditions, each with since when it has its status; those of others stay."""
-    own = tuple(
-        PolicyCondition(
-            type=one.kind,
-            status=str(one.is_true),
-            reason=one.reason,
-            # A terminal shows it: what it quotes of a tenant must not steer that.
-            message=one_line(one.text),
-            last_transition_time=_find_time(before, one, now),
-            observed_generation=generation,
-        )
-        for one in findings
-    )
-    return (*own, *(one for one in before.conditions if one.type not in TYPES))
-
-
-def _find_time(before: PolicyStatus, finding: _Finding, now: datetime) -> str:
-    known = before.find_condition(finding.kind)
-    is_same = known is not None and known.status == str(finding.is_true)
-    kept = known.last_transition_time if known is not None and is_same else ""
-    return kept or format_rfc3339(now.replace(microsecond=0))

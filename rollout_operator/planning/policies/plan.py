@@ -29,7 +29,7 @@ from rollout_operator.model.policy.policy import PodOrder
 from rollout_operator.model.policy.zones import ZoneNoteCode, ZonesCode
 from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.policies.batches import (
-    find_deadline,
+    compute_deadline,
     find_open,
     find_pause_end,
     has_superseded,
@@ -311,7 +311,7 @@ def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
     times = [wait for look in looks for wait in (look.available_in, look.settles_in) if wait]
     left = None
     if open_one is not None:
-        left = find_deadline(open_one, looks, case.snapshot.policy, now) - now
+        left = compute_deadline(open_one, looks, case.snapshot.policy, now) - now
         times.append(left)
     if plan.next_batch is not None:
         times.append(plan.next_batch - now)

@@ -21,7 +21,7 @@ from rollout_operator.planning.releases.versions import VersionKey, find_version
 _Rank = tuple[()] | tuple[VersionKey]
 
 
-def find_candidates(
+def choose_candidates(
     announced: AnnouncedReleases, compat: ReleaseCompat = OURS
 ) -> ReleaseCandidates:
     """Return the releases that may come next, the newest first (REL-41, RELB-03)."""
@@ -30,7 +30,9 @@ def find_candidates(
         if later is None and not _rank(announced.current or ""):
             return ReleaseCandidates(is_path_unknown=True)
         # A stable sort: of equal versions the one that was announced last goes first.
-        newer = sorted(_list_newer(announced, later or ()), key=_rank_of, reverse=True)
+        newer = sorted(
+            _list_newer(announced, later or ()), key=lambda one: _rank(one.tag), reverse=True
+        )
         return ReleaseCandidates(releases=tuple(newer))
     return ReleaseCandidates(releases=later or (), is_path_unknown=later is None)
 
@@ -57,10 +59,6 @@ def _list_newer(announced: AnnouncedReleases, later: tuple[Release, ...]) -> Ite
         is_later = not rank and not floor and one in later
         if floor is None or rank > floor or is_later:
             yield one
-
-
-def _rank_of(release: Release) -> _Rank:
-    return _rank(release.tag)
 
 
 def _rank(tag: str) -> _Rank:

@@ -105,7 +105,7 @@ def _next_transition(
     while instant <= end:
         wall = instant.astimezone(zone).replace(tzinfo=None, fold=0)
         midnight = datetime.combine(wall.date(), time())
-        step_end = _find_clock_change(zone, instant, instant + (midnight + _DAY - wall))
+        step_end = _next_clock_change(zone, instant, instant + (midnight + _DAY - wall))
         others = _union(patterns, wall.date()) ^ (_WHOLE_DAY if is_active else 0)
         minute = _find_bit(others, (wall - midnight) // _MINUTE)
         if minute is not None:
@@ -129,7 +129,7 @@ def _find_bit(bits: int, first: int) -> int | None:
     return (bits & -bits).bit_length() - 1 if bits else None
 
 
-def _find_clock_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
+def _next_clock_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
     """Return the instant after `begin` at which clocks are changed, `end` where they are not.
 
     Of no zone clocks are changed forth and back within a day, which would go unseen.

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.model.budget import BudgetCondition, BudgetStatus
+from rollout_operator.model.budget import BudgetStatus
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.decode.budget_status import decode_budget_status
 from rollout_operator.model.errors import DecodeError
 
@@ -15,7 +16,7 @@ STATUS = BudgetStatus(
     pods=9,
     current_unavailable=1,
     allowed_disruptions=0,
-    conditions=(BudgetCondition(type="Ready", status="True", reason="BudgetHasRoom"),),
+    conditions=(StatusCondition(type="Ready", status="True", reason="BudgetHasRoom"),),
 )
 
 

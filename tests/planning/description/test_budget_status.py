@@ -4,7 +4,8 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rollout_operator.model.budget import BudgetCondition, BudgetStatus
+from rollout_operator.model.budget import BudgetStatus
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.description import BudgetDescription, Waiting
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.description.budget_status import render_budget_status
@@ -78,7 +79,7 @@ def test_a_budget_without_pods_is_ready() -> None:
 
 def test_times_are_those_of_the_last_change_and_others_conditions_stay() -> None:
     """Kubernetes: a reason or a message that changes is no transition."""
-    other = BudgetCondition(type="Audited", status="True")
+    other = StatusCondition(type="Audited", status="True")
     first = render(ROOM)
     first = replace(first, conditions=(*first.conditions, other))
     used = render(waiting(Code.DISRUPTION_BUDGET_USED), first, 5)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.group import Zone
 from rollout_operator.model.policy.plan import Batch, PolicySnapshot
 from rollout_operator.model.policy.policy import (
@@ -15,7 +16,7 @@ from rollout_operator.model.policy.policy import (
     PolicyRefusalCode,
     RefusedPolicy,
 )
-from rollout_operator.model.policy.status import PolicyCondition, PolicyStatus
+from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.model.policy.zones import ZoneNote, ZoneNoteCode, ZoneResolution, ZonesCode
 from rollout_operator.planning.policies.plan import plan_policy
 from rollout_operator.planning.policies.status import (
@@ -216,7 +217,7 @@ def test_when_a_rollout_began_and_ended() -> None:
 
 def test_the_time_of_a_condition_is_that_of_its_status() -> None:
     """MAZ-52: another reason of the same status keeps it; conditions of others stay."""
-    alien = PolicyCondition(type="Theirs", status="True")
+    alien = StatusCondition(type="Theirs", status="True")
     first = render(snapshot(prev("a"), B), replace(NEVER, conditions=(alien,)))
     second = render(snapshot(prev("a"), B, is_paused=True, now=NOW + seconds(9)), first)
     third = render(snapshot(zone("a"), B, now=NOW + seconds(20)), second)

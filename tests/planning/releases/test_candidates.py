@@ -6,7 +6,7 @@ import pytest
 
 from rollout_operator.model.releases.compat import KUBERIK
 from rollout_operator.model.releases.release import AnnouncedReleases, PolicyOrder, Release
-from rollout_operator.planning.releases.candidates import find_candidates
+from rollout_operator.planning.releases.candidates import choose_candidates
 from rollout_operator.planning.releases.versions import find_version_key
 
 
@@ -80,7 +80,7 @@ def announced(
     ],
 )  # fmt: skip
 def test_candidates(known: AnnouncedReleases, expected: str) -> None:
-    assert " ".join(one.tag for one in find_candidates(known).releases) == expected
+    assert " ".join(one.tag for one in choose_candidates(known).releases) == expected
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_that_no_release_can_be_compared_is_told(
     known: AnnouncedReleases, is_unknown: bool
 ) -> None:
     """RELB-05."""
-    assert find_candidates(known).is_path_unknown is is_unknown
+    assert choose_candidates(known).is_path_unknown is is_unknown
 
 
 def test_the_order_of_announcements_where_the_original_is_asked_for() -> None:
     """RT-60, REL-41."""
-    found = find_candidates(announced("3.0.0 2.0.0 1.0.0", latest="3.0.0"), KUBERIK)
+    found = choose_candidates(announced("3.0.0 2.0.0 1.0.0", latest="3.0.0"), KUBERIK)
 
     assert [one.tag for one in found.releases] == ["1.0.0", "2.0.0", "3.0.0"]
 
