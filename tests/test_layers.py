@@ -114,6 +114,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
             "nodes",
         ),
     },
+    "operator": {"": (), "diagnosis": ()},
     "cli": {"": ("views",), "views": ()},
 }
 # The simulated cluster knows nothing of the operator but what calls look like and what they mean.

@@ -40,7 +40,7 @@ from rollout_operator.model.decode.installation import decode_labelled_pod, deco
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.units import quote
-from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
+from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace
 from rollout_operator.planning.adoption.plan import plan_adoption
 from rollout_operator.planning.adoption.text import (
     list_budgets,

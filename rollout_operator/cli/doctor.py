@@ -1,8 +1,8 @@
 """`rollout-operator doctor`: prove an installation, and name what is wrong with what to do.
 
 Decides what is printed and which exit code it makes. It words nothing itself: findings come from
-`planning.diagnosis`, by what `operator.examine` has read. Nothing is changed: what is written, is
-written as a dry run.
+`planning.diagnosis`, by what `operator.diagnosis.examine` has read. Nothing is changed: what is
+written, is written as a dry run.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from rollout_operator.kube.connection.connect import Access
 from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, FindingCode
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.outcome import Severity
-from rollout_operator.operator.examine import examine
+from rollout_operator.operator.diagnosis.examine import examine
 from rollout_operator.planning.wording import format_json, one_line
 from rollout_operator.telemetry import logs
 

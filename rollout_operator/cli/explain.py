@@ -21,7 +21,7 @@ from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Reason
-from rollout_operator.operator.inspect import Inspection
+from rollout_operator.operator.diagnosis.inspect import Inspection
 from rollout_operator.planning.description.explain import explain_pod, explain_set
 
 

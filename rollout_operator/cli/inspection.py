@@ -16,7 +16,7 @@ from rollout_operator.config.grammar import TEXT, Flag, Words, refuse_leftovers
 from rollout_operator.kube.client.client import Client
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.operator.inspect import Inspection, Inspector, list_namespaces
+from rollout_operator.operator.diagnosis.inspect import Inspection, Inspector, list_namespaces
 from rollout_operator.planning.wording import join_names
 from rollout_operator.telemetry import logs
 

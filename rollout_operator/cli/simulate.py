@@ -12,7 +12,7 @@ from rollout_operator.kube.connection.connect import Access
 from rollout_operator.lab.simulate import command
 from rollout_operator.lab.simulate.flags import render_simulate_usage
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
+from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace
 
 # -namespace is its own: a file may hold several.
 _FLAGS: Final = (KUBECONFIG, CONTEXT)

@@ -34,7 +34,7 @@ from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.model.description import Description
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.inspect import Inspection
+from rollout_operator.operator.diagnosis.inspect import Inspection
 from rollout_operator.planning.wording import format_json
 
 FORMATS: Final = ("text", "wide", "json")

@@ -25,7 +25,7 @@ from rollout_operator.model.description import GroupDescription, Phase
 from rollout_operator.model.errors import InvalidInput, TooManyRequests, Unreachable
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.units import format_duration
-from rollout_operator.operator.inspect import Inspection
+from rollout_operator.operator.diagnosis.inspect import Inspection
 from rollout_operator.planning.description.phase import list_worst_first
 
 

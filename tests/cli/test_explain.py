@@ -16,7 +16,7 @@ from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
-from tests.operator.inspected import Onlooker, looking_on
+from tests.operator.diagnosis.inspected import Onlooker, looking_on
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 ZONES = three_zones(replicas=2)

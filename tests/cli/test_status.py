@@ -17,10 +17,10 @@ from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.description import SCHEMA_VERSION
 from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.inspect import Inspection
+from rollout_operator.operator.diagnosis.inspect import Inspection
 from tests.cli.described import EXAMPLE
 from tests.kube.fake_api import FakeApi, refuse, reply
-from tests.operator.inspected import Onlooker, looking_on
+from tests.operator.diagnosis.inspected import Onlooker, looking_on
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 SETS = "/apis/apps/v1/namespaces/mimir/statefulsets"

@@ -12,8 +12,8 @@ from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.inspect import Inspection
-from tests.operator.inspected import Onlooker, looking_on
+from rollout_operator.operator.diagnosis.inspect import Inspection
+from tests.operator.diagnosis.inspected import Onlooker, looking_on
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
 ZONES = three_zones(replicas=2)

@@ -22,7 +22,7 @@ from rollout_operator.config.grammar import parse_words
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.examine import examine
+from rollout_operator.operator.diagnosis.examine import examine
 from rollout_operator.planning.diagnosis.checks import CHECKS
 from tests.pki.certificates import Legacy
 from tests.rendered import WEBHOOKS

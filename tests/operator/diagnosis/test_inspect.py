@@ -10,8 +10,8 @@ from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.description import Description, OperatorDescription, Phase
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.outcome import Code
-from rollout_operator.operator.inspect import Inspector, list_namespaces
-from tests.operator.inspected import Onlooker, looking_on
+from rollout_operator.operator.diagnosis.inspect import Inspector, list_namespaces
+from tests.operator.diagnosis.inspected import Onlooker, looking_on
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 ZONES = three_zones(replicas=2)

@@ -9,8 +9,8 @@ from rollout_operator.lab.model.fields import child, name_of
 from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.errors import Denied
-from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
-from tests.operator.inspected import PERSON, Onlooker, looking_on
+from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace
+from tests.operator.diagnosis.inspected import PERSON, Onlooker, looking_on
 from tests.virtual_time import in_virtual_time
 
 READS: Final = {"get", "list", "discover"}

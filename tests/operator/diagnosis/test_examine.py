@@ -20,7 +20,7 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.operator.examine import examine, read_installation
+from rollout_operator.operator.diagnosis.examine import examine, read_installation
 from tests.controllers.fake_client import FakeClient, pod_json, set_json
 from tests.pki.certificates import Legacy
 

@@ -14,7 +14,7 @@ from rollout_operator.lab.network.faults import NoFaults
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.operator.inspect import Inspection, Inspector
+from rollout_operator.operator.diagnosis.inspect import Inspection, Inspector
 from tests.virtual_time import VirtualClock
 
 PERSON = "person"

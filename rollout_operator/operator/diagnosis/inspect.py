@@ -39,7 +39,7 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Plan
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.operator.observed import ObjectsFrom, ObservedNamespace
+from rollout_operator.operator.diagnosis.observed import ObjectsFrom, ObservedNamespace
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 

@@ -58,9 +58,9 @@ from rollout_operator.model.diagnosis.installation import (
     ZoneSet,
 )
 from rollout_operator.model.errors import Denied, NotFound, OperatorError
-from rollout_operator.operator.access_reviews import ask_rights
-from rollout_operator.operator.dry_runs import try_pods, try_webhooks
-from rollout_operator.operator.pod_paths import ask_paths
+from rollout_operator.operator.diagnosis.access_reviews import ask_rights
+from rollout_operator.operator.diagnosis.dry_runs import try_pods, try_webhooks
+from rollout_operator.operator.diagnosis.pod_paths import ask_paths
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
