@@ -1,9 +1,15 @@
-"""Pytest plugin: tests that share what one of them has recorded run in one worker.
+"""Pytest plugin: which worker gets which test next.
 
-A marker of pytest-xdist says the same, by a suffix of the node id, which pytest takes no more since
-9.2. `conftest.py` loads this.
+Tests that share what one of them has recorded run in one worker. Every second worker begins with
+the tests on the control plane, which wait for most of their time, and the others with those that
+compute: so the processors never wait, and no worker is left with one long test at the end.
+
+A marker of pytest-xdist groups tests as well, by a suffix of the node id, which pytest takes no
+more since 9.2. `conftest.py` loads this.
 """
 
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 import pytest
@@ -19,10 +25,32 @@ TOGETHER: Final = (
     "tests/test_image.py",
     "tests/release/test_distributions.py",
 )
+# What waits for the control plane.
+WAITING: Final = "tests/system/"
+# Minutes each: begun last, they would run while nothing else is left.
+LONGEST: Final = (
+    "tests/simulation/test_schedules.py",
+    "tests/system/test_other_operators.py",
+    "tests/system/test_kills.py",
+)
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Gives tests to the worker that is free, and those of a group to one and the same."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        self._lines: dict[bool, deque[str]] = {}
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Assign the first group of the line that the worker prefers, else of the other one."""
+        if not self._lines:
+            self._lines = order_groups(self.workqueue)
+        prefers_waiting = self.nodes.index(node) % 2 == 0
+        line = self._lines[prefers_waiting] or self._lines[not prefers_waiting]
+        if line:  # else a group whose worker died is left
+            self.workqueue.move_to_end(line.popleft(), last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         """Return the group of a test, which is its own id for most of them."""
@@ -37,6 +65,14 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
         group = self._split_scope(self.registered_collections[node][item_index])
         if all(self.assigned_work[node][group].values()):
             del self.assigned_work[node][group]
+
+
+def order_groups(groups: Iterable[str]) -> dict[bool, deque[str]]:
+    """Return those that wait for the control plane and those that do not, the longest first."""
+    lines: dict[bool, deque[str]] = {True: deque(), False: deque()}
+    for group in sorted(groups, key=lambda one: not one.startswith(LONGEST)):
+        lines[group.startswith(WAITING)].append(group)
+    return lines
 
 
 @pytest.hookimpl(optionalhook=True)
