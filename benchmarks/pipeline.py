@@ -16,13 +16,14 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
+from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, Viewed
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 
 

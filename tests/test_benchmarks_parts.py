@@ -39,11 +39,11 @@ from benchmarks.questions import (
 )
 from benchmarks.server import Feed, Spec, World
 from benchmarks.tasks import Load, Task
+from rollout_operator.kube.cache.views import decides
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.objects import decides
 from rollout_operator.model.review import Scalable
 from rollout_operator.planning.rollout.plan import plan_group
 from tests.world.pki import make_pki

@@ -1,16 +1,15 @@
 """Slim views of API objects: the fields that decide, and no more.
 
-Views are frozen. Two views that differ only in `resource_version` decide alike: see `decides`.
+Views are frozen. Two views that differ only in `resource_version` decide alike: see
+`kube.cache.views.decides`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
-from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import (
     GROUP_LABEL,
     GROUP_LABEL_LONG,
@@ -171,26 +170,10 @@ def parse_ordinal(digits: str) -> int | None:
     return None if digits[0] == "0" and digits != "0" else int(digits)
 
 
-Viewed = TypeVar(
-    "Viewed",
-    StatefulSet | Unreadable,
-    Pod | Unreadable,
-    WebhookConfiguration | Unreadable,
-    Budget | FlawedBudget | Unreadable,
-)
-
-
 def find_group(labels: Mapping[str, str]) -> GroupName | None:
     """Return the rollout group that labels name, None where they name none."""
     name = labels.get(GROUP_LABEL, labels.get(GROUP_LABEL_LONG))
     return None if name is None else GroupName(name)
-
-
-def decides(old: Viewed, new: Viewed) -> bool:
-    """Tell whether the step from old to new changes anything that a decision reads."""
-    if type(old) is not type(new):
-        return True
-    return bool(replace(old, resource_version=new.resource_version) != new)
 
 
 def list_failure_policies(

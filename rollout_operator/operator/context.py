@@ -32,13 +32,13 @@ from rollout_operator.kube.api import (
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
+from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.election import Election
 from rollout_operator.kube.events import EventSender
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.lease import Identity
-from rollout_operator.model.objects import Viewed
 from rollout_operator.operator.events import Events
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.pods.client import PodClient, Sender

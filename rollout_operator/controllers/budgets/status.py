@@ -18,7 +18,7 @@ from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.budgets.accounts import BudgetAccount
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Patcher, Reader
 from rollout_operator.model.budget import BudgetStatus, ShownStatus
-from rollout_operator.model.decode.budget_status import decode_budget_status
+from rollout_operator.model.decode.status import decode_budget_status
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,

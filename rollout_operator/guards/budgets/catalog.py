@@ -11,8 +11,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from rollout_operator.kube.cache.store import AnyBudget
+from rollout_operator.kube.cache.views import decides
 from rollout_operator.model.budget import Budget, BudgetState, BudgetVersions, FlawedBudget
-from rollout_operator.model.objects import Unreadable, decides
+from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 

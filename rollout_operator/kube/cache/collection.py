@@ -9,10 +9,10 @@ import msgspec
 from rollout_operator.kube.api import LiveReader, Page, Reader, Resource, Watcher
 from rollout_operator.kube.cache.retries import RetryCause
 from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.kube.call import Call
 from rollout_operator.model.decode.broken import salvage
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.objects import Viewed
 from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics

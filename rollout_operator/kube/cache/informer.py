@@ -4,10 +4,9 @@ Decides when the view may be trusted (`has_synced`, `age`) and how often the API
 Which view of an object is the newer one is left to the store, what a change means to the callbacks,
 what follows a failure to `retries`, time-outs and HTTP to the client behind the Protocols.
 
-An idle watch proves itself by ending when it was asked to: a server that is there to the last ends
-the stream in order, a connection that died cannot. So the end is asked for early and often;
-resuming costs one request, no list. Bookmarks prove more, but an idle server may have none to send:
-seen with an etcd that notifies of progress only every ten minutes, its default.
+An idle watch proves itself by ending when asked to: a server that is there ends it in order, and
+a connection that died cannot. So the end is asked for early and often; resuming costs one request.
+Bookmarks prove more; an idle server, whose etcd tells of progress every ten minutes, has none.
 """
 
 import asyncio
@@ -27,9 +26,10 @@ from rollout_operator.kube.cache.collection import (
 from rollout_operator.kube.cache.lists import ListTurn, StateStream
 from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, Staleness, WentBack
 from rollout_operator.kube.cache.store import Change, is_older
+from rollout_operator.kube.cache.views import Viewed, decides
 from rollout_operator.model.decode.objects import decode_version
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
-from rollout_operator.model.objects import Unreadable, Viewed, decides
+from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 

@@ -22,9 +22,9 @@ from typing import Final, Generic, NoReturn
 from rollout_operator.kube.api import WatchEvent
 from rollout_operator.kube.cache.collection import STEP, Collection, ObjectSource
 from rollout_operator.kube.cache.store import Key
+from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.decode.objects import decode_bookmark
 from rollout_operator.model.errors import ApiError, DecodeError, Refused, Unreachable
-from rollout_operator.model.objects import Viewed
 from rollout_operator.telemetry.logs import log
 
 # For all objects: the most that a client waits for a page.

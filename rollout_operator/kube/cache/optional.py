@@ -11,8 +11,8 @@ from typing import Final, Generic, NoReturn
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import Reader, Resource
 from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.errors import ApiError, Denied, NotFound
-from rollout_operator.model.objects import Viewed
 from rollout_operator.telemetry.logs import log
 
 # A definition is installed, or a role changed, by a person.

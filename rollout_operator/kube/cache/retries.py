@@ -20,6 +20,7 @@ from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.cache.store import Key, Store
+from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -28,7 +29,7 @@ from rollout_operator.model.errors import (
     TooManyRequests,
     Unreachable,
 )
-from rollout_operator.model.objects import Unreadable, Viewed
+from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.logs import log
 

@@ -6,17 +6,18 @@ what it changes, not what is stored; only `replace_all` looks at everything.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
+from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import (
     Pod,
     StatefulSet,
     Unreadable,
-    Viewed,
     WebhookConfiguration,
 )
+from rollout_operator.model.policy.watched import WatchedPolicy
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -236,6 +237,10 @@ class ConfigurationStore(Store[Configuration]):
     """Webhook configurations: all of a kind, or one of a name."""
 
 
+class PolicyStore(Store[WatchedPolicy | Unreadable]):
+    """MultiAZRollouts; `planning.policies.ownership` knows what they mean together."""
+
+
 class _Index(Generic[Viewed, _Tag]):
     """Views by a tag that each carries at most one of."""
 
@@ -258,9 +263,15 @@ class _Index(Generic[Viewed, _Tag]):
             self._views.setdefault(after, {})[key] = new
 
 
-def _key(
-    view: StatefulSet | Pod | WebhookConfiguration | Budget | FlawedBudget | Unreadable,
-) -> Key:
+class _Named(Protocol):
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def _key(view: _Named) -> Key:
     return (view.namespace, view.name)
 
 

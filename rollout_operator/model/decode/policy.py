@@ -133,7 +133,6 @@ def decode_policy(raw: JsonBytes) -> Policy | RefusedPolicy:
         namespace=wire.namespace,
         name=wire.name,
         uid=Uid(wire.uid),
-        resource_version=wire.resource_version,
         generation=wire.generation,
         created=wire.creation_timestamp,
         is_terminating=wire.deletion_timestamp is not None,

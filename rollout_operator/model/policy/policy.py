@@ -52,7 +52,6 @@ class PolicyHead(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: Uid
-    resource_version: str
     generation: int = 0
     created: datetime | None = None
     is_terminating: bool = False

@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.model.budget import BudgetStatus
 from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.decode.budget_status import decode_budget_status
+from rollout_operator.model.decode.status import decode_budget_status
 from rollout_operator.model.errors import DecodeError
 
 STATUS = BudgetStatus(

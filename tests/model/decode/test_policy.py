@@ -23,7 +23,6 @@ HEAD = PolicyHead(
     namespace="prod",
     name="db",
     uid=Uid("uid-db"),
-    resource_version="7",
     generation=2,
     created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
 )

@@ -16,7 +16,6 @@ def policy(name: str = "db", *, age: int = 0, **fields: Any) -> Policy:
         namespace="prod",
         name=name,
         uid=Uid(f"uid-{name}"),
-        resource_version="7",
         created=CREATED - timedelta(hours=age),
     )
     return Policy(**{"head": head, "selector": LabelSelector(labels={"app": "db"}), **fields})

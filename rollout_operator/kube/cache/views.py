@@ -1,0 +1,25 @@
+"""What caches hold: a view of each kind that is followed, and which of its changes matter."""
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WebhookConfiguration
+from rollout_operator.model.policy.watched import WatchedPolicy
+
+Viewed = TypeVar(
+    "Viewed",
+    StatefulSet | Unreadable,
+    Pod | Unreadable,
+    WebhookConfiguration | Unreadable,
+    Budget | FlawedBudget | Unreadable,
+    WatchedPolicy | Unreadable,
+)
+
+
+def decides(old: Viewed, new: Viewed) -> bool:
+    """Tell whether the step from old to new changes anything that a decision reads."""
+    if type(old) is not type(new):
+        return True
+    return bool(replace(old, resource_version=new.resource_version) != new)
