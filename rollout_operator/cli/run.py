@@ -1,14 +1,20 @@
 """`rollout-operator run`, and flags without a command: the operator itself."""
 
 import gc
+import os
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
 
 from rollout_operator.cli.commands import PROGRAM, render_commands
 from rollout_operator.config.checks import read_config
+from rollout_operator.config.environment import read_environment
 from rollout_operator.config.flags import Config
 from rollout_operator.config.usage import render_flags
 from rollout_operator.model.errors import OperatorError
+
+_MOUNTED_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class PartDied(OperatorError):
@@ -20,9 +26,17 @@ def run(words: Sequence[str]) -> int:
 
     Raises HelpRequested, ConfigError with its exit code, PartDied and other errors of its start.
     """
-    config = read_config(words)
+    config = read_config(words, read_environment(os.environ, _read_mounted_namespace()))
     # Everything else is imported here, so that help, version and refusals are quick.
     return operate(config, import_operator())
+
+
+def _read_mounted_namespace() -> str:
+    """Return the namespace of the service account of this pod, empty outside of a cluster."""
+    try:
+        return _MOUNTED_NAMESPACE.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def render_usage() -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.config.environment import NOTHING, POD_NAMESPACE, Environment, is_label
 from rollout_operator.config.flags import ACTIVE, SHADOW, Config, read_words
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
@@ -15,7 +16,6 @@ from rollout_operator.model.units import format_duration, format_prometheus_dura
 MODES: Final = (ACTIVE, SHADOW)
 LOG_FORMATS: Final = ("logfmt", "json")
 _HIGHEST_PORT: Final = 65535
-_NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\.?")
 # The longest name of an object, and of a host.
 _LONGEST_NAME: Final = 253
@@ -25,12 +25,12 @@ _LONGEST_DELAY: Final = timedelta(seconds=10)
 _LONGEST_EXPIRATION: Final = timedelta(days=365 * 100)
 
 
-def read_config(argv: Sequence[str]) -> Config:
-    """Return the configuration that the words after the program's name make.
+def read_config(argv: Sequence[str], environment: Environment = NOTHING) -> Config:
+    """Return the configuration that the words after the program's name make, and the environment.
 
     Raises ConfigError with the exit code, or HelpRequested.
     """
-    config = read_words(argv)
+    config = read_words(argv, environment)
     problem = next(_find_problems(config), None)
     if problem is not None:
         raise ConfigError(problem)
@@ -39,7 +39,7 @@ def read_config(argv: Sequence[str]) -> Config:
 
 def is_namespace_name(text: str) -> bool:
     """Tell whether a namespace can be called so."""
-    return _NAMESPACE_NAME.fullmatch(text) is not None
+    return is_label(text)
 
 
 def _find_problems(config: Config) -> Iterator[str]:
@@ -61,6 +61,11 @@ def _find_problems(config: Config) -> Iterator[str]:
 
 
 def _check_api_server(config: Config) -> Iterator[str]:
+    if not config.namespace and config.watches_all:
+        yield (
+            f"all namespaces are to be watched, and {POD_NAMESPACE} does not say which of them the"
+            " operator's own is"
+        )
     if not config.namespace:
         yield "-kubernetes.namespace has not been specified"
     # Also met as `$(POD_NAMESPACE)`, where the variable is not defined.

@@ -1,8 +1,8 @@
 """What the operator is told at its start: every flag once, on the field that its value goes to.
 
 Decides which flags exist and what they mean. Which combinations are refused is decided in `checks`,
-how words become values in `grammar`, how all of it looks as help in `usage`. The environment is not
-read: what is not among the arguments is at its default.
+how words become values in `grammar`, how all of it looks as help in `usage`. What is not among the
+arguments is as `environment` has it, else at its default.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from rollout_operator.config.environment import NOTHING, Environment
 from rollout_operator.config.grammar import (
     BOOL,
     DURATION,
@@ -247,6 +248,35 @@ class Config:
     """Words after the flags, which mean nothing."""
     without_effect: tuple[str, ...] = ()
     """Names of flags that were given and mean nothing any more."""
+    watched: tuple[str, ...] | None = None
+    """The namespaces that the environment asks for; none of them: all. None: that of the flag."""
+    environment: Environment = NOTHING
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Return what is watched; none: all. `namespace` is then that of the operator itself."""
+        return (self.namespace,) if self.watched is None else self.watched
+
+    @property
+    def watches_all(self) -> bool:
+        """Tell whether all namespaces are watched."""
+        return not self.namespaces
+
+    @property
+    def watches_several(self) -> bool:
+        """Tell whether more namespaces than one may be watched: series and lines name them then."""
+        return self.watches_all or len(self.namespaces) > 1
+
+    @property
+    def operator_name(self) -> str:
+        """Return what its writes, Events and Lease are known by."""
+        return self.environment.operator_name
+
+    @property
+    def extra_port(self) -> int:
+        """Return the second port with `/metrics`; 0: there is none."""
+        port = self.environment.metrics_port
+        return 0 if port == self.server_port else port
 
     @property
     def zone_tracker(self) -> str:
@@ -295,14 +325,38 @@ def find_flag(name: str) -> Flag[Any]:
     return next(each for each in FLAGS if each.name == name)
 
 
-def read_words(argv: Sequence[str]) -> Config:
+def read_words(argv: Sequence[str], environment: Environment = NOTHING) -> Config:
     """Return what the words after the program's name ask for, unchecked.
 
-    Raises UsageError where they do not follow the grammar, or HelpRequested.
+    What they leave open is as the environment has it. Raises UsageError where they do not follow
+    the grammar, or HelpRequested.
     """
     words = parse_words(FLAGS, argv)
     values: dict[str, Any] = {
         each.name: words.value(each.metadata["flag"]) for each in fields(Config) if each.metadata
     }
-    unused = tuple(name for name in _WITHOUT_EFFECT if words.has(find_flag(name)))
-    return Config(**values, leftovers=words.leftovers, without_effect=unused)
+    if environment.is_given:
+        standing_in = _stand_in(environment)
+        values |= {
+            each.name: standing_in[each.name]
+            for each in fields(Config)
+            if each.name in standing_in and not words.has(each.metadata["flag"])
+        }
+    by_flag = words.has(find_flag("kubernetes.namespace"))
+    return Config(
+        **values,
+        leftovers=words.leftovers,
+        without_effect=tuple(name for name in _WITHOUT_EFFECT if words.has(find_flag(name))),
+        watched=None if by_flag else environment.watched,
+        environment=environment,
+    )
+
+
+def _stand_in(environment: Environment) -> dict[str, str]:
+    """Return, by field, what counts where the flag of that field is not given."""
+    first = (*(environment.watched or ()), "")[0]
+    return {
+        "namespace": environment.own_namespace or first,
+        "log_level": environment.log_level,
+        "lease_name": environment.operator_name,
+    }

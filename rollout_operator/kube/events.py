@@ -88,13 +88,18 @@ class EventSender:
         client: EventApi,
         *,
         instance: str,
+        controller: str = FIELD_MANAGER,
         now: Callable[[], datetime],
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        """Write Events of the process `instance` by this client; `now` is the server's time."""
+        """Write Events of the process `instance` by this client; `now` is the server's time.
+
+        `controller` is the source that they name.
+        """
         self._client = client
-        self._instance = instance[:_MAX_INSTANCE] or FIELD_MANAGER
+        self._instance = instance[:_MAX_INSTANCE] or controller
+        self._controller = controller
         self._now = now
         self._clock = clock
         # Looking one up by its label costs more than counting.
@@ -205,7 +210,7 @@ class EventSender:
             "kind": EVENTS.kind,
             "metadata": {"name": one.name, "namespace": regarding.namespace},
             "eventTime": _render_time(one.at),
-            "reportingController": FIELD_MANAGER,
+            "reportingController": self._controller,
             "reportingInstance": self._instance,
             "action": event.action.value,
             "reason": event.reason,

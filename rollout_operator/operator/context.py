@@ -77,6 +77,9 @@ class EngineSettings(Protocol):
     def lease(self) -> str: ...
 
     @property
+    def operator_name(self) -> str: ...
+
+    @property
     def is_shadow(self) -> bool: ...
 
 
@@ -261,6 +264,7 @@ class Context:
         return EventSender(
             client,
             instance=clients.identity.name,
+            controller=self.settings.operator_name,
             now=partial(self.tell_time, client),
             clock=self.clock,
             metrics=self.metrics,

@@ -11,12 +11,13 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, MachineClock
+from rollout_operator.config.environment import METRICS_PORT
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.api import Fence
 from rollout_operator.kube.call import Timeouts
@@ -25,7 +26,9 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.lease import Identity, render_address
+from rollout_operator.model.names import FIELD_MANAGER
 from rollout_operator.operator.budget_status import BudgetReports
 from rollout_operator.operator.context import Clients, Telemetry
 from rollout_operator.operator.engine import Engine
@@ -53,14 +56,40 @@ def run(config: Config, limits: LifeLimits | None = None) -> int:
     """
     logs.configure(format=config.log_format, level=config.log_level)
     logs.install_stdlib_bridge()
+    with ExitStack() as stack:
+        if config.operator_name != FIELD_MANAGER:
+            stack.enter_context(logs.bind_keys(operator=config.operator_name))
+        return _run(config, limits or LifeLimits())
+
+
+def _run(config: Config, limits: LifeLimits) -> int:
+    if config.namespaces != (config.namespace,):
+        raise ConfigError("WATCH_NAMESPACE: one namespace is watched so far, that of the operator")
     log.info("Starting rollout operator", version=__version__, namespace=config.namespace)
+    _log_environment(config)
     for name in config.without_effect:
         log.warn("Deprecated flag has no effect", flag=name)
     if config.leftovers:
         log.warn("Ignoring words after the flags", words=" ".join(config.leftovers))
     with traced(os.environ), asyncio.Runner(loop_factory=_choose_loop()) as runner:
-        runner.run(_serve(config, limits or LifeLimits()))
+        runner.run(_serve(config, limits))
     return 0
+
+
+def _log_environment(config: Config) -> None:
+    """Log what holds where variables of the environment have a say in it."""
+    environment = config.environment
+    for warning in environment.warnings:
+        log.warn("Variable of the environment is not as it should be", why=warning)
+    if environment.is_given:
+        log.info(
+            "Effective configuration",
+            namespaces=",".join(config.namespaces) or "all",
+            log_level=config.log_level,
+            operator=config.operator_name,
+            lease=config.lease,
+            ports=[port for port in (config.server_port, config.extra_port) if port],
+        )
 
 
 def _choose_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -86,8 +115,12 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         )
         await admin.start()
         stack.push_async_callback(admin.stop)
+        await _listen_also(admin, config)
         access = Access(
-            namespace=config.namespace, api_url=config.api_url, config_file=config.config_file
+            namespace=config.namespace,
+            name=config.operator_name,
+            api_url=config.api_url,
+            config_file=config.config_file,
         )
         transport = await connect(access, clock)
         stack.push_async_callback(transport.close)
@@ -97,6 +130,18 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         admin.show(engine.describe)
         await engine.serve(stop, limits.sync, also={"heartbeat": heartbeat.run()})
     log.info("Rollout operator has stopped")
+
+
+async def _listen_also(admin: AdminServer, config: Config) -> None:
+    """Listen on the port of `METRICS_PORT` as well; its default may be taken, its value not."""
+    if not config.extra_port:
+        return
+    try:
+        await admin.listen_also(config.extra_port, METRICS_PORT)
+    except ConfigError as error:
+        if config.environment.is_port_chosen:
+            raise
+        log.warn("Metrics are served on one port only", port=config.server_port, err=error)
 
 
 def _build_engine(

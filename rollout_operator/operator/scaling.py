@@ -89,7 +89,7 @@ class Scaling:
             is_stopping=lambda: context.is_stopping,
             on_scaled=context.events.on_scaled,
         )
-        self._contests = Contests(client, context.clock)
+        self._contests = Contests(client, context.clock, context.settings.operator_name)
         self._controller = self._build_controller(observer)
         self._workers: Workers[GroupName] = Workers(
             self._queue,

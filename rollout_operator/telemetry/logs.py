@@ -11,13 +11,18 @@ whole admission decision may.
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, Protocol
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.logtext import Render, render_json, render_logfmt
 from rollout_operator.telemetry.sink import Sink
+
+_BOUND: Final[ContextVar[Mapping[str, object]]] = ContextVar("bound log keys")
+_NO_KEYS: Final[Mapping[str, object]] = {}
 
 Write = Callable[[bytes], None]
 """Takes one line with its line feed; must not raise."""
@@ -65,6 +70,16 @@ class Logger:
 
 
 log: Final = Logger()
+
+
+@contextmanager
+def bind_keys(**keys: object) -> Iterator[None]:
+    """Have each record of what runs or begins within say these keys too, unless it does itself."""
+    token = _BOUND.set({**_BOUND.get(_NO_KEYS), **keys})
+    try:
+        yield
+    finally:
+        _BOUND.reset(token)
 
 
 def configure(
@@ -125,7 +140,8 @@ def _emitter(severity: Severity, render: Render, stamp: _Stamp, write: Write) ->
     level = severity.value
 
     def emit(message: str, /, **keys: object) -> None:
-        write(render(level, stamp(), message, keys))
+        bound = _BOUND.get(_NO_KEYS)
+        write(render(level, stamp(), message, {**bound, **keys} if bound else keys))
 
     return emit
 

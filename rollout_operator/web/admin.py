@@ -75,6 +75,7 @@ class AdminServer:
             self._build(cluster), shutdown_timeout=STOP_LIMIT.total_seconds()
         )
         self._listener: asyncio.Server | None = None
+        self._also: list[asyncio.Server] = []
 
     @property
     def port(self) -> int:
@@ -93,23 +94,30 @@ class AdminServer:
         Raises ConfigError for a bad port.
         """
         await self._runner.setup()
-        server = self._runner.server
-        assert server is not None, "set up just now"
-        self._listener = await asyncio.get_running_loop().create_server(
-            lambda: Connection(server),
-            sock=bind(self._wanted_port, flag="-server.port", host=host),
-            backlog=BACKLOG,
-        )
+        self._listener = await self._listen(self._wanted_port, "-server.port", host)
+
+    async def listen_also(self, port: int, variable: str) -> None:
+        """Answer on one more port, on all addresses. Raises ConfigError that names `variable`."""
+        self._also.append(await self._listen(port, variable))
 
     async def stop(self) -> None:
         """Stop listening, give requests under way a second, close all connections."""
         self._status.close()
-        if self._listener is not None:
-            self._listener.close()
+        listeners = [one for one in (self._listener, *self._also) if one is not None]
+        for listener in listeners:
+            listener.close()
         await self._runner.cleanup()
-        if self._listener is not None:
-            await self._listener.wait_closed()
-            self._listener = None
+        for listener in listeners:
+            await listener.wait_closed()
+        self._listener = None
+        self._also.clear()
+
+    async def _listen(self, port: int, flag: str, host: str = "") -> asyncio.Server:
+        server = self._runner.server
+        assert server is not None, "set up before"
+        return await asyncio.get_running_loop().create_server(
+            lambda: Connection(server), sock=bind(port, flag=flag, host=host), backlog=BACKLOG
+        )
 
     def _build(self, cluster: ClusterRules) -> web.Application:
         app = web.Application(

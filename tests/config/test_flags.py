@@ -148,8 +148,8 @@ def test_both_spellings_of_the_namespace_are_read() -> None:
     assert read_config(["--kubernetes-namespace=a", "-kubernetes.namespace=b"]).namespace == "b"
 
 
-def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLAG-02."""
+def test_flags_read_no_environment_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLAG-02: four variables are handed over, see test_environment; no other one counts."""
     for name in ("KUBERNETES_NAMESPACE", "LOG_LEVEL", "SERVER_PORT"):
         monkeypatch.setenv(name, "9999")
 

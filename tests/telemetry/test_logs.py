@@ -1,5 +1,6 @@
 """Levels, time, the way of libraries into the log, and stderr itself (section 17, DEP-06)."""
 
+import asyncio
 import json
 import logging
 import os
@@ -283,3 +284,19 @@ def test_a_process_whose_log_nobody_reads_goes_on() -> None:
     assert b'msg="Log lines were lost" lines=' in lines[-2]
     assert lines[-1].endswith(b"msg=Last")
     assert all(line.startswith(b"level=") for line in lines)
+
+
+async def test_maz62_what_is_bound_is_said_by_all_that_begins_within(lines: list[str]) -> None:
+    async def work() -> None:
+        log.info("Working", zone="a", namespace="own")
+
+    with logs.bind_keys(namespace="prod"), logs.bind_keys(operator="x"):
+        task = asyncio.create_task(work())
+        log.info("Starting")
+    await task
+    log.info("Outside")
+
+    begun, working, outside = (line.partition("msg=")[2] for line in lines)
+    assert begun == "Starting namespace=prod operator=x\n"
+    assert working == "Working namespace=own operator=x zone=a\n", "its own word counts"
+    assert outside == "Outside\n"

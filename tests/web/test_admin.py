@@ -32,6 +32,19 @@ async def test_ready_follows_health(admin: World) -> None:
     assert await admin.get("/ready") == (500, "operator: stopping\n")
 
 
+async def test_mt70_another_port_answers_as_well(admin: World) -> None:
+    """MAZ-63."""
+    with socket.create_server(("", 0)) as taken:
+        with pytest.raises(ConfigError, match=r"^METRICS_PORT: port \d+ is in use$"):
+            await admin.server.listen_also(taken.getsockname()[1], "METRICS_PORT")
+        port = taken.getsockname()[1]
+
+    await admin.server.listen_also(port, "METRICS_PORT")
+
+    async with admin.client.get(f"http://127.0.0.1:{port}/metrics") as response:
+        assert response.status == 200
+
+
 async def test_livez_tells_faults(admin: World) -> None:
     """LI-14: a died task turns liveness red, and the body says which."""
     assert await admin.get("/livez") == (200, "alive\n")

@@ -37,8 +37,10 @@ class _Named:
 class Contests:
     """The counts that were written last, by UID of the set, and who undoes them."""
 
-    def __init__(self, client: Reader, clock: Clock) -> None:
+    def __init__(self, client: Reader, clock: Clock, name: str = FIELD_MANAGER) -> None:
+        """`name` is what the API server knows our own writes by."""
         self._client = client
+        self._name = name
         self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
         self._named: dict[Uid, _Named] = {}
 
@@ -87,7 +89,7 @@ class Contests:
                 body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name)
         except (ApiError, TimeoutError):
             return ()
-        return decode_replica_writers(body, but=FIELD_MANAGER)
+        return decode_replica_writers(body, but=self._name)
 
 
 def describe_mark(sts: StatefulSet) -> Reason:

@@ -29,8 +29,9 @@ from rollout_operator.kube.connection.lean import (
     load_kubeconfig,
     new_configuration,
 )
-from rollout_operator.kube.connection.transport import Transport, open_transport
+from rollout_operator.kube.connection.transport import Transport, open_transport, render_agent
 from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import FIELD_MANAGER
 from rollout_operator.telemetry.logs import log
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -48,6 +49,8 @@ class Access:
 
     namespace: str
     """Ours: sent with each request as the name of our cluster."""
+    name: str = FIELD_MANAGER
+    """What the API server knows our writes by."""
     api_url: str = ""
     config_file: str = ""
     """With `api_url` in the place of its server."""
@@ -72,6 +75,7 @@ async def connect(access: Access, clock: Clock) -> Transport:
     else:
         credential = _in_cluster(configuration, access, clock)
     transport = open_transport(configuration, credential, access.namespace, clock, access.environ)
+    transport.api.default_headers["User-Agent"] = render_agent(access.name)
     return replace(transport, log_in=_IN_POD if choice is None else _BY_KUBECONFIG)
 
 

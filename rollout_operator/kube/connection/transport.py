@@ -147,9 +147,14 @@ def open_transport(
     return Transport(api, credential, namespace, clock, ServerClock(clock), PageSizes(clock))
 
 
+def render_agent(name: str) -> str:
+    """Return the agent that requests name; what stands before its slash is the field manager."""
+    return f"{name}/{__version__}"
+
+
 def _headers(namespace: str) -> dict[str, str]:
     return {
-        "User-Agent": f"{FIELD_MANAGER}/{__version__}",
+        "User-Agent": render_agent(FIELD_MANAGER),
         CLUSTER_HEADER: namespace,
         "Accept": "application/json",
         # Networks inside of a cluster are fast: packing and unpacking 5 MB would cost both sides
