@@ -6,8 +6,8 @@ across a write that comes back as a review of our own.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from weakref import WeakValueDictionary
 
 from rollout_operator.model.names import GroupName, Uid
@@ -26,6 +26,14 @@ class Locks:
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
         async with lock:
+            yield
+
+    @asynccontextmanager
+    async def hold_all(self, keys: Iterable[str]) -> AsyncIterator[None]:
+        """Wait for several locks, in the order of their keys: two that want the same never meet."""
+        async with AsyncExitStack() as stack:
+            for key in sorted({*keys}):
+                await stack.enter_async_context(self.hold(key))
             yield
 
 

@@ -12,6 +12,7 @@ from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.other_operators import OtherOperators
+from rollout_operator.controllers.rollout.rule import LabelRule
 from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.client.rate_limit import Priority
@@ -97,7 +98,7 @@ class Rollouts:
                 observer=observer,
                 executor=Executor(
                     context.open("acting", Priority.LOOK),
-                    observer,
+                    LabelRule(observer),
                     context.deletes,
                     clock=context.clock,
                     metrics=context.metrics,

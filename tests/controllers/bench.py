@@ -13,6 +13,7 @@ from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
+from rollout_operator.controllers.rollout.rule import LabelRule
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
@@ -108,7 +109,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
     )
     executor = Executor(
         client,
-        observer,
+        LabelRule(observer),
         deletes,
         clock=clock,
         metrics=metrics,

@@ -19,6 +19,7 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.rule import LabelRule
 from rollout_operator.controllers.scaling.contests import Contests
 from rollout_operator.controllers.scaling.controller import ScalingContext, ScalingController
 from rollout_operator.controllers.scaling.intents import IntentWriter
@@ -132,7 +133,7 @@ class Bench:
         )  # fmt: skip
         executor = Executor(
             self.client,
-            observer,
+            LabelRule(observer),
             deletes,
             clock=self.clock,
             metrics=metrics,

@@ -99,3 +99,22 @@ async def test_nothing_is_left_of_locks_that_nobody_holds() -> None:
 def test_keys_of_groups_and_of_calls_never_meet() -> None:
     assert group_lock(GroupName("x")) != calls_lock(Uid("x"))
     assert group_lock(GroupName("")) != group_lock(GroupName(" "))
+
+
+async def test_several_locks_are_taken_in_one_order() -> None:
+    """Two that want the same locks, named in another order, never wait for each other."""
+    story = Story()
+
+    async def visit(name: str, *keys: str) -> None:
+        async with story.locks.hold_all(keys):
+            story.lines.append(f"{name} in")
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            story.lines.append(f"{name} out")
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        tasks.create_task(visit("a", "k", "l", "k"))
+        tasks.create_task(visit("b", "l", "k"))
+        tasks.create_task(story.visit("c", "k"))
+    assert sorted(story.lines[::2]) == ["a in", "b in", "c in"]
+    assert [line[0] for line in story.lines[::2]] == [line[0] for line in story.lines[1::2]]

@@ -14,7 +14,7 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="live-look-off",
-        old="live = await self._observer.observe_live(group)\n        expires_at",
+        old="live = await self._rule.observe_live(group)\n        expires_at",
         new="live = group\n        expires_at",
         breaks="SI-09: deletes rest on what a watch has brought",
         scenarios=("s1",),
@@ -43,7 +43,7 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="lock-per-request",
-        old="async with self._looks, self._locks.hold(group_lock(group.name)):",
+        old="async with self._looks, self._locks.hold_all(self._rule.list_locks(group)):",
         new='async with self._locks.hold(f"request {self._clock.elapsed()}"):',
         breaks="SI-02: a downscale is granted between a rollout's look and its deletes (D-25)",
         units="tests/controllers/rollout/test_executor_lock.py",

@@ -20,6 +20,7 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.downscales.controller import DownscaleContext, DownscaleController
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.rule import LabelRule
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
@@ -130,7 +131,7 @@ class World:
         )  # fmt: skip
         executor = Executor(
             self.client,
-            observer,
+            LabelRule(observer),
             deletes,
             clock=self.clock,
             metrics=Metrics(),

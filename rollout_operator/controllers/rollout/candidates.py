@@ -18,10 +18,8 @@ from rollout_operator.guards.budgets.request import DisruptionRequest, Reservati
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.group import Deletion, Group
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import EqualPods, Plan, Replacement, ReplacePods
 from rollout_operator.planning.budgets.rule import Refusal
-from rollout_operator.planning.rollout.zones import choose_limit
 
 
 def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
@@ -46,11 +44,9 @@ def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
     return EqualPods(pods=pods, room=min(share.room, most))
 
 
-def ask_for(one: Replacement, zone: StatefulSet) -> DisruptionRequest:
-    """Return what is asked of the arbiter for the delete of a pod."""
-    return DisruptionRequest(
-        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(zone)[0]
-    )
+def ask_for(one: Replacement, limit: int) -> DisruptionRequest:
+    """Return what is asked of the arbiter for the delete of a pod of a zone with this limit."""
+    return DisruptionRequest(pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
 
 
 class Candidates:
@@ -59,14 +55,14 @@ class Candidates:
     def __init__(
         self,
         arbiter: Arbiter,
-        zone: StatefulSet,
+        limit: int,
         pods: Sequence[Replacement],
         held: list[Refusal],
         reserved: Sequence[Replacement] = (),
     ) -> None:
         """Try `reserved` in any case, then `pods`; why one is not tried is added to `held`."""
         self._arbiter = arbiter
-        self._zone = zone
+        self._limit = limit
         self._reserved = deque(reserved)
         self._left = deque(pods)
         self._held = held
@@ -77,7 +73,7 @@ class Candidates:
         if self._reserved:
             return self._reserved.popleft()
         if self._left and not self._answers:
-            asks = [ask_for(one, self._zone) for one in self._left]
+            asks = [ask_for(one, self._limit) for one in self._left]
             self._answers.extend(await self._arbiter.assess_all(asks))
         while self._left:
             one, refusal = self._left.popleft(), self._answers.popleft()

@@ -15,7 +15,6 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import LOOK_LASTS, MOST_LOOKS, describe_slow
-from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout.candidates import (
     Candidates,
     Reservations,
@@ -32,9 +31,10 @@ from rollout_operator.controllers.rollout.reports import (
     note_pod,
 )
 from rollout_operator.controllers.rollout.revisions import Revisions, RolloutClient
+from rollout_operator.controllers.rollout.rule import RolloutRule
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.guards.locks import Locks, group_lock
+from rollout_operator.guards.locks import Locks
 from rollout_operator.kube.api import PODS, Precondition
 from rollout_operator.model.errors import (
     ApiError,
@@ -57,7 +57,6 @@ from rollout_operator.model.outcome import (
     Severity,
 )
 from rollout_operator.planning.budgets.rule import Refusal
-from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -73,7 +72,7 @@ class Executor:
     def __init__(
         self,
         client: RolloutClient,
-        observer: Observer,
+        rule: RolloutRule,
         deletes: OwnDeletes,
         *,
         clock: Clock,
@@ -87,7 +86,7 @@ class Executor:
     ) -> None:
         """Call `on_step` with each pod that was deleted, and each revision that is recorded."""
         self._client = client
-        self._observer = observer
+        self._rule = rule
         self._deletes = deletes
         self._clock = clock
         self._metrics = metrics
@@ -95,7 +94,7 @@ class Executor:
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
         self._on_step = on_step
-        self._revisions = Revisions(recording or client, observer, clock)
+        self._revisions = Revisions(recording or client, rule, clock)
         self._looks = asyncio.Semaphore(most_looks)
         self._refused_at: dict[Uid, timedelta] = {}
 
@@ -139,13 +138,14 @@ class Executor:
 
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
         # What the caches know to be held by budgets is not worth a look.
-        asks = [ask_for(one, action.zone) for one in action.listed]
+        limit = self._rule.choose_limit(group.name, action.zone)
+        asks = [ask_for(one, limit) for one in action.listed]
         held = await self._arbiter.assess_all(asks)
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
         # In this order: a group that waits for its look keeps no downscale waiting.
-        async with self._looks, self._locks.hold(group_lock(group.name)):
+        async with self._looks, self._locks.hold_all(self._rule.list_locks(group)):
             reservations = Reservations(self._arbiter)
             try:
                 if await self._reserve(group.name, action, reservations, report):
@@ -169,18 +169,19 @@ class Executor:
         """Reserve as many pods as there is room for; tell whether a live read is of any use."""
         if not any(self._arbiter.may_cover(one.pod) for one in action.listed):
             return True
-        planned = find_zone(plan_group(self._observer.observe(group)), action.zone.uid)
+        planned = find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)
         if planned is None:
             report.is_contradicted = True
             report.notes.append(explain_changed(action))
             return False
         found, is_free = Report(), False
+        limit = self._rule.choose_limit(group, planned.zone)
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
-            candidates = Candidates(self._arbiter, planned.zone, pods, found.held)
+            candidates = Candidates(self._arbiter, limit, pods, found.held)
             while room > 0 and not self._is_stopping() and (one := await candidates.next()):
                 until = self._clock.elapsed() + LOOK_LASTS
-                answer = await self._arbiter.reserve(ask_for(one, planned.zone), until)
+                answer = await self._arbiter.reserve(ask_for(one, limit), until)
                 if isinstance(answer, Refusal):
                     if note_held(found, answer) is DeleteOutcome.REFUSED:
                         continue
@@ -201,7 +202,7 @@ class Executor:
     async def _replace_reserved(
         self, group: Group, action: ReplacePods, reservations: Reservations, report: Report
     ) -> None:
-        live = await self._observer.observe_live(group)
+        live = await self._rule.observe_live(group)
         expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age
         agreed = None
         if group.owners == live.owners:
@@ -224,9 +225,9 @@ class Executor:
         A look may have waited long for a token. Pods that came back meanwhile make room that needs
         no look of its own; what the caches saw go stops it.
         """
-        cached = reservations.hide(self._observer.observe(live.name))
-        planned = find_zone(plan_group(cached), action.zone.uid)
-        seen = find_zone(plan_group(reservations.hide(live)), action.zone.uid)
+        cached = reservations.hide(self._rule.observe(live.name))
+        planned = find_zone(self._rule.plan(cached), action.zone.uid)
+        seen = find_zone(self._rule.plan(reservations.hide(live)), action.zone.uid)
         return None if planned is None or seen is None else cut_to(planned, seen)
 
     async def _replace_share(
@@ -235,7 +236,8 @@ class Executor:
         """Delete as many pods as there is room for; return what became of the last delete."""
         room, outcome = share.room, None
         reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
-        candidates = Candidates(self._arbiter, zone, others, report.held, reserved)
+        limit = self._rule.choose_limit(read.live.name, zone)
+        candidates = Candidates(self._arbiter, limit, others, report.held, reserved)
         while room > 0 and not self._is_stopping() and (one := await candidates.next()):
             outcome = await self._try(one, zone, report, read)
             if outcome in _END_THE_ROUND:
@@ -255,13 +257,14 @@ class Executor:
         """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
         reserved = read.reservations.take(one.pod.uid)
         if reserved is None:
-            answer = await self._arbiter.ask(ask_for(one, zone), read.expires_at)
+            limit = self._rule.choose_limit(read.live.name, zone)
+            answer = await self._arbiter.ask(ask_for(one, limit), read.expires_at)
         else:
             answer = await self._arbiter.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):
             return note_held(report, answer)
         try:
-            outcome = await self._delete(replace(one, pod=answer.pod), report, read)
+            outcome = await self._delete(replace(one, pod=answer.pod), zone, report, read)
         except (ApiError, asyncio.CancelledError):
             # Also where there was no answer: a pod whose record goes is no longer what the delete
             # asks for.
@@ -272,15 +275,18 @@ class Executor:
             await self._arbiter.release_pod(answer.pod)
         return outcome
 
-    async def _delete(self, one: Replacement, report: Report, read: "_Read") -> DeleteOutcome:
+    async def _delete(
+        self, one: Replacement, sts: StatefulSet, report: Report, read: "_Read"
+    ) -> DeleteOutcome:
         """Delete one pod. Raises ApiError where trying others is no use."""
-        group, pod, zone = read.live.name, one.pod, one.reason.zone
+        group, pod, zone = sts.group, one.pod, one.reason.zone
         left = read.expires_at - self._clock.elapsed()
         if left <= timedelta(0):
             return cut_short_by(report, describe_slow(zone))
         log.info(
             "Terminating pod",
-            group=group, zone=zone, pod=pod.name, reason=one.reason.code, why=one.reason.text,
+            **self._rule.name_keys(read.live.name),
+            zone=zone, pod=pod.name, reason=one.reason.code, why=one.reason.text,
         )  # fmt: skip
         precondition = Precondition(uid=pod.uid, resource_version=pod.resource_version)
         self._deletes.begin(pod)
@@ -309,7 +315,7 @@ class Executor:
         return DeleteOutcome.WENT
 
     def _note_changed(
-        self, group: GroupName, pod: Pod, report: Report, error: NotFound | Conflict
+        self, group: GroupName | None, pod: Pod, report: Report, error: NotFound | Conflict
     ) -> DeleteOutcome:
         """Another client changed or deleted the pod: what we know of its zone is old (SI-04).
 
@@ -326,7 +332,7 @@ class Executor:
         return DeleteOutcome.CHANGED
 
     def _note_refused(
-        self, group: GroupName, pod: Pod, report: Report, error: Refused
+        self, group: GroupName | None, pod: Pod, report: Report, error: Refused
     ) -> DeleteOutcome:
         self._count(group, "refused")
         self._deletes.refuse(pod)
@@ -338,8 +344,10 @@ class Executor:
         report.notes.append(note_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
         return DeleteOutcome.REFUSED
 
-    def _count(self, group: GroupName, outcome: str) -> None:
-        self._metrics.pods_deleted.labels(group, outcome).inc()
+    def _count(self, group: GroupName | None, outcome: str) -> None:
+        """Count what became of a delete, by the label of the StatefulSet where it has one."""
+        if group is not None:
+            self._metrics.pods_deleted.labels(group, outcome).inc()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

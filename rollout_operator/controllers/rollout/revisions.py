@@ -11,14 +11,13 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow
-from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.rollout.rule import RolloutRule
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, LiveReader, Writer
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.errors import Conflict, DecodeError
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, RecordRevision, Severity
-from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.logs import log
 
 
@@ -38,9 +37,9 @@ class Recording:
 class Revisions:
     """Writes revisions of zones that are rolled out."""
 
-    def __init__(self, client: RolloutClient, observer: Observer, clock: Clock) -> None:
+    def __init__(self, client: RolloutClient, rule: RolloutRule, clock: Clock) -> None:
         self._client = client
-        self._observer = observer
+        self._rule = rule
         self._clock = clock
 
     async def record(self, group: GroupName, action: RecordRevision) -> Recording:
@@ -50,7 +49,7 @@ class Revisions:
         """
         zone = action.zone
         await self._client.wait_turn(STATEFULSETS, zone.namespace)
-        if not _records(plan_group(self._observer.observe(group)), action):
+        if not _records(self._rule.plan(self._rule.observe(group)), action):
             return _moved(action)  # while it waited for its turn
         sent_at = self._clock.elapsed()
         body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)

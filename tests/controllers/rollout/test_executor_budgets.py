@@ -10,13 +10,11 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import (
-    HELD_RECHECK,
-    RolloutContext,
-    RolloutController,
-)
+from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
+from rollout_operator.controllers.rollout.rule import LabelRule
+from rollout_operator.controllers.rollout.steps import HELD_RECHECK
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.errors import (
     ApiError,
@@ -77,7 +75,7 @@ def rolling(*rules: Budget, limit: str = "2", pods: int = 3) -> Shell:
     here.client.put("statefulsets", one)
     process = here.start()
     executor = Executor(
-        here.client, process.observer, process.deletes,
+        here.client, LabelRule(process.observer), process.deletes,
         clock=process.clock, metrics=process.metrics, arbiter=process.gate,
     )  # fmt: skip
     group_states = GroupStates(process.metrics, process.clock)

@@ -1,0 +1,76 @@
+"""What an Executor obeys: how what it acts on is read, which plan it follows, which locks it holds.
+
+One rule is that of groups by label. Another engine that replaces pods brings its own, and shares
+the live read, preconditions, budgets and memory of deletes with it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.guards.locks import group_lock
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Plan
+from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout.zones import choose_limit
+
+
+class RolloutRule(Protocol):
+    """By what StatefulSets are replaced that move together, as a `Group` under some name."""
+
+    def observe(self, name: GroupName) -> Group:
+        """Return them as the caches show them."""
+        ...
+
+    async def observe_live(self, cached: Group) -> Group:
+        """Return them as the store has them now. Raises what `Reader.fetch_page` raises."""
+        ...
+
+    def plan(self, group: Group) -> Plan:
+        """Return what may be done to them now."""
+        ...
+
+    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
+        """Return how many pods of a StatefulSet may be unavailable."""
+        ...
+
+    def list_locks(self, group: Group) -> Sequence[str]:
+        """Return the keys of all locks to hold from before the live read to the last delete."""
+        ...
+
+    def name_keys(self, name: GroupName) -> Mapping[str, object]:
+        """Return what log lines call them."""
+        ...
+
+
+class LabelRule:
+    """The rule of rollout groups by label. Implements `RolloutRule`."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def observe(self, name: GroupName) -> Group:
+        """Return the group as the caches show it."""
+        return self._observer.observe(name)
+
+    async def observe_live(self, cached: Group) -> Group:
+        """Return the group as the store has it now."""
+        return await self._observer.observe_live(cached)
+
+    def plan(self, group: Group) -> Plan:
+        """Return what the group's members come to."""
+        return plan_group(group)
+
+    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
+        """Return the limit of the StatefulSet's own annotation."""
+        return choose_limit(sts)[0]
+
+    def list_locks(self, group: Group) -> Sequence[str]:
+        """Return the lock of the group."""
+        return (group_lock(group.name),)
+
+    def name_keys(self, name: GroupName) -> Mapping[str, object]:
+        """Return the name of the group."""
+        return {"group": name}

@@ -1,0 +1,171 @@
+"""Carry out the actions of a plan, each as often as is worth it, and say when to look again.
+
+What failed, was refused or was contradicted is tried again later; what that means for the API
+server is decided in `retries`. Deletes without an answer are read back before anything else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
+from rollout_operator.controllers.retries import (
+    Attempt,
+    Attempts,
+    find_retry_after,
+    name_attempt,
+)
+from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.reports import Report
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Action, Code, Reason, Severity
+from rollout_operator.telemetry.logs import log
+
+# An own delete that the cache has not shown for this long proves that the cache lags.
+LAG_LIMIT: Final = timedelta(seconds=5)
+# First wait after the store contradicted the cache; doubles up to LAG_LIMIT.
+RECHECK_WAIT: Final = timedelta(milliseconds=50)
+_RECHECKS: Final = Backoff(first=RECHECK_WAIT, most=LAG_LIMIT)
+# How often a delete without an answer is read back while it may still be carried out.
+UNKNOWN_WAIT: Final = timedelta(seconds=5)
+# Budgets may look at pods of other groups, whose events do not wake this one. It costs no request.
+HELD_RECHECK: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepContext:
+    """What carries actions out, and what is remembered of them."""
+
+    executor: Executor
+    deletes: OwnDeletes
+    attempts: Attempts
+    refresh: Callable[[str], None]
+    """Make the caches list again; the argument says why."""
+    resync: timedelta
+    """When to look again where nothing else says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """What trying actions came to."""
+
+    again: timedelta
+    reasons: tuple[Reason, ...] = ()
+    failed: bool = False
+
+
+class Steps:
+    """Tries actions, and remembers by name what was contradicted how often."""
+
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
+        self._attempts = context.attempts
+        self._rechecks: dict[GroupName, int] = {}
+
+    def forget(self, name: GroupName) -> None:
+        """Forget what is gone."""
+        self._rechecks.pop(name, None)
+
+    async def settle(self, group: Group) -> StepOutcome | None:
+        """Find out what became of deletes without an answer; return why nothing may go on."""
+        context = self._context
+        if context.deletes.list_unknown(group.owners):
+            step = await self._read_back(group)
+            if step.failed or step.reasons:
+                return step
+        if context.deletes.longest_unseen(group.owners) > LAG_LIMIT:
+            context.refresh("own delete not seen")
+        return None
+
+    async def carry_out(self, group: Group, actions: Sequence[Action]) -> StepOutcome:
+        """Try actions one after the other. An error stays with its zone (D-18)."""
+        context = self._context
+        steps = [await self._try(group, action) for action in actions]
+        again = min((step.again for step in steps), default=context.resync)
+        if context.deletes.list_unknown(group.owners):
+            again = min(again, UNKNOWN_WAIT)
+        reasons = tuple(reason for step in steps for reason in step.reasons)
+        return StepOutcome(again=again, reasons=reasons, failed=any(step.failed for step in steps))
+
+    async def _read_back(self, group: Group) -> StepOutcome:
+        attempt = ("read back", group.name)
+        wait, failure = self._attempts.wait_before(attempt)
+        if wait:
+            return StepOutcome(reasons=(_back_off(failure),), again=wait)
+        try:
+            await self._context.executor.read_back(group.owners)
+        except ApiError as error:
+            return self._fail(attempt, error)
+        self._attempts.note_success(attempt)
+        return StepOutcome(again=self._context.resync)
+
+    async def _try(self, group: Group, action: Action) -> StepOutcome:
+        """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
+        attempt = name_attempt(action)
+        wait, failure = self._attempts.wait_before(attempt)
+        if wait:
+            return StepOutcome(reasons=(_back_off(failure, action.zone.name),), again=wait)
+        report = await self._context.executor.carry_out(group, action)
+        if report.error is not None:
+            step = self._fail(attempt, report.error, action.zone.name)
+            return replace(step, reasons=(*step.reasons, *report.notes))
+        refused = [note.text for note in report.notes if note.code is Code.DELETE_REFUSED]
+        if refused and not report.deleted:
+            wait = self._attempts.note_failure(attempt, refused[0])
+            return StepOutcome(reasons=tuple(report.notes), again=wait)
+        if report.is_cut_short and not report.deleted:
+            return self._expire(attempt, report, action.zone.name)
+        self._attempts.note_success(attempt)
+        again = self._choose_recheck(group.name, report)
+        if not report.held:
+            return StepOutcome(reasons=tuple(report.notes), again=again)
+        held = _name_held(report, action.zone.name)
+        waits = [one.look_again or HELD_RECHECK for one in report.held]
+        return StepOutcome(reasons=(*held, *report.notes), again=min(again, *waits))
+
+    def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
+        asked = find_retry_after(error)
+        wait = self._attempts.note_failure(attempt, str(error), at_least=asked)
+        log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
+        return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
+
+    def _expire(self, attempt: Attempt, report: Report, zone: str) -> StepOutcome:
+        """A live read was too old before anything was done: the next one may be, too."""
+        wait = self._attempts.note_failure(attempt, report.cut_short)
+        has_failed = self._attempts.count(attempt) >= EXPIRED_IN_A_ROW
+        reason = Reason(
+            code=Code.LIVE_READ_EXPIRED,
+            text=f"a live read was too old before a pod was deleted: {report.cut_short}",
+            severity=Severity.WARN if has_failed else Severity.DEBUG,
+            zone=zone,
+        )
+        return StepOutcome(reasons=(reason, *report.notes), again=wait, failed=has_failed)
+
+    def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
+        """Return when to look again if no event comes first."""
+        if report.deleted or report.is_cut_short or not report.is_contradicted:
+            self._rechecks.pop(name, None)
+        if report.is_cut_short:
+            return RECHECK_WAIT
+        if not report.is_contradicted:
+            return LAG_LIMIT + RECHECK_WAIT if report.deleted else self._context.resync
+        self._rechecks[name] = self._rechecks.get(name, 0) + 1
+        wait = _RECHECKS.bound(self._rechecks[name])
+        if wait == LAG_LIMIT:
+            self._context.refresh("the API server contradicts the cache")
+        return wait
+
+
+def _name_held(report: Report, zone: str) -> tuple[Reason, ...]:
+    """Return each reason once for which budgets hold pods of a zone back."""
+    return tuple({one.reason: replace(one.reason, zone=zone) for one in report.held}.values())
+
+
+def _back_off(error: str, zone: str = "") -> Reason:
+    text = f"the last attempt failed and will be repeated: {error}"
+    return Reason(code=Code.BACKING_OFF, text=text, severity=Severity.WARN, zone=zone)
