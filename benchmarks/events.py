@@ -98,11 +98,11 @@ async def _take(pipeline: Pipeline) -> tuple[float, float]:
     """Return wall and processor time from the filled cache to the last event of the feed."""
     over = asyncio.Event()
 
-    def look(old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def count(old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         if new is None:
             over.set()
 
-    pipeline.pods.on_change(look)
+    pipeline.pods.on_change(count)
     async with TaskStack() as tasks:
         tasks.start("statefulset informer", pipeline.sets.run())
         await pipeline.sets.wait_synced()  # owners first: else the first pods would wake nobody

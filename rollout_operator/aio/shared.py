@@ -18,7 +18,7 @@ KEEP_FACTOR: Final = 9
 KEEP_LIMIT: Final = timedelta(seconds=1)
 # What is only looked at takes a two-hundredth: 99 of 100 of all else meet neither it nor its
 # sending.
-LOOK_FACTOR: Final = 199
+READ_FACTOR: Final = 199
 # What takes seconds of a busy loop is not to be older than this.
 KEEP_LONGEST: Final = timedelta(seconds=10)
 
@@ -30,7 +30,7 @@ def keep_if_dear(took: timedelta) -> timedelta:
 
 def keep_a_second(took: timedelta) -> timedelta:
     """Return a second, more for what is dear."""
-    return min(max(took * LOOK_FACTOR, KEEP_LIMIT), KEEP_LONGEST)
+    return min(max(took * READ_FACTOR, KEEP_LIMIT), KEEP_LONGEST)
 
 
 async def join_pieces(list_pieces: Callable[[], Iterable[bytes]]) -> bytes:

@@ -30,7 +30,7 @@ SERVICE: Final = Flag(
     help="Service and port by which the operator's own view is asked for, through the API server;"
     " empty asks for none.",
 )
-LOOK_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
+INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
 
 
 @dataclass(slots=True)

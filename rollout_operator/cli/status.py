@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.inspection import (
-    LOOK_FLAGS,
+    INSPECTION_FLAGS,
     SERVICE,
     ClusterInspector,
     be_quiet,
@@ -59,7 +59,7 @@ EVERYWHERE: Final = Flag(
     alias="A",
     help="All namespaces that have rollout groups, also -A.",
 )
-STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (WATCH, OUTPUT, EVERYWHERE, *LOOK_FLAGS, SERVICE)
+STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (WATCH, OUTPUT, EVERYWHERE, *INSPECTION_FLAGS, SERVICE)
 # Between two looks of -w. The API server answers them from its own cache.
 EVERY: Final = timedelta(seconds=2)
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.inspection import LOOK_FLAGS, be_quiet, open_inspector, refuse_words
+from rollout_operator.cli.inspection import INSPECTION_FLAGS, be_quiet, open_inspector, refuse_words
 from rollout_operator.cli.views.status_changes import list_changes, render_group_line
 from rollout_operator.config.grammar import (
     DURATION,
@@ -50,7 +50,7 @@ TIMEOUT: Final = Flag(
     default=timedelta(minutes=10),
     help="How long to wait; 0 looks once.",
 )
-WAIT_FLAGS: Final[tuple[Flag[Any], ...]] = (FOR, TIMEOUT, *LOOK_FLAGS)
+WAIT_FLAGS: Final[tuple[Flag[Any], ...]] = (FOR, TIMEOUT, *INSPECTION_FLAGS)
 EVERY: Final = timedelta(seconds=1)
 # A zone is unpaused, or an object mended, in the next step of the same script.
 HELD_FOR: Final = timedelta(seconds=10)
@@ -69,7 +69,7 @@ Exit codes:
   4 a group stands still until a person changes something.
 """
 
-Look = Callable[[], Awaitable[Inspection]]
+Inspect = Callable[[], Awaitable[Inspection]]
 
 
 def run(words: Sequence[str]) -> int:
@@ -121,7 +121,7 @@ def _has_reached(group: GroupDescription, goal: Goal) -> bool:
 class GroupWait:
     """One wait, told line by line."""
 
-    inspect: Look
+    inspect: Inspect
     goal: Goal
     timeout: timedelta
     clock: Clock

@@ -25,13 +25,13 @@ from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupNam
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
 # SI-09: a live read must not be older than this when a delete is sent.
-LOOK_LASTS: Final = timedelta(seconds=5)
+LIVE_READ_LASTS: Final = timedelta(seconds=5)
 # An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
 ANSWER_LASTS: Final = timedelta(seconds=8)
 # A read that is too old so often in a row is told as a failure.
 EXPIRED_IN_A_ROW: Final = 3
 # Groups that are read and acted upon at a time, where the API client has no rate limits.
-MOST_LOOKS: Final = 32
+MOST_LIVE_READS: Final = 32
 # The deletes of those that are read at a time are to be sent within so much of LOOK_LASTS.
 DELETES_WITHIN: Final = timedelta(seconds=3)
 LIVE_PAGE: Final = 500
@@ -48,13 +48,13 @@ def choose_most_live_reads(qps: float) -> int:
     zero or less there are no rate limits.
     """
     if qps <= 0:
-        return MOST_LOOKS
-    return min(max(int(qps * DELETES_WITHIN.total_seconds()), 1), MOST_LOOKS)
+        return MOST_LIVE_READS
+    return min(max(int(qps * DELETES_WITHIN.total_seconds()), 1), MOST_LIVE_READS)
 
 
 def describe_slow(zone: str) -> str:
     """Return that the answer to a live read came too late."""
-    lasts = f"{LOOK_LASTS.total_seconds():g} s"
+    lasts = f"{LIVE_READ_LASTS.total_seconds():g} s"
     return f"a live read of {zone} counts for {lasts} and took longer: the API server is slow"
 
 
@@ -63,7 +63,7 @@ def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
     call, took = "the lists of its group", listed_in
     if times_in > listed_in:
         call, took = "the read of the times of its group", times_in
-    lasts = f"{LOOK_LASTS.total_seconds():g} s"
+    lasts = f"{LIVE_READ_LASTS.total_seconds():g} s"
     return f"a live read counts for {lasts}, and {call} took {took.total_seconds():.1f} s"
 
 

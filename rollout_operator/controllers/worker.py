@@ -92,14 +92,14 @@ class Workers(Generic[K]):
             self.busy += 1
             self._idle.clear()
             try:
-                await self._look(key)
+                await self._reconcile_key(key)
             finally:
                 self.busy -= 1
                 if self.busy == 0:
                     self._idle.set()
                 self._queue.done(key)
 
-    async def _look(self, key: K) -> None:
+    async def _reconcile_key(self, key: K) -> None:
         try:
             result = await self._reconcile(key)
         except asyncio.CancelledError as error:

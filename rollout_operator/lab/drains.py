@@ -17,7 +17,7 @@ from rollout_operator.lab.world import Sandbox
 RETRY: Final = timedelta(seconds=5)
 # One that is refused for hours is asked for less often: an answer comes hardly later by that.
 _PATIENCE: Final = 720
-LOOK: Final = timedelta(seconds=1)
+POLL: Final = timedelta(seconds=1)
 EVICTION: Final = "eviction"
 
 
@@ -76,7 +76,7 @@ class Draining:
             pod = self.sandbox.api.get(PODS, self.sandbox.namespace, name)
             if pod is None or not is_terminating(pod):
                 return
-            await asyncio.sleep(LOOK.total_seconds())
+            await asyncio.sleep(POLL.total_seconds())
 
 
 async def evict(sandbox: Sandbox, pod: str, actor: str) -> ApiAnswer:

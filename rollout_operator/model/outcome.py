@@ -291,5 +291,5 @@ class Plan:
     waits: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
     failed: bool = False
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     progress: tuple[ZoneProgress, ...] | None = field(default=None, compare=False)

@@ -178,6 +178,6 @@ class ScalingPlan:
     problems: tuple[Reason, ...] = ()
     failed: frozenset[str] = frozenset()
     """Names of zones whose count cannot be decided as they are: a person must act."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     next_downscale: timedelta | None = None
     """Time until a zone of the group may be scaled down again; None where nothing waits for it."""

@@ -88,7 +88,7 @@ class Reviews:
         self._checking, self._reviewing = (
             context.open(name, Priority.ANSWER) for name in ("checking", "reviewing")
         )
-        self._settling = context.open("settling", Priority.LOOK)
+        self._settling = context.open("settling", Priority.READ)
         self._name = context.make_name()
         self._reads = UnconfirmedReads(context.settings.client_qps)
         self._queue: WorkQueue[Uid] = WorkQueue()

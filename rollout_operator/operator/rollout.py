@@ -90,14 +90,14 @@ class Rollouts:
     def _build_controller(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
         context = self._context
         observer = replace(
-            context.make_observer(context.open("looking", Priority.LOOK)),
+            context.make_observer(context.open("observing", Priority.READ)),
             find_other_rollout=self._others.find,
         )
         return RolloutController(
             RolloutContext(
                 observer=observer,
                 executor=Executor(
-                    context.open("acting", Priority.LOOK),
+                    context.open("acting", Priority.READ),
                     LabelRule(observer),
                     context.deletes,
                     clock=context.clock,
@@ -106,7 +106,7 @@ class Rollouts:
                     locks=context.locks,
                     # No delete rests on it: it waits for all live reads.
                     recording=context.open("recording", Priority.RECORD),
-                    most_looks=choose_most_live_reads(context.settings.client_qps),
+                    most_live_reads=choose_most_live_reads(context.settings.client_qps),
                     is_stopping=lambda: context.is_stopping,
                     on_step=context.events.on_step,
                 ),

@@ -46,7 +46,7 @@ class Scaling:
         """`process` names it: no two of a namespace have the same name."""
         self._context = context
         self._queue: WorkQueue[GroupName] = WorkQueue()
-        self._client = client = context.open("scaling", Priority.LOOK)
+        self._client = client = context.open("scaling", Priority.READ)
         # A client of its own: pods that hang never delay the pods of a review.
         self._calls = context.make_pod_client()
         self._pod_calls = PodCaller(
@@ -59,7 +59,7 @@ class Scaling:
             # Many that cannot be watched may take all there is: whatever else is read goes first.
             context.open("mirroring", Priority.LIST),
             context.namespace,
-            looks=client,
+            reader=client,
             reconcile_interval=context.settings.reconcile_interval,
             clock=context.clock,
             rng=context.rng,

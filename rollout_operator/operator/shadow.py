@@ -31,11 +31,11 @@ class Shadow:
 
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
         self._context = context
-        client = context.open("looking", Priority.LOOK)
+        client = context.open("observing", Priority.READ)
         self._references = References(
             context.open("mirroring", Priority.LIST),
             context.namespace,
-            looks=client,
+            reader=client,
             reconcile_interval=context.settings.reconcile_interval,
             clock=context.clock,
             rng=context.rng,

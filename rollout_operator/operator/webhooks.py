@@ -35,7 +35,7 @@ from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 
 PEER_FLAG: Final = "-server-tls.peer-port"
 # Who leads next is known within a second; a read of one object costs next to nothing.
-LOOK_EVERY: Final = timedelta(milliseconds=500)
+POLL_EVERY: Final = timedelta(milliseconds=500)
 SELF_SIGNED_FLAG: Final = "-server-tls.self-signed-cert.enabled"
 
 
@@ -136,7 +136,7 @@ class Webhooks:
         end = (self._context.stopping_since or clock.elapsed()) + self._config.shutdown_delay
         while (left := end - clock.elapsed()) > timedelta(0):
             await election.read_leader()
-            await clock.sleep(min(LOOK_EVERY, left))
+            await clock.sleep(min(POLL_EVERY, left))
 
     async def _serve(
         self,
@@ -212,7 +212,7 @@ class Webhooks:
     def _build_injector(self) -> BundleInjector:
         context = self._context
         return BundleInjector(
-            context.open_unfenced("injecting", Priority.LOOK),
+            context.open_unfenced("injecting", Priority.READ),
             Injection(
                 namespace=context.namespace,
                 list_configurations=self._reviews.list_configurations,
@@ -243,7 +243,7 @@ class Webhooks:
             expiration=config.expiration,
             ca_life=choose_ca_life(config.expiration),
         )
-        client = context.open_unfenced("certificate", Priority.LOOK)
+        client = context.open_unfenced("certificate", Priority.READ)
         store = SecretStore(client, namespace=context.namespace, name=config.secret_name)
         callbacks = CertificateCallbacks(
             holds=self._holds_bundle, on_change=self._wake_injector, note_expiry=self._note_expiry

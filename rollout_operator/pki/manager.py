@@ -40,11 +40,11 @@ from rollout_operator.planning.ownership import Marks, plan_secret
 from rollout_operator.telemetry.logs import log
 
 # A broken Secret is repaired within a minute: one look, and time for failures of the API.
-LOOK_EVERY: Final = timedelta(seconds=20)
+CHECK_EVERY: Final = timedelta(seconds=20)
 _SOONEST: Final = timedelta(milliseconds=100)
 # Longer than an API server takes to restart; then the process says why, and is started again.
 START_LIMIT: Final = timedelta(seconds=60)
-_BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=LOOK_EVERY)
+_BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=CHECK_EVERY)
 # Of what only a person can mend the first is told, then one in so many: every five minutes.
 _REPORTED_EVERY: Final = 15
 # Steps and lost races in one look: a foreign Secret needs three steps at most.
@@ -94,7 +94,7 @@ class CertificateController:
         self._bundle = b""
         self._published_since: timedelta | None = None
         self._logged: tuple[CertificateStep, str] | None = None
-        self._wait = LOOK_EVERY
+        self._wait = CHECK_EVERY
         self._error: OperatorError | None = None
         self._left_alone = 0
         """How often in a row the Secret was left alone."""
@@ -130,7 +130,7 @@ class CertificateController:
                     self._tell_failure(error)
                     return
                 if isinstance(error, LeftAlone):
-                    begin, failures, wait = self._clock.elapsed(), 0, LOOK_EVERY
+                    begin, failures, wait = self._clock.elapsed(), 0, CHECK_EVERY
                 elif self._clock.elapsed() - begin + wait > START_LIMIT:
                     text = f"{self._store}: no certificate to serve: {error}"
                     raise ApiError(text, status=getattr(error, "status", 0)) from error
@@ -258,10 +258,10 @@ class CertificateController:
             self._callbacks.on_change()
 
     def _until(self, decision: Decision) -> timedelta:
-        if decision.look_again is None:
-            return LOOK_EVERY
-        left = decision.look_again - self._clock.now()
-        return min(max(left, _SOONEST), LOOK_EVERY)
+        if decision.requeue_at is None:
+            return CHECK_EVERY
+        left = decision.requeue_at - self._clock.now()
+        return min(max(left, _SOONEST), CHECK_EVERY)
 
     def _tell(self, decision: Decision) -> None:
         """Log a decision once, not at each look that comes to the same."""

@@ -33,7 +33,7 @@ from rollout_operator.telemetry.logs import log
 _SUITES: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 # Far below the minutes that a kubelet takes to bring a new version into a mount.
-LOOK_EVERY: Final = timedelta(seconds=10)
+CHECK_EVERY: Final = timedelta(seconds=10)
 CERT_FLAG: Final = "-server-tls.cert-file"
 KEY_FLAG: Final = "-server-tls.key-file"
 
@@ -188,7 +188,7 @@ class CertificateFiles:
     async def run(self) -> NoReturn:
         """Serve what the files hold whenever that has changed and fits together."""
         while True:
-            await self._clock.sleep(LOOK_EVERY)
+            await self._clock.sleep(CHECK_EVERY)
             self.reload()
 
     def reload(self) -> None:

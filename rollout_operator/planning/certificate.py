@@ -121,7 +121,7 @@ class Decision:
     """Whether callers accept what is held until the step is done."""
     trusts_old: bool = False
     """Whether the CA in use stays published after a new start: other replicas may serve by it."""
-    look_again: datetime | None = None
+    requeue_at: datetime | None = None
     """When to decide again at the latest; only where it is kept."""
 
 
@@ -262,12 +262,12 @@ def _change(case: _Case, next_ca: Validity) -> Decision:
         return Decision(
             step=CertificateStep.KEEP,
             reason="not every webhook configuration holds the next ca",
-            look_again=min(case.now + case.overlap / 6, forced),
+            requeue_at=min(case.now + case.overlap / 6, forced),
         )
     return Decision(
         step=CertificateStep.KEEP,
         reason=f"the next ca is published, and used {format_duration(case.overlap)} later",
-        look_again=min(case.now + case.overlap - published, forced),
+        requeue_at=min(case.now + case.overlap - published, forced),
     )
 
 
@@ -282,4 +282,4 @@ def _rest(case: _Case) -> Decision:
     old = case.held.old_ca
     times = [case.due] if old is None else [case.due, case.drop_due(old)]
     reason = f"the certificate is good until {format_rfc3339(case.end)}"
-    return Decision(step=CertificateStep.KEEP, reason=reason, look_again=min(times))
+    return Decision(step=CertificateStep.KEEP, reason=reason, requeue_at=min(times))

@@ -16,7 +16,7 @@ from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
-from tests.operator.diagnosis.inspected import Onlooker, looking_on
+from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 ZONES = three_zones(replicas=2)
@@ -30,7 +30,7 @@ BUDGET: JsonObject = {
 }
 
 
-async def explain(world: Onlooker, *words: str) -> str:
+async def explain(world: ObservedCluster, *words: str) -> str:
     lines = await draw_explanation(
         await world.inspect(), read_target(words), StatusLayout(width=80)
     )
@@ -39,7 +39,7 @@ async def explain(world: Onlooker, *words: str) -> str:
 
 @in_virtual_time
 async def test_d_76_which_pod_goes_now_and_what_the_others_wait_for() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         assert "no rollout deletes it" in await explain(world, f"{NAMES[0]}-0")
 
         await world.set_image(*NAMES)
@@ -59,7 +59,7 @@ async def test_d_76_which_pod_goes_now_and_what_the_others_wait_for() -> None:
 @in_virtual_time
 async def test_an_eviction_that_a_budget_would_refuse_says_why() -> None:
     zones = [ZoneSpec(name=name, replicas=2, labels=APP, pod_labels=APP) for name in NAMES]
-    async with looking_on(*zones) as world:
+    async with observed_cluster(*zones) as world:
         await world.create(ZONE_BUDGETS, BUDGET)
         text = await explain(world, f"{NAMES[0]}-0")
 
@@ -86,7 +86,7 @@ async def test_an_eviction_that_a_budget_would_refuse_says_why() -> None:
 async def test_a_name_that_is_not_there_is_answered_with_the_nearest(
     target: ExplainedObject, message: str
 ) -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         with pytest.raises(InvalidInput, match=r"in a rollout group of namespace default") as found:
             await draw_explanation(await world.inspect(), target, StatusLayout(width=80))
 

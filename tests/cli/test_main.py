@@ -341,8 +341,8 @@ print(json.dumps([after - before, gc.isenabled(), gc.get_freeze_count(), run.__m
 def test_d51_nothing_is_looked_through_for_garbage_while_the_operator_is_imported() -> None:
     """Nor later what was imported; what comes to be after that is looked through as ever."""
     done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, check=True)
-    looks, is_enabled, frozen, module = json.loads(done.stdout)
-    assert looks == 0
+    collections, is_enabled, frozen, module = json.loads(done.stdout)
+    assert collections == 0
     assert is_enabled
     assert frozen > 50_000
     assert module == "rollout_operator.operator.main"

@@ -20,7 +20,7 @@ from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.diagnosis.inspect import Inspection
 from tests.cli.described import EXAMPLE
 from tests.kube.fake_api import FakeApi, refuse, reply
-from tests.operator.diagnosis.inspected import Onlooker, looking_on
+from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 SETS = "/apis/apps/v1/namespaces/mimir/statefulsets"
@@ -98,7 +98,7 @@ async def test_without_these_rights_it_is_an_error(tmp_path: Path) -> None:
 class InspectionSource:
     """What `-w` looks at, which fails where a test wants it."""
 
-    def __init__(self, world: Onlooker) -> None:
+    def __init__(self, world: ObservedCluster) -> None:
         self._inspector = world.inspector()
         self.error: ApiError | None = None
 
@@ -110,7 +110,7 @@ class InspectionSource:
 
 @in_virtual_time
 async def test_without_a_terminal_only_what_changes_is_written() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         lines: list[str] = []
         views = InspectionSource(world)
         task = asyncio.ensure_future(tell_changes(views, VirtualClock(), lines.append))

@@ -13,7 +13,7 @@ from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.diagnosis.inspect import Inspection
-from tests.operator.diagnosis.inspected import Onlooker, looking_on
+from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
 ZONES = three_zones(replicas=2)
@@ -27,20 +27,20 @@ class Wait:
     """One wait, with all that it tells."""
 
     def __init__(
-        self, world: Onlooker, goal: Goal = Goal.ROLLED_OUT, timeout: timedelta = LONG
+        self, world: ObservedCluster, goal: Goal = Goal.ROLLED_OUT, timeout: timedelta = LONG
     ) -> None:
         self.reported: list[str] = []
         self.fails: Callable[[], ApiError | None] = lambda: None
         self._inspector = world.inspector()
         self._waiter = GroupWait(
-            inspect=self._look,
+            inspect=self._inspect,
             goal=goal,
             timeout=timeout,
             clock=VirtualClock(),
             tell=self.reported.append,
         )
 
-    async def _look(self) -> Inspection:
+    async def _inspect(self) -> Inspection:
         error = self.fails()
         if error is not None:
             raise error
@@ -53,7 +53,7 @@ class Wait:
 @in_virtual_time
 async def test_d_76_it_ends_with_0_when_all_is_rolled_out_and_not_before() -> None:
     """Also where the first look comes before the controller has seen the new spec."""
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         process = world.sandbox.process()
         process.start()
         await process.wait_ready()
@@ -72,7 +72,7 @@ async def test_d_76_it_ends_with_0_when_all_is_rolled_out_and_not_before() -> No
 
 @in_virtual_time
 async def test_d_76_it_ends_with_3_when_the_time_is_over() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         await world.set_image(*NAMES)
         await VirtualClock().sleep(world.patience)
         begin = elapsed()
@@ -85,8 +85,8 @@ async def test_d_76_it_ends_with_3_when_the_time_is_over() -> None:
 
 
 @in_virtual_time
-async def test_d_76_a_time_of_0_looks_once() -> None:
-    async with looking_on(*ZONES) as world:
+async def test_d_76_a_time_of_0_inspects_once() -> None:
+    async with observed_cluster(*ZONES) as world:
         assert await Wait(world, timeout=timedelta(0)).end() is ExitCode.DONE
         await world.set_image(*NAMES)
         assert await Wait(world, timeout=timedelta(0)).end() is ExitCode.TIMED_OUT
@@ -94,7 +94,7 @@ async def test_d_76_a_time_of_0_looks_once() -> None:
 
 @in_virtual_time
 async def test_d_76_it_ends_with_4_when_only_a_person_can_help() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         for name in NAMES:
             await world.change(name, PAUSE)
         await world.set_image(*NAMES)
@@ -111,7 +111,7 @@ async def test_d_76_it_ends_with_4_when_only_a_person_can_help() -> None:
 
 @in_virtual_time
 async def test_what_a_person_mends_in_time_ends_no_wait() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         process = world.sandbox.process()
         process.start()
         await process.wait_ready()
@@ -131,7 +131,7 @@ async def test_what_a_person_mends_in_time_ends_no_wait() -> None:
 async def test_d_76_two_groups_held_one_after_the_other_end_no_wait() -> None:
     groups = {name: three_zones(name, replicas=1) for name in ("a", "b")}
     names = {name: [zone.name for zone in zones] for name, zones in groups.items()}
-    async with looking_on(*groups["a"], *groups["b"]) as world:
+    async with observed_cluster(*groups["a"], *groups["b"]) as world:
 
         async def hold(group: str, annotation: JsonObject) -> None:
             for name in names[group]:
@@ -154,7 +154,7 @@ async def test_d_76_two_groups_held_one_after_the_other_end_no_wait() -> None:
 
 @in_virtual_time
 async def test_whole_waits_for_pods_and_not_for_their_revision() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         await world.set_image(*NAMES)
         await VirtualClock().sleep(world.patience)
         assert await Wait(world, Goal.WHOLE).end() is ExitCode.DONE
@@ -167,7 +167,7 @@ async def test_whole_waits_for_pods_and_not_for_their_revision() -> None:
 
 @in_virtual_time
 async def test_an_api_server_that_is_away_for_a_while_ends_no_wait() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         await world.set_image(*NAMES)
         wait = Wait(world, timeout=timedelta(seconds=20))
         begin = elapsed()
@@ -182,7 +182,7 @@ async def test_an_api_server_that_is_away_for_a_while_ends_no_wait() -> None:
 
 @in_virtual_time
 async def test_what_cannot_be_read_at_all_is_an_error() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         wait = Wait(world)
         wait.fails = lambda: Denied("no rights")
         with pytest.raises(Denied):
@@ -191,7 +191,7 @@ async def test_what_cannot_be_read_at_all_is_an_error() -> None:
 
 @in_virtual_time
 async def test_nothing_to_wait_for_is_an_error() -> None:
-    async with looking_on() as world:
+    async with observed_cluster() as world:
         with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
             await Wait(world).end()
         assert await world.client.fetch_page(STATEFULSETS, "default")
@@ -199,7 +199,7 @@ async def test_nothing_to_wait_for_is_an_error() -> None:
 
 @in_virtual_time
 async def test_groups_that_go_meanwhile_are_an_error_and_not_done() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         await world.set_image(*NAMES)
         await VirtualClock().sleep(world.patience)
         task = asyncio.ensure_future(Wait(world).end())
@@ -214,7 +214,7 @@ async def test_groups_that_go_meanwhile_are_an_error_and_not_done() -> None:
 @in_virtual_time
 async def test_of_many_groups_only_what_changes_is_told_the_worst_first() -> None:
     others = [group_zone for name in ("a", "b") for group_zone in three_zones(name, replicas=1)]
-    async with looking_on(*ZONES, *others) as world:
+    async with observed_cluster(*ZONES, *others) as world:
         for name in NAMES:
             await world.change(name, PAUSE)
         await world.set_image(*NAMES)

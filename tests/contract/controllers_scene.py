@@ -219,12 +219,12 @@ class Scene:
             await self.until("all held pods started", self._have_all_started)
             before = self.seen.shape()
             for _ in range(2):  # a first look may not have had the newest pods in its cache
-                await self._let_look()
+                await self._let_reconcile()
             if before == self.seen.shape():
                 await self._catch_up()
                 self._is_settled = before == self.seen.shape() and self._have_all_started()
 
-    async def _let_look(self) -> None:
+    async def _let_reconcile(self) -> None:
         """Raise the generation of each set and wait until its status says that it was seen."""
         self._retention = _GOES if self._retention == _STAYS else _STAYS
         policy = {"whenScaled": self._retention}

@@ -151,7 +151,7 @@ class Bench:
             rollout=RolloutController(rolling),
         )  # fmt: skip
 
-    async def look(self) -> Result:
+    async def reconcile(self) -> Result:
         """Look at the counts of the group once."""
         return await self.memory.scaling.reconcile(GROUP)
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.live_reads import MOST_LOOKS, choose_most_live_reads
+from rollout_operator.controllers.live_reads import MOST_LIVE_READS, choose_most_live_reads
 from rollout_operator.model.errors import ApiError, DecodeError, NotFound, Throttled, Unreachable
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
@@ -63,7 +63,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def look(made: Bench, group: str) -> Group:
+async def read(made: Bench, group: str) -> Group:
     return await made.observer.observe_live(made.observer.observe(GroupName(group)))
 
 
@@ -75,7 +75,7 @@ async def test_d_65_one_read_serves_all_groups_that_wait_for_their_turn() -> Non
     made = fleet("g1", "g2", "g3")
     gate = Turns(made)
     async with asyncio.TaskGroup() as tasks:
-        looks = [tasks.create_task(look(made, name)) for name in ("g1", "g2", "g3")]
+        reads = [tasks.create_task(read(made, name)) for name in ("g1", "g2", "g3")]
         await settle()
         assert made.client.calls == []
         gate.turns.release()
@@ -83,7 +83,7 @@ async def test_d_65_one_read_serves_all_groups_that_wait_for_their_turn() -> Non
         "list statefulsets rollout-group in (g1,g2,g3)",
         "list pods name in (g1-a,g1-b,g2-a,g2-b,g3-a,g3-b),rollout-group in (g1,g2,g3)",
     ]
-    assert [show(one.result()) for one in looks] == [
+    assert [show(one.result()) for one in reads] == [
         {f"{name}-a": [f"{name}-a-0", f"{name}-a-1"], f"{name}-b": [f"{name}-b-0", f"{name}-b-1"]}
         for name in ("g1", "g2", "g3")
     ]
@@ -101,10 +101,10 @@ async def test_si_09_who_asks_once_a_read_is_sent_gets_another() -> None:
 
     made.client.pause = hang
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(look(made, "g1"))
+        tasks.create_task(read(made, "g1"))
         gate.turns.release()
         await sent.wait()
-        second = tasks.create_task(look(made, "g2"))
+        second = tasks.create_task(read(made, "g2"))
         gate.turns.release()
         await settle()
         assert len(made.client.calls) == 4, "a read that hangs keeps no other waiting"
@@ -128,7 +128,7 @@ async def test_d_54_a_shared_read_is_one_page_and_one_list(
     gate = Turns(here)
     async with asyncio.TaskGroup() as tasks:
         for name in ("g1", "g2"):
-            tasks.create_task(look(here, name))
+            tasks.create_task(read(here, name))
         await settle()
         for _ in range(reads):
             gate.turns.release()
@@ -146,11 +146,11 @@ async def test_si_09_the_age_of_a_read_counts_from_when_it_is_sent() -> None:
         made.clock.jump(2 * SECOND)
 
     made.client.turn, made.client.before = wait, be_slow
-    assert (await look(made, "g1")).view_age == 4 * SECOND
+    assert (await read(made, "g1")).view_age == 4 * SECOND
 
 
 @pytest.mark.parametrize("is_sent", [False, True], ids=["before its turn", "once it is sent"])
-async def test_a_look_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
+async def test_a_live_read_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
     """A review that ends, or a process that stops, takes nobody's look with it."""
     made = fleet("g1", "g2", "g3")
     gate, never = Turns(made), asyncio.Event()
@@ -160,8 +160,8 @@ async def test_a_look_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
             await never.wait()
 
     made.client.pause = hang
-    first = asyncio.ensure_future(look(made, "g1"))
-    others = [asyncio.ensure_future(look(made, name)) for name in ("g2", "g3")]
+    first = asyncio.ensure_future(read(made, "g1"))
+    others = [asyncio.ensure_future(read(made, name)) for name in ("g2", "g3")]
     await settle()
     if is_sent:
         gate.turns.release()
@@ -179,7 +179,7 @@ async def test_a_look_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
         pytest.param(Unreachable("no answer"), 1, id="a read fails for all that share it"),
     ],
 )
-async def test_a_look_that_fails(error: ApiError, reads: int) -> None:
+async def test_a_live_read_that_fails(error: ApiError, reads: int) -> None:
     made = fleet("g1", "g2")
 
     async def fail(call: str) -> None:
@@ -189,14 +189,14 @@ async def test_a_look_that_fails(error: ApiError, reads: int) -> None:
         made.client.pause = fail
     else:
         made.client.turn = fail
-    looks = [look(made, name) for name in ("g1", "g2")]
-    errors = await asyncio.gather(*looks, return_exceptions=True)
+    live_reads = [read(made, name) for name in ("g1", "g2")]
+    errors = await asyncio.gather(*live_reads, return_exceptions=True)
     assert [type(one) for one in errors] == [type(error)] * 2
     assert sum(call.startswith("list pods") for call in made.client.calls) == reads
 
 
 @pytest.mark.parametrize(
-    ("qps", "most"), [(5, 15), (0.1, 1), (1, 3), (100, MOST_LOOKS), (0, MOST_LOOKS)]
+    ("qps", "most"), [(5, 15), (0.1, 1), (1, 3), (100, MOST_LIVE_READS), (0, MOST_LIVE_READS)]
 )
 def test_si_09_as_many_groups_at_a_time_as_tokens_come_while_a_read_counts(
     qps: float, most: int
@@ -282,7 +282,7 @@ async def test_si10_pods_of_a_set_that_only_the_cache_cannot_decode_are_read_too
         resource_version="1", labels={"rollout-group": "one"}, error="spoiled",
     )  # fmt: skip
     made.sets.replace_all([lost if one in spoiled else one for one in made.sets.list_all()])
-    assert show(await look(made, "one")) == {
+    assert show(await read(made, "one")) == {
         "one-a": ["one-a-0", "one-a-1"],
         "one-b": ["one-b-0", "one-b-1"],
     }

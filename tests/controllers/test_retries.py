@@ -41,7 +41,7 @@ def test_attempts_are_named_by_kind_zone_and_revision() -> None:
     assert name_attempt(record) == ("record", "uid-a", "new")
 
 
-def test_waits_double_up_to_the_longest_look_interval(attempts: Attempts) -> None:
+def test_waits_double_up_to_the_longest_interval(attempts: Attempts) -> None:
     waits = [attempts.note_failure(ROLL, "no", at_least=NOTHING) for _ in range(8)]
     assert [wait.total_seconds() for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
 

@@ -79,7 +79,7 @@ class Bench:
         self.workers = Workers(
             self.queue, self.reconcile, count=count, backoff=BACKOFF, rng=lambda: 1.0
         )
-        self.looks: list[str] = []
+        self.reconciled: list[str] = []
         self.seen: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.busy: set[str] = set()
         self.held: dict[str, asyncio.Event] = {}
@@ -90,7 +90,7 @@ class Bench:
     async def reconcile(self, key: str) -> Result:
         assert key not in self.busy, "never two workers on one key"
         self.busy.add(key)
-        self.looks.append(key)
+        self.reconciled.append(key)
         self.seen[key].set()
         try:
             if key in self.held:
@@ -100,7 +100,7 @@ class Bench:
             return self.results.get(key, Result())
         finally:
             self.busy.discard(key)
-            if self.looks.count(key) >= self.until.get(key, 10**9):
+            if self.reconciled.count(key) >= self.until.get(key, 10**9):
                 self.queue.close()
 
     async def run(self, *keys: str) -> list[str]:
@@ -109,7 +109,7 @@ class Bench:
             self.queue.add(key)
         async with asyncio.timeout(10):
             await self.workers.run()
-        return self.looks
+        return self.reconciled
 
 
 async def test_a_key_added_while_it_is_looked_at_is_looked_at_again() -> None:
@@ -122,7 +122,7 @@ async def test_a_key_added_while_it_is_looked_at_is_looked_at_again() -> None:
         await made.seen["a"].wait()
         made.queue.add("a")
         made.held["a"].set()
-    assert made.looks == ["a", "a"]
+    assert made.reconciled == ["a", "a"]
 
 
 async def test_a_slow_key_does_not_delay_another() -> None:
@@ -134,7 +134,7 @@ async def test_a_slow_key_does_not_delay_another() -> None:
         tasks.create_task(made.run("slow", "quick"))
         await made.seen["quick"].wait()
         made.held["slow"].set()
-    assert made.looks == ["slow", "quick"]
+    assert made.reconciled == ["slow", "quick"]
 
 
 async def test_a_bug_backs_off_and_does_not_end_the_worker(
@@ -157,7 +157,7 @@ async def test_a_cancellation_that_nobody_asked_for_does_not_end_the_worker() ->
     assert await made.run("a") == ["a", "a", "a"]
 
 
-async def test_a_result_asks_for_another_look() -> None:
+async def test_a_result_asks_for_another_reconcile() -> None:
     made = Bench()
     made.results["a"] = Result(again=timedelta(milliseconds=1))
     made.until["a"] = 3
@@ -174,5 +174,5 @@ async def test_closing_the_queue_ends_the_workers_after_their_key() -> None:
         assert made.workers.busy == 1
         made.queue.close()
         made.held["a"].set()
-    assert made.looks == ["a"]
+    assert made.reconciled == ["a"]
     assert made.workers.busy == 0

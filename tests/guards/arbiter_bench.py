@@ -58,11 +58,11 @@ class CountingPods(PodStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks = 0
+        self.reads = 0
 
     def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]:
         """Return the pods of an owner, and count that."""
-        self.looks += 1
+        self.reads += 1
         return super().list_by_owner(uid)
 
 

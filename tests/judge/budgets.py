@@ -167,7 +167,7 @@ class Eviction:
     called: Called
     review: Reviewed
     """The last one of it: an API server may ask twice."""
-    looked_at: timedelta
+    read_at: timedelta
     """When its last live list of pods began; without one, the review itself."""
 
 
@@ -181,21 +181,21 @@ def list_evictions(book: Book) -> dict[int, Eviction]:
         inner: Eviction(
             called=called,
             review=reviews[called.number],
-            looked_at=_find_look(book, reviews[called.number]),
+            read_at=_find_live_read(book, reviews[called.number]),
         )
         for inner, called in book.evictions.items()
         if called.number in reviews
     }
 
 
-def _find_look(book: Book, review: Reviewed) -> timedelta:
-    looks = [
+def _find_live_read(book: Book, review: Reviewed) -> timedelta:
+    reads = [
         one.begun
         for one in book.own_calls
         if one.actor == review.actor and one.request.verb == "list" and is_live(one)
         if one.request.resource == PODS and review.begun <= one.begun and one.at <= review.at
     ]
-    return max(looks, default=review.begun)
+    return max(reads, default=review.begun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

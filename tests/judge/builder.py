@@ -212,16 +212,16 @@ class HistoryBuilder:
         )
         return self
 
-    def look(self, at: float, **parts: Any) -> Self:
+    def live_read(self, at: float, **parts: Any) -> Self:
         """Add reads of the group, live if nothing else is said."""
         return self.call(at, "list", STATEFULSETS, **parts).call(at, "list", PODS, **parts)
 
-    def delete(self, at: float, name: str, *, looked: bool = True, **parts: Any) -> Self:
+    def delete(self, at: float, name: str, *, is_read: bool = True, **parts: Any) -> Self:
         """Have the operator delete a pod, on a live look just before; `record` marks it before."""
         if parts.pop("record", False):
             self.mark(at - 0.05, name, engine="rollout")
-        if looked:
-            self.look(at - 0.1)
+        if is_read:
+            self.live_read(at - 0.1)
         uid = str(metadata_of(self.objects[PODS.plural, full(name)])["uid"])
         body = parts.pop("body", preconditions(uid))
         self._terminate(at, name, parts.get("actor", OPERATOR))
@@ -270,7 +270,7 @@ class HistoryBuilder:
 
     def scale(self, at: float, name: str = "a", **parts: Any) -> Self:
         """Have a downscale to two pods persist, well guarded: prepared, reviewed, written."""
-        self.look(at - 1.5).prepare(at - 1, f"{name}-2").review(at - 0.5, name)
+        self.live_read(at - 1.5).prepare(at - 1, f"{name}-2").review(at - 0.5, name)
         return self.persist(at, name, **parts)
 
     def persist(self, at: float, name: str = "a", replicas: int = 2, **parts: Any) -> Self:
@@ -290,11 +290,11 @@ class HistoryBuilder:
         return self.call(at, "patch", STATEFULSETS, name, **how)
 
     def set_replicas(
-        self, at: float, name: str, replicas: int, *, looked: bool = True, **parts: Any
+        self, at: float, name: str, replicas: int, *, is_read: bool = True, **parts: Any
     ) -> Self:
         """Have the operator write the replicas of a zone, on a live look a second before."""
-        if looked:
-            self.look(at - 1)
+        if is_read:
+            self.live_read(at - 1)
         self.zone(at, name, replicas=replicas, actor=OPERATOR, call=self.number + 1)
         body = [{"op": "replace", "path": "/spec/replicas", "value": replicas}]
         return self.call(at, "patch", STATEFULSETS, name, body=body, **parts)

@@ -32,7 +32,7 @@ LOSING: Final = frozenset({"reset_after", "timeout", "gateway_timeout_committed"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LiveRead:
     """When the newest live reads were asked for that a delete can rest on."""
 
     sets_at: timedelta
@@ -46,7 +46,7 @@ class Look:
 
 _Groups = list[tuple[timedelta, str]]
 """Since when a set was in which group."""
-_NO_LOOK: Final = Look(timedelta(0), timedelta(0))
+_NO_READ: Final = LiveRead(timedelta(0), timedelta(0))
 _SPAN: Final = re.compile(r": ([0-9]+):([0-9]{2}):([0-9.]+)$")
 
 
@@ -56,7 +56,7 @@ class Delete:
 
     called: Called
     sent_at: timedelta
-    look: Look | None
+    live_read: LiveRead | None
     """The newest before it was sent."""
     is_ghost: bool
     """Sent by a process that was dead when it arrived."""
@@ -126,24 +126,24 @@ def _read(
 ) -> Delete:
     actor, sent_at = called.actor, find_sent(book, called)
     if book.promises.is_observed:
-        now = Look(sent_at, sent_at)
+        now = LiveRead(sent_at, sent_at)
         return Delete(called, sent_at, now, is_ghost=False, is_lost=False, was_held=False)
     group = next((name for begun, name in reversed(groups) if begun <= sent_at), "")
     run = book.runs.find(actor, sent_at)
-    look = _look(reads, called, (run, sent_at), group)
+    live_read = _find_live_read(reads, called, (run, sent_at), group)
     is_ghost = run is None or run.ended < called.begun
-    if look is None:
+    if live_read is None:
         # It may have been on the wire when its process died.
         older = book.runs.find_before(run, actor, sent_at)
-        former = _look(reads, called, (older, sent_at), group)
+        former = _find_live_read(reads, called, (older, sent_at), group)
         if former is not None and sent_at - former.at < IN_FLIGHT:
-            look, is_ghost = former, True
+            live_read, is_ghost = former, True
     faults = book.list_faults(actor, sent_at - IN_FLIGHT, called.begun)
-    is_lost = any(_loses(one, called) and one.at >= (look or _NO_LOOK).at for one in faults)
-    was_held = look is not None and any(
-        one.kind in DELAYING and look.at <= one.at <= sent_at for one in faults
+    is_lost = any(_loses(one, called) and one.at >= (live_read or _NO_READ).at for one in faults)
+    was_held = live_read is not None and any(
+        one.kind in DELAYING and live_read.at <= one.at <= sent_at for one in faults
     )
-    return Delete(called, sent_at, look, is_ghost, is_lost, was_held)
+    return Delete(called, sent_at, live_read, is_ghost, is_lost, was_held)
 
 
 def find_sent(book: Book, called: Called) -> timedelta:
@@ -188,12 +188,12 @@ def _span(fault: Fault) -> timedelta:
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
-def _look(
+def _find_live_read(
     reads: dict[tuple[str, str], _Reads],
     called: Called,
     sent: tuple[ProcessRun | None, timedelta],
     group: str,
-) -> Look | None:
+) -> LiveRead | None:
     run, sent_at = sent
     if run is None:
         return None
@@ -201,7 +201,7 @@ def _look(
     pods = reads.get((called.actor, PODS.plural), _Reads())
     sets_at = sets.newest(run, sent_at, group)
     pods_at = pods.newest(run, sent_at, "")
-    return None if sets_at is None or pods_at is None else Look(sets_at, pods_at)
+    return None if sets_at is None or pods_at is None else LiveRead(sets_at, pods_at)
 
 
 def is_live(called: Called) -> bool:

@@ -134,7 +134,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
     pods = [world.pods[name] for name in gone if name in world.pods]
     subresource = "" if called is None else called.request.subresource
     known = write.at if book.promises.is_observed else begun - book.promises.known
-    looked = _find_look(book, write)
+    read_at = _find_live_read(book, write)
     return Downscale(
         write=write,
         before=before,
@@ -145,7 +145,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         removed=tuple(
             pod
             for pod in pods
-            if pod.owner == before.uid and world.were_ready.get(pod.uid, looked) < looked
+            if pod.owner == before.uid and world.were_ready.get(pod.uid, read_at) < read_at
         ),
         short={
             name: world.short_since[name]
@@ -158,19 +158,21 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
     )
 
 
-def _find_look(book: Book, write: Write) -> timedelta:
+def _find_live_read(book: Book, write: Write) -> timedelta:
     """Return when the last look at a group began that allowed a write; its own time without one.
 
     A pod that becomes ready between look and write was never ready for all that could be known.
     """
-    looked = write.at
+    read_at = write.at
     for review in reversed(list_reviews(book, PREPARE_PATH)):
-        is_last = looked == write.at and review.call == write.commit.call
+        is_last = read_at == write.at and review.call == write.commit.call
         # One that asks the same while another is being answered shares its look.
-        is_shared = looked != write.at and review.name == write.commit.name and review.at >= looked
-        if review.begun < looked and (is_last or is_shared):
-            looked = review.begun
-    return looked
+        is_shared = (
+            read_at != write.at and review.name == write.commit.name and review.at >= read_at
+        )
+        if review.begun < read_at and (is_last or is_shared):
+            read_at = review.begun
+    return read_at
 
 
 def _wait(world: World, before: Set, members: Sequence[Set], since: timedelta) -> timedelta:

@@ -98,7 +98,7 @@ class Judge:
             return None
         known = write.at - self.book.promises.known
         if eviction is not None:
-            since = min(known, eviction.looked_at)
+            since = min(known, eviction.read_at)
             running = eviction.review.begun - self.book.promises.time_error
             if self.book.promises.is_observed:
                 running = write.at
@@ -278,7 +278,7 @@ class Grant:
     """A downscale that was allowed, after pods had been called for it."""
 
     zone: str
-    looked_at: timedelta
+    read_at: timedelta
     """When the look began that it rests on, or any later one before the first call of a pod."""
     ended_at: timedelta
     """When its request was answered: written, or refused by somebody else."""
@@ -321,9 +321,9 @@ def list_grants(book: Book) -> Iterator[Grant]:
         called = book.calls.get(review.call)
         if called is None or not review.allowed or review.dry_run or _is_no_decrease(book, review):
             continue
-        looked_at = _find_look(book, review)
-        if looked_at is not None:
-            yield Grant(zone=review.name, looked_at=looked_at, ended_at=called.at)
+        read_at = _find_live_read(book, review)
+        if read_at is not None:
+            yield Grant(zone=review.name, read_at=read_at, ended_at=called.at)
 
 
 def _is_no_decrease(book: Book, review: Reviewed) -> bool:
@@ -337,7 +337,7 @@ def _is_no_decrease(book: Book, review: Reviewed) -> bool:
     )
 
 
-def _find_look(book: Book, review: Reviewed) -> timedelta | None:
+def _find_live_read(book: Book, review: Reviewed) -> timedelta | None:
     """Return when the last live look of a review began before it called pods; None without both."""
     reported = [
         one.begun
@@ -346,14 +346,14 @@ def _find_look(book: Book, review: Reviewed) -> timedelta | None:
         and one.pod.rpartition("-")[0] == review.name
         and review.begun <= one.begun <= review.at
     ]
-    looks = [
+    reads = [
         one.begun
         for one in book.own_calls
         if one.request.verb == "list"
         and one.request.resource.plural == STATEFULSETS.plural
         and review.begun <= one.begun <= min(reported, default=timedelta(0))
     ]
-    return max(looks, default=None)
+    return max(reads, default=None)
 
 
 def _is_between(book: Book, disruption: Delete | Eviction, grant: Grant) -> bool:
@@ -361,8 +361,8 @@ def _is_between(book: Book, disruption: Delete | Eviction, grant: Grant) -> bool
     return (
         called.status < 300
         and not (isinstance(disruption, Delete) and disruption.is_late)
-        and grant.looked_at < _find_decided(disruption) < grant.ended_at
-        and book.runs.are_the_same(grant.looked_at, called.at)
+        and grant.read_at < _find_decided(disruption) < grant.ended_at
+        and book.runs.are_the_same(grant.read_at, called.at)
     )
 
 

@@ -176,7 +176,7 @@ def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
         yield Violation(invariant="SI-13", at=downscale.at, text=text)
         return
     last = reviews[-1]
-    looks = [
+    reads = [
         one
         for one in book.own_calls
         if book.acts_for(one.actor, last.actor)
@@ -184,7 +184,7 @@ def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
         and one.status < 400
         and last.begun - REVIEW_LASTS <= one.at <= last.at
     ]
-    if not looks:
+    if not reads:
         text = f"{downscale.text} was allowed by {last.actor}, which could not read the group"
         yield Violation(invariant="SI-13", at=downscale.at, text=text)
 

@@ -18,7 +18,7 @@ from tests.judge.budgets import Eviction, Rule
 from tests.judge.deletes import Delete, list_deletes
 from tests.judge.invariants_budgets import Judge
 from tests.judge.objects import Pod, Set
-from tests.judge.promises import LOOK_LASTS, Promises, Violation
+from tests.judge.promises import LIVE_READ_LASTS, Promises, Violation
 from tests.judge.state import Disruption, World
 
 
@@ -68,26 +68,26 @@ class Case:
 
     def list_own(self) -> list[Disruption]:
         """Return what is going in the same zone: an eviction after the last look is unseen."""
-        look = self.delete.look
+        live_read = self.delete.live_read
         return [
             one
             for one in self.world.open
             if one.owner == self.owner.uid
             if self.promises.is_observed
-            or not (one.is_eviction and (look is None or look.at <= one.begun))
+            or not (one.is_eviction and (live_read is None or live_read.at <= one.begun))
         ]
 
     def forgives(self, other: Disruption) -> bool:
         """Tell whether only a reservation (SI-17) could have kept the two apart."""
-        look = self.delete.look
-        is_hidden = other.is_ghost and (look is None or look.at <= other.begun)
+        live_read = self.delete.live_read
+        is_hidden = other.is_ghost and (live_read is None or live_read.at <= other.begun)
         return self.delete.is_ghost or is_hidden
 
 
 def cut(delete: Delete, since: timedelta) -> timedelta:
     """Return a time, or that of the look where that is earlier and the delete came late."""
     came_late = delete.is_late or delete.was_held
-    return min(since, delete.look.at) if came_late and delete.look else since
+    return min(since, delete.live_read.at) if came_late and delete.live_read else since
 
 
 def find_broken(book: Book) -> Iterator[Violation]:
@@ -178,9 +178,9 @@ def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
         before = unknown.get(key)
         is_blind = (
             before is not None
-            and delete.look is not None
+            and delete.live_read is not None
             and not delete.is_ghost
-            and delete.look.at < before.sent_at
+            and delete.live_read.at < before.sent_at
         )
         if is_blind and before is not None:
             text = (
@@ -196,12 +196,12 @@ def _find_stale(delete: Delete, book: Book) -> str:
     """Return what the look of a delete lacks, empty where it is good (SI-09)."""
     called = delete.called
     run = book.runs.find(called.actor, called.begun)
-    if delete.look is None:
+    if delete.live_read is None:
         start = f" since its start at {run.begun.total_seconds():.1f} s" if run else ""
         return f"by {called.actor}, which has not read the group live{start}"
     has_wrong_clock = any(one.kind == "clock_rate" for one in book.faults)
-    most = LOOK_LASTS / (book.promises.slowest_clock if has_wrong_clock else 1)
-    age = delete.sent_at - delete.look.at
+    most = LIVE_READ_LASTS / (book.promises.slowest_clock if has_wrong_clock else 1)
+    age = delete.sent_at - delete.live_read.at
     if age <= most + book.promises.flight or delete.is_ghost:
         return ""
     return f"rests on a live look {age.total_seconds():.1f} s old"

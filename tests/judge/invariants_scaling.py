@@ -30,7 +30,7 @@ from tests.judge.state import World
 # Words have whole seconds, and the API server's time is known to about one.
 CLOCK_ERROR: Final = timedelta(seconds=2)
 # A downscale rests on a look that is not older, but for calls that are slow.
-LOOK_LASTS: Final = timedelta(seconds=60)
+LIVE_READ_LASTS: Final = timedelta(seconds=60)
 
 
 def find_broken(book: Book) -> Iterator[Violation]:
@@ -42,7 +42,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
     for scaling in scalings:
         yield from _judge_source(book, scaling)
         if scaling.is_downscale:
-            yield from _judge_look(scaling)
+            yield from _judge_live_read(scaling)
             yield from _judge_words(book, scaling, words)
     yield from _judge_alone(book, scalings)
 
@@ -70,10 +70,10 @@ def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
         yield Violation(invariant=rule, at=scaling.at, text=text)
 
 
-def _judge_look(scaling: Scaling) -> Iterator[Violation]:
-    looked_at = scaling.looked_at
-    if looked_at is None or scaling.sent_at - looked_at > LOOK_LASTS:
-        text = f"{scaling.text} on no live look of its last {LOOK_LASTS.total_seconds():.0f} s"
+def _judge_live_read(scaling: Scaling) -> Iterator[Violation]:
+    read_at = scaling.read_at
+    if read_at is None or scaling.sent_at - read_at > LIVE_READ_LASTS:
+        text = f"{scaling.text} on no live look of its last {LIVE_READ_LASTS.total_seconds():.0f} s"
         yield Violation(invariant="SI-09", at=scaling.at, text=text)
 
 
@@ -287,12 +287,12 @@ def _find_between(
     world: World, deletes: dict[int, Delete], scaling: Scaling
 ) -> Iterator[Violation]:
     """Yield deletes in other zones between the look of a downscale and its write."""
-    if scaling.looked_at is None or scaling.sent_at < scaling.called.begun:
+    if scaling.read_at is None or scaling.sent_at < scaling.called.begun:
         return
     names = {one.name for one in _list_others(world, scaling, scaling.at)}
     for delete in deletes.values():
         called = delete.called
-        is_between = scaling.looked_at < called.begun < scaling.at and not delete.is_late
+        is_between = scaling.read_at < called.begun < scaling.at and not delete.is_late
         zone = called.request.name.rpartition("-")[0]
         if is_between and called.status < 300 and zone in names:
             text = f"delete of {called.request.name} just before {scaling.text}"

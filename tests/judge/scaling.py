@@ -36,7 +36,7 @@ class Scaling:
     desired: DesiredReplicas
     """What the set said when it was written."""
     sent_at: timedelta
-    looked_at: timedelta | None
+    read_at: timedelta | None
     """When the newest live look at sets and pods began before it was sent, None without one."""
 
     @property
@@ -57,12 +57,12 @@ class Scaling:
     @property
     def decided(self) -> tuple[timedelta, timedelta]:
         """Return the span in which it was decided: from the live look on until it was sent."""
-        begin = self.sent_at if self.looked_at is None else self.looked_at
+        begin = self.sent_at if self.read_at is None else self.read_at
         return begin, self.sent_at
 
     def known(self, span: timedelta) -> timedelta:
         """Return when a fact must have begun to be one that the operator had to know."""
-        return min(self.sent_at - span, self.sent_at if self.looked_at is None else self.looked_at)
+        return min(self.sent_at - span, self.sent_at if self.read_at is None else self.read_at)
 
 
 def list_scalings(book: Book) -> list[Scaling]:
@@ -110,17 +110,17 @@ def _list(book: Book) -> Iterator[Scaling]:
                         called=called,
                         desired=read_desired(write.commit.before),
                         sent_at=sent_at,
-                        looked_at=_find_look(book, called, sent_at),
+                        read_at=_find_live_read(book, called, sent_at),
                     )
 
 
-def _find_look(book: Book, called: Called, sent_at: timedelta) -> timedelta | None:
+def _find_live_read(book: Book, called: Called, sent_at: timedelta) -> timedelta | None:
     """Return when the newest live look began whose lists of both kinds had been answered."""
     newest: dict[str, timedelta] = {}
     for one in book.own_calls:
         request = one.request
-        is_look = request.verb == "list" and one.status < 400 and is_live(one)
-        if is_look and one.actor == called.actor and one.at <= sent_at:
+        is_live_list = request.verb == "list" and one.status < 400 and is_live(one)
+        if is_live_list and one.actor == called.actor and one.at <= sent_at:
             newest[request.resource.plural] = one.begun
     times = [newest.get(one.plural) for one in (STATEFULSETS, PODS)]
     return None if None in times else min(one for one in times if one is not None)

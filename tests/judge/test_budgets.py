@@ -63,7 +63,9 @@ def in_a_short_zone(t: HistoryBuilder) -> HistoryBuilder:
 
 
 def of_both(t: HistoryBuilder) -> None:
-    t.look(9).evict(10, "a-0").mark(10.1, "a-1", engine="rollout").delete(10.2, "a-1", looked=False)
+    t.live_read(9).evict(10, "a-0").mark(10.1, "a-1", engine="rollout").delete(
+        10.2, "a-1", is_read=False
+    )
 
 
 def share(percent: int, events: Events) -> Events:
@@ -162,11 +164,11 @@ def test_a_dead_process_is_no_excuse_under_a_budget() -> None:
     """SI-17, SI-01: the record has told the next process what was on its way."""
 
     def late(t: HistoryBuilder) -> None:
-        t.lived(0, "started").look(9)
+        t.lived(0, "started").live_read(9)
         t.mark(9.05, "a-0", engine="rollout").mark(9.1, "b-0", engine="rollout")
-        t.delete(9.2, "b-0", looked=False).lived(9.25, "crashed").lived(9.26, "started")
+        t.delete(9.2, "b-0", is_read=False).lived(9.25, "crashed").lived(9.26, "started")
         t.fault(9.1, "late", "call 9: delete pods/zone-a-0: late: 0:00:01")
-        t.delete(9.5, "a-0", looked=False)
+        t.delete(9.5, "a-0", is_read=False)
 
     assert judge(late) == ["SI-17"]
 

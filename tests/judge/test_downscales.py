@@ -31,14 +31,14 @@ def judge(events: Events, **zones: Any) -> list[str]:
 
 
 def unprepared(t: HistoryBuilder) -> HistoryBuilder:
-    return t.look(18.5).review(19.5, "a").persist(20)
+    return t.live_read(18.5).review(19.5, "a").persist(20)
 
 
 def ready_at(ready: float | None) -> Events:
     """Add a pod that is ready from a time on, and remove it at 20 s, on a look at 19."""
 
     def events(t: HistoryBuilder) -> None:
-        t.zone(1, "a", replicas=4).pod(2, "a-3", ready=False).look(18.5)
+        t.zone(1, "a", replicas=4).pod(2, "a-3", ready=False).live_read(18.5)
         if ready is not None:
             t.pod(ready, "a-3")
         t.review(19.5, "a").persist(20, "a", 3)
@@ -118,7 +118,7 @@ def test_zones_wait_for_one_another(events: Events, broken: list[str]) -> None:
 
 
 def granted(t: HistoryBuilder) -> HistoryBuilder:
-    return t.look(18).prepare(18.5, "a-2").review(19, "a")
+    return t.live_read(18).prepare(18.5, "a-2").review(19, "a")
 
 
 def refused_later(t: HistoryBuilder) -> None:
@@ -127,10 +127,10 @@ def refused_later(t: HistoryBuilder) -> None:
 
 
 def refused_and_written(t: HistoryBuilder) -> None:
-    t.look(18.5).prepare(19, "a-2").review(19.5, "a", allowed=False, status=400).persist(20)
+    t.live_read(18.5).prepare(19, "a-2").review(19.5, "a", allowed=False, status=400).persist(20)
 
 
-def allowed_on_a_failed_look(t: HistoryBuilder) -> None:
+def allowed_on_a_failed_read(t: HistoryBuilder) -> None:
     t.call(18.5, "list", STATEFULSETS, status=500).prepare(19, "a-2")
     t.review(19.5, "a").persist(20)
 
@@ -156,7 +156,7 @@ VERDICTS = cases(
         ),
         "SI-12 a later review has refused it": refused_later,
         "SI-13 refused, and written -> SI-13": refused_and_written,
-        "SI-13 allowed on a look that failed -> SI-13": allowed_on_a_failed_look,
+        "SI-13 allowed on a look that failed -> SI-13": allowed_on_a_failed_read,
         "SI-02 PREP-19 another zone has been short for long -> SI-02": beside_a_short_zone(4),
         "SI-02 for 4 s when asked": beside_a_short_zone(14),
     }
@@ -233,12 +233,12 @@ def dry(t: HistoryBuilder, at: float = 20) -> HistoryBuilder:
 
 
 def asked_twice(t: HistoryBuilder, status: int = 429) -> None:
-    t.look(18).review(19, "a").review(19.6, "a", begun=s(19.1), allowed=False, status=status)
+    t.live_read(18).review(19, "a").review(19.6, "a", begun=s(19.1), allowed=False, status=status)
     t.ask(20, status=400)
 
 
 def called_twice(t: HistoryBuilder, **between: Any) -> None:
-    t.look(18).prepare(18.8, "a-2")
+    t.live_read(18).prepare(18.8, "a-2")
     if between:
         t.prepare(19.1, "a-2", **between)
     t.prepare(19.3, "a-2").review(19.6, "a", begun=s(18.5)).ask(20, status=400)

@@ -85,8 +85,8 @@ DELETES = cases(
         ),
         "SI-06 of no group -> SI-06": set_changed(2, "a", group=None),
         "SI-07 ended, and no delete -> SI-07": lambda t: t.gone(10, "a-0", actor=OPERATOR),
-        "SI-07 a whole collection -> SI-07": lambda t: t.look(10).call(10.1, "delete", PODS),
-        "SI-06 SI-24 in a foreign namespace -> SI-06 SI-24": lambda t: t.look(10).call(
+        "SI-07 a whole collection -> SI-07": lambda t: t.live_read(10).call(10.1, "delete", PODS),
+        "SI-06 SI-24 in a foreign namespace -> SI-06 SI-24": lambda t: t.live_read(10).call(
             10.1,
             "delete",
             PODS,
@@ -140,59 +140,59 @@ def test_each_promise_is_accounted_for() -> None:
     assert list(COVERAGE) == [*wanted, "SCALE-05", "MIRR-04", "DELAY-08", "ROLL-39"]
 
 
-def on_look(at: float, deleted_at: float = 10, **how: Any) -> Events:
+def on_live_read(at: float, deleted_at: float = 10, **how: Any) -> Events:
     """Delete a pod on a look of this time."""
-    return lambda t: t.look(at, **how).delete(deleted_at, "a-0", looked=False)
+    return lambda t: t.live_read(at, **how).delete(deleted_at, "a-0", is_read=False)
 
 
-def held(kind: str, span: str, deleted_at: float, looked_at: float = 9.9) -> Events:
+def held(kind: str, span: str, deleted_at: float, read_at: float = 9.9) -> Events:
     """Send a delete at 10 s that a fault holds up."""
     return lambda t: (
-        t.look(looked_at)
+        t.live_read(read_at)
         .fault(10, kind, f"call 3: delete pods/zone-a-0: {span}")
-        .delete(deleted_at, "a-0", looked=False)
+        .delete(deleted_at, "a-0", is_read=False)
     )
 
 
-def look_that_failed(t: HistoryBuilder) -> None:
+def live_read_that_failed(t: HistoryBuilder) -> None:
     t.call(9.9, "list", PODS).call(9.9, "list", STATEFULSETS, status=500)
-    t.delete(10, "a-0", looked=False)
+    t.delete(10, "a-0", is_read=False)
 
 
-def look_of_a_former_process(t: HistoryBuilder) -> None:
-    t.lived(1, "started").look(2).lived(3, "crashed").lived(150, "started")
-    t.delete(151, "a-0", looked=False)
+def live_read_of_a_former_process(t: HistoryBuilder) -> None:
+    t.lived(1, "started").live_read(2).lived(3, "crashed").lived(150, "started")
+    t.delete(151, "a-0", is_read=False)
 
 
-def lost_answer(t: HistoryBuilder, *, looked: bool) -> None:
-    t.zone(0, "a", limit="3").look(9.9)
+def lost_answer(t: HistoryBuilder, *, is_read: bool) -> None:
+    t.zone(0, "a", limit="3").live_read(9.9)
     t.fault(9.95, "lost", "call 3: delete pods/zone-a-0: timeout")
-    t.delete(10, "a-0", looked=False).delete(10.5, "a-1", looked=looked)
+    t.delete(10, "a-0", is_read=False).delete(10.5, "a-1", is_read=is_read)
 
 
 def slow_and_overtaken(t: HistoryBuilder) -> None:
-    t.look(9.9).fault(10, "slow", "call 3: delete pods/zone-a-0: 0:00:20")
+    t.live_read(9.9).fault(10, "slow", "call 3: delete pods/zone-a-0: 0:00:20")
     t.pod(12, "b-1", ready=False).zone(13, "a", update_revision="old")
-    t.delete(30, "a-0", looked=False)
+    t.delete(30, "a-0", is_read=False)
 
 
-LOOKS = cases(
+LIVE_READS = cases(
     {
-        "SI-09 no look -> SI-09": lambda t: t.delete(10, "a-0", looked=False),
-        "SI-09 a look 6 s old -> SI-09": on_look(4),
-        "SI-09 a look 4.8 s old": on_look(5.2),
-        "SI-09 a look at what the API server has cached -> SI-09": on_look(
+        "SI-09 no look -> SI-09": lambda t: t.delete(10, "a-0", is_read=False),
+        "SI-09 a look 6 s old -> SI-09": on_live_read(4),
+        "SI-09 a look 4.8 s old": on_live_read(5.2),
+        "SI-09 a look at what the API server has cached -> SI-09": on_live_read(
             9.9, query={"resourceVersion": "0"}
         ),
-        "SI-09 a look that failed -> SI-09": look_that_failed,
-        "SI-09 the look of another process -> SI-09": on_look(9.9, actor="operator-2"),
-        "SI-09 a look at another group -> SI-09": on_look(
+        "SI-09 a look that failed -> SI-09": live_read_that_failed,
+        "SI-09 the look of another process -> SI-09": on_live_read(9.9, actor="operator-2"),
+        "SI-09 a look at another group -> SI-09": on_live_read(
             9.9, query={"labelSelector": "rollout-group=store"}
         ),
-        "SI-09 the look of a former process -> SI-09": look_of_a_former_process,
+        "SI-09 the look of a former process -> SI-09": live_read_of_a_former_process,
         "SI-09 a late one on an old look -> SI-09": held("late", "late: 0:00:10", 50.01, 1),
-        "SI-18 no look after a lost answer -> SI-18": lambda t: lost_answer(t, looked=False),
-        "SI-18 a look after a lost answer": lambda t: lost_answer(t, looked=True),
+        "SI-18 no look after a lost answer -> SI-18": lambda t: lost_answer(t, is_read=False),
+        "SI-18 a look after a lost answer": lambda t: lost_answer(t, is_read=True),
         "2.1 what happened after the look of a late one": slow_and_overtaken,
         "2.1 what happened before the look of a late one -> SI-02": lambda t: held(
             "slow", "0:00:20", 30
@@ -201,8 +201,8 @@ LOOKS = cases(
 )
 
 
-@pytest.mark.parametrize(("events", "broken"), LOOKS)
-def test_each_delete_rests_on_a_live_look(events: Events, broken: list[str]) -> None:
+@pytest.mark.parametrize(("events", "broken"), LIVE_READS)
+def test_each_delete_rests_on_a_live_read(events: Events, broken: list[str]) -> None:
     """SI-09, SI-18: the group was read live, by the same process, in the five seconds before."""
     assert judge(events) == broken
 
@@ -217,10 +217,10 @@ def test_the_answer_of_an_earlier_write_that_is_slow_holds_no_later_one_up() -> 
 
 def test_the_deletes_of_the_dead_need_reservations() -> None:
     """SI-17 is not promised without a budget: what only it would prevent is listed apart."""
-    t = HistoryBuilder().zones().lived(1, "started").look(2)
+    t = HistoryBuilder().zones().lived(1, "started").live_read(2)
     t.fault(2.1, "late", "call 3: delete pods/zone-a-0: 0:00:20")
     t.lived(3, "crashed").lived(4, "started").delete(5, "b-0").lived(6, "crashed")
-    t.delete(7, "a-0", looked=False)
+    t.delete(7, "a-0", is_read=False)
 
     verdict = find_violations(t.history)
 
@@ -232,7 +232,7 @@ def test_the_deletes_of_the_dead_need_reservations() -> None:
 
 def grant(t: HistoryBuilder, *, dry_run: bool = False) -> HistoryBuilder:
     """Have zone-a go down: a look at 18.5 s, a call at 19, the answer at 19.5, the write at 20."""
-    t.look(18.5).prepare(19, "a-2").review(19.5, "a", begun=s(18.2), dry_run=dry_run)
+    t.live_read(18.5).prepare(19, "a-2").review(19.5, "a", begun=s(18.2), dry_run=dry_run)
     return t.ask(20) if dry_run else t.persist(20)
 
 
@@ -286,11 +286,11 @@ def test_a_rollout_waits_for_a_downscale(events: Events, broken: list[str]) -> N
     assert [one.invariant for one in find_overlaps(read_book(t.history, Promises()))] == broken
 
 
-def test_a_grant_lasts_from_its_last_look_to_the_end_of_its_request() -> None:
+def test_a_grant_lasts_from_its_last_live_read_to_the_end_of_its_request() -> None:
     t = grant(guarded().call(18.4, "list", STATEFULSETS))
 
     (found,) = list_grants(read_book(t.history, Promises()))
-    assert (found.zone, found.looked_at, found.ended_at) == ("zone-a", s(18.5), s(20))
+    assert (found.zone, found.read_at, found.ended_at) == ("zone-a", s(18.5), s(20))
 
 
 def rolled(t: HistoryBuilder) -> HistoryBuilder:

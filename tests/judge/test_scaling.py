@@ -63,14 +63,14 @@ FOLLOWING = cases(
             90, "b", 2
         ),
         "no view is as old as that -> SCALE-05": lambda t: lead(lead(t, 10, 5), 20, 3).set_replicas(
-            900, "b", 5, looked=False
+            900, "b", 5, is_read=False
         ),
         "SCALE-06 forced by a person": lambda t: t.force(10, "b", 7).set_replicas(20, "b", 7),
         "down without a live look -> SI-09": lambda t: lead(t).set_replicas(
-            20, "b", 2, looked=False
+            20, "b", 2, is_read=False
         ),
         "down on an old one -> SI-09": lambda t: (
-            lead(t).look(11).set_replicas(75, "b", 2, looked=False)
+            lead(t).live_read(11).set_replicas(75, "b", 2, is_read=False)
         ),
     }
 )
@@ -97,10 +97,10 @@ def test_a_write_is_judged_by_when_it_was_sent(
     """SCALE-05: what another group looked at while it was on its way says nothing about it."""
 
     def events(t: HistoryBuilder) -> None:
-        lead(lead(t), 20.5, 3).look(19).look(26)
+        lead(lead(t), 20.5, 3).live_read(19).live_read(26)
         if struck:
             t.fault(26.9, "lost", "call 7: patch statefulsets/zone-b: ")
-        t.set_replicas(27, "b", 2, looked=False)
+        t.set_replicas(27, "b", 2, is_read=False)
 
     assert judge(events, promises=Promises(patches_take=s(takes))) == broken
 
@@ -210,8 +210,8 @@ def rolling(t: HistoryBuilder, *, back: bool = False) -> HistoryBuilder:
 
 
 def delete_in_between(t: HistoryBuilder) -> None:
-    lead(t.zone(5, "c", update_revision="new")).look(19).delete(19.5, "c-0", looked=False)
-    t.set_replicas(20, "b", 2, looked=False)
+    lead(t.zone(5, "c", update_revision="new")).live_read(19).delete(19.5, "c-0", is_read=False)
+    t.set_replicas(20, "b", 2, is_read=False)
 
 
 def renewed(t: HistoryBuilder) -> HistoryBuilder:

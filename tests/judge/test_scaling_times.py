@@ -128,7 +128,7 @@ def contest(*gaps: float, since: float = 20) -> Events:
     def events(t: HistoryBuilder) -> None:
         t.zone(10, "b", replicas=1)
         for at in accumulate((since, *gaps)):
-            t.set_replicas(at, "b", 3, looked=False).zone(at + 0.2, "b", replicas=1)
+            t.set_replicas(at, "b", 3, is_read=False).zone(at + 0.2, "b", replicas=1)
 
     return events
 

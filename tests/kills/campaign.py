@@ -19,7 +19,7 @@ from typing import Final
 from tests.kills.holders import Holders
 from tests.kills.replicas import Replica, Replicas, replicate
 from tests.kills.work import SCALED, list_zones, prepare
-from tests.system.looks import wait_true
+from tests.system.waits import wait_true
 from tests.world.hooks import POD_EVICTION, PREPARE_DOWNSCALE, Registration
 from tests.world.service import Service
 from tests.world.world import World

@@ -25,7 +25,7 @@ FLAGS: Final = (*TLS_FLAGS, "-log.level=info", "-server-tls.shutdown-delay=2s")
 # A readiness probe every five seconds, and three of them that fail.
 UNREADY_AFTER: Final = timedelta(seconds=15)
 START_LIMIT: Final = timedelta(seconds=60)
-LOOK_EVERY: Final = timedelta(milliseconds=50)
+POLL_EVERY: Final = timedelta(milliseconds=50)
 # What a process says as it ends by itself, with exit code 1: the next one may have ended, too.
 SUPERSEDED: Final = ("another process acts", "names no holder")
 
@@ -110,7 +110,7 @@ class Replicas:
                     self.start(one, in_new_pod=False)
                 elif not one.is_ready and await one.process.is_ready():
                     self.count_in(one)
-            await asyncio.sleep(LOOK_EVERY.total_seconds())
+            await asyncio.sleep(POLL_EVERY.total_seconds())
 
     def _note_end(self, one: Replica) -> None:
         code, tail = one.process.child.exit_code, one.process.child.tail()

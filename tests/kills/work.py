@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.system.budgeted import create_budgets, has_record
 from tests.system.guarded import PATH, has_note, prepared_zone
-from tests.system.looks import wait_true
+from tests.system.waits import wait_true
 from tests.world.api import PODS, ApiError
 from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.clients import Route, Workload

@@ -59,7 +59,7 @@ class Bench:
     ) -> Client:
         unlimited = RateLimiter(0, 0)
         return Client(
-            self.transport, limits or unlimited, self.metrics, timeouts, Priority.LOOK, fence
+            self.transport, limits or unlimited, self.metrics, timeouts, Priority.READ, fence
         )
 
     def watch(

@@ -199,7 +199,7 @@ async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
     references = References(
         client,
         NAMESPACE,
-        looks=client,
+        reader=client,
         reconcile_interval=interval,
         clock=clock,
         rng=random.Random(3).random,

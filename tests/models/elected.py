@@ -210,13 +210,13 @@ class ElectedGrants:
             if self._elections.short_cut is not None:
                 is_old = Gap.KEEPS_OLD_VIEW in self._gaps
                 none = (False,) * len(state.shows)
-                shows = none if is_old else _look(state.base)
+                shows = none if is_old else _observe(state.base)
                 elected = elected._replace(shows=shows, shown=none)
             yield Step(name, "be elected"), elected
 
     def _watch(self, state: ElectedState, who: int) -> Steps[ElectedState]:
         """Let the cache of who leads catch up: with all, or where events get lost, with one."""
-        now = _look(state.base)
+        now = _observe(state.base)
         # Of no use to who decides by the Lease alone.
         is_reported = self._elections.short_cut is ShortCut.OWN_RECORD
         every = (is_reported,) * len(now)
@@ -250,6 +250,6 @@ def _turn(state: ElectedState, who: int, lead: Lead) -> ElectedState:
     return state._replace(leads=replaced(state.leads, who, lead))
 
 
-def _look(base: State) -> tuple[bool, ...]:
+def _observe(base: State) -> tuple[bool, ...]:
     """Return which pods a complete view shows as going: a permission that has no record, never."""
     return tuple(not pod.is_up or pod.record is not None for pod in base.pods)

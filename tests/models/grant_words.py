@@ -72,7 +72,7 @@ class Ask(NamedTuple):
     is_current: bool = True
     """Reserved: the version it was decided on is the newest. Later: its record stands."""
     is_late: bool = False
-    looked: int = 0
+    read: int = 0
     """Written: how many pods have been listed, where the list takes more than one call."""
     seen: tuple[tuple[int, bool], ...] = ()
     """Written: those of them that go, and whether they lose against this one."""

@@ -209,7 +209,7 @@ class Grants:
     def _confirm(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
         """List all pods and decide again; where it must wait, it lists again: no step at all."""
         name, pod = NAMES[who], PODS[ask.pod]
-        for step, after in self._look(state, who, ask):
+        for step, after in self._read_pods(state, who, ask):
             yield step, put_ask(state, who, slot, after)
         if self._setup.has_faults:
             yield Step(name, "refuse", pod), put_ask(state, who, slot, _leave(ask))
@@ -217,11 +217,11 @@ class Grants:
                 # No answer to the write: the record stands, and nobody will withdraw it.
                 yield Step(name, "miss the answer on", pod), put_ask(state, who, slot, None)
 
-    def _look(self, state: State, who: int, ask: Ask) -> Iterator[tuple[Step, Ask]]:
+    def _read_pods(self, state: State, who: int, ask: Ask) -> Iterator[tuple[Step, Ask]]:
         count = len(state.pods)
-        upto = ask.looked + 1 if self._setup.lists_by_zone else count
+        upto = ask.read + 1 if self._setup.lists_by_zone else count
         seen = list(ask.seen)
-        for place in range(ask.looked, upto):
+        for place in range(ask.read, upto):
             pod = state.pods[place]
             if place == ask.pod:
                 is_gone = (ask.is_late and not self._may_be_late(who)) or not ask.is_current
@@ -232,11 +232,11 @@ class Grants:
                 seen.append((place, self._loses(pod, who, ask)))
         step = Step(NAMES[who], "list for", PODS[ask.pod])
         if upto < count:
-            yield step, ask._replace(looked=upto, seen=tuple(seen))
+            yield step, ask._replace(read=upto, seen=tuple(seen))
             return
         verdict = self._decide_again(ask.pod, seen)
         if verdict is not None or self._setup.lists_by_zone:
-            yield step, ask._replace(phase=verdict or ask.phase, looked=0, seen=())
+            yield step, ask._replace(phase=verdict or ask.phase, read=0, seen=())
 
     def _loses(self, pod: Pod, who: int, ask: Ask) -> bool:
         record = pod.record

@@ -29,8 +29,8 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="look-lasts-a-minute",
-        old="LOOK_LASTS: Final = timedelta(seconds=5)",
-        new="LOOK_LASTS: Final = timedelta(minutes=1)",
+        old="LIVE_READ_LASTS: Final = timedelta(seconds=5)",
+        new="LIVE_READ_LASTS: Final = timedelta(minutes=1)",
         breaks="SI-09: deletes rest on a look older than five seconds",
         scenarios=("s3",),
     ),
@@ -43,7 +43,7 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="lock-per-request",
-        old="async with self._looks, self._locks.hold_all(self._rule.list_locks(group)):",
+        old="async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):",
         new='async with self._locks.hold(f"request {self._clock.elapsed()}"):',
         breaks="SI-02: a downscale is granted between a rollout's look and its deletes (D-25)",
         units="tests/controllers/rollout/test_executor_lock.py",

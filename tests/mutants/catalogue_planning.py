@@ -25,15 +25,15 @@ PLANNING: Final = (
     ),
     Mutant(
         name="one-pod-more-than-the-limit",
-        old="room = limit - look.unavailable\n",
-        new="room = limit - look.unavailable + 1\n",
+        old="room = limit - readiness.unavailable\n",
+        new="room = limit - readiness.unavailable + 1\n",
         breaks="SI-04: < for <=, in the room for healthy pods",
         scenarios=("s2", "s1"),
     ),
     Mutant(
         name="broken-pods-cost-budget",
         old="elif below + one.gaps_below < limit:",
-        new="elif look.unavailable < limit:",
+        new="elif readiness.unavailable < limit:",
         breaks="LI-10: a broken revision keeps its own fix away",
         scenarios=("s4",),
     ),
@@ -98,14 +98,14 @@ PLANNING: Final = (
     ),
     Mutant(
         name="paused-zone-skipped-before-its-ready-check",
-        old="    steps = _plan_zones(looks)\n",
-        new="    steps = _plan_zones([look for look in looks if not is_paused(look.sts)])\n",
+        old="    steps = _plan_zones(readinesses)\n",
+        new="    steps = _plan_zones([one for one in readinesses if not is_paused(one.sts)])\n",
         breaks="SI-02: a paused zone that is short does not stop the others",
         scenarios=("walk",),
     ),
     Mutant(
         name="pause-ignored",
-        old="    if is_paused(sts):\n        return _Steps(waits=_find_paused([look]))\n",
+        old="    if is_paused(sts):\n        return _Steps(waits=_find_paused([readiness]))\n",
         new="",
         breaks="SI-07: pods of a paused zone are deleted",
         scenarios=("walk",),
@@ -137,16 +137,19 @@ PLANNING: Final = (
     ),
     Mutant(
         name="rollback-not-seen",
-        old="healthy = [pod for pod in look.standing if pod.revision != revision]",
-        new="healthy = [pod for pod in look.standing if pod.revision == look.sts.current_revision]",
+        old="healthy = [pod for pod in readiness.standing if pod.revision != revision]",
+        new=(
+            "healthy = [\n        pod for pod in readiness.standing"
+            " if pod.revision == readiness.sts.current_revision\n    ]"
+        ),
         breaks="SI-07: after a rollback the pods that are right are deleted",
         scenarios=("s2", "walk"),
     ),
     Mutant(
         name="revision-recorded-too-early",
-        old="    if not look.is_whole or look.used < sts.replicas:\n",
+        old="    if not readiness.is_whole or readiness.used < sts.replicas:\n",
         new="    is_settled = sts.current_revision == sts.update_revision\n"
-        "    if (not look.is_whole and is_settled) or look.used < sts.replicas:\n",
+        "    if (not readiness.is_whole and is_settled) or readiness.used < sts.replicas:\n",
         breaks="ROLL-39: the revision is recorded while pods are still starting",
         units="tests/planning/rollout/test_properties.py",
     ),

@@ -50,8 +50,8 @@ SCALING: Final = (
     ),
     Mutant(
         name="follows-in-a-rollout",
-        old="        if look.unavailable and is_moving:\n",
-        new="        if look.unavailable and is_moving and group.name is None:\n",
+        old="        if readiness.unavailable and is_moving:\n",
+        new="        if readiness.unavailable and is_moving and group.name is None:\n",
         breaks="SI-02: a zone goes down while another one is being rolled out (D-25)",
         scenarios=MIRRORING,
     ),

@@ -17,7 +17,7 @@ from tests.operator.test_failover import find_election, replicas, sort_by_leadin
 from tests.operator.test_other_operators import call, change
 from tests.operator.test_other_operators import running as acting
 from tests.operator.test_shadow import SHADOW, patch
-from tests.operator.test_shadow import running as looking_on
+from tests.operator.test_shadow import running as observed_cluster
 from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time
 
@@ -85,7 +85,7 @@ async def test_one_that_follows_shows_what_its_own_caches_lead_to() -> None:
 @in_virtual_time
 async def test_in_shadow_mode_it_shows_what_would_be_done() -> None:
     """SI-25: as the log does, with the pod that goes next."""
-    async with looking_on(SHADOW) as (sandbox, shadow):
+    async with observed_cluster(SHADOW) as (sandbox, shadow):
         await change(sandbox)
         await asyncio.sleep(30)
         group = only_group(await shadow.describe())

@@ -70,7 +70,7 @@ class Cluster:
     bundle: bytes = PEM
     stored: bytes = b""
     """What the next look at the Secret finds, where that is another bundle."""
-    look_errors: deque[ApiError] = field(default_factory=deque)
+    read_errors: deque[ApiError] = field(default_factory=deque)
     """Of the next looks at the Secret."""
     metrics: Metrics = field(default_factory=Metrics)
     version: int = 1
@@ -95,8 +95,8 @@ class Cluster:
             self.put(self.first)
 
     async def _confirm(self) -> None:
-        if self.look_errors:
-            raise self.look_errors.popleft()
+        if self.read_errors:
+            raise self.read_errors.popleft()
         self.bundle = self.stored or self.bundle
 
     @property

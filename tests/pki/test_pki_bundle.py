@@ -251,7 +251,7 @@ async def test_si_19_what_a_newer_secret_made_another_replica_write_stays() -> N
 async def test_si_19_nothing_is_written_before_the_secret_was_read(lines: list[str]) -> None:
     """SI-19, LI-11: nor what has changed meanwhile; the failure is told, and tried again."""
     errors = deque[ApiError]([Unreachable("away", status=0)] * 2)
-    cluster = Cluster(configuration("guard", OTHER_PEM), stored=OTHER_PEM, look_errors=errors)
+    cluster = Cluster(configuration("guard", OTHER_PEM), stored=OTHER_PEM, read_errors=errors)
     async with cluster.running():
         await after(60)
     assert cluster.writes == []

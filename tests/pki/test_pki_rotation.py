@@ -13,7 +13,7 @@ from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.pki.facts import assess_material
 from rollout_operator.pki.key_pair import Material
-from rollout_operator.pki.manager import LOOK_EVERY
+from rollout_operator.pki.manager import CHECK_EVERY
 from rollout_operator.planning.certificate import OVERLAP, Held
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, Legacy, load, verify
@@ -138,7 +138,7 @@ async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) ->
 
 def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
     """SI-19: its last bundle without the next CA comes a look after the first one with it."""
-    assert OVERLAP > MEMORY + LOOK_EVERY
+    assert OVERLAP > MEMORY + CHECK_EVERY
 
 
 async def test_bundles_that_nobody_publishes_end_the_wait_in_time() -> None:

@@ -171,5 +171,5 @@ def render_refusal(case: BudgetSnapshot) -> list[str]:
     refusal = assess_disruption(case)
     if refusal is None:
         return ["allow"]
-    wait = refusal.look_again
+    wait = refusal.requeue_after
     return [refusal.reason.text, *([] if wait is None else [f"again in {wait.total_seconds():g}s"])]

@@ -178,10 +178,10 @@ def test_a_foreign_secret_near_its_end_still_gets_its_overlap() -> None:
         pytest.param(PENDING, FOREIGN_DUE + 45 * SECOND, id="soon, to see it published"),
     ],
 )
-def test_it_says_when_to_look_again(held: Held, expected: datetime) -> None:
+def test_it_says_when_to_reconcile_again(held: Held, expected: datetime) -> None:
     now = FOREIGN_DUE + 30 * SECOND if held.next_ca else START
 
-    assert plan_certificate(held, WANTED, now).look_again == expected
+    assert plan_certificate(held, WANTED, now).requeue_at == expected
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_change_of_ca_fits_into_short_lives(seconds: int) -> None:
         ca=Validity(start=START - BACKDATING, end=START + life),
     )
     overlap = min(OVERLAP, life / 12)
-    due = plan_certificate(held, wanted, START).look_again
+    due = plan_certificate(held, wanted, START).requeue_at
     assert due is not None
     pending = replace(
         held, next_ca=Validity(start=due - BACKDATING, end=due + life), next_published_for=overlap

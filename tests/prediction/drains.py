@@ -18,7 +18,7 @@ from tests.world.world import World
 
 # As kubectl waits after an eviction that was refused, and between two looks at a pod that goes.
 RETRY: Final = 5.0
-LOOK: Final = 1.0
+POLL: Final = 1.0
 GONE: Final = (200, 201, 404)
 
 
@@ -66,7 +66,7 @@ class NodesDrain:
             await self._wait(name, RETRY)
         self._refused.discard(name)
         while answer.status in GONE and await self._is_going(name):
-            await self._wait(name, LOOK)
+            await self._wait(name, POLL)
         del self._asked[name]
 
     async def _is_going(self, name: str) -> bool:

@@ -112,7 +112,7 @@ class PlannedFaults(ScriptedFaults):
         self.calls = self.pod_calls = 0
         self.events: dict[str, int] = {}
 
-    def look_at(self, sandbox: Sandbox) -> None:
+    def observe_world(self, sandbox: Sandbox) -> None:
         """Know the world, whose history tells how old a list must be to lack an event."""
         self._sandbox = sandbox
 
@@ -176,7 +176,7 @@ class PlannedCourse:
         return self.faults
 
     async def begin(self, sandbox: Sandbox) -> None:
-        self.faults.look_at(sandbox)
+        self.faults.observe_world(sandbox)
 
     async def strike(self, sandbox: Sandbox, patient: Patient) -> bool:
         """Wait for the fault, restart where that belongs to it, and call it healed soon after."""

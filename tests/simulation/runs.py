@@ -34,7 +34,7 @@ OPERATORS: Final = "operator"
 REST_LIMIT: Final = timedelta(hours=2)
 # After rest is reached, the operator writes its last words about it.
 SETTLE: Final = timedelta(minutes=5)
-LOOK_EVERY: Final = timedelta(seconds=3)
+POLL_EVERY: Final = timedelta(seconds=3)
 # More often than clean-ups lie within one another.
 CANCELS: Final = 10
 
@@ -262,7 +262,7 @@ class _Run:
             async with asyncio.timeout(REST_LIMIT.total_seconds()):
                 await asyncio.wait([script])
                 while find_missing(sandbox):  # noqa: ASYNC110 (a state, no event)
-                    await asyncio.sleep(LOOK_EVERY.total_seconds())
+                    await asyncio.sleep(POLL_EVERY.total_seconds())
         except TimeoutError:
             return find_missing(sandbox) or "people are not content yet"
         await asyncio.sleep((SETTLE + self._quiet).total_seconds())

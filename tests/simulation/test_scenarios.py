@@ -136,7 +136,7 @@ def test_both_a_rollout_meets_the_downscales() -> None:
         comes_first |= any(min(deletes) < at < max(deletes) for at in refused)
         renewed = [said.at for said in history.list_all(Said) if "sets the image" in said.text]
         grants = list_grants(read_book(history, Promises()))
-        comes_second |= any(one.looked_at < at < one.ended_at for one in grants for at in renewed)
+        comes_second |= any(one.read_at < at < one.ended_at for one in grants for at in renewed)
         if comes_first and comes_second:
             break
 

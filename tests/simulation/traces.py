@@ -41,7 +41,7 @@ BEGIN: Final = timedelta(seconds=10)
 PATIENCE: Final = timedelta(minutes=30)
 # After rest, to show that nothing follows.
 QUIET: Final = timedelta(minutes=10)
-LOOK_EVERY: Final = 0.1  # seconds
+POLL_EVERY: Final = 0.1  # seconds
 SPAN: Final = timedelta(milliseconds=20)
 PACE: Final = StepTimes(
     controller=(SPAN, SPAN),
@@ -158,7 +158,7 @@ class Director:
         limit = now() + PATIENCE
         while not holds():
             assert now() < limit, f"waited in vain for {what}"
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_EVERY)
 
 
 def play_scenario(scenario: GoldenScenario) -> GoldenTrace:

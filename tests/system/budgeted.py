@@ -8,7 +8,7 @@ from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.hooked import hook_up
-from tests.system.looks import read_metric, wait_true
+from tests.system.waits import read_metric, wait_true
 from tests.world.api import PODS, Answer, Json
 from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds
 from tests.world.drains import CREATED, Drain, Victim, list_victims

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import yaml
 
-from tests.system.looks import wait_true
 from tests.system.starts import Ended, run_command, run_words
+from tests.system.waits import wait_true
 from tests.world.api import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -8,7 +8,7 @@ from typing import Final
 import yaml
 
 from tests.rendered import MANIFESTS
-from tests.system.looks import wait_true
+from tests.system.waits import wait_true
 from tests.world.api import CLUSTER_ROLES, ROLES, Json, Resource
 from tests.world.judge import HOOKS
 from tests.world.manifests import ACCOUNT, SECRET, apply_manifests

@@ -7,7 +7,7 @@ from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.hooked import hook_up
-from tests.system.looks import read_metric
+from tests.system.waits import read_metric
 from tests.world.api import PODS, Json
 from tests.world.clients import Workload
 from tests.world.hooks import Hooks

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.looks import wait_true
 from tests.system.scaled import noted
+from tests.system.waits import wait_true
 from tests.world.api import Json
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.observed import Request

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rollout_operator.lab.zones import three_zones
 from tests.system.grants import shipped_grants
-from tests.system.looks import read_metric, wait_line, wait_reason, wait_true
 from tests.system.starts import running
+from tests.system.waits import read_metric, wait_line, wait_reason, wait_true
 from tests.world.budgets import install_kinds
 from tests.world.faults import Cut, verbs
 from tests.world.operatorproc import OperatorProcess

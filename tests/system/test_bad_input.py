@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
-from tests.system.looks import read_metric, wait_line, wait_page, wait_reason
 from tests.system.starts import waiting_at_most
+from tests.system.waits import read_metric, wait_line, wait_page, wait_reason
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.operatorproc import OperatorProcess

@@ -13,7 +13,7 @@ import pytest
 
 from tests.system.budgeted import create_budgets
 from tests.system.grants import reported, without
-from tests.system.looks import wait_line, wait_true
+from tests.system.waits import wait_line, wait_true
 from tests.world.api import Api, Json
 from tests.world.budgets import CRDS, ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.observed import Request

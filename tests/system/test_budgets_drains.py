@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.system.budgeted import Budgeted, hold
-from tests.system.looks import wait_true
+from tests.system.waits import wait_true
 from tests.world.api import PODS, Json
 from tests.world.budgets import TRY_AGAIN, by_partition, grouped_zones, zone_budget
 from tests.world.drains import OVER, UNANSWERED, Drain

@@ -12,7 +12,7 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.rendered import LEAST, WEBHOOKS
 from tests.system.installing import CONFIGURATIONS, installed, trust
-from tests.system.looks import wait_true
+from tests.system.waits import wait_true
 from tests.world.api import PODS, ApiError, Json
 from tests.world.budgets import (
     ZONE_BUDGETS,

@@ -11,7 +11,7 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.budgeted import OTHER, Budgeted, hold
-from tests.system.looks import read_metric
+from tests.system.waits import read_metric
 from tests.world.api import BUDGETS, PODS, REPLICASETS, ApiError, Json
 from tests.world.budgets import ZONE_BUDGETS, DryRun, grouped_zones, native_budget, zone_budget
 from tests.world.clients import workload_body

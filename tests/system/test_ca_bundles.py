@@ -18,8 +18,8 @@ from tests.system.hooked import (
     shake_hands,
     trusting,
 )
-from tests.system.looks import read_metric, wait_line, wait_true
 from tests.system.starts import running
+from tests.system.waits import read_metric, wait_line, wait_true
 from tests.world.api import CLUSTER_ROLES, ApiError
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL, Hooks, Registration
 from tests.world.judge import HOOKS

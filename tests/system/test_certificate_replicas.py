@@ -27,8 +27,8 @@ from tests.system.hooked import (
     shake_hands,
     trusting,
 )
-from tests.system.looks import read_metric, wait_true
 from tests.system.test_failover import acts
+from tests.system.waits import read_metric, wait_true
 from tests.world.api import VALIDATING_HOOKS
 from tests.world.budgets import DryRun, evict
 from tests.world.drains import CREATED

@@ -26,8 +26,8 @@ from tests.system.hooked import (
     shake_hands,
     trusting,
 )
-from tests.system.looks import wait_line, wait_page, wait_true
 from tests.system.starts import running
+from tests.system.waits import wait_line, wait_page, wait_true
 from tests.world.api import LEASES, SECRETS, VALIDATING_HOOKS, Json
 from tests.world.clients import Route, Workload
 from tests.world.hooks import Hooks, Registration

@@ -16,7 +16,7 @@ from rollout_operator.lab.zones import three_zones
 from tests.chart.rendering import CHART
 from tests.system.charted import HOOKS, RELEASE, Charted, charted
 from tests.system.grafanas_chart import write_chart, write_unhooked_chart
-from tests.system.looks import wait_true
+from tests.system.waits import wait_true
 from tests.world.api import DEPLOYMENTS, PODS, ROLES, SECRETS, SERVICES
 from tests.world.budgets import install_kinds
 from tests.world.kubelet import Behaviour, Kind, always, image_of

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.pages import example_of
 from tests.system.hooked import PROBE
-from tests.system.looks import wait_true
+from tests.system.waits import wait_true
 from tests.world.assets import find_assets
 from tests.world.clients import Route, Workload
 from tests.world.hooks import Registration

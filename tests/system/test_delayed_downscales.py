@@ -8,9 +8,9 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.delayed import delay, find_hasty, say
 from tests.system.guarded import Guarded, guard, prepared_zone
-from tests.system.looks import wait_reason
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, steps, stored_at, wait_counts, wait_wanted
+from tests.system.waits import wait_reason
 from tests.world.api import PODS
 from tests.world.webpods import Hang
 from tests.world.world import World

@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import NO_DOWNSCALE, guard
-from tests.system.looks import read_metric
+from tests.system.waits import read_metric
 from tests.world.api import ROLE_BINDINGS, ROLES, STATEFULSETS, Answer
 from tests.world.clients import Route, Workload
 from tests.world.world import World

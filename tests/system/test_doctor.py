@@ -27,8 +27,8 @@ from rollout_operator.planning.diagnosis.checks import CHECKS
 from tests.pki.certificates import Legacy
 from tests.rendered import WEBHOOKS
 from tests.system.installing import CONFIGURATIONS, installed
-from tests.system.looks import wait_true
 from tests.system.starts import Ended, run_words
+from tests.system.waits import wait_true
 from tests.world.api import (
     BUDGETS,
     CLUSTER_ROLES,
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.controlplane
 
 NAME: Final = "rollout-operator"
 # The API server takes a moment to act on what was written.
-_MOST_LOOKS: Final = 20
+_MOST_ATTEMPTS: Final = 20
 HOOKS: Final = ("no-downscale", "prepare-downscale", *BUDGET_HOOKS)
 APP: Final = {"app": "ingester"}
 TROUBLE: Final = (
@@ -98,7 +98,7 @@ class Clinic:
 
     async def find(self, *codes: FindingCode) -> Diagnosis:
         """Look until these are found. Raises AssertionError with what is found instead."""
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MOST_ATTEMPTS):
             diagnosis = await self.examine()
             found = {finding.code for finding in diagnosis.findings}
             if {*codes} <= found:
@@ -237,7 +237,7 @@ async def _provoke_rights(clinic: Clinic) -> None:
     step = {"op": "replace", "path": "/rules/0/verbs", "value": ["list", "watch"]}
     await world.api.patch(CLUSTER_ROLES, "", named, [step], kind="json")
     texts = ""
-    for _ in range(_MOST_LOOKS):
+    for _ in range(_MOST_ATTEMPTS):
         texts = " ".join(one.text for one in (await clinic.examine()).findings)
         if "patch pods" in texts and "patch validatingwebhookconfigurations" in texts:
             break
@@ -378,7 +378,7 @@ def _silent_port() -> Iterator[int]:
 async def _wait_timed_out(clinic: Clinic, *hooks: str) -> None:
     """Run the command until the API server has taken the change of all configurations."""
     wanted = {f"webhook {clinic.hooks.name(hook)}.grafana.com" for hook in hooks}
-    for _ in range(_MOST_LOOKS):
+    for _ in range(_MOST_ATTEMPTS):
         ended = await clinic.run("-o", "json")
         found = json.loads(ended.out)["findings"]
         late = {one["object"]: one["remedy"] for one in found if "timed_out" in one["code"]}

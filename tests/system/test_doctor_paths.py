@@ -24,44 +24,46 @@ pytestmark = pytest.mark.controlplane
 CHECK: Final = "pods answer where they are prepared"
 CODES: Final = {FindingCode.PREPARE_PATH_UNKNOWN, FindingCode.PREPARE_UNANSWERED}
 
-Look = Callable[[str], Awaitable[tuple[str, str]]]
+Examine = Callable[[str], Awaitable[tuple[str, str]]]
 """With a token; returns what is found and what is noted of the check."""
 
 
 @pytest.fixture
-def look(world: World, tmp_path: Path) -> Look:
+def examine_as(world: World, tmp_path: Path) -> Examine:
     async def examined(token: str) -> Diagnosis:
         file = world.plane.kubeconfig(tmp_path / "some.conf", token)
         words = [f"-kubeconfig={file}", f"-n={world.namespace}"]
         async with open_client(find_access(parse_words(ACCESS_FLAGS, words))) as client:
             return await examine(client, world.namespace, datetime.now(UTC))
 
-    async def look(token: str) -> tuple[str, str]:
+    async def examine_as(token: str) -> tuple[str, str]:
         diagnosis = await examined(token)
         found = [f"{one.code} {one.text}" for one in diagnosis.findings if one.code in CODES]
         noted = [one.why for one in diagnosis.skipped if one.check == CHECK]
         return "".join(found), "".join(noted)
 
-    return look
+    return examine_as
 
 
-async def test_what_the_api_server_does_not_pass_on_is_a_note(world: World, look: Look) -> None:
+async def test_what_the_api_server_does_not_pass_on_is_a_note(
+    world: World, examine_as: Examine
+) -> None:
     """The API server calls no loopback address; nothing is learnt of the pods then."""
     world.may_be_forbidden = True
     pods = await world.serve_pods()
     await world.create(prepared_zone(pods, ZoneSpec(name="near", replicas=1)))
     await world.wait_ready(["near"])
 
-    found, noted = await look(world.plane.tokens[ADMIN])
+    found, noted = await examine_as(world.plane.tokens[ADMIN])
     asked = f"GET /{PATH} on port {pods.port} of pod near-0"
     assert (found, noted) == ("", f"{asked}: 400 BadRequest: address not allowed")
-    found, noted = await look(world.token)
+    found, noted = await examine_as(world.token)
     assert (found, noted) == ("", f"may not get pods/proxy in namespace {world.namespace}")
     assert pods.calls == []
 
 
 async def test_what_a_pod_answers_through_the_api_server(
-    world: World, look: Look, monkeypatch: pytest.MonkeyPatch
+    world: World, examine_as: Examine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = find_address()
     if address is None:
@@ -75,19 +77,19 @@ async def test_what_a_pod_answers_through_the_api_server(
 
     for status in (200, 405, 503):
         pods.behave("", Respond(status=status, body=b"unset"))
-        assert await look(admin) == ("", "")
+        assert await examine_as(admin) == ("", "")
     assert {(call.method, call.path) for call in pods.calls} == {("GET", f"/{PATH}")}
     assert not pods.is_prepared("far-0")
 
     pods.behave("", Respond(status=401))
-    assert await look(admin) == ("", f"{asked}: HTTP status 401")
+    assert await examine_as(admin) == ("", f"{asked}: HTTP status 401")
     pods.behave("", Respond(status=404, body=b"404 page not found"))
-    assert await look(admin) == (f"prepare_path_unknown {asked}: HTTP status 404", "")
+    assert await examine_as(admin) == (f"prepare_path_unknown {asked}: HTTP status 404", "")
     pods.behave("", Hang())
-    assert await look(admin) == (f"prepare_unanswered {asked}: no answer within 5s", "")
+    assert await examine_as(admin) == (f"prepare_unanswered {asked}: no answer within 5s", "")
     pods.behave("", Reset())
-    assert (await look(admin))[0].startswith(f"prepare_unanswered {asked}: ")
+    assert (await examine_as(admin))[0].startswith(f"prepare_unanswered {asked}: ")
     await pods.refuse("far-0")
-    found, _ = await look(admin)
+    found, _ = await examine_as(admin)
     assert found.startswith(f"prepare_unanswered {asked}: ")
     assert found.endswith("connection refused")

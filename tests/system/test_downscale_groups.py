@@ -10,7 +10,7 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Set
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard, prepared_zone
-from tests.system.looks import wait_reason
+from tests.system.waits import wait_reason
 from tests.world.api import STATEFULSETS, Answer
 from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image

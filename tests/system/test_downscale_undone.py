@@ -16,7 +16,7 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard, is_called, prepared_zone
 from tests.system.later import Later, reviewed_later
-from tests.system.looks import wait_line, wait_page
+from tests.system.waits import wait_line, wait_page
 from tests.world.api import Answer
 from tests.world.clients import Route
 from tests.world.kubelet import slow_to_end

@@ -13,8 +13,8 @@ from rollout_operator.planning.wording import camel_case
 from tests.system.budgeted import hold
 from tests.system.grants import reported, without
 from tests.system.guarded import NO_DOWNSCALE, guard
-from tests.system.looks import read_metric, wait_line, wait_true
 from tests.system.scaled import follow, wait_counts
+from tests.system.waits import read_metric, wait_line, wait_true
 from tests.world.api import PODS, STATEFULSETS, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.clients import Route

@@ -10,7 +10,7 @@ import pytest
 
 from rollout_operator.lab.zones import three_zones
 from tests.system.grants import without
-from tests.system.looks import read_metric, wait_line, wait_reason
+from tests.system.waits import read_metric, wait_line, wait_reason
 from tests.world.api import LEASES
 from tests.world.manifests import LEASE
 from tests.world.operatorproc import OperatorProcess

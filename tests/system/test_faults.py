@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rollout_operator.lab.zones import three_zones
-from tests.system.looks import read_metric, wait_reason
+from tests.system.waits import read_metric, wait_reason
 from tests.world.api import PODS
 from tests.world.faults import (
     Answer,

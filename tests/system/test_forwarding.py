@@ -16,8 +16,8 @@ from tests.system.budgeted import create_budgets
 from tests.system.evictions import Answered, Caller, calling
 from tests.system.guarded import Guarded, prepared_zone
 from tests.system.hooked import TLS_FLAGS, fetch_secret, send_bytes, trusting
-from tests.system.looks import read_metric, wait_line, wait_true
 from tests.system.test_failover import TAKE_OVER_LIMIT, acts
+from tests.system.waits import read_metric, wait_line, wait_true
 from tests.world.api import LEASES, Answer
 from tests.world.budgets import evict, grouped_zones, zone_budget
 from tests.world.clients import Route

@@ -13,8 +13,8 @@ from rollout_operator.lab.zones import three_zones
 from tests.system.budgeted import create_budgets
 from tests.system.evictions import calling
 from tests.system.hooked import TLS_FLAGS
-from tests.system.looks import wait_true
 from tests.system.test_failover import acts
+from tests.system.waits import wait_true
 from tests.world.api import LEASES, Json
 from tests.world.budgets import TRY_AGAIN, grouped_zones, zone_budget
 from tests.world.manifests import LEASE

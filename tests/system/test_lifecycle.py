@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import three_zones
-from tests.system.looks import wait_line, wait_page, wait_reason, wait_true
 from tests.system.starts import running
+from tests.system.waits import wait_line, wait_page, wait_reason, wait_true
 from tests.world.childproc import free_ports
 from tests.world.faults import Cut, Delay, Freeze, NeverAnswer, Rule, lists, verbs, watches
 from tests.world.kubelet import Behaviour, by_image

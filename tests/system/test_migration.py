@@ -24,7 +24,7 @@ from tests.world.world import World
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE)
-LOOKS_EVERY: Final = timedelta(milliseconds=200)
+RECONCILE_EVERY: Final = timedelta(milliseconds=200)
 
 
 async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(world: World) -> None:
@@ -43,7 +43,7 @@ async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(worl
     # This operator stops before the last zone, however fast it is; the script knows no pause.
     await world.annotate(names[2], **{PAUSED: "true"})
     await world.set_image(names, "v2")
-    await roll_out(world, names, deletes=1, interval=LOOKS_EVERY)
+    await roll_out(world, names, deletes=1, interval=RECONCILE_EVERY)
 
     operator = await world.operator(*TLS_FLAGS)
     served = await shake_hands(operator.tls_port, trusting(data["ca"]))
@@ -53,7 +53,7 @@ async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(worl
     ours = [one.name for one in await world.judge.deletes() if one.is_done]
     assert ours == ["ingester-zone-a-1", "ingester-zone-b-0", "ingester-zone-b-1"]
 
-    await roll_out(world, names, deletes=2, interval=LOOKS_EVERY)
+    await roll_out(world, names, deletes=2, interval=RECONCILE_EVERY)
     await world.wait_rolled(names)
 
     await world.judge.settle()

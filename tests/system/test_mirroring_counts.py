@@ -8,7 +8,6 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.delayed import DELAY, delay
 from tests.system.guarded import Guarded, guard, prepared_zone
-from tests.system.looks import read_metric, wait_reason
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import (
     assert_judged,
@@ -19,6 +18,7 @@ from tests.system.scaled import (
     wait_counts,
     wait_wanted,
 )
+from tests.system.waits import read_metric, wait_reason
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane

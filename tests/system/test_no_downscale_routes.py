@@ -11,7 +11,7 @@ from rollout_operator.aio.tasks import gather_all
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.hooked import Hooked, hook_up
-from tests.system.looks import read_metric
+from tests.system.waits import read_metric
 from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Json, Resource
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
 from tests.world.faults import Answer, Cut, Effect, Freeze, NeverAnswer, verbs, watches

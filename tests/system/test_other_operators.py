@@ -11,7 +11,7 @@ from rollout_operator.guards.budgets.own_deletes import COMMIT_LIMIT
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.names import PAUSED, REVISION_LABEL
 from rollout_operator.planning.rollout.zones import LEFT_ALONE
-from tests.system.looks import read_metric, wait_reason
+from tests.system.waits import read_metric, wait_reason
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.sets import is_ready
 from tests.world.world import World

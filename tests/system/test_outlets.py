@@ -24,8 +24,8 @@ from rollout_operator.planning.events import ROLLOUT_FINISHED, ZONE_ROLLED_OUT
 from rollout_operator.planning.wording import camel_case
 from tests.system.budgeted import Budgeted, hold
 from tests.system.guarded import NO_DOWNSCALE
-from tests.system.looks import read_metric, wait_line, wait_true
 from tests.system.starts import run_words
+from tests.system.waits import read_metric, wait_line, wait_true
 from tests.world.api import Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.clients import Route, Workload

@@ -18,9 +18,9 @@ from tests.system.budgeted import create_budgets, hold, report_twice
 from tests.system.grants import group_of, may, reported, shipped_grants, take_away, without
 from tests.system.guarded import LAST_DOWNSCALE, Guarded, guard, prepared_zone
 from tests.system.hooked import TLS_FLAGS, fetch_secret, secret_body, shake_hands, trusting
-from tests.system.looks import read_metric, wait_line, wait_page, wait_reason, wait_true
 from tests.system.scaled import wait_counts
 from tests.system.starts import waiting_at_most
+from tests.system.waits import read_metric, wait_line, wait_page, wait_reason, wait_true
 from tests.world.api import SECRETS, STATEFULSETS, Json, Resource
 from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.clients import Route

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
-from tests.system.looks import wait_reason
+from tests.system.waits import wait_reason
 from tests.world.api import PODS, STATEFULSETS
 from tests.world.kubelet import NORMAL, Behaviour, Kind, by_image, image_of
 from tests.world.operatorproc import OperatorProcess

@@ -11,7 +11,6 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Pod
 from tests.system.guarded import MIN_TIME, Guarded, guard, prepared_zone
-from tests.system.looks import read_metric, wait_reason
 from tests.system.scaled import (
     FORCE,
     TRACKED,
@@ -28,6 +27,7 @@ from tests.system.scaled import (
     wait_counts,
     wait_wanted,
 )
+from tests.system.waits import read_metric, wait_reason
 from tests.world.kubelet import Behaviour, Choose
 from tests.world.webpods import Respond, WebPods
 from tests.world.world import World

@@ -10,8 +10,8 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Pod, Set
 from tests.system.guarded import Guarded, guard, prepared_zone
-from tests.system.looks import wait_reason
 from tests.system.scaled import TRACKED, follow, gaps, scale, stored_at, track, wait_counts
+from tests.system.waits import wait_reason
 from tests.world.api import Answer
 from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image

@@ -9,9 +9,9 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard
 from tests.system.later import reviewed_later
-from tests.system.looks import wait_reason, wait_true
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, scale, stored_at, wait_counts
+from tests.system.waits import wait_reason, wait_true
 from tests.world.faults import NeverAnswer, verbs
 from tests.world.reviews import Allow, Deny
 from tests.world.world import World

@@ -14,9 +14,9 @@ from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DOWNSCALE_INTENT
 from tests.system.delayed import DELAY, URL
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard
-from tests.system.looks import read_metric, wait_line, wait_page, wait_true
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import FORCE, follow, noted, scale, stored_at, wait_counts
+from tests.system.waits import read_metric, wait_line, wait_page, wait_true
 from tests.world.sets import MAX_UNAVAILABLE
 from tests.world.world import World
 

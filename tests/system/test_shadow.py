@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import three_zones
-from tests.system.looks import read_metric, wait_reason, wait_true
+from tests.system.waits import read_metric, wait_reason, wait_true
 from tests.world.api import PODS
 from tests.world.judge import Judge
 from tests.world.manifests import SHADOW, apply_manifests, read_manifests

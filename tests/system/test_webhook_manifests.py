@@ -25,8 +25,8 @@ from tests.rendered import (
 from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.installing import CONFIGURATIONS, installed, trust
-from tests.system.looks import wait_true
 from tests.system.starts import Ended, run_words
+from tests.system.waits import wait_true
 from tests.world.api import (
     DEPLOYMENTS,
     PATCH_TYPES,

@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.grants import take_away, without
 from tests.system.guarded import LAST_DOWNSCALE, Guarded, guard, prepared_zone
-from tests.system.looks import wait_line, wait_true
+from tests.system.waits import wait_line, wait_true
 from tests.world.api import CONFIG_MAPS, ROLES, STATEFULSETS, Answer, ApiError, Json
 from tests.world.clients import Route
 from tests.world.faults import NeverAnswer, verbs

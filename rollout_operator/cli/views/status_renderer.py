@@ -52,7 +52,7 @@ class PodSymbol:
 
 UPDATED: Final = PodSymbol("#", "updated, ready", Style.GREEN)
 OUTDATED: Final = PodSymbol("o", "outdated, ready", Style.PLAIN)
-_LOOKS: Final = {
+_SYMBOLS: Final = {
     PodState.STARTING: PodSymbol("~", "starting", Style.YELLOW),
     PodState.NOT_READY: PodSymbol("!", "not ready", Style.MAGENTA),
     PodState.GOING: PodSymbol("x", "going", Style.RED),
@@ -97,7 +97,7 @@ def choose_symbol(pod: PodDescription) -> PodSymbol:
     """Return how a pod is drawn."""
     if pod.state is PodState.READY:
         return UPDATED if pod.is_updated else OUTDATED
-    return _LOOKS[pod.state]
+    return _SYMBOLS[pod.state]
 
 
 def _title(description: Description) -> Line:
@@ -206,7 +206,7 @@ def _draw_pods(zone: ZoneDescription, room: int) -> list[tuple[str, Style]]:
         pods = pods[: room - len(f"+{zone.desired}")]
         more = f"+{zone.desired - len(pods)}"
     symbols = [choose_symbol(pod) for pod in pods]
-    cells = [(look.mark, look.style) for look in symbols]
+    cells = [(symbol.mark, symbol.style) for symbol in symbols]
     return [*cells, (more, Style.FAINT)] if more else cells
 
 
@@ -273,12 +273,12 @@ def _draw_budget_waits(budget: BudgetDescription, layout: StatusLayout) -> Itera
 
 def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
     used = {choose_symbol(pod) for group in groups for zone in group.zones for pod in zone.pods}
-    symbols = [look for look in (UPDATED, OUTDATED, *_LOOKS.values()) if look in used]
+    symbols = [symbol for symbol in (UPDATED, OUTDATED, *_SYMBOLS.values()) if symbol in used]
     busy = any(zone.is_busy for group in groups for zone in group.zones)
     if symbols:
         yield BLANK
         yield (
-            *((f"{look.mark} {look.meaning}  ", look.style) for look in symbols),
+            *((f"{symbol.mark} {symbol.meaning}  ", symbol.style) for symbol in symbols),
             ("> its turn" if busy else "", Style.FAINT),
         )
 

@@ -32,9 +32,9 @@ UNTOUCHED_FOR: Final = timedelta(seconds=8)
 # No webhook may be given more time (30 s) by its configuration, whatever a record says.
 LONGEST: Final = timedelta(seconds=34)
 # A connection that died without a word costs no more than this.
-LOOK_LIMIT: Final = timedelta(seconds=3)
+LIVE_READ_LIMIT: Final = timedelta(seconds=3)
 # Where the pod has changed while we looked, and after an error.
-LOOK_AGAIN: Final = timedelta(milliseconds=500)
+REQUEUE_AFTER: Final = timedelta(milliseconds=500)
 RETRY: Final = timedelta(seconds=5)
 # Where the role forbids it: a record that can be read has ended by itself before.
 RETRY_FORBIDDEN: Final = timedelta(minutes=5)
@@ -78,7 +78,7 @@ class DisruptionController:
             try:
                 left = await self._remove_record(cached)
             except TimeoutError:
-                left = LOOK_AGAIN
+                left = REQUEUE_AFTER
             except ApiError as error:
                 log.debug("Grant not taken back yet", pod=cached.name, err=error)
                 left = RETRY
@@ -93,7 +93,7 @@ class DisruptionController:
         context = self._context
         await context.client.wait_turn(PODS, cached.namespace)
         try:
-            async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
+            async with asyncio.timeout(LIVE_READ_LIMIT.total_seconds()):
                 body = await context.client.fetch(
                     PODS, cached.namespace, cached.name, has_turn=True
                 )
@@ -112,10 +112,10 @@ class DisruptionController:
         if pod.disruption:
             await context.recorder.wait_turn(pod)
             try:
-                async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
+                async with asyncio.timeout(LIVE_READ_LIMIT.total_seconds()):
                     await context.recorder.clear(pod)
             except (Conflict, NotFound):
-                return LOOK_AGAIN
+                return REQUEUE_AFTER
             except Denied as error:  # then it ends by itself: see `RECORD_COUNTS`
                 log.warn("Record of a disruption cannot be removed", pod=pod.name, err=error)
                 again = RETRY_FORBIDDEN

@@ -37,9 +37,9 @@ SETTLE: Final = timedelta(seconds=2)
 # Between two writes, of whatever budgets.
 WRITE_PAUSE: Final = timedelta(milliseconds=300)
 # Between two looks, which may take some milliseconds each.
-LOOK_PAUSE: Final = timedelta(milliseconds=20)
+RECONCILE_PAUSE: Final = timedelta(milliseconds=20)
 # Time alone brings a pod up that has to be ready for a while.
-LOOK_AGAIN: Final = timedelta(seconds=30)
+REQUEUE_AFTER: Final = timedelta(seconds=30)
 # All budgets are read this often: whoever writes a status by hand has it for no longer.
 READ_AGAIN: Final = timedelta(minutes=5)
 # A role, or a definition, is changed by a person.
@@ -103,7 +103,7 @@ class BudgetStatuses:
             again = await self._find_missing(name, error)
         except ApiError as error:
             again = self._note_failure(name, error)
-        await self._context.clock.sleep(LOOK_PAUSE)
+        await self._context.clock.sleep(RECONCILE_PAUSE)
         return Result(again=again)
 
     async def _write(self, name: str) -> timedelta | None:
@@ -118,7 +118,7 @@ class BudgetStatuses:
             return None
         described = account.described
         if any(wait.code is Code.VIEW_STALE for wait in described.waits):
-            return LOOK_AGAIN  # what is not known is not written
+            return REQUEUE_AFTER  # what is not known is not written
         uid, generation = account.known.uid, account.known.generation
         shown = self._shown.get(name)
         if shown is None or shown.uid != uid:
@@ -128,7 +128,7 @@ class BudgetStatuses:
         if status != before:
             await self._patch(name, uid, status)
         self._failures.pop(name, None)
-        return LOOK_AGAIN if described.unavailable or described.waits else READ_AGAIN
+        return REQUEUE_AFTER if described.unavailable or described.waits else READ_AGAIN
 
     async def _patch(self, name: str, uid: Uid, status: BudgetStatus) -> None:
         context = self._context

@@ -68,7 +68,7 @@ class RolloutController:
         has_failed = True  # unless proven otherwise: a bug passes by here as well
         try:
             with context.metrics.group_reconcile_duration.labels(name).time():
-                plan, again = await self._look(group)
+                plan, again = await self._reconcile_once(group)
             has_failed = plan.failed
         finally:
             if has_failed:
@@ -76,9 +76,9 @@ class RolloutController:
         log_again = context.group_states.post(plan)
         if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
             context.metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
-        return Result(again=min(again, plan.look_again or RESYNC, log_again or RESYNC))
+        return Result(again=min(again, plan.requeue_after or RESYNC, log_again or RESYNC))
 
-    async def _look(self, group: Group) -> tuple[Plan, timedelta]:
+    async def _reconcile_once(self, group: Group) -> tuple[Plan, timedelta]:
         """Return the plan with all that came of it, and when to look again."""
         context = self._context
         has_unknown = bool(context.deletes.list_unknown(group.owners))

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.live_reads import LOOK_LASTS, MOST_LOOKS, describe_slow
+from rollout_operator.controllers.live_reads import LIVE_READ_LASTS, MOST_LIVE_READS, describe_slow
 from rollout_operator.controllers.rollout.candidates import (
     Candidates,
     Reservations,
@@ -79,7 +79,7 @@ class Executor:
         metrics: Metrics,
         arbiter: Arbiter,
         locks: Locks | None = None,
-        most_looks: int = MOST_LOOKS,
+        most_live_reads: int = MOST_LIVE_READS,
         recording: RolloutClient | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
         on_step: Callable[[Group, Replacement | RecordRevision], None] = lambda group, step: None,
@@ -95,7 +95,7 @@ class Executor:
         self._is_stopping = is_stopping
         self._on_step = on_step
         self._revisions = Revisions(recording or client, rule, clock)
-        self._looks = asyncio.Semaphore(most_looks)
+        self._live_reads = asyncio.Semaphore(most_live_reads)
         self._refused_at: dict[Uid, timedelta] = {}
 
     async def carry_out(self, group: Group, action: Action) -> Report:
@@ -145,7 +145,7 @@ class Executor:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
         # In this order: a group that waits for its look keeps no downscale waiting.
-        async with self._looks, self._locks.hold_all(self._rule.list_locks(group)):
+        async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):
             reservations = Reservations(self._arbiter)
             try:
                 if await self._reserve(group.name, action, reservations, report):
@@ -180,7 +180,7 @@ class Executor:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
             candidates = Candidates(self._arbiter, limit, pods, found.held)
             while room > 0 and not self._is_stopping() and (one := await candidates.next()):
-                until = self._clock.elapsed() + LOOK_LASTS
+                until = self._clock.elapsed() + LIVE_READ_LASTS
                 answer = await self._arbiter.reserve(ask_for(one, limit), until)
                 if isinstance(answer, Refusal):
                     if note_held(found, answer) is DeleteOutcome.REFUSED:
@@ -203,7 +203,7 @@ class Executor:
         self, group: Group, action: ReplacePods, reservations: Reservations, report: Report
     ) -> None:
         live = await self._rule.observe_live(group)
-        expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age
+        expires_at = self._clock.elapsed() + LIVE_READ_LASTS - live.view_age
         agreed = None
         if group.owners == live.owners:
             agreed = self._agree(action, live, reservations)

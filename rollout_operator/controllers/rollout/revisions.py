@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow
+from rollout_operator.controllers.live_reads import LIVE_READ_LASTS, describe_slow
 from rollout_operator.controllers.rollout.rule import RolloutRule
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, LiveReader, Writer
 from rollout_operator.model.decode.objects import decode_statefulset
@@ -53,7 +53,7 @@ class Revisions:
             return _moved(action)  # while it waited for its turn
         sent_at = self._clock.elapsed()
         body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
-        if self._clock.elapsed() - sent_at > LOOK_LASTS:
+        if self._clock.elapsed() - sent_at > LIVE_READ_LASTS:
             # A pod may have been evicted since its pods were looked at, and the status not know it.
             return Recording(cut_short=describe_slow(zone.name))
         try:

@@ -125,7 +125,7 @@ class Steps:
         if not report.held:
             return StepOutcome(reasons=tuple(report.notes), again=again)
         held = _name_held(report, action.zone.name)
-        waits = [one.look_again or HELD_RECHECK for one in report.held]
+        waits = [one.requeue_after or HELD_RECHECK for one in report.held]
         return StepOutcome(reasons=(*held, *report.notes), again=min(again, *waits))
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:

@@ -116,50 +116,50 @@ class ScalingController:
         if name not in self._known:
             self._known.add(name)
             self._context.metrics.begin_scaling(name)
-        look = ReconcileOutcome()
-        plan = await self._work(group, look)
-        log_again = self._report(plan, look)
-        times = (look.again, plan.look_again, log_again, _catch_up(counts.settle(())))
+        outcome = ReconcileOutcome()
+        plan = await self._work(group, outcome)
+        log_again = self._report(plan, outcome)
+        times = (outcome.again, plan.requeue_after, log_again, _catch_up(counts.settle(())))
         return Result(again=min(time for time in times if time is not None))
 
-    async def _work(self, group: Group, look: ReconcileOutcome) -> ScalingPlan:
+    async def _work(self, group: Group, outcome: ReconcileOutcome) -> ScalingPlan:
         """Do what is due until nothing more is; return the last plan."""
         context = self._context
         for _ in range(ROUNDS):
-            look.clear()
+            outcome.clear()
             marked = context.counts.list_marked(zone.sts for zone in group.zones)
-            group = await self._revoke(group, marked, look)
-            scaling, plan = await self._plan(self._take_snapshot(group), look)
-            if await self._has_new_times(plan, look):
+            group = await self._revoke(group, marked, outcome)
+            scaling, plan = await self._plan(self._take_snapshot(group), outcome)
+            if await self._has_new_times(plan, outcome):
                 continue
             unused = context.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
-            await self._revoke(group, unused, look)
+            await self._revoke(group, unused, outcome)
             for calls in plan.pod_calls:
                 context.pod_calls.begin(calls)
-            done = [await self._scale(scaling, action, look) for action in plan.scale]
+            done = [await self._scale(scaling, action, outcome) for action in plan.scale]
             if not any(done):
                 break
             group = context.observer.observe(group.name)
         for publication in plan.publish:
-            await self._publish(publication, look)
+            await self._publish(publication, outcome)
         for zone in group.zones:
             if context.counts.has_unrecorded(zone.sts):
-                await self._record(zone.sts, look)
+                await self._record(zone.sts, outcome)
         return plan
 
     async def _revoke(
-        self, group: Group, marked: Iterable[StatefulSet], look: ReconcileOutcome
+        self, group: Group, marked: Iterable[StatefulSet], outcome: ReconcileOutcome
     ) -> Group:
         """Revoke what sets are marked with, and return the group as it is then (SI-02)."""
         counts, done = self._context.counts, False
         for sts in marked:
             wait = self._context.removals.wait_before(sts)
             if wait:
-                look.fail(describe_mark(sts), wait)
+                outcome.fail(describe_mark(sts), wait)
                 continue
             wait = self._context.removals.wait_in_line(sts)
             if wait:
-                look.again = min(look.again, wait + CATCH_UP)
+                outcome.again = min(outcome.again, wait + CATCH_UP)
                 continue
             what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
             one = Write(
@@ -169,10 +169,10 @@ class ScalingController:
                 send=send,
                 waited_for=partial(counts.time_left, sts),
             )
-            done |= await self._context.writes.send(one, look)
+            done |= await self._context.writes.send(one, outcome)
         return self._context.observer.observe(group.name) if done else group
 
-    async def _has_new_times(self, plan: ScalingPlan, look: ReconcileOutcome) -> bool:
+    async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
         """Read the times again that a zone waits for; tell whether they are others now.
 
         A person may have set one back so that the next zone goes at once (D-66).
@@ -180,33 +180,33 @@ class ScalingController:
         lasts = self._context.counts.times_last
         if plan.next_downscale is None or lasts is None:
             return False
-        look.again = min(look.again, lasts + CATCH_UP)
+        outcome.again = min(outcome.again, lasts + CATCH_UP)
         return await self._context.counts.refresh_times()
 
     async def _plan(
-        self, scaling: ScalingSnapshot, look: ReconcileOutcome
+        self, scaling: ScalingSnapshot, outcome: ReconcileOutcome
     ) -> tuple[ScalingSnapshot, ScalingPlan]:
         """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
         while True:
             plan = plan_scaling(scaling)
             downscales = [one for one in plan.scale if one.is_downscale]
-            held = [one for one in downscales if await self._is_held(one, look)]
+            held = [one for one in downscales if await self._is_held(one, outcome)]
             if not held:
                 return scaling, plan
             scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
 
-    async def _is_held(self, action: ScaleZone, look: ReconcileOutcome) -> bool:
+    async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
         """Tell whether a downscale must wait after a failure, or did not stay; note why if so."""
         wait, failure = self._context.attempts.wait_before(_name(action))
         if wait:
-            look.fail(word_failure(_word_change(action), failure, action.zone.name), wait)
-        return bool(wait) or await self._is_contested(action, look)
+            outcome.fail(word_failure(_word_change(action), failure, action.zone.name), wait)
+        return bool(wait) or await self._is_contested(action, outcome)
 
-    async def _is_contested(self, action: ScaleZone, look: ReconcileOutcome) -> bool:
+    async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
         """Tell whether a count must wait because something else puts it back; note it if so."""
         wait = self._context.contests.wait_before(action)
         if wait:
-            look.fail(await self._context.contests.describe(action, wait), wait)
+            outcome.fail(await self._context.contests.describe(action, wait), wait)
         return bool(wait)
 
     def _take_snapshot(self, group: Group) -> ScalingSnapshot:
@@ -238,11 +238,11 @@ class ScalingController:
                 yield from (zone.sts for zone in self._context.observer.observe(other).zones)
 
     async def _scale(
-        self, scaling: ScalingSnapshot, action: ScaleZone, look: ReconcileOutcome
+        self, scaling: ScalingSnapshot, action: ScaleZone, outcome: ReconcileOutcome
     ) -> bool:
         """Write one count; tell whether it was written."""
         counts, zone = self._context.counts, action.zone
-        if await self._is_contested(action, look):
+        if await self._is_contested(action, outcome):
             return False
 
         async def write() -> None:
@@ -258,7 +258,7 @@ class ScalingController:
             send=write,
             holds_group=lambda: counts.holds_group(zone),
         )
-        is_written = await self._context.writes.send(one, look)
+        is_written = await self._context.writes.send(one, outcome)
         if is_written:
             self._context.contests.note(action)
         return is_written
@@ -272,7 +272,7 @@ class ScalingController:
         readings = {one: await references.refresh(one) for one in list_references([zone])}
         return replace(scaling, scales={**scaling.scales, **readings})
 
-    async def _publish(self, publication: PublishReplicas, look: ReconcileOutcome) -> None:
+    async def _publish(self, publication: PublishReplicas, outcome: ReconcileOutcome) -> None:
         reference, replicas = publication.reference, publication.replicas
 
         async def write() -> None:
@@ -281,27 +281,27 @@ class ScalingController:
 
         what = f"status of {reference}"
         await self._context.writes.send(
-            Write(attempt=("publish", f"{reference}"), what=what, send=write), look
+            Write(attempt=("publish", f"{reference}"), what=what, send=write), outcome
         )
 
-    async def _record(self, sts: StatefulSet, look: ReconcileOutcome) -> None:
+    async def _record(self, sts: StatefulSet, outcome: ReconcileOutcome) -> None:
         """Record a downscale that no review has recorded."""
         what, send = (
             f"time of the downscale of {sts.name}",
             partial(self._context.counts.record, sts),
         )
         one = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
-        await self._context.writes.send(one, look)
+        await self._context.writes.send(one, outcome)
 
-    def _report(self, plan: ScalingPlan, look: ReconcileOutcome) -> timedelta | None:
+    def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
         """Show what came of a look; return when to show it again for the log."""
         metrics = self._context.metrics
         failing = [one for one in plan.problems if one.zone in plan.failed]
-        for reason in (*look.reasons, *failing):
+        for reason in (*outcome.reasons, *failing):
             if reason.severity is not Severity.DEBUG:
                 metrics.scaling_failures.labels(plan.group, reason.code).inc()
         self._note_next(plan)
-        waits = (*look.reasons, *plan.waits, *failing)
+        waits = (*outcome.reasons, *plan.waits, *failing)
         odd = tuple(one for one in plan.problems if one not in failing)
         shown = Plan(group=plan.group, waits=waits, problems=odd)
         return self._context.group_states.post(shown, Subject.SCALING)

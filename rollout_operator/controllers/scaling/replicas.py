@@ -14,7 +14,7 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import CLOCK_ERROR
-from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow_call
+from rollout_operator.controllers.live_reads import LIVE_READ_LASTS, describe_slow_call
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.patches import name_outcome, render_patch
@@ -251,7 +251,7 @@ class Counts:
             self._check_stopping(zone)
             age = self._clock.elapsed() - sent_at
             # What a review announces it decides as well, by a live look of its own.
-            if mark is not None and age > LOOK_LASTS:
+            if mark is not None and age > LIVE_READ_LASTS:
                 raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
             self._downscales.announce(zone, agreed.replicas)
         return agreed

@@ -77,42 +77,42 @@ class ScalingWrites:
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
 
-    async def send(self, one: Write, look: ReconcileOutcome) -> bool:
+    async def send(self, one: Write, outcome: ReconcileOutcome) -> bool:
         """Send a write, unless that failed lately; tell whether it was written (D-18)."""
         attempts = self._attempts
-        if self._must_wait(one, look):
+        if self._must_wait(one, outcome):
             return False
         try:
             await one.send()
         except Conflict as error:
             wait = attempts.note_failure(one.clash, str(error), at_least=RECHECK_WAIT)
-            look.fail(_word_clash(one, str(error)), wait)
+            outcome.fail(_word_clash(one, str(error)), wait)
             return False
         except DeadlinePassed as error:
             wait = attempts.note_failure(one.late, str(error))
-            look.fail(self._word_late(one, str(error)), wait)
+            outcome.fail(self._word_late(one, str(error)), wait)
             return False
         except (ApiError, InvalidInput) as error:
             wait = self._note_failure(one, error)
-            _fail(one, str(error), wait, look)
+            _fail(one, str(error), wait, outcome)
             return False
         for attempt in (one.attempt, one.clash, one.late):
             attempts.note_success(attempt)
         return True
 
-    def _must_wait(self, one: Write, look: ReconcileOutcome) -> bool:
+    def _must_wait(self, one: Write, outcome: ReconcileOutcome) -> bool:
         """Tell whether a write failed lately; note why if so."""
         wait, failure = self._attempts.wait_before(one.attempt)
         if wait:
-            _fail(one, failure, wait, look)
+            _fail(one, failure, wait, outcome)
             return True
         wait, failure = self._attempts.wait_before(one.clash)
         if wait:
-            look.fail(_word_clash(one, failure), wait)
+            outcome.fail(_word_clash(one, failure), wait)
             return True
         wait, failure = self._attempts.wait_before(one.late)
         if wait:
-            look.fail(self._word_late(one, failure), wait)
+            outcome.fail(self._word_late(one, failure), wait)
         return bool(wait)
 
     def _note_failure(self, one: Write, error: ApiError | InvalidInput) -> timedelta:
@@ -134,7 +134,7 @@ def _word_clash(one: Write, failure: str) -> Reason:
     return Reason(code=Code.VIEW_CHANGED, text=failure, severity=Severity.DEBUG, zone=one.zone)
 
 
-def _fail(one: Write, failure: str, wait: timedelta, look: ReconcileOutcome) -> None:
+def _fail(one: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
     """Note why a write failed, and how long its group waits for it still."""
     reason, left = word_failure(one.what, failure, one.zone), one.waited_for()
     if left is not None:
@@ -143,7 +143,7 @@ def _fail(one: Write, failure: str, wait: timedelta, look: ReconcileOutcome) -> 
     if left:
         reason = replace(reason, text=f"{text} in {format_left(left)}", gist=f"{text} later")
         wait = min(wait, left)
-    look.fail(reason, wait)
+    outcome.fail(reason, wait)
 
 
 def word_failure(what: str, failure: str, zone: str) -> Reason:

@@ -66,13 +66,13 @@ class ShadowController:
             context.metrics.group_reconciles_failed.labels(name).inc()
         else:
             context.metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
-        times = (RESYNC, plan.look_again, log_again, left)
+        times = (RESYNC, plan.requeue_after, log_again, left)
         return Result(again=min(time for time in times if time is not None))
 
     async def _decide(self, group: Group) -> tuple[Plan, list[Replacement]]:
         """Return the plan with what it would do as reasons, and the pods that it would delete."""
         plan, reasons, going = plan_group(group), list[Reason](), list[Replacement]()
-        again = plan.look_again
+        again = plan.requeue_after
         for action in plan.actions:
             if not isinstance(action, ReplacePods):
                 what = f"record revision {action.revision}"
@@ -88,7 +88,7 @@ class ShadowController:
             if choice.held:
                 again = min(again or HELD_RECHECK, HELD_RECHECK)
         # Without the actions, which pages would tell as done.
-        return replace(plan, actions=(), waits=(*reasons, *plan.waits), look_again=again), going
+        return replace(plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again), going
 
     def _forget(self, name: GroupName) -> None:
         self._context.differences.forget(name)

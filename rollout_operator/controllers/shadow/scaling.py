@@ -69,7 +69,7 @@ class ShadowScalingController:
         )
         plan = plan_scaling(scaling)
         log_again = context.group_states.post(_tell(plan), Subject.SCALING)
-        times_due = (RESYNC, plan.look_again, log_again)
+        times_due = (RESYNC, plan.requeue_after, log_again)
         return Result(again=min(time for time in times_due if time is not None))
 
     async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:

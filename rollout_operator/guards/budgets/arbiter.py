@@ -65,7 +65,7 @@ ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
 REPEAT_LIMIT: Final = timedelta(seconds=2)
 # The other one of two releases its grant as soon as it has read.
 CONTEST_PAUSE: Final = timedelta(milliseconds=100)
-CONTEST_LOOKS: Final = 6
+CONTEST_READS: Final = 6
 # More who wait are refused at once: each is decided on again when the first one is settled.
 MOST_WAITING: Final = 64
 # Pods that are decided on before others have their turn: some milliseconds.
@@ -341,10 +341,10 @@ class Arbiter:
         """Read live until the pod may go, or may not. Raises ApiError."""
         grant, record = reserved.grant, reserved.record
         limit = ROLLOUT_LIMIT if grant.engine is DisruptionSource.ROLLOUT else ANSWER_LIMIT
-        for look in range(CONTEST_LOOKS):
-            if look:
+        for attempt in range(CONTEST_READS):
+            if attempt:
                 await self._clock.sleep(CONTEST_PAUSE)
-            live, seen = await self._snapshots.observe_live(reserved, None if look else group)
+            live, seen = await self._snapshots.observe_live(reserved, None if attempt else group)
             if seen is None or (record is not None and seen.disruption != grant.record):
                 return refuse_unrecorded(grant.pod, None)
             choice = self.choose(replace(reserved.ask, pod=seen))

@@ -52,7 +52,7 @@ FORGET_EVERY: Final = timedelta(seconds=1)
 # What an eviction is refused for that only needs a free place.
 ROOM: Final = frozenset({Code.DISRUPTION_BUDGET_USED, Code.EVICTION_FIRST, Code.ROLLOUT_FIRST})
 # Each costs a decision; whether the rollout is in the way of the next few says enough.
-_MOST_LOOKED_AT: Final = 5
+_MOST_CHECKED: Final = 5
 
 LineKey = tuple[str, str]
 """Name of the budget and partition, which is empty in zone mode."""
@@ -220,7 +220,7 @@ class Precedence:
         if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
             return None
         front = self._waiting.list_in_front(budget, pod)
-        if not any(_is_in_the_way(snapshot, one) for one in front[:_MOST_LOOKED_AT]):
+        if not any(_is_in_the_way(snapshot, one) for one in front[:_MOST_CHECKED]):
             return None
         self._waiting.hold(budget, pod, is_whole=False)
         left = max(one.until for one in front) - self._clock.elapsed()

@@ -24,7 +24,7 @@ MOMENT: Final = timedelta(seconds=1)
 def refuse(code: Code, text: str, *, severity: Severity = Severity.INFO) -> Refusal:
     """Return the refusal of a moment."""
     reason = Reason(code=code, text=text, severity=severity)
-    return Refusal(reason=reason, status=RETRY, look_again=MOMENT)
+    return Refusal(reason=reason, status=RETRY, requeue_after=MOMENT)
 
 
 def refuse_late(pod: Pod) -> Refusal:
@@ -79,7 +79,7 @@ def refuse_unused(pod: Pod, times: int, wait: timedelta) -> Refusal:
         " PodDisruptionBudget or another webhook refuses it; it may be allowed again in"
         f" {math.ceil(wait.total_seconds())} s"
     )
-    return replace(refuse(Code.GRANT_UNUSED, text), look_again=wait)
+    return replace(refuse(Code.GRANT_UNUSED, text), requeue_after=wait)
 
 
 def refuse_as_evictions_wait(first: Pod, many: int, budget: Budget, again: timedelta) -> Refusal:
@@ -88,7 +88,7 @@ def refuse_as_evictions_wait(first: Pod, many: int, budget: Budget, again: timed
         f"the next place under budget {budget.name} is for the eviction of {first.name}, which was"
         f" refused and is awaited; {count(many, 'eviction')} {verb(many, 'waits', 'wait')}"
     )
-    return replace(refuse(Code.EVICTION_FIRST, text), look_again=again)
+    return replace(refuse(Code.EVICTION_FIRST, text), requeue_after=again)
 
 
 def refuse_as_rollout_waits(pod: Pod, budget: Budget) -> Refusal:
@@ -97,4 +97,4 @@ def refuse_as_rollout_waits(pod: Pod, budget: Budget) -> Refusal:
         f"the next place under budget {budget.name} is for the rollout, which has held still for"
         f" evictions; {pod.name} waits"
     )
-    return replace(refuse(Code.ROLLOUT_FIRST, text), look_again=None)
+    return replace(refuse(Code.ROLLOUT_FIRST, text), requeue_after=None)

@@ -87,7 +87,7 @@ class Client:
         limits: RateLimiter,
         metrics: Metrics,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        reads: Priority = Priority.LOOK,
+        reads: Priority = Priority.READ,
         fence: Fence = no_fence,
     ) -> None:
         """Make the client of a component; `reads` says how urgent its reads are."""

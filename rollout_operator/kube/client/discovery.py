@@ -89,7 +89,7 @@ class _GroupState:
     """What is known of one API group."""
 
     kinds: Mapping[str, Served] = field(default_factory=dict)
-    looked_at: timedelta | None = None
+    read_at: timedelta | None = None
     is_doubted: bool = False
     error: ApiError | None = None
     """Why it could not be asked for, the last time."""
@@ -119,7 +119,7 @@ class KindCatalog:
         # Who waits for a group that hangs keeps nobody who asks for another one.
         async with known.lock:
             if self._is_due(known, kind):
-                await self._look(group, known, kind)
+                await self._refresh(group, known, kind)
         return known.kinds.get(kind)
 
     def doubt(self, group: str) -> None:
@@ -133,19 +133,19 @@ class KindCatalog:
             del self._groups[group]
 
     def _is_due(self, known: _GroupState, kind: str) -> bool:
-        if known.looked_at is None:
+        if known.read_at is None:
             return True
         is_sure = kind in known.kinds and not known.is_doubted
         lasts = FOUND_LASTS if is_sure else MISSING_LASTS
-        return self._clock.elapsed() - known.looked_at >= lasts
+        return self._clock.elapsed() - known.read_at >= lasts
 
-    async def _look(self, group: str, known: _GroupState, kind: str) -> None:
+    async def _refresh(self, group: str, known: _GroupState, kind: str) -> None:
         now = self._clock.elapsed()
         if known.error is None or now - known.failed_at >= FAILURE_LASTS:
             known.error = None
             try:
                 known.kinds = await self._fetch_kinds(group)
-                known.looked_at, known.is_doubted = self._clock.elapsed(), False
+                known.read_at, known.is_doubted = self._clock.elapsed(), False
             except ApiError as error:
                 known.error, known.failed_at = error, self._clock.elapsed()
         # What was found before is still the best guess, and whoever uses it finds out.

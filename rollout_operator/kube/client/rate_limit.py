@@ -34,7 +34,7 @@ class Priority(IntEnum):
     DELETE = 0
     ANSWER = 1
     """Other writes, and reads that a review waits for."""
-    LOOK = 2
+    READ = 2
     """Live reads, and all other reads of controllers."""
     TAKE_BACK = 3
     """Reads and writes that free what was granted and not used: all that goes on goes before."""
@@ -51,7 +51,7 @@ class Priority(IntEnum):
 _PATIENCE: Final[Mapping[Priority, float]] = {
     Priority.DELETE: 0,
     Priority.ANSWER: 20,
-    Priority.LOOK: 25,
+    Priority.READ: 25,
     Priority.TAKE_BACK: 26,
     # Hardly more than a look: what it shows is needed to go on.
     Priority.LIST: 27,
@@ -101,7 +101,7 @@ class RateLimiter:
             raise
 
     async def take(
-        self, group: str, priority: Priority = Priority.LOOK, within: timedelta | None = None
+        self, group: str, priority: Priority = Priority.READ, within: timedelta | None = None
     ) -> None:
         """Wait for a token of `group`, behind all that are as urgent and asked before.
 

@@ -37,7 +37,7 @@ class References:
         client: ApiClient,
         namespace: str,
         *,
-        looks: Reader,
+        reader: Reader,
         reconcile_interval: timedelta,
         clock: Clock,
         rng: Callable[[], float],
@@ -48,7 +48,7 @@ class References:
         the rate limit of `client` lets them. `looks` is for reads that a downscale waits for.
         """
         self._client = client
-        self._looks = looks
+        self._reader = reader
         self._namespace = namespace
         self._clock = clock
         self._schedule = Schedule(
@@ -104,7 +104,9 @@ class References:
         if followed is None or followed.resource is None:
             return NoScale(why=f"{reference} has not been read yet", is_lasting=False)
         try:
-            raw = await self._looks.fetch(followed.resource, self._namespace, reference.name, SCALE)
+            raw = await self._reader.fetch(
+                followed.resource, self._namespace, reference.name, SCALE
+            )
             scale = decode_scale(raw).scale
         except (ApiError, InvalidInput) as error:
             return explain(reference, error, self._namespace)

@@ -56,7 +56,7 @@ class GarbageCollector:
         if before is None or after is None or uid_of(before) != uid_of(after):
             self._note_life(place, before, after)
         if after is not None and is_terminating(after) and _waits_for_dependants(after):
-            self._look_at(place)
+            self._check_soon(place)
 
     def _note_life(
         self, place: ObjectKey, before: JsonObject | None, after: JsonObject | None
@@ -66,7 +66,7 @@ class GarbageCollector:
         if before is not None:
             uid = uid_of(before)
             self._alive.pop(uid, None)
-            self._look_at_all(self._owned.get(uid, ()))
+            self._check_all(self._owned.get(uid, ()))
 
     def _index(self, place: ObjectKey, before: JsonObject | None, after: JsonObject | None) -> None:
         for uid in () if before is None else _owner_uids(before):
@@ -74,22 +74,22 @@ class GarbageCollector:
             if not self._owned[uid]:
                 del self._owned[uid]
             if uid in self._alive:
-                self._look_at_if_waiting(self._alive[uid])
+                self._check_if_waiting(self._alive[uid])
         for uid in () if after is None else _owner_uids(after):
             self._owned[uid][place] = None
         if after is not None and not all(self._is_owned(place, one) for one in _owners(after)):
-            self._look_at(place)
+            self._check_soon(place)
 
-    def _look_at_if_waiting(self, place: ObjectKey) -> None:
+    def _check_if_waiting(self, place: ObjectKey) -> None:
         owner = self._store.get(place)
         if owner is not None and is_terminating(owner):
-            self._look_at(place)
+            self._check_soon(place)
 
-    def _look_at_all(self, places: Iterable[ObjectKey]) -> None:
+    def _check_all(self, places: Iterable[ObjectKey]) -> None:
         for place in tuple(places):
-            self._look_at(place)
+            self._check_soon(place)
 
-    def _look_at(self, place: ObjectKey, after: Range = DELAY) -> None:
+    def _check_soon(self, place: ObjectKey, after: Range = DELAY) -> None:
         if place not in self._waiting:
             self._waiting.add(place)
             self._timers.after(draw(self._rng, after), lambda: self._step(place))
@@ -149,7 +149,7 @@ class GarbageCollector:
         held = [one for one in self._owned.get(uid, ()) if self._is_held_by(one, uid)]
         if not held:
             self._drop_finalizer(place, obj, FOREGROUND)
-        self._look_at_all(one for one in held if not self._is_going(one))
+        self._check_all(one for one in held if not self._is_going(one))
 
     def _is_held_by(self, place: ObjectKey, uid: str) -> bool:
         obj = self._store.get(place)
@@ -173,7 +173,7 @@ class GarbageCollector:
         if are_free:
             self._drop_finalizer(place, obj, ORPHAN)
         else:
-            self._look_at(place, RETRY)
+            self._check_soon(place, RETRY)
 
     def _set_owners(self, place: ObjectKey, obj: JsonObject, kept: list[JsonObject]) -> bool:
         return self._patch(place, obj, {"ownerReferences": kept or None})
@@ -211,7 +211,7 @@ class GarbageCollector:
             )
         )
         if not answer.is_ok and answer.status != 404:
-            self._look_at(place, RETRY)
+            self._check_soon(place, RETRY)
         return answer.is_ok or answer.status == 404
 
 

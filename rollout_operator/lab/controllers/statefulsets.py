@@ -50,13 +50,13 @@ _STATUS_ATTEMPTS: Final = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class _SetPass:
+class _SetReconcile:
     """One look at a set, from its claim to its status."""
 
     key: Key
     sts: JsonObject
     writes: SetWrites
-    looked: Pass
+    set_pass: Pass
     revisions: Sequence[JsonObject]
     failure: WriteFailed | None
     attempts: int = 0
@@ -142,11 +142,11 @@ class StatefulSets:
             self._working[key] = True
         elif key not in self._queued:
             span = self._lag + draw(self._rng, self._pace.controller)
-            self._queued[key] = self._timers.after(span, lambda: self._look(key))
+            self._queued[key] = self._timers.after(span, lambda: self._reconcile(key))
 
     # One look
 
-    def _look(self, key: Key) -> None:
+    def _reconcile(self, key: Key) -> None:
         del self._queued[key]
         self._working[key] = False
         if not self._has_seen_own_writes(key):
@@ -159,17 +159,17 @@ class StatefulSets:
             return
         writes = SetWrites(self._api, sts, self._written.setdefault(key, {}))
         try:
-            look = self._begin(key, sts, writes)
+            reconcile = self._begin(key, sts, writes)
         except WriteFailed:
             self._fail(key)
             return
-        look.failure = look.looked.run()
-        look.looked.status.complete_rolling_update(sts)
-        if look.looked.status.differs(sts):
+        reconcile.failure = reconcile.set_pass.run()
+        reconcile.set_pass.status.complete_rolling_update(sts)
+        if reconcile.set_pass.status.differs(sts):
             span = draw(self._rng, self._pace.status)
-            self._timers.after(span, lambda: self._write_status(look))
+            self._timers.after(span, lambda: self._write_status(reconcile))
         else:
-            self._finish(look)
+            self._finish(reconcile)
 
     def _has_seen_own_writes(self, key: Key) -> bool:
         """Tell whether the cache holds all that an earlier look has written (since v1.36)."""
@@ -179,7 +179,7 @@ class StatefulSets:
         self._written.pop(key, None)
         return True
 
-    def _begin(self, key: Key, sts: JsonObject, writes: SetWrites) -> _SetPass:
+    def _begin(self, key: Key, sts: JsonObject, writes: SetWrites) -> _SetReconcile:
         """Claim pods and revisions, and find the revisions that count. Raises WriteFailed."""
         for orphan in self._view.revisions("", key[0]):
             if selects(sts, labels_of(orphan)):
@@ -190,7 +190,7 @@ class StatefulSets:
         update, collisions = self._find_update(sts, writes, revisions, collisions)
         named = text(sts, "status", "currentRevision")
         current = next((one for one in revisions if name_of(one) == named), update)
-        looked = Pass(
+        set_pass = Pass(
             sts=sts,
             pods=pods,
             current=current,
@@ -205,8 +205,8 @@ class StatefulSets:
             now=self._api.now(),
             rng=self._rng,
         )
-        return _SetPass(
-            key=key, sts=sts, writes=writes, looked=looked, revisions=revisions, failure=None
+        return _SetReconcile(
+            key=key, sts=sts, writes=writes, set_pass=set_pass, revisions=revisions, failure=None
         )
 
     def _claim_pods(self, sts: JsonObject, writes: SetWrites) -> list[Member]:
@@ -244,47 +244,47 @@ class StatefulSets:
 
     # Its end
 
-    def _write_status(self, look: _SetPass) -> None:
+    def _write_status(self, reconcile: _SetReconcile) -> None:
         """Write the status over whatever is newest by then, as the real controller does."""
-        look.attempts += 1
+        reconcile.attempts += 1
         try:
-            look.writes.replace_status(look.sts, look.looked.status.render())
+            reconcile.writes.replace_status(reconcile.sts, reconcile.set_pass.status.render())
         except WriteFailed as failed:
             is_conflict = failed.answer.reason == "Conflict"
-            if is_conflict and look.attempts < _STATUS_ATTEMPTS:
-                look.sts = self._view.sets.get(look.key, look.sts)
-                self._timers.after(_CONFLICT_PAUSE, lambda: self._write_status(look))
+            if is_conflict and reconcile.attempts < _STATUS_ATTEMPTS:
+                reconcile.sts = self._view.sets.get(reconcile.key, reconcile.sts)
+                self._timers.after(_CONFLICT_PAUSE, lambda: self._write_status(reconcile))
                 return
-            look.failure = look.failure or failed
-        self._finish(look)
+            reconcile.failure = reconcile.failure or failed
+        self._finish(reconcile)
 
-    def _finish(self, look: _SetPass) -> None:
+    def _finish(self, reconcile: _SetReconcile) -> None:
         try:
-            self._forget_revisions(look)
+            self._forget_revisions(reconcile)
         except WriteFailed as failed:
-            look.failure = look.failure or failed
-        if look.failure is not None:
-            self._fail(look.key)
+            reconcile.failure = reconcile.failure or failed
+        if reconcile.failure is not None:
+            self._fail(reconcile.key)
             return
-        self._failures.pop(look.key, None)
-        self._check_availability(look)
-        self._end(look.key)
+        self._failures.pop(reconcile.key, None)
+        self._check_availability(reconcile)
+        self._end(reconcile.key)
 
     @staticmethod
-    def _forget_revisions(look: _SetPass) -> None:
-        looked = look.looked
-        live = [name_of(looked.current), name_of(looked.update)]
-        live += [pod.revision for pod in looked.pods]
-        for revision in list_forgotten(looked.sts, look.revisions, live):
-            look.writes.delete_revision(revision)
+    def _forget_revisions(reconcile: _SetReconcile) -> None:
+        set_pass = reconcile.set_pass
+        live = [name_of(set_pass.current), name_of(set_pass.update)]
+        live += [pod.revision for pod in set_pass.pods]
+        for revision in list_forgotten(set_pass.sts, reconcile.revisions, live):
+            reconcile.writes.delete_revision(revision)
 
-    def _check_availability(self, look: _SetPass) -> None:
+    def _check_availability(self, reconcile: _SetReconcile) -> None:
         """Look again when the next ready pod will have been so for long enough."""
-        looked = look.looked
-        min_ready = number(looked.sts, "spec", "minReadySeconds")
-        if min_ready > 0 and looked.status.ready != looked.status.available:
-            waits = list(_list_waits(looked.pods, timedelta(seconds=min_ready), looked.now))
-            self._wake_after(look.key, min(waits, default=timedelta(seconds=min_ready)))
+        set_pass = reconcile.set_pass
+        min_ready = number(set_pass.sts, "spec", "minReadySeconds")
+        if min_ready > 0 and set_pass.status.ready != set_pass.status.available:
+            waits = list(_list_waits(set_pass.pods, timedelta(seconds=min_ready), set_pass.now))
+            self._wake_after(reconcile.key, min(waits, default=timedelta(seconds=min_ready)))
 
     def _fail(self, key: Key) -> None:
         failures = self._failures.get(key, 0)

@@ -28,7 +28,7 @@ class CellStyle:
     style: Style
 
 
-LOOKS: Final = {
+CELL_STYLES: Final = {
     PodCell.OLD: CellStyle("●", "o", "ready", Style.PLAIN),
     PodCell.BROKEN: CellStyle("✖", "!", "broken", Style.MAGENTA),
     PodCell.ENDING: CellStyle("▼", "x", "ending", Style.RED),
@@ -40,7 +40,7 @@ LOOKS: Final = {
 
 # A character for a character, so that columns stay.
 _ASCII: Final = str.maketrans(
-    {look.mark: look.plain for look in LOOKS.values()}
+    {cell_style.mark: cell_style.plain for cell_style in CELL_STYLES.values()}
     | dict(zip("▁▂▃▄▅▆▇█", "_...::##", strict=True))
     | dict(zip("━─│╭╮╰╯→…", "#-|++++>~", strict=True))
 )
@@ -53,7 +53,7 @@ def to_ascii(text: str) -> str:
 
 def name_state(cell: Cell) -> str:
     """Return the state of a pod's place in words."""
-    return f"{cell.version} {LOOKS[cell.state].word}".strip()
+    return f"{cell.version} {CELL_STYLES[cell.state].word}".strip()
 
 
 def draw_grid(picture: Picture) -> Iterator[Line]:
@@ -63,7 +63,7 @@ def draw_grid(picture: Picture) -> Iterator[Line]:
         yield ((picture.about, Style.PLAIN),)
     yield BLANK
     for row in picture.rows:
-        cells = [(f"{_words(cell):<14}", LOOKS[cell.state].style) for cell in row.cells]
+        cells = [(f"{_words(cell):<14}", CELL_STYLES[cell.state].style) for cell in row.cells]
         ready = f"{row.up}/{len(row.cells)} ready{', paused' if row.is_paused else ''}"
         yield ((f"{row.name:<{NAME}}", Style.BOLD), *cells, (ready, Style.PLAIN))
     done = sum(cell.state is PodCell.NEW for cell in picture.cells)
@@ -78,7 +78,7 @@ def draw_grid(picture: Picture) -> Iterator[Line]:
 
 
 def _words(cell: Cell) -> str:
-    return f"{LOOKS[cell.state].plain} {name_state(cell)}"
+    return f"{CELL_STYLES[cell.state].plain} {name_state(cell)}"
 
 
 def _begin(at: float, who: str) -> Line:
@@ -98,7 +98,7 @@ def draw_moves(before: Sequence[ZoneRow], now: Sequence[ZoneRow], at: float) -> 
         for ordinal, cell in enumerate(row.cells):
             old = was[ordinal] if ordinal < len(was) else Cell(PodCell.GONE)
             if old != cell:
-                new = (_words(cell), LOOKS[cell.state].style)
+                new = (_words(cell), CELL_STYLES[cell.state].style)
                 sentence = (f"{_words(old)} -> ", Style.PLAIN)
                 yield (*_begin(at, f"{row.name}-{ordinal}"), sentence, new)
         for ordinal in range(len(row.cells), len(was)):

@@ -51,7 +51,7 @@ FIRST_STEPS: Final = timedelta(seconds=1)
 # As `kubectl drain` waits five seconds: pods of a story are faster.
 RETRY: Final = timedelta(seconds=2)
 # Of the bars: ten minutes.
-MOST_LOOKS: Final = 12_000
+MOST_SAMPLES: Final = 12_000
 _DOWN: Final = frozenset({PodCell.BROKEN, PodCell.ENDING, PodCell.GONE, PodCell.STARTING})
 
 
@@ -116,7 +116,7 @@ class DemoRun:
     """When the end was shown: time and bars stand from then on."""
     _history: dict[str, deque[int]] = field(default_factory=dict)
     """How many pods of each zone were down at each look."""
-    _looked: timedelta = -TICK
+    _sampled_at: timedelta = -TICK
     """When pods were counted last."""
     _names: dict[str, str] = field(default_factory=dict)
     """The version of each revision."""
@@ -271,11 +271,11 @@ class DemoRun:
 
     def _count(self, rows: Iterable[ZoneRow]) -> None:
         """Keep how many pods are down: once a tick, by whomever it is asked for."""
-        if self._end or self.sandbox.elapsed() - self._looked < TICK:
+        if self._end or self.sandbox.elapsed() - self._sampled_at < TICK:
             return
-        self._looked = self.sandbox.elapsed()
+        self._sampled_at = self.sandbox.elapsed()
         for row in rows:
-            history = self._history.setdefault(row.name, deque(maxlen=MOST_LOOKS))
+            history = self._history.setdefault(row.name, deque(maxlen=MOST_SAMPLES))
             history.append(len(row.cells) - row.up)
 
     # What there is to see

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from rollout_operator.lab.demo.drawing import LOOKS, NAME, name_state, to_ascii
+from rollout_operator.lab.demo.drawing import CELL_STYLES, NAME, name_state, to_ascii
 from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture, PodCell, ZoneRow
 from rollout_operator.lab.lines import Line, Style
 
@@ -33,7 +33,7 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 WORDS: Final = 14
 VERSION: Final = 5
 # Looks at the world in one column of the bars: a quarter of a second.
-LOOKS_A_BAR: Final = 5
+SAMPLES_A_BAR: Final = 5
 # What the bars have at least, and a name with its count at most.
 LEAST_BARS: Final = 14
 BESIDES: Final = NAME + 14
@@ -111,9 +111,9 @@ class View:
         yield self._progress(NAME + cell * pods, bars)
 
     def _cell(self, cell: Cell, width: int) -> Text:
-        look = LOOKS[cell.state]
+        cell_style = CELL_STYLES[cell.state]
         words = {1: "", 2: "", VERSION: cell.version}.get(width, name_state(cell))
-        text = Text(f"{look.mark} {words}", STYLES[look.style])
+        text = Text(f"{cell_style.mark} {words}", STYLES[cell_style.style])
         text.truncate(width - (width > 2), pad=True)
         text.pad_right(width - len(text.plain))
         return text
@@ -121,17 +121,17 @@ class View:
     def _legend(self) -> Text:
         words = {PodCell.OLD: "old", PodCell.NEW: "new"}
         line = Text()
-        for state, look in LOOKS.items():
-            word = words.get(state, look.word)
-            line.append(f"{look.mark} {word}   ", STYLES[look.style])
+        for state, cell_style in CELL_STYLES.items():
+            word = words.get(state, cell_style.word)
+            line.append(f"{cell_style.mark} {word}   ", STYLES[cell_style.style])
         return line
 
     def _bars(self, row: ZoneRow, width: int, top: int) -> Text:
         """Return how many pods were down from the begin until now, over the limit in red."""
-        looks = max(LOOKS_A_BAR, math.ceil(len(row.history) / max(width, 1)))
+        samples = max(SAMPLES_A_BAR, math.ceil(len(row.history) / max(width, 1)))
         text = Text()
-        for begin in range(0, len(row.history), looks):
-            down = max(row.history[begin : begin + looks])
+        for begin in range(0, len(row.history), samples):
+            down = max(row.history[begin : begin + samples])
             style = "red" if down > self.picture.limit else "yellow" if down else "bright_black"
             bar = BARS[math.ceil(down / max(top, 1) * (len(BARS) - 1))]
             text.append(bar, style)

@@ -107,7 +107,7 @@ class SimulatedClient:
         name: str,
         limits: RateLimiter,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        reads: Priority = Priority.LOOK,
+        reads: Priority = Priority.READ,
         fence: Fence = no_fence,
     ) -> None:
         """Open a client; `name` says what for: following, looking, acting, reviewing."""

@@ -185,7 +185,7 @@ class Kubelets:
         return f"10.{high // 256}.{high % 256}.{low + 1}"
 
     def _bind(self, slot: _PodSlot) -> None:
-        pod = self._look(slot)
+        pod = self._fetch(slot)
         if pod is None:
             return
         node = None if slot.behaviour.kind is StartKind.PENDING else self.place(pod)
@@ -279,7 +279,7 @@ class Kubelets:
     # Writing
 
     def _write(self, slot: _PodSlot, shape: Shape, *, user: str = KUBELET) -> None:
-        pod = self._look(slot)
+        pod = self._fetch(slot)
         if pod is None:
             return
         slot.shape = shape
@@ -312,7 +312,7 @@ class Kubelets:
     def _listen(self, slot: _PodSlot) -> None:
         self._endpoints.enter(slot.ip, pod=slot.name, uid=slot.uid, behaviour=slot.behaviour)
 
-    def _look(self, slot: _PodSlot) -> JsonObject | None:
+    def _fetch(self, slot: _PodSlot) -> JsonObject | None:
         pod = self._api.get(PODS, slot.namespace, slot.name)
         return pod if pod is not None and uid_of(pod) == slot.uid else None
 

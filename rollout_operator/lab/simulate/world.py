@@ -46,7 +46,7 @@ QUIET: Final = timedelta(minutes=10)
 # Waits that end by themselves, perhaps hours later: something follows.
 _TIMED: Final = frozenset({Code.ZONE_DOWNSCALED_LATELY, Code.DELAYED_BY_PODS})
 # Until kubelets have had their look at pods that they would start.
-_LOOKED: Final = timedelta(milliseconds=45)
+_KUBELETS_SEE_IT: Final = timedelta(milliseconds=45)
 
 
 class NotPlayed(OperatorError):
@@ -215,7 +215,7 @@ class _Run:
         """
         waiting = [one for one in self._times.stuck if one.view.phase in ("", "Pending")]
         if waiting:
-            await self._sleep(_LOOKED)
+            await self._sleep(_KUBELETS_SEE_IT)
         for one in waiting:
             self._sandbox.api.put(one.obj, actor=RESTORER)
 

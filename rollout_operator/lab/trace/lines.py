@@ -80,11 +80,11 @@ class Storyteller:
 
     def tell(self) -> Iterator[TraceLine]:
         """Yield the lines in order."""
-        self._look_ahead()
+        self._read_ahead()
         for record in self.history.records:
             yield from self._tell_one(record)
 
-    def _look_ahead(self) -> None:
+    def _read_ahead(self) -> None:
         """Note what the telling of an earlier record depends on."""
         last: dict[str, Said] = {}
         for record in self.history.records:

@@ -85,7 +85,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         # Of each future with callbacks that wait, those behind its first one.
         self._chains: dict[asyncio.Future[Any], list[_Callback]] = {}
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._timers_looked_through = _FEW_TIMERS
+        self._timers_checked = _FEW_TIMERS
         self._numbers = count()
         self._thread = threading.get_ident()
         self._is_halted = False
@@ -93,7 +93,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._left = 0
         self._error: Exception | None = None
         self._marks: list[tuple[int, int, Callable[[], object]]] = []
-        self._next_look = MOST_STEPS_AT_ONCE
+        self._next_mark = MOST_STEPS_AT_ONCE
         self._jumped_at = 0
         self.elapsed = timedelta(0)
         """What `time` returns, as a span: asked for several times at each instant."""
@@ -106,7 +106,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_at_step(self, step: int, callback: Callable[[], object]) -> None:
         """Run `callback` just before the step of this number, counted from 1, or the next one."""
         heapq.heappush(self._marks, (step, next(self._numbers), callback))
-        self._set_next_look()
+        self._set_next_mark()
 
     def run_forever(self) -> None:
         """Run until `stop`. Raises Deadlock, Livelock, and what a callback has raised."""
@@ -244,7 +244,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 if handle.cancelled():
                     continue
                 self.steps += 1
-                if self.steps >= self._next_look and not self._look():
+                if self.steps >= self._next_mark and not self._run_marks():
                     return
                 handle._run()
         finally:
@@ -285,7 +285,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         while timers and timers[0][0] <= self._now:
             self._put(heapq.heappop(timers)[2])
         self._jumped_at = self.steps
-        if len(timers) > 2 * self._timers_looked_through:
+        if len(timers) > 2 * self._timers_checked:
             self._forget_cancelled()
         return True
 
@@ -293,9 +293,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Drop timers that nobody waits for: a call with a limit of a minute leaves one behind."""
         self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
         heapq.heapify(self._timers)
-        self._timers_looked_through = max(len(self._timers), _FEW_TIMERS)
+        self._timers_checked = max(len(self._timers), _FEW_TIMERS)
 
-    def _look(self) -> bool:
+    def _run_marks(self) -> bool:
         """Run what is to come at this step; False where no time passes any more."""
         while self._marks and self._marks[0][0] <= self.steps:
             heapq.heappop(self._marks)[2]()
@@ -303,12 +303,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             waits = _list_waits(self)
             self._error = Livelock(f"{MOST_STEPS_AT_ONCE} steps at {self._now:g} s: {waits}")
             return False
-        self._set_next_look()
+        self._set_next_mark()
         return True
 
-    def _set_next_look(self) -> None:
+    def _set_next_mark(self) -> None:
         limit = max(self._jumped_at + MOST_STEPS_AT_ONCE, self.steps + 1)
-        self._next_look = min(limit, self._marks[0][0]) if self._marks else limit
+        self._next_mark = min(limit, self._marks[0][0]) if self._marks else limit
 
 
 class _NoSelector(selectors.SelectSelector):

@@ -129,7 +129,7 @@ class PolicyPlan:
     """Whether the open batch has made no progress for longer than the policy grants."""
     is_open: bool = False
     """Whether a batch is open, and not superseded."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     """After what time a deadline falls due that no event announces."""
     zones: tuple[ZoneCounts, ...] = ()
     """In the order of their updates; empty where they could not be told."""

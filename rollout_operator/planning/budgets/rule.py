@@ -85,7 +85,7 @@ class Refusal:
     status: int
     """HTTP: 403 for a maximum of 0 and an invalid budget, 400 where a person must change something
     else, 500 where a zone cannot be judged, 429 for everything that passes by itself."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     """When time alone may have changed it: no event announces that."""
     is_shared: bool = False
     """Whether it holds for every other pod of the StatefulSet under the same budget, too, unless
@@ -201,7 +201,7 @@ class Decisions:
             if tally.total >= limit:
                 place = f"in {zone.sts.name}"
                 refusal = _refuse_used(snapshot, [tally], place, self._maximum)
-                return replace(refusal, look_again=next_up([tally], limit))
+                return replace(refusal, requeue_after=next_up([tally], limit))
         return None
 
     def _count_partition(self, snapshot: BudgetSnapshot, partition: str) -> Refusal | None:
@@ -212,7 +212,7 @@ class Decisions:
         if sum(tally.total for tally in tallies) < maximum:
             return None
         refusal = _refuse_used(snapshot, tallies, f"in partition {partition}", maximum)
-        return replace(refusal, look_again=next_up(tallies, maximum))
+        return replace(refusal, requeue_after=next_up(tallies, maximum))
 
 
 def find_maximum(snapshot: BudgetSnapshot) -> int:
@@ -330,7 +330,7 @@ def _share(refusal: Refusal | None) -> Refusal | None:
 def refuse_stale_cache() -> Refusal:
     """Return the refusal of whatever rests on caches that are too old."""
     refusal = _refuse(Code.VIEW_STALE, _TRY_AGAIN, STALE_VIEW, Severity.WARN)
-    return replace(refusal, look_again=STALE_RECHECK)
+    return replace(refusal, requeue_after=STALE_RECHECK)
 
 
 def _refuse(

@@ -55,7 +55,7 @@ class _Place:
     group: Group
     plan: Plan
     zone: Zone
-    look: Readiness
+    readiness: Readiness
     others: tuple[Readiness, ...]
     """In the order of zones."""
 
@@ -93,14 +93,14 @@ def explain_set(group: Group, plan: Plan, name: str) -> Explanation | None:
     if going:
         text = f"it is the turn of {name}: {join_names(going)} {verb(len(going), 'goes', 'go')} now"
         return Explanation(name=name, answer=text, code=Code.POD_OUTDATED, may_go=True)
-    outdated = count_outdated(place.look)
+    outdated = count_outdated(place.readiness)
     if outdated:
         text = f"{name} has {count(outdated, 'outdated pod')}, which cannot go yet"
         return _answer(name, Code.POD_OUTDATED, text, _list_conditions(place))
-    if place.look.is_whole:
-        text = f"{render_readiness(place.look)}, none of them outdated: no pod goes"
+    if place.readiness.is_whole:
+        text = f"{render_readiness(place.readiness)}, none of them outdated: no pod goes"
         return _answer(name, Code.UP_TO_DATE, text, _list_reported(place))
-    text = f"{render_readiness(place.look)}, none of them outdated"
+    text = f"{render_readiness(place.readiness)}, none of them outdated"
     return _answer(name, Code.ZONE_NOT_READY, text, _list_reported(place))
 
 
@@ -148,12 +148,14 @@ def _answer(name: str, code: Code, text: str, conditions: Iterable[Reason] = ())
 
 
 def _place(group: Group, plan: Plan, zone: Zone) -> _Place:
-    looks = {
+    readinesses = {
         one.sts.uid: assess_readiness(one, group.deletions, group.now)
         for one in order_zones(group.zones)
     }
-    others = tuple(look for uid, look in looks.items() if uid != zone.sts.uid)
-    return _Place(group=group, plan=plan, zone=zone, look=looks[zone.sts.uid], others=others)
+    others = tuple(readiness for uid, readiness in readinesses.items() if uid != zone.sts.uid)
+    return _Place(
+        group=group, plan=plan, zone=zone, readiness=readinesses[zone.sts.uid], others=others
+    )
 
 
 def _list_going(plan: Plan) -> Sequence[Pod]:
@@ -167,7 +169,7 @@ def _list_conditions(place: _Place) -> Iterator[Reason]:
     blocker = find_group_blocker(place.group)
     if blocker is not None:
         yield from blocker.reasons
-    sts, look = place.sts, place.look
+    sts, readiness = place.sts, place.readiness
     if is_paused(sts):
         yield Reason(Code.PAUSED, f"{sts.name} is paused", zone=sts.name)
     for other in place.others:
@@ -175,8 +177,8 @@ def _list_conditions(place: _Place) -> Iterator[Reason]:
             code = Code.PAUSED_ZONE_NOT_READY if is_paused(other.sts) else Code.ZONE_NOT_READY
             yield Reason(code, render_readiness(other), zone=other.sts.name)
     yield from _list_zones_ahead(place)
-    limit, _ = choose_limit(msgspec.structs.replace(sts, replicas=look.used))
-    action, wait = choose_pods(look, limit)
+    limit, _ = choose_limit(msgspec.structs.replace(sts, replicas=readiness.used))
+    action, wait = choose_pods(readiness, limit)
     if action is None and wait is not None:
         yield wait
     yield from _list_reported(place)
@@ -184,7 +186,7 @@ def _list_conditions(place: _Place) -> Iterator[Reason]:
 
 def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
     """Yield the zones whose turn comes before: a zone that is short is before all others."""
-    if not place.look.is_whole:
+    if not place.readiness.is_whole:
         return
     before = [
         other.sts.name
@@ -198,7 +200,7 @@ def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
 
 def _list_ahead(place: _Place, pod: Pod) -> Iterator[Reason]:
     """Yield which pods of its zone go before an outdated pod."""
-    standing = [one for one in place.look.standing if _is_outdated(place, one)]
+    standing = [one for one in place.readiness.standing if _is_outdated(place, one)]
     uids = [one.uid for one in standing]
     before = standing[: uids.index(pod.uid)] if pod.uid in uids else []
     going = [one for one in _list_going(place.plan) if one.owner_uid == place.sts.uid]
@@ -225,4 +227,4 @@ def _render_state(place: _Place, pod: Pod) -> str:
     why = find_why(pod, patience, place.group.deletions, place.group.now)
     if why is None:
         return ""
-    return f" ({render_why(place.look, Down(pod=pod, why=why, gaps_below=0))})"
+    return f" ({render_why(place.readiness, Down(pod=pod, why=why, gaps_below=0))})"

@@ -67,16 +67,16 @@ def describe_group(
     Of each zone `most_pods` pods are shown.
     """
     zones = order_zones(group.zones)
-    looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
-    turn = find_turn(looks) if find_group_blocker(group) is None else None
+    readinesses = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
+    turn = find_turn(readinesses) if find_group_blocker(group) is None else None
     described = tuple(
-        describe_zone(zone, look, group, is_busy=look is turn, most_pods=most_pods)
-        for zone, look in zip(zones, looks, strict=True)
+        describe_zone(zone, readiness, group, is_busy=readiness is turn, most_pods=most_pods)
+        for zone, readiness in zip(zones, readinesses, strict=True)
     )
     carried_out = decision.underway or decision.plan
     steps = list_steps(group, carried_out.actions, turn)
-    plan = _complete(decision.plan, looks, steps, group.now)
-    progress = _assess_progress(group, zones, looks)
+    plan = _complete(decision.plan, readinesses, steps, group.now)
+    progress = _assess_progress(group, zones, readinesses)
     phase = choose_phase(plan, steps, progress)
     pace = measure_pace(group) if progress.is_due else Pace()
     headline = _choose_headline(plan, phase, steps)
@@ -122,13 +122,15 @@ def _list_waiting(reasons: Sequence[Reason]) -> Iterator[Waiting]:
         yield describe_reason(replace(hidden[0], text=more, zone=""))
 
 
-def _complete(plan: Plan, looks: Sequence[Readiness], steps: Sequence[Step], now: datetime) -> Plan:
+def _complete(
+    plan: Plan, readinesses: Sequence[Readiness], steps: Sequence[Step], now: datetime
+) -> Plan:
     """Return a plan that says at least why a group which it calls done is not whole any more.
 
     Pods that have been starting for long are no matter of time alone.
     """
-    short = [look for look in looks if not look.is_whole]
-    if any(_is_stuck(look, now) for look in looks):
+    short = [readiness for readiness in readinesses if not readiness.is_whole]
+    if any(_is_stuck(readiness, now) for readiness in readinesses):
         plan = replace(plan, waits=tuple(map(_raise_start, plan.waits)))
     if steps or not short or any(wait.code is not Code.UP_TO_DATE for wait in plan.waits):
         return plan
@@ -141,7 +143,9 @@ def _raise_start(wait: Reason) -> Reason:
     return replace(wait, severity=Severity.INFO) if is_start else wait
 
 
-def _assess_progress(group: Group, zones: Sequence[Zone], looks: Sequence[Readiness]) -> Progress:
+def _assess_progress(
+    group: Group, zones: Sequence[Zone], readinesses: Sequence[Readiness]
+) -> Progress:
     # Of a paused zone no revision is recorded, however long it has been rolled out.
     is_due = any(
         _has_outdated(zone)
@@ -150,13 +154,14 @@ def _assess_progress(group: Group, zones: Sequence[Zone], looks: Sequence[Readin
     )
     is_going = any(_has_leaving(zone) for zone in zones)
     is_growing = any(
-        look.used < look.sts.replicas and all(pod.is_starting for pod in look.newcomers)
-        for look in looks
+        readiness.used < readiness.sts.replicas
+        and all(pod.is_starting for pod in readiness.newcomers)
+        for readiness in readinesses
     )
     return Progress(
         is_due=is_due,
-        is_coming_up=not any(_is_stuck(look, group.now) for look in looks),
-        is_whole=all(look.is_whole for look in looks),
+        is_coming_up=not any(_is_stuck(readiness, group.now) for readiness in readinesses),
+        is_whole=all(readiness.is_whole for readiness in readinesses),
         is_scaling=group.downscale is not None or is_going or is_growing,
     )
 
@@ -175,10 +180,10 @@ def _has_leaving(zone: Zone) -> bool:
     )
 
 
-def _is_stuck(look: Readiness, now: datetime) -> bool:
+def _is_stuck(readiness: Readiness, now: datetime) -> bool:
     """Tell whether a pod is down that neither starts nor goes."""
-    return bool(look.unreadable) or any(
-        one.why is DownCause.UNREADY and not is_starting(one.pod, now) for one in look.down
+    return bool(readiness.unreadable) or any(
+        one.why is DownCause.UNREADY and not is_starting(one.pod, now) for one in readiness.down
     )
 
 

@@ -41,12 +41,12 @@ def share_pods(zones: int) -> int:
 
 
 def describe_zone(
-    zone: Zone, look: Readiness, group: Group, *, is_busy: bool, most_pods: int = MOST_PODS
+    zone: Zone, readiness: Readiness, group: Group, *, is_busy: bool, most_pods: int = MOST_PODS
 ) -> ZoneDescription:
     """Return one zone with `most_pods` pods at most; `is_busy` says whether it is its turn."""
     sts = zone.sts
     held = zone.by_ordinal(sts.ordinals)
-    progress = count_pods(look)
+    progress = count_pods(readiness)
     return ZoneDescription(
         name=sts.name,
         desired=progress.desired,
@@ -58,23 +58,23 @@ def describe_zone(
         current_revision=sts.current_revision,
         update_revision=sts.update_revision,
         is_busy=is_busy,
-        pods=tuple(_describe_pods(look, held, group, look.sts.ordinals[:most_pods])),
+        pods=tuple(_describe_pods(readiness, held, group, readiness.sts.ordinals[:most_pods])),
     )
 
 
-def find_turn(looks: Sequence[Readiness]) -> Readiness | None:
+def find_turn(readinesses: Sequence[Readiness]) -> Readiness | None:
     """Return the zone whose turn it is; None where nothing is due, or two zones are short.
 
     `looks` are in the order of zones. It is the order of `plan_group`: a zone that is short goes
     before all others, and no other one is touched meanwhile.
     """
-    due = [look for look in looks if _is_due(look)]
-    short = [look for look in looks if not look.is_whole]
+    due = [readiness for readiness in readinesses if _is_due(readiness)]
+    short = [readiness for readiness in readinesses if not readiness.is_whole]
     if not due or len(short) > 1:
         return None
     if short:
         return None if is_paused(short[0].sts) else short[0]
-    return next((look for look in due if count_outdated(look)), due[0])
+    return next((readiness for readiness in due if count_outdated(readiness)), due[0])
 
 
 def is_starting(pod: Pod, now: datetime) -> bool:
@@ -82,10 +82,10 @@ def is_starting(pod: Pod, now: datetime) -> bool:
     return pod.is_starting and (pod.created is None or now - pod.created < START_LIMIT)
 
 
-def _is_due(look: Readiness) -> bool:
-    sts = look.sts
+def _is_due(readiness: Readiness) -> bool:
+    sts = readiness.sts
     return not is_paused(sts) and (
-        count_outdated(look) > 0 or sts.current_revision != sts.update_revision
+        count_outdated(readiness) > 0 or sts.current_revision != sts.update_revision
     )
 
 
@@ -94,23 +94,26 @@ def _is_updated(pod: Pod, sts: StatefulSet) -> bool:
 
 
 def _describe_pods(
-    look: Readiness, held: Mapping[int, Pod | Unreadable], group: Group, ordinals: Sequence[int]
+    readiness: Readiness,
+    held: Mapping[int, Pod | Unreadable],
+    group: Group,
+    ordinals: Sequence[int],
 ) -> Iterator[PodDescription]:
     for ordinal in ordinals:
         pod = held.get(ordinal)
         if isinstance(pod, Pod):
-            yield _describe_pod(look, ordinal, pod, group)
+            yield _describe_pod(readiness, ordinal, pod, group)
             continue
         yield PodDescription(
-            name=f"{look.sts.name}-{ordinal}",
+            name=f"{readiness.sts.name}-{ordinal}",
             ordinal=ordinal,
             state=PodState.MISSING if pod is None else PodState.UNREADABLE,
             why=_NO_POD if pod is None else cut(pod.error),
         )
 
 
-def _describe_pod(look: Readiness, ordinal: int, pod: Pod, group: Group) -> PodDescription:
-    sts = look.sts
+def _describe_pod(readiness: Readiness, ordinal: int, pod: Pod, group: Group) -> PodDescription:
+    sts = readiness.sts
     patience = timedelta(seconds=sts.min_ready_seconds)
     why = find_why(pod, patience, group.deletions, group.now)
     down = None if why is None else Down(pod=pod, why=why, gaps_below=0)
@@ -120,7 +123,7 @@ def _describe_pod(look: Readiness, ordinal: int, pod: Pod, group: Group) -> PodD
         state=PodState.READY if down is None else _choose_state(down, group.now),
         revision=pod.revision or "",
         is_updated=_is_updated(pod, sts),
-        why="" if down is None else cut(render_why(look, down)),
+        why="" if down is None else cut(render_why(readiness, down)),
         since=pod.ready_since if pod.is_ready and pod.ready_since is not None else pod.created,
     )
 

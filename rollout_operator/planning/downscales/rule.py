@@ -271,15 +271,15 @@ def _find_unsettled(zone: Zone, group: Group) -> str:
     sts = zone.sts
     if is_behind(sts):
         return render_behind(sts, "statefulset ")
-    look = assess_readiness(zone, group.deletions, group.now)
-    counted = sts.status_replicas - len(look.newcomers)
+    readiness = assess_readiness(zone, group.deletions, group.now)
+    counted = sts.status_replicas - len(readiness.newcomers)
     updated = sts.updated_replicas - sum(
-        pod.revision == sts.update_revision for pod in look.newcomers
+        pod.revision == sts.update_revision for pod in readiness.newcomers
     )
-    outdated = max(count_outdated_used(look), counted - updated)
+    outdated = max(count_outdated_used(readiness), counted - updated)
     # The status counts pods as ready that are on their way out.
-    up = min(sts.ready_replicas, look.used - look.seen_down)
-    down = max(look.unavailable, counted - up)
+    up = min(sts.ready_replicas, readiness.used - readiness.seen_down)
+    down = max(readiness.unavailable, counted - up)
     if outdated <= 0 and down <= 0:
         return ""
     return (

@@ -17,25 +17,25 @@ from rollout_operator.planning.rollout.readiness import Readiness
 from rollout_operator.planning.rollout.zones import is_paused
 
 
-def find_open(batch: Batch | None, looks: Iterable[Readiness]) -> Batch | None:
+def find_open(batch: Batch | None, readinesses: Iterable[Readiness]) -> Batch | None:
     """Return the batch where it is open, None where it is complete or superseded.
 
     It is superseded where its StatefulSet is gone or wants another revision by now (MAZ-47).
     """
     if batch is None or batch.completion is not None:
         return None
-    return batch if any(_is_for(batch, look) for look in looks) else None
+    return batch if any(_is_for(batch, readiness) for readiness in readinesses) else None
 
 
-def has_superseded(batch: Batch | None, look: Readiness) -> bool:
+def has_superseded(batch: Batch | None, readiness: Readiness) -> bool:
     """Tell whether an unfinished batch of a StatefulSet was for another revision than its own."""
     if batch is None or batch.completion is not None:
         return False
-    return batch.set_name == look.sts.name and batch.revision != look.sts.update_revision
+    return batch.set_name == readiness.sts.name and batch.revision != readiness.sts.update_revision
 
 
 def settle_batch(
-    batch: Batch | None, looks: Sequence[Readiness], policy: Policy, now: datetime
+    batch: Batch | None, readinesses: Sequence[Readiness], policy: Policy, now: datetime
 ) -> Batch | None:
     """Return the batch as it is to be recorded: stamped when it is complete, and open again.
 
@@ -45,26 +45,26 @@ def settle_batch(
     if batch is None:
         return None
     if batch.completion is None:
-        return replace(batch, completion=now) if _is_complete(batch, looks) else batch
+        return replace(batch, completion=now) if _is_complete(batch, readinesses) else batch
     completion = min(batch.completion, now)
-    if now - completion >= policy.interval or all(look.is_whole for look in looks):
+    if now - completion >= policy.interval or all(readiness.is_whole for readiness in readinesses):
         return replace(batch, completion=completion)
     # One for another revision would be superseded if it were open, and need no pause at all.
-    is_current = any(_is_for(batch, look) for look in looks)
+    is_current = any(_is_for(batch, readiness) for readiness in readinesses)
     return replace(batch, completion=None if is_current else now)
 
 
-def list_left(batch: Batch, look: Readiness) -> tuple[Pod, ...]:
+def list_left(batch: Batch, readiness: Readiness) -> tuple[Pod, ...]:
     """Return the pods of a batch that were recorded and not deleted, and are to go still."""
-    if is_paused(look.sts):
+    if is_paused(readiness.sts):
         return ()
     recorded = {one.uid for one in batch.pods}
-    outdated = (pod for pod in look.standing if pod.revision != look.sts.update_revision)
+    outdated = (pod for pod in readiness.standing if pod.revision != readiness.sts.update_revision)
     return tuple(pod for pod in outdated if pod.uid in recorded)
 
 
 def find_pause_end(
-    batch: Batch | None, looks: Sequence[Readiness], policy: Policy, now: datetime
+    batch: Batch | None, readinesses: Sequence[Readiness], policy: Policy, now: datetime
 ) -> datetime | None:
     """Return when the next batch may begin, None where it may at once.
 
@@ -72,7 +72,9 @@ def find_pause_end(
     process may not have been there. Without a record, from what updated pods show (MAZ-43).
     """
     is_recorded = batch is not None
-    times = [time for time in _list_recoveries(looks, only_updated=not is_recorded) if time <= now]
+    times = [
+        time for time in _list_recoveries(readinesses, only_updated=not is_recorded) if time <= now
+    ]
     if batch is not None and batch.completion is not None:
         times.append(min(batch.completion, now))
     end = max(times) + policy.interval if times else now
@@ -80,14 +82,14 @@ def find_pause_end(
 
 
 def compute_deadline(
-    batch: Batch, looks: Iterable[Readiness], policy: Policy, now: datetime
+    batch: Batch, readinesses: Iterable[Readiness], policy: Policy, now: datetime
 ) -> datetime:
     """Return when an open batch has stalled, unless it makes progress: a pod comes or is ready."""
     names = {one.name for one in batch.pods}
     pods = (
         pod
-        for look in looks
-        for pod in (*look.standing, *(one.pod for one in look.down))
+        for readiness in readinesses
+        for pod in (*readiness.standing, *(one.pod for one in readiness.down))
         if pod.name in names
     )
     times = (time for pod in pods for time in (pod.created, pod.ready_since))
@@ -96,38 +98,40 @@ def compute_deadline(
 
 
 def open_batch(
-    batch: Batch | None, look: Readiness, *, zone: str, pods: Iterable[Pod], now: datetime
+    batch: Batch | None, readiness: Readiness, *, zone: str, pods: Iterable[Pod], now: datetime
 ) -> Batch:
     """Return the next batch."""
     return Batch(
         number=1 if batch is None else batch.number + 1,
         zone=zone,
-        set_name=look.sts.name,
-        revision=look.sts.update_revision,
+        set_name=readiness.sts.name,
+        revision=readiness.sts.update_revision,
         pods=tuple(BatchPod(name=pod.name, uid=pod.uid) for pod in pods),
         start=now,
     )
 
 
-def _is_for(batch: Batch, look: Readiness) -> bool:
-    return (batch.set_name, batch.revision) == (look.sts.name, look.sts.update_revision)
+def _is_for(batch: Batch, readiness: Readiness) -> bool:
+    return (batch.set_name, batch.revision) == (readiness.sts.name, readiness.sts.update_revision)
 
 
-def _is_complete(batch: Batch, looks: Sequence[Readiness]) -> bool:
+def _is_complete(batch: Batch, readinesses: Sequence[Readiness]) -> bool:
     """Tell whether the pods of a batch are back, and nothing of the policy is unavailable.
 
     One that is back at another revision than the batch was for goes with a later one.
     """
-    if not all(look.is_whole for look in looks):
+    if not all(readiness.is_whole for readiness in readinesses):
         return False
-    return any(_is_for(batch, look) and not list_left(batch, look) for look in looks)
+    return any(
+        _is_for(batch, readiness) and not list_left(batch, readiness) for readiness in readinesses
+    )
 
 
-def _list_recoveries(looks: Iterable[Readiness], *, only_updated: bool) -> Iterator[datetime]:
+def _list_recoveries(readinesses: Iterable[Readiness], *, only_updated: bool) -> Iterator[datetime]:
     """Yield when pods that are up became available."""
-    for look in looks:
-        patience = timedelta(seconds=look.sts.min_ready_seconds)
-        for pod in look.standing:
-            is_updated = pod.revision == look.sts.update_revision
+    for readiness in readinesses:
+        patience = timedelta(seconds=readiness.sts.min_ready_seconds)
+        for pod in readiness.standing:
+            is_updated = pod.revision == readiness.sts.update_revision
             if pod.ready_since is not None and (is_updated or not only_updated):
                 yield pod.ready_since + patience

@@ -25,49 +25,57 @@ class PolicyZone:
     """One zone: its StatefulSets by name, at least one."""
 
     name: str
-    looks: tuple[Readiness, ...]
+    readinesses: tuple[Readiness, ...]
 
     @property
     def unavailable(self) -> int:
         """Return how many desired pods are not proven available; those not there count."""
-        return sum(look.unavailable for look in self.looks)
+        return sum(readiness.unavailable for readiness in self.readinesses)
 
     @property
     def is_whole(self) -> bool:
         """Tell whether nothing is missing."""
-        return all(look.is_whole for look in self.looks)
+        return all(readiness.is_whole for readiness in self.readinesses)
 
     @property
     def is_scaling(self) -> bool:
         """Tell whether pods of it come or go because of a new number of replicas (MAZ-35)."""
-        return any(look.sts.replicas != look.sts.status_replicas for look in self.looks)
+        return any(
+            readiness.sts.replicas != readiness.sts.status_replicas
+            for readiness in self.readinesses
+        )
 
     @property
     def waiting(self) -> tuple[Readiness, ...]:
         """Return the StatefulSets that have outdated pods and may be updated."""
         return tuple(
-            look for look in self.looks if not is_paused(look.sts) and count_outdated(look)
+            readiness
+            for readiness in self.readinesses
+            if not is_paused(readiness.sts) and count_outdated(readiness)
         )
 
 
 def list_zones(snapshot: PolicySnapshot) -> tuple[PolicyZone, ...]:
     """Return the zones in the order of their updates. Each StatefulSet must be in one."""
     group = snapshot.group
-    looks = {
+    readinesses = {
         zone.sts.name: assess_readiness(zone, group.deletions, group.now) for zone in group.zones
     }
     zones = (
         PolicyZone(
-            name=zone.name, looks=tuple(looks[one.name] for one in zone.sets if one.name in looks)
+            name=zone.name,
+            readinesses=tuple(
+                readinesses[one.name] for one in zone.sets if one.name in readinesses
+            ),
         )
         for zone in snapshot.resolution.zones
     )
-    return tuple(zone for zone in zones if zone.looks)
+    return tuple(zone for zone in zones if zone.readinesses)
 
 
-def list_looks(zones: Iterable[PolicyZone]) -> tuple[Readiness, ...]:
+def list_readinesses(zones: Iterable[PolicyZone]) -> tuple[Readiness, ...]:
     """Return all StatefulSets, zone by zone."""
-    return tuple(look for zone in zones for look in zone.looks)
+    return tuple(readiness for zone in zones for readiness in zone.readinesses)
 
 
 def choose_zone(zones: Sequence[PolicyZone], batch: Batch | None) -> PolicyZone | None:
@@ -82,32 +90,32 @@ def choose_zone(zones: Sequence[PolicyZone], batch: Batch | None) -> PolicyZone 
     return min(
         waiting,
         key=lambda zone: (
-            not any(_is_begun([look]) for look in zone.waiting),
-            not _is_begun(zone.looks),
-            zone.name != last and _is_begun(zone.looks),
+            not any(_is_begun([readiness]) for readiness in zone.waiting),
+            not _is_begun(zone.readinesses),
+            zone.name != last and _is_begun(zone.readinesses),
         ),
         default=None,
     )
 
 
-def _is_begun(looks: Sequence[Readiness]) -> bool:
-    counts = [count_pods(look) for look in looks if not is_paused(look.sts)]
+def _is_begun(readinesses: Sequence[Readiness]) -> bool:
+    counts = [count_pods(readiness) for readiness in readinesses if not is_paused(readiness.sts)]
     return any(one.updated for one in counts) and any(one.outdated for one in counts)
 
 
 def count_zone(zone: PolicyZone) -> ZoneCounts:
     """Return a zone in numbers."""
-    return ZoneCounts(name=zone.name, sets=tuple(map(_count_set, zone.looks)))
+    return ZoneCounts(name=zone.name, sets=tuple(map(_count_set, zone.readinesses)))
 
 
-def _count_set(look: Readiness) -> SetCounts:
-    counts = count_pods(look)
+def _count_set(readiness: Readiness) -> SetCounts:
+    counts = count_pods(readiness)
     return SetCounts(
-        name=look.sts.name,
-        replicas=look.sts.replicas,
+        name=readiness.sts.name,
+        replicas=readiness.sts.replicas,
         updated=counts.updated,
         outdated=counts.outdated,
-        unavailable=look.unavailable,
-        revision=look.sts.update_revision,
-        is_paused=is_paused(look.sts),
+        unavailable=readiness.unavailable,
+        revision=readiness.sts.update_revision,
+        is_paused=is_paused(readiness.sts),
     )

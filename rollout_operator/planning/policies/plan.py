@@ -41,7 +41,7 @@ from rollout_operator.planning.policies.members import (
     PolicyZone,
     choose_zone,
     count_zone,
-    list_looks,
+    list_readinesses,
     list_zones,
 )
 from rollout_operator.planning.rollout.plan import plan_group
@@ -76,7 +76,7 @@ class _Case:
 class _Step:
     """What the case comes to."""
 
-    look: Readiness | None = None
+    readiness: Readiness | None = None
     zone: PolicyZone | None = None
     pods: tuple[Replacement, ...] = ()
     wait: PolicyWait | None = None
@@ -85,9 +85,11 @@ class _Step:
 def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
     """Return all that one snapshot of a policy leads to; equal snapshots give equal plans."""
     problems = list_warnings(order_zones(snapshot.group.zones))
-    stop, look_again = _find_stop(snapshot)
+    stop, requeue_after = _find_stop(snapshot)
     if stop is not None:
-        return PolicyPlan(batch=snapshot.batch, wait=stop, look_again=look_again, problems=problems)
+        return PolicyPlan(
+            batch=snapshot.batch, wait=stop, requeue_after=requeue_after, problems=problems
+        )
     case = _open_case(snapshot)
     step = _choose_step(case)
     plan = PolicyPlan(
@@ -95,7 +97,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         action=_replace_pods(step),
         records=_list_records(case),
         wait=step.wait,
-        target=step.look.sts.name if step.look else "",
+        target=step.readiness.sts.name if step.readiness else "",
         next_batch=case.pause_end if _is_pause(step.wait) else None,
         zones=tuple(map(count_zone, case.zones)),
         problems=problems,
@@ -117,7 +119,7 @@ def _find_stop(snapshot: PolicySnapshot) -> tuple[PolicyWait | None, timedelta |
         is_strategy = blocker.reasons[0].code is Code.WRONG_STRATEGY
         code = PolicyWaitCode.NOT_ON_DELETE if is_strategy else PolicyWaitCode.SUSPENDED
         text = "; ".join(one.text for one in blocker.reasons)
-        return PolicyWait(code=code, text=text, causes=blocker.reasons), blocker.look_again
+        return PolicyWait(code=code, text=text, causes=blocker.reasons), blocker.requeue_after
     placed = {one.name for zone in resolution.zones for one in zone.sets}
     if lost := sorted({zone.sts.name for zone in group.zones} - placed):
         text = f"{join_names(lost)} {verb(len(lost), 'is', 'are')} in no zone yet"
@@ -127,14 +129,14 @@ def _find_stop(snapshot: PolicySnapshot) -> tuple[PolicyWait | None, timedelta |
 
 def _open_case(snapshot: PolicySnapshot) -> _Case:
     zones, now, policy = list_zones(snapshot), snapshot.group.now, snapshot.policy
-    looks = list_looks(zones)
-    batch = settle_batch(snapshot.batch, looks, policy, now)
+    readinesses = list_readinesses(zones)
+    batch = settle_batch(snapshot.batch, readinesses, policy, now)
     return _Case(
         snapshot=snapshot,
         zones=zones,
         batch=batch,
-        open=find_open(batch, looks),
-        pause_end=find_pause_end(batch, looks, policy, now),
+        open=find_open(batch, readinesses),
+        pause_end=find_pause_end(batch, readinesses, policy, now),
     )
 
 
@@ -165,7 +167,9 @@ def _find_unfinished(case: _Case) -> PolicyZone | None:
 
 
 def _list_left(case: _Case, zone: PolicyZone) -> Iterator[Readiness]:
-    return (look for look in zone.looks if case.open and list_left(case.open, look))
+    return (
+        readiness for readiness in zone.readinesses if case.open and list_left(case.open, readiness)
+    )
 
 
 def _plan_zone(case: _Case, zone: PolicyZone) -> _Step:
@@ -174,20 +178,20 @@ def _plan_zone(case: _Case, zone: PolicyZone) -> _Step:
     Broken ones of any StatefulSet go first. Then an unfinished batch goes on, then the first one by
     name has its turn.
     """
-    shares = [(look, _share_pods(case, zone, look)) for look in zone.waiting]
-    for look, (broken, _) in shares:
+    shares = [(readiness, _share_pods(case, zone, readiness)) for readiness in zone.waiting]
+    for readiness, (broken, _) in shares:
         if pods := broken if not case.snapshot.policy.is_paused else _keep_recorded(case, broken):
-            return _Step(zone=zone, look=look, pods=pods)
+            return _Step(zone=zone, readiness=readiness, pods=pods)
     begun = next(_list_left(case, zone), zone.waiting[0])
-    look, (_, healthy) = next(one for one in shares if one[0] is begun)
-    held = _find_hold(case, look)
+    readiness, (_, healthy) = next(one for one in shares if one[0] is begun)
+    held = _find_hold(case, readiness)
     if pods := healthy if held is None else _keep_recorded(case, healthy):
-        return _Step(zone=zone, look=look, pods=pods)
-    return _Step(zone=zone, look=look, wait=held or _explain_short(case, zone))
+        return _Step(zone=zone, readiness=readiness, pods=pods)
+    return _Step(zone=zone, readiness=readiness, wait=held or _explain_short(case, zone))
 
 
 def _share_pods(
-    case: _Case, zone: PolicyZone, look: Readiness
+    case: _Case, zone: PolicyZone, readiness: Readiness
 ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...]]:
     """Return the broken pods, and the healthy ones for which the budget of the zone has room.
 
@@ -195,8 +199,8 @@ def _share_pods(
     unavailable in another StatefulSet of the zone, one may go.
     """
     policy = case.snapshot.policy
-    limit = policy.max_unavailable.of(look.sts.replicas)
-    action, _ = choose_pods(look, limit)
+    limit = policy.max_unavailable.of(readiness.sts.replicas)
+    action, _ = choose_pods(readiness, limit)
     shares = () if action is None else action.shares
     broken = [one for share in shares if not _is_healthy(share) for one in share.pods[: share.room]]
     healthy = [one for share in shares if _is_healthy(share) for one in share.pods]
@@ -221,17 +225,17 @@ def _keep_recorded(case: _Case, pods: Iterable[Replacement]) -> tuple[Replacemen
     return tuple(one for one in pods if one.pod.uid in recorded)
 
 
-def _find_hold(case: _Case, look: Readiness) -> PolicyWait | None:
+def _find_hold(case: _Case, readiness: Readiness) -> PolicyWait | None:
     """Return what holds the healthy pods of a StatefulSet that has its turn."""
-    policy, name = case.snapshot.policy, look.sts.name
+    policy, name = case.snapshot.policy, readiness.sts.name
     if policy.is_paused:
-        outdated = count_outdated(look)
+        outdated = count_outdated(readiness)
         pods = f"{count(outdated, 'outdated pod')} of {name} {verb(outdated, 'waits', 'wait')}"
         return PolicyWait(code=PolicyWaitCode.PAUSED, text=f"the policy is paused: {pods}")
     # Without a pause the next pod goes as soon as one is back (MAZ-42), of one StatefulSet.
     if case.open and (policy.interval or case.open.set_name != name):
         return _explain_open(case, case.open)
-    if case.pause_end and not has_superseded(case.batch, look):
+    if case.pause_end and not has_superseded(case.batch, readiness):
         end, pause = format_rfc3339(case.pause_end), format_duration(policy.interval)
         text = f"{name} waits for the end of a pause of {pause}, at {end}"
         return PolicyWait(code=PolicyWaitCode.INTERVAL, text=text)
@@ -251,18 +255,25 @@ def _explain_open(case: _Case, batch: Batch) -> PolicyWait:
 
 
 def _render_short(zone: PolicyZone) -> str:
-    looks = [render_readiness(look) for look in zone.looks if not look.is_whole]
-    return f"zone {zone.name}: {', '.join(looks)}"
+    readinesses = [
+        render_readiness(readiness) for readiness in zone.readinesses if not readiness.is_whole
+    ]
+    return f"zone {zone.name}: {', '.join(readinesses)}"
 
 
 def _explain_rest(zones: Iterable[PolicyZone]) -> PolicyWait:
     """Return why nothing goes although nothing holds it: all is updated, or paused by itself."""
-    looks = list_looks(zones)
-    if paused := [look.sts.name for look in looks if is_paused(look.sts) and count_outdated(look)]:
+    readinesses = list_readinesses(zones)
+    if paused := [
+        readiness.sts.name
+        for readiness in readinesses
+        if is_paused(readiness.sts) and count_outdated(readiness)
+    ]:
         text = f"{join_names(paused)} {verb(len(paused), 'is', 'are')} paused with outdated pods"
         return PolicyWait(code=PolicyWaitCode.PAUSED, text=text)
-    pods = sum(look.used for look in looks)
-    text = f"{count(pods, 'pod')} of {count(len(looks), 'StatefulSet')}: all at the update revision"
+    pods = sum(readiness.used for readiness in readinesses)
+    sets = count(len(readinesses), "StatefulSet")
+    text = f"{count(pods, 'pod')} of {sets}: all at the update revision"
     return PolicyWait(code=PolicyWaitCode.UP_TO_DATE, text=text)
 
 
@@ -270,26 +281,26 @@ def _record_batch(case: _Case, step: _Step) -> Batch | None:
     """Return what is to be recorded before anything is deleted (step 12)."""
     pods = [one.pod for one in step.pods]
     recorded = _list_recorded(case)
-    if step.look is None or step.zone is None or all(pod.uid in recorded for pod in pods):
+    if step.readiness is None or step.zone is None or all(pod.uid in recorded for pod in pods):
         return case.batch
-    return open_batch(case.batch, step.look, zone=step.zone.name, pods=pods, now=case.now)
+    return open_batch(case.batch, step.readiness, zone=step.zone.name, pods=pods, now=case.now)
 
 
 def _replace_pods(step: _Step) -> ReplacePods | None:
     """Return the pods of a step; what is not recorded is not tried instead of one of them."""
-    if step.look is None or not step.pods:
+    if step.readiness is None or not step.pods:
         return None
     share = EqualPods(pods=step.pods, room=len(step.pods))
-    return ReplacePods(zone=step.look.sts, shares=(share,))
+    return ReplacePods(zone=step.readiness.sts, shares=(share,))
 
 
 def _list_records(case: _Case) -> tuple[RecordRevision, ...]:
     """Return the StatefulSets that are rolled out, as a label group of each of them alone would."""
     group = case.snapshot.group
     whole = {
-        look.sts.uid
-        for look in list_looks(case.zones)
-        if look.is_whole and not count_outdated(look)
+        readiness.sts.uid
+        for readiness in list_readinesses(case.zones)
+        if readiness.is_whole and not count_outdated(readiness)
     }
     plans = [
         plan_group(replace(group, zones=(zone,)))
@@ -306,12 +317,17 @@ def _is_pause(wait: PolicyWait | None) -> bool:
 
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
     """Return the plan with when to look again, and whether its batch has stalled (MAZ-44)."""
-    looks, now = list_looks(case.zones), case.now
-    open_one = find_open(plan.batch, looks)
-    times = [wait for look in looks for wait in (look.available_in, look.settles_in) if wait]
+    readinesses, now = list_readinesses(case.zones), case.now
+    open_one = find_open(plan.batch, readinesses)
+    times = [
+        wait
+        for readiness in readinesses
+        for wait in (readiness.available_in, readiness.settles_in)
+        if wait
+    ]
     left = None
     if open_one is not None:
-        left = compute_deadline(open_one, looks, case.snapshot.policy, now) - now
+        left = compute_deadline(open_one, readinesses, case.snapshot.policy, now) - now
         times.append(left)
     if plan.next_batch is not None:
         times.append(plan.next_batch - now)
@@ -319,5 +335,5 @@ def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
         plan,
         is_open=open_one is not None,
         is_stalled=left is not None and left <= timedelta(0),
-        look_again=min((time for time in times if time > timedelta(0)), default=None),
+        requeue_after=min((time for time in times if time > timedelta(0)), default=None),
     )

@@ -46,8 +46,8 @@ def plan_group(group: Group) -> Plan:
     """
     zones = order_zones(group.zones)
     warnings = list_warnings(zones)
-    looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
-    progress = tuple(map(count_pods, looks))
+    readinesses = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
+    progress = tuple(map(count_pods, readinesses))
     blocker = find_group_blocker(group)
     if blocker is not None:
         return Plan(
@@ -55,128 +55,138 @@ def plan_group(group: Group) -> Plan:
             waits=blocker.reasons,
             problems=warnings,
             failed=blocker.is_failure,
-            look_again=blocker.look_again,
+            requeue_after=blocker.requeue_after,
             progress=progress,
         )
-    steps = _plan_zones(looks)
-    times = (wait for look in looks for wait in (look.available_in, look.settles_in) if wait)
+    steps = _plan_zones(readinesses)
+    times = (
+        wait
+        for readiness in readinesses
+        for wait in (readiness.available_in, readiness.settles_in)
+        if wait
+    )
     return Plan(
         group=group.name,
         actions=steps.actions,
-        waits=steps.waits if steps.actions or steps.waits else (_up_to_date(looks),),
-        problems=(*warnings, *list_podless(looks)),
-        look_again=min(times, default=None),
+        waits=steps.waits if steps.actions or steps.waits else (_up_to_date(readinesses),),
+        problems=(*warnings, *list_podless(readinesses)),
+        requeue_after=min(times, default=None),
         progress=progress,
     )
 
 
-def _plan_zones(looks: Sequence[Readiness]) -> _Steps:
-    short = [look for look in looks if not look.is_whole]
+def _plan_zones(readinesses: Sequence[Readiness]) -> _Steps:
+    short = [readiness for readiness in readinesses if not readiness.is_whole]
     if len(short) > 1:
-        text = "; ".join(render_readiness(look) for look in short)
+        text = "; ".join(render_readiness(readiness) for readiness in short)
         return _Steps(waits=(Reason(Code.SEVERAL_ZONES_NOT_READY, text, Severity.WARN),))
     if short:
-        return _plan_short_zone(short[0], [look for look in looks if look is not short[0]])
-    return _walk(looks)
+        return _plan_short_zone(
+            short[0], [readiness for readiness in readinesses if readiness is not short[0]]
+        )
+    return _walk(readinesses)
 
 
-def _plan_short_zone(look: Readiness, others: Sequence[Readiness]) -> _Steps:
+def _plan_short_zone(readiness: Readiness, others: Sequence[Readiness]) -> _Steps:
     """Return the steps of the only zone that is not whole, and why the others wait (ROLL-16)."""
-    steps = _plan_paused_short(look) if is_paused(look.sts) else _plan_zone(look)
+    steps = _plan_paused_short(readiness) if is_paused(readiness.sts) else _plan_zone(readiness)
     behind = _find_waiting(others)
     if steps.actions or not behind:
-        return replace(steps, waits=(*steps.waits, *_wait_behind(look, others)))
+        return replace(steps, waits=(*steps.waits, *_wait_behind(readiness, others)))
     tail = f"; {join_names(behind)} {verb(len(behind), 'waits', 'wait')}"
     first = replace(steps.waits[0], text=f"{steps.waits[0].text}{tail}")
     return replace(steps, waits=(first, *_find_paused(others)))
 
 
-def _walk(looks: Sequence[Readiness]) -> _Steps:
+def _walk(readinesses: Sequence[Readiness]) -> _Steps:
     """Return the steps of zones that are all whole: by name, until one has outdated pods."""
     done = _Steps()
-    for place, look in enumerate(looks):
-        steps = _plan_zone(look)
+    for place, readiness in enumerate(readinesses):
+        steps = _plan_zone(readiness)
         waits = (*done.waits, *steps.waits)
         if steps.stays:
-            waits = (*waits, *_wait_behind(look, looks[place + 1 :]))
+            waits = (*waits, *_wait_behind(readiness, readinesses[place + 1 :]))
         done = _Steps(actions=(*done.actions, *steps.actions), waits=waits)
         if steps.stays:
             break
     return done
 
 
-def _plan_zone(look: Readiness) -> _Steps:
-    sts = look.sts
+def _plan_zone(readiness: Readiness) -> _Steps:
+    sts = readiness.sts
     if is_paused(sts):
-        return _Steps(waits=_find_paused([look]))
-    if count_outdated(look):
+        return _Steps(waits=_find_paused([readiness]))
+    if count_outdated(readiness):
         # In percent of what there is: newcomers give nothing, and lend no room either.
-        limit, _ = choose_limit(msgspec.structs.replace(sts, replicas=look.used))
-        action, wait = choose_pods(look, limit)
+        limit, _ = choose_limit(msgspec.structs.replace(sts, replicas=readiness.used))
+        action, wait = choose_pods(readiness, limit)
         return _Steps(
             actions=(action,) if action else (), waits=(wait,) if wait else (), stays=True
         )
-    if not look.is_whole or look.used < sts.replicas:
+    if not readiness.is_whole or readiness.used < sts.replicas:
         # Newcomers may never become ready: others go on meanwhile (D-67).
-        wait = Reason(Code.ZONE_NOT_READY, render_readiness(look), zone=sts.name)
-        return _Steps(waits=(wait,), stays=not look.is_whole)
+        wait = Reason(Code.ZONE_NOT_READY, render_readiness(readiness), zone=sts.name)
+        return _Steps(waits=(wait,), stays=not readiness.is_whole)
     if sts.current_revision != sts.update_revision:
-        return _Steps(actions=(_record(look),))
+        return _Steps(actions=(_record(readiness),))
     return _Steps()
 
 
-def _plan_paused_short(look: Readiness) -> _Steps:
+def _plan_paused_short(readiness: Readiness) -> _Steps:
     """Return why nothing moves: a paused zone that is short blocks the others (W-32)."""
-    text = f"paused {render_readiness(look)}"
-    wait = Reason(Code.PAUSED_ZONE_NOT_READY, text, Severity.WARN, look.sts.name)
+    text = f"paused {render_readiness(readiness)}"
+    wait = Reason(Code.PAUSED_ZONE_NOT_READY, text, Severity.WARN, readiness.sts.name)
     return _Steps(waits=(wait,), stays=True)
 
 
-def _record(look: Readiness) -> RecordRevision:
-    sts = look.sts
+def _record(readiness: Readiness) -> RecordRevision:
+    sts = readiness.sts
     text = (
-        f"{sts.name} has {look.used} of {look.used} pods ready at revision "
+        f"{sts.name} has {readiness.used} of {readiness.used} pods ready at revision "
         f"{sts.update_revision}, its status still names {sts.current_revision} as current"
     )
     reason = Reason(Code.ROLLED_OUT, text, zone=sts.name)
     return RecordRevision(zone=sts, revision=sts.update_revision, reason=reason)
 
 
-def _find_paused(looks: Iterable[Readiness]) -> tuple[Reason, ...]:
+def _find_paused(readinesses: Iterable[Readiness]) -> tuple[Reason, ...]:
     """Return a reason for each paused zone that has something to do."""
     return tuple(
         Reason(
             Code.PAUSED,
-            f"{look.sts.name} is paused: {count(outdated, 'outdated pod')} "
+            f"{readiness.sts.name} is paused: {count(outdated, 'outdated pod')} "
             f"{verb(outdated, 'waits', 'wait')}",
-            zone=look.sts.name,
+            zone=readiness.sts.name,
         )
-        for look in looks
-        if is_paused(look.sts) and (outdated := count_outdated(look))
+        for readiness in readinesses
+        if is_paused(readiness.sts) and (outdated := count_outdated(readiness))
     )
 
 
-def _find_waiting(looks: Iterable[Readiness]) -> list[str]:
+def _find_waiting(readinesses: Iterable[Readiness]) -> list[str]:
     """Return the names of the zones that would have something to do if it were their turn."""
     return [
-        look.sts.name
-        for look in looks
-        if not is_paused(look.sts)
-        and (count_outdated(look) or look.sts.current_revision != look.sts.update_revision)
+        readiness.sts.name
+        for readiness in readinesses
+        if not is_paused(readiness.sts)
+        and (
+            count_outdated(readiness)
+            or readiness.sts.current_revision != readiness.sts.update_revision
+        )
     ]
 
 
-def _wait_behind(look: Readiness, others: Sequence[Readiness]) -> tuple[Reason, ...]:
+def _wait_behind(readiness: Readiness, others: Sequence[Readiness]) -> tuple[Reason, ...]:
     """Return why zones other than the one whose turn it is do not move."""
     paused, names = _find_paused(others), _find_waiting(others)
     if not names:
         return paused
-    text = f"{join_names(names)} {verb(len(names), 'waits', 'wait')} for {look.sts.name}"
+    text = f"{join_names(names)} {verb(len(names), 'waits', 'wait')} for {readiness.sts.name}"
     return (*paused, Reason(Code.ANOTHER_ZONE_FIRST, text, Severity.DEBUG))
 
 
-def _up_to_date(looks: Sequence[Readiness]) -> Reason:
-    pods = sum(look.used for look in looks)
-    zones = count(len(looks), "zone")
+def _up_to_date(readinesses: Sequence[Readiness]) -> Reason:
+    pods = sum(readiness.used for readiness in readinesses)
+    zones = count(len(readinesses), "zone")
     text = f"{count(pods, 'pod')} of {zones}: all ready at the update revision"
     return Reason(Code.UP_TO_DATE, text, Severity.DEBUG)

@@ -25,58 +25,58 @@ from rollout_operator.planning.rollout.readiness import (
 from rollout_operator.planning.wording import count, verb
 
 
-def count_outdated(look: Readiness) -> int:
+def count_outdated(readiness: Readiness) -> int:
     """Return how many pods are not on the update revision and not yet on their way out."""
-    return count_outdated_used(look) + len(_find_outdated_newcomers(look))
+    return count_outdated_used(readiness) + len(_find_outdated_newcomers(readiness))
 
 
-def count_outdated_used(look: Readiness) -> int:
+def count_outdated_used(readiness: Readiness) -> int:
     """Return how many of them hold something: nobody waits for the others (D-67)."""
-    revision = look.sts.update_revision
-    standing = sum(pod.revision != revision for pod in look.standing)
-    return standing + len(_find_broken(look))
+    revision = readiness.sts.update_revision
+    standing = sum(pod.revision != revision for pod in readiness.standing)
+    return standing + len(_find_broken(readiness))
 
 
-def choose_pods(look: Readiness, limit: int) -> tuple[ReplacePods | None, Reason | None]:
+def choose_pods(readiness: Readiness, limit: int) -> tuple[ReplacePods | None, Reason | None]:
     """Return the outdated pods that may go while at most `limit` are down, and why others do not.
 
     Broken ones go first and take nothing from the healthy ones: they count as down already.
     Newcomers hold nothing: they go whatever else is down.
     """
-    revision = look.sts.update_revision
-    broken, newcomers = _find_broken(look), _find_outdated_newcomers(look)
-    healthy = [pod for pod in look.standing if pod.revision != revision]
-    room = limit - look.unavailable
+    revision = readiness.sts.update_revision
+    broken, newcomers = _find_broken(readiness), _find_outdated_newcomers(readiness)
+    healthy = [pod for pod in readiness.standing if pod.revision != revision]
+    room = limit - readiness.unavailable
     shares = (
-        _share(look, newcomers, len(newcomers)),
-        *_choose_unanswered(look, limit),
-        _choose_unborn(look, limit),
-        _choose_fallen(look, limit),
+        _share(readiness, newcomers, len(newcomers)),
+        *_choose_unanswered(readiness, limit),
+        _choose_unborn(readiness, limit),
+        _choose_fallen(readiness, limit),
         # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
         EqualPods(
-            pods=tuple(_replace_healthy(look.sts, pod) for pod in healthy),
+            pods=tuple(_replace_healthy(readiness.sts, pod) for pod in healthy),
             room=min(room, len(healthy)),
         ),
     )
     action = ReplacePods(
-        zone=look.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
+        zone=readiness.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
     )
     going = len(action.going)
     held = len(newcomers) + len(broken) + len(healthy) - going
-    wait = _explain_held(look, held=held, going=going, limit=limit) if held else None
+    wait = _explain_held(readiness, held=held, going=going, limit=limit) if held else None
     return action if going else None, wait
 
 
-def _find_broken(look: Readiness) -> list[Down]:
+def _find_broken(readiness: Readiness) -> list[Down]:
     """Return the outdated pods that are down, other than by age or by an answered delete."""
-    return [one for one in look.down if _is_broken(look.sts, one)]
+    return [one for one in readiness.down if _is_broken(readiness.sts, one)]
 
 
-def _find_outdated_newcomers(look: Readiness) -> list[Down]:
-    revision = look.sts.update_revision
+def _find_outdated_newcomers(readiness: Readiness) -> list[Down]:
+    revision = readiness.sts.update_revision
     return [
         Down(pod=pod, why=DownCause.UNREADY, gaps_below=0)
-        for pod in look.newcomers
+        for pod in readiness.newcomers
         if pod.revision != revision and not pod.is_terminating
     ]
 
@@ -86,20 +86,20 @@ def _is_broken(sts: StatefulSet, one: Down) -> bool:
     return may_go and one.pod.revision != sts.update_revision
 
 
-def _choose_unanswered(look: Readiness, limit: int) -> tuple[EqualPods, EqualPods]:
+def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, EqualPods]:
     """Return the pods to delete once more, by the same UID: it settles what became of them.
 
     Those that are still up, the second share, may have been spared. 3 pods, limit 1, another one
     has crashed since: it waits until the first request cannot be carried out any more (SI-03).
     """
-    pods = [one for one in _find_broken(look) if one.why is DownCause.UNANSWERED]
+    pods = [one for one in _find_broken(readiness) if one.why is DownCause.UNANSWERED]
     down = [one for one in pods if not one.pod.is_ready]
     up = [one for one in pods if one.pod.is_ready]
-    others = max(look.seen_down - len(up), look.status_short)
-    return _share(look, down, len(down)), _share(look, up, limit - others)
+    others = max(readiness.seen_down - len(up), readiness.status_short)
+    return _share(readiness, down, len(down)), _share(readiness, up, limit - others)
 
 
-def _choose_unborn(look: Readiness, limit: int) -> EqualPods:
+def _choose_unborn(readiness: Readiness, limit: int) -> EqualPods:
     """Return the broken pods that were put there by us and have not been up since, in turn.
 
     Deleting one adds nothing, whatever else is down: a bad revision comes to a stop at the lowest
@@ -107,47 +107,47 @@ def _choose_unborn(look: Readiness, limit: int) -> EqualPods:
     may keep its fix away (LI-10). But some may be there because others drained a node: so they go
     from the lowest on, and what is on its way below them counts (SI-04).
     """
-    below = len(look.unreadable)
+    below = len(readiness.unreadable)
     pods: list[Down] = []
     room = 0
-    for one in look.down:
-        if one.why is not DownCause.UNREADY or not _is_broken(look.sts, one):
-            below += _is_in_flight(look.sts, one)
-        elif not _is_in_flight(look.sts, one):
-            if look.sts.is_ordered:
+    for one in readiness.down:
+        if one.why is not DownCause.UNREADY or not _is_broken(readiness.sts, one):
+            below += _is_in_flight(readiness.sts, one)
+        elif not _is_in_flight(readiness.sts, one):
+            if readiness.sts.is_ordered:
                 break  # what is deleted above it is not created again before it is ready
         elif below + one.gaps_below < limit:
             pods.append(one)
             room = limit - below - one.gaps_below
-    return _share(look, pods, room)
+    return _share(readiness, pods, room)
 
 
-def _choose_fallen(look: Readiness, limit: int) -> EqualPods:
+def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
     """Return the outdated pods that have been up and broke by themselves.
 
     Deleting one disrupts one more (SI-04). 5 pods, limit 1, one just replaced and starting: a
     second one that crashes on its own waits.
     """
-    sts = look.sts
-    pods = [one for one in _find_broken(look) if not _is_in_flight(sts, one)]
-    in_flight = look.missing + len(look.unreadable)
-    in_flight += sum(_is_in_flight(sts, one) for one in look.down)
-    if in_flight >= limit and pods and _is_awaited(look, pods[0]):
-        return _share(look, pods[:1], 1)
-    return _share(look, pods, limit - in_flight)
+    sts = readiness.sts
+    pods = [one for one in _find_broken(readiness) if not _is_in_flight(sts, one)]
+    in_flight = readiness.missing + len(readiness.unreadable)
+    in_flight += sum(_is_in_flight(sts, one) for one in readiness.down)
+    if in_flight >= limit and pods and _is_awaited(readiness, pods[0]):
+        return _share(readiness, pods[:1], 1)
+    return _share(readiness, pods, limit - in_flight)
 
 
-def _is_awaited(look: Readiness, one: Down) -> bool:
+def _is_awaited(readiness: Readiness, one: Down) -> bool:
     """Tell whether what is in flight comes back only once this pod is ready, however long it takes.
 
     An ordered set with pod 0 crashing, 1 absent and 2 at a bad revision: the controller creates 1
     only when 0 is ready, and nothing mends 2 before. To wait for them is to wait for ever (LI-10).
     """
-    sts, place = look.sts, look.down.index(one)
-    if not sts.is_ordered or look.unreadable or one.gaps_below:
+    sts, place = readiness.sts, readiness.down.index(one)
+    if not sts.is_ordered or readiness.unreadable or one.gaps_below:
         return False
-    is_lowest = not any(_is_in_flight(sts, other) for other in look.down[:place])
-    return is_lowest and not any(_may_come_up(sts, other) for other in look.down[place + 1 :])
+    is_lowest = not any(_is_in_flight(sts, other) for other in readiness.down[:place])
+    return is_lowest and not any(_may_come_up(sts, other) for other in readiness.down[place + 1 :])
 
 
 def _may_come_up(sts: StatefulSet, one: Down) -> bool:
@@ -180,14 +180,16 @@ def _is_new(pod: Pod) -> bool:
     return pod.never_ready or (pod.phase == "Pending" and not pod.ip)
 
 
-def _share(look: Readiness, pods: Sequence[Down], room: int) -> EqualPods:
-    replacements = tuple(_replace_broken(look, one) for one in pods)
+def _share(readiness: Readiness, pods: Sequence[Down], room: int) -> EqualPods:
+    replacements = tuple(_replace_broken(readiness, one) for one in pods)
     return EqualPods(pods=replacements, room=min(room, len(pods)))
 
 
-def _replace_broken(look: Readiness, one: Down) -> Replacement:
-    text = f"{render_outdated(one.pod, look.sts)} and it is down ({render_why(look, one)})"
-    reason = Reason(Code.POD_BROKEN_AND_OUTDATED, text, zone=look.sts.name)
+def _replace_broken(readiness: Readiness, one: Down) -> Replacement:
+    text = (
+        f"{render_outdated(one.pod, readiness.sts)} and it is down ({render_why(readiness, one)})"
+    )
+    reason = Reason(Code.POD_BROKEN_AND_OUTDATED, text, zone=readiness.sts.name)
     return Replacement(pod=one.pod, reason=reason)
 
 
@@ -202,17 +204,17 @@ def render_outdated(pod: Pod, sts: StatefulSet) -> str:
     return f"{pod.name} is at revision {at}, {sts.name} wants {sts.update_revision}"
 
 
-def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reason:
+def _explain_held(readiness: Readiness, *, held: int, going: int, limit: int) -> Reason:
     text = (
-        f"{look.sts.name}: {count(held, 'outdated pod')} {verb(held, 'waits', 'wait')}: "
-        f"{look.unavailable} unavailable of {limit} allowed"
+        f"{readiness.sts.name}: {count(held, 'outdated pod')} {verb(held, 'waits', 'wait')}: "
+        f"{readiness.unavailable} unavailable of {limit} allowed"
     )
-    zone = look.sts.name
+    zone = readiness.sts.name
     if going:
         return Reason(Code.BUDGET_USED, f"{text}, {going} to go first", Severity.DEBUG, zone)
-    text = f"{text}{render_not_ready(look)}"
-    if not look.unreadable and all(
-        one.why is not DownCause.UNREADY or one.pod.is_starting for one in look.down
+    text = f"{text}{render_not_ready(readiness)}"
+    if not readiness.unreadable and all(
+        one.why is not DownCause.UNREADY or one.pod.is_starting for one in readiness.down
     ):
         return Reason(Code.PODS_STARTING, text, Severity.DEBUG, zone)
     return Reason(Code.BUDGET_USED, text, zone=zone)

@@ -10,18 +10,18 @@ from rollout_operator.model.outcome import ZoneProgress
 from rollout_operator.planning.rollout.readiness import DownCause, Readiness
 
 
-def count_pods(look: Readiness) -> ZoneProgress:
+def count_pods(readiness: Readiness) -> ZoneProgress:
     """Return the numbers of a zone; pods that cannot be read are neither updated nor outdated."""
-    sts = look.sts
+    sts = readiness.sts
     # Settling pods are among the standing ones as well.
-    down = (one.pod for one in look.down if one.why is not DownCause.SETTLING)
-    revisions = [pod.revision for pod in chain(look.standing, down, look.newcomers)]
+    down = (one.pod for one in readiness.down if one.why is not DownCause.SETTLING)
+    revisions = [pod.revision for pod in chain(readiness.standing, down, readiness.newcomers)]
     # Without an update revision nothing is known to be outdated.
     updated = revisions.count(sts.update_revision) if sts.update_revision else 0
     return ZoneProgress(
         zone=sts.name,
         desired=sts.replicas,
-        ready=look.used - look.unavailable,
+        ready=readiness.used - readiness.unavailable,
         updated=updated,
         outdated=len(revisions) - updated if sts.update_revision else 0,
     )

@@ -149,26 +149,27 @@ def find_why(
     return _find_settling(pod, patience, now)
 
 
-def render_readiness(look: Readiness) -> str:
+def render_readiness(readiness: Readiness) -> str:
     """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
-    up, word = look.used - look.unavailable, _word(look.sts)
-    return f"{look.sts.name} has {up} of {look.sts.replicas} pods {word}{render_not_ready(look)}"
+    up, word = readiness.used - readiness.unavailable, _word(readiness.sts)
+    replicas, why = readiness.sts.replicas, render_not_ready(readiness)
+    return f"{readiness.sts.name} has {up} of {replicas} pods {word}{why}"
 
 
-def render_not_ready(look: Readiness) -> str:
+def render_not_ready(readiness: Readiness) -> str:
     """Return what is down and why, in brackets after a blank; empty where nothing is."""
-    first = tuple(islice(_troubles(look), NAMES_SHOWN))
-    seen = join_some(first, total=look.seen_down + look.sts.replicas - look.used)
-    if look.seen_down < look.unavailable:
-        known = f"status counts {_counted_up(look.sts)} {_word(look.sts)}"
+    first = tuple(islice(_troubles(readiness), NAMES_SHOWN))
+    seen = join_some(first, total=readiness.seen_down + readiness.sts.replicas - readiness.used)
+    if readiness.seen_down < readiness.unavailable:
+        known = f"status counts {_counted_up(readiness.sts)} {_word(readiness.sts)}"
         seen = f"{known}; {seen}" if seen else known
     return f" ({seen})" if seen else ""
 
 
-def render_why(look: Readiness, one: Down) -> str:
+def render_why(readiness: Readiness, one: Down) -> str:
     """Return in a few words why a pod counts as down, such as `CrashLoopBackOff`."""
     if one.why is DownCause.SETTLING:
-        return f"ready for less than {look.sts.min_ready_seconds}s"
+        return f"ready for less than {readiness.sts.min_ready_seconds}s"
     return (one.pod.why_not_ready or one.why) if one.why is DownCause.UNREADY else one.why
 
 
@@ -196,11 +197,13 @@ def _word(sts: StatefulSet) -> str:
     return "available" if sts.min_ready_seconds > 0 else "ready"
 
 
-def _troubles(look: Readiness) -> Iterator[str]:
-    yield from (f"{one.pod.name}: {render_why(look, one)}" for one in look.down)
-    yield from (f"{name}: unreadable" for name in look.unreadable)
-    yield from (f"{name}: no pod" for name in look.first_missing)
-    yield from (f"{pod.name}: {pod.why_not_ready or DownCause.UNREADY}" for pod in look.newcomers)
+def _troubles(readiness: Readiness) -> Iterator[str]:
+    yield from (f"{one.pod.name}: {render_why(readiness, one)}" for one in readiness.down)
+    yield from (f"{name}: unreadable" for name in readiness.unreadable)
+    yield from (f"{name}: no pod" for name in readiness.first_missing)
+    yield from (
+        f"{pod.name}: {pod.why_not_ready or DownCause.UNREADY}" for pod in readiness.newcomers
+    )
 
 
 def _first_missing(

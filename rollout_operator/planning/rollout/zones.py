@@ -48,7 +48,7 @@ class GroupBlocker:
     reasons: tuple[Reason, ...]
     is_failure: bool = False
     """Whether only a person can remove it."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 def order_zones(zones: Iterable[Zone]) -> tuple[Zone, ...]:
@@ -96,7 +96,7 @@ def find_group_blocker(group: Group) -> GroupBlocker | None:
     sets = tuple(zone.sts for zone in order_zones(group.zones))
     if group.view_age > VIEW_LIMIT:
         stale = Reason(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
-        return GroupBlocker(reasons=(stale,), look_again=STALE_RECHECK)
+        return GroupBlocker(reasons=(stale,), requeue_after=STALE_RECHECK)
     if group.unreadable:
         return GroupBlocker(reasons=_list_unreadable(group), is_failure=True)
     if group.downscale is not None:
@@ -105,7 +105,7 @@ def find_group_blocker(group: Group) -> GroupBlocker | None:
         text += group.downscale.way_out
         return GroupBlocker(
             reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),),
-            look_again=group.downscale.left,
+            requeue_after=group.downscale.left,
         )
     if wrong := tuple(_list_wrong_strategies(sets)):
         return GroupBlocker(reasons=wrong, is_failure=True)
@@ -116,7 +116,7 @@ def find_group_blocker(group: Group) -> GroupBlocker | None:
     if group.other_rollout is not None:
         # Last: what a person has to mend holds that operator as well, and is worth more to know.
         return GroupBlocker(
-            reasons=(_explain_other(group.other_rollout),), look_again=group.other_rollout.left
+            reasons=(_explain_other(group.other_rollout),), requeue_after=group.other_rollout.left
         )
     return None
 

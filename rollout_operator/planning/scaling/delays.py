@@ -42,7 +42,7 @@ class Stays:
     """Those that we have asked."""
     routine: tuple[Endpoint, ...] = ()
     """Those that somebody else may have asked."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
         endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if not isinstance(endpoint, str):
             (routine if delayed.calls.answer is None else due).append(endpoint)
-    look_again = min(waits, default=None)
-    return Stays(due=tuple(due), routine=tuple(routine), look_again=look_again)
+    requeue_after = min(waits, default=None)
+    return Stays(due=tuple(due), routine=tuple(routine), requeue_after=requeue_after)
 
 
 def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:

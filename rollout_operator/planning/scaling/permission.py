@@ -54,7 +54,7 @@ class ScaleDownBlocker:
     reason: Reason
     is_failure: bool = False
     """Whether only a person can change it."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
     next_downscale: timedelta | None = None
     """Time until it may, where time alone changes it."""
 
@@ -119,7 +119,7 @@ def _find_unknown(case: _Downscale) -> ScaleDownBlocker | None:
     """Return what is not known of the group."""
     if case.group.view_age > VIEW_LIMIT:
         blocker = case.wait(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
-        return replace(blocker, look_again=STALE_RECHECK)
+        return replace(blocker, requeue_after=STALE_RECHECK)
     if case.group.unreadable:
         one = min(case.group.unreadable, key=lambda one: (one.kind, one.name, one.uid))
         why = f"{one.kind} {one.name} cannot be read: {one.error}"
@@ -180,7 +180,7 @@ def _wait_for(case: _Downscale, recent: Recent) -> ScaleDownBlocker:
     )
     text, gist = f"{case.change} in {format_left(recent.left)}, {asked}", f"{case.change}, {asked}"
     reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, gist=gist)
-    return ScaleDownBlocker(reason=reason, look_again=recent.left, next_downscale=recent.left)
+    return ScaleDownBlocker(reason=reason, requeue_after=recent.left, next_downscale=recent.left)
 
 
 def _find_refusal(case: _Downscale) -> ScaleDownBlocker | None:
@@ -204,13 +204,13 @@ def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
     if takes(case.sts, case.decrease, group):
         return None
     for zone in case.others:
-        look = assess_readiness(zone, group.deletions, group.now)
+        readiness = assess_readiness(zone, group.deletions, group.now)
         is_moving = (
-            count_outdated_used(look) > 0
+            count_outdated_used(readiness) > 0
             or zone.sts.current_revision != zone.sts.update_revision
             or any(pod.uid in group.deletions for pod in zone.pods)
         )
-        if look.unavailable and is_moving:
-            why = f"{zone.sts.name} is being rolled out: {render_readiness(look)}"
+        if readiness.unavailable and is_moving:
+            why = f"{zone.sts.name} is being rolled out: {render_readiness(readiness)}"
             return case.wait(Code.ROLLOUT_UNDERWAY, why)
     return None

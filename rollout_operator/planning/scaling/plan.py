@@ -95,7 +95,7 @@ def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
         waits=tuple(draft.waits),
         problems=tuple(draft.problems),
         failed=frozenset(draft.failed),
-        look_again=min(draft.times, default=None),
+        requeue_after=min(draft.times, default=None),
         next_downscale=min(draft.next_downscales, default=None),
     )
 
@@ -127,7 +127,7 @@ def _plan_zone(
         return
     if desired.delay is not None:
         stays = choose_staying(zone, now, desired.delay, scaling)
-        draft.note_time(stays.look_again)
+        draft.note_time(stays.requeue_after)
         draft.messages.append(_Message(zone=sts, stays=stays))
     if wanted > now and _may_move(sts, desired.word(now, wanted), scaling, draft):
         draft.scale.append(_scale(sts, wanted, desired, Code.SCALE_UP, scaling))
@@ -168,8 +168,8 @@ def _plan_delayed(
         else:
             draft.scale.append(_scale(sts, answers.replicas, desired, Code.SCALE_DOWN, scaling))
     draft.messages.append(_Message(zone=sts, stays=stays, ask=ask, has_new=answers.has_new))
-    draft.note_time(answers.look_again)
-    draft.note_time(stays.look_again)
+    draft.note_time(answers.requeue_after)
+    draft.note_time(stays.requeue_after)
 
 
 def _is_permitted(
@@ -196,7 +196,7 @@ def _is_permitted(
         draft.problems.append(blocker.reason)
     else:
         draft.waits.append(blocker.reason)
-    draft.note_time(blocker.look_again)
+    draft.note_time(blocker.requeue_after)
     if blocker.next_downscale is not None:
         draft.next_downscales.append(blocker.next_downscale)
     return False

@@ -73,7 +73,7 @@ class PodAnswers:
     """Pods that must be asked once more before any goes, those of `ask` included."""
     has_new: bool = False
     """Whether some of `ask` were not asked before."""
-    look_again: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ def assess_answers(going: Going, delay: Delay, scaling: ScalingSnapshot) -> PodA
         ask=tuple(findings.ask),
         confirm=confirm,
         has_new=bool(findings.silent),
-        look_again=min(findings.times, default=None),
+        requeue_after=min(findings.times, default=None),
     )
 
 

@@ -70,7 +70,7 @@ class PodEviction:
             left = until - _TO_DECIDE - context.clock.elapsed()
             try:
                 async with asyncio.timeout(left.total_seconds()):
-                    verdict = await self._look(pod, review, left)
+                    verdict = await self._answer_live(pod, review, left)
             except TimeoutError:
                 text = f"the API server did not tell in time what {review.name} is"
                 verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
@@ -97,7 +97,7 @@ class PodEviction:
         owner = None if pod.owner_uid is None else self._context.sets.get_by_uid(pod.owner_uid)
         return owner is not None or not self._context.arbiter.may_cover(pod)
 
-    async def _look(
+    async def _answer_live(
         self, cached: Pod | Unreadable | None, review: Review, left: timedelta
     ) -> Verdict:
         """Return the verdict on a pod that the arbiter is not asked about.
@@ -138,7 +138,7 @@ def _refuse(refusal: Refusal) -> Verdict:
         is_allowed=False,
         reason=refusal.reason,
         code=refusal.status,
-        retry_after=_hint(refusal.look_again),
+        retry_after=_hint(refusal.requeue_after),
     )
 
 

@@ -73,9 +73,9 @@ class UnconfirmedReads:
         Raises as `Reader.fetch`, and Throttled where its turn comes only after `within`.
         """
         if standing is Standing.UNCACHED:
-            await self._uncached.take(standing, Priority.LOOK, within)
+            await self._uncached.take(standing, Priority.READ, within)
         else:
-            await self._limits.take(f"{resource.plural} {standing}", Priority.LOOK, within)
+            await self._limits.take(f"{resource.plural} {standing}", Priority.READ, within)
         return await reader.fetch(resource, namespace, name)
 
 
@@ -133,7 +133,7 @@ class RepeatedReads:
         if set_uid not in self._free:
             self._free[set_uid] = now
             return
-        await self._limits.take(_AGAIN, Priority.LOOK, within)
+        await self._limits.take(_AGAIN, Priority.READ, within)
 
     def _forget_before(self, then: timedelta) -> None:
         for uid, at in list(self._free.items()):

@@ -95,7 +95,7 @@ async def all_that_a_pod_says_of_its_set(scene: Scene) -> None:
     template["metadata"]["finalizers"] = ["x.org/a"]
     template["spec"]["hostname"] = "other"
     await scene.create(body)
-    await _look_at_pod(scene, "a-3")
+    await _show_pod(scene, "a-3")
     await scene.rest("no node for it")
     # so that it can go in the end
     await scene.patch(PODS, "a-3", {"metadata": {"finalizers": None}})
@@ -106,7 +106,7 @@ async def a_pod_without_a_service(scene: Scene) -> None:
     body = web(replicas=1, image=PENDING)
     del _spec(body)["serviceName"]
     await scene.create(body)
-    await _look_at_pod(scene, "a-0")
+    await _show_pod(scene, "a-0")
 
 
 @controlled
@@ -133,7 +133,7 @@ async def all_that_a_revision_keeps(scene: Scene) -> None:
     )
 
 
-async def _look_at_pod(scene: Scene, name: str) -> None:
+async def _show_pod(scene: Scene, name: str) -> None:
     await scene.until(f"{name} there", lambda: name in scene.seen.pods)
     with scene.world.quietly():
         pod = tree(await scene.world.get(PODS, name))

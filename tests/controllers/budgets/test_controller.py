@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from rollout_operator.controllers.budgets.controller import (
+    LIVE_READ_LIMIT,
     LONGEST,
-    LOOK_AGAIN,
-    LOOK_LIMIT,
+    REQUEUE_AFTER,
     RETRY,
     RETRY_FORBIDDEN,
     UNTOUCHED_FOR,
@@ -46,7 +46,7 @@ class Bench:
             )
         )
 
-    async def look(self, pod: str = "a-0", *, sync: bool = True) -> timedelta | None:
+    async def reconcile(self, pod: str = "a-0", *, sync: bool = True) -> timedelta | None:
         """Reconcile one pod, with an up-to-date cache, and return when to look again."""
         if sync:
             self.process.sync()
@@ -56,15 +56,15 @@ class Bench:
         """Let time pass."""
         await self.process.clock.sleep(span)
 
-    async def look_late(self, pod: str = "a-0") -> timedelta | None:
+    async def reconcile_late(self, pod: str = "a-0") -> timedelta | None:
         """Reconcile one pod once it has stayed untouched for long enough."""
         await self.wait(UNTOUCHED_FOR)
-        return await self.look(pod)
+        return await self.reconcile(pod)
 
     async def is_taken_back(self) -> bool:
         """Have a pod be looked at until it has proven untouched; tell whether nothing is left."""
-        assert await self.look() == UNTOUCHED_FOR
-        return await self.look_late() is None and not self.here.recorded() and not self.grants
+        assert await self.reconcile() == UNTOUCHED_FOR
+        return await self.reconcile_late() is None and not self.here.recorded() and not self.grants
 
     @property
     def grants(self) -> int:
@@ -96,12 +96,12 @@ def record(pod: str, here: World, **changes: object) -> str:
 async def test_li07_an_untouched_pod_is_free_again_after_eight_seconds() -> None:
     """FP-22: somebody refused the eviction after us. Within ten, live and by version."""
     made = await granted()
-    assert await made.look() == UNTOUCHED_FOR
+    assert await made.reconcile() == UNTOUCHED_FOR
     await made.wait(UNTOUCHED_FOR - MOMENT)
-    assert await made.look() == MOMENT
+    assert await made.reconcile() == MOMENT
     assert made.here.client.calls == []
     await made.wait(MOMENT)
-    assert await made.look() is None
+    assert await made.reconcile() is None
     assert made.here.client.verbs() == ["get", "patch"]
     assert made.here.recorded() == []
     assert made.grants == 0
@@ -115,7 +115,7 @@ async def test_li07_a_review_that_may_take_longer_is_given_longer() -> None:
     for lasts, span in ((12, timedelta(seconds=12)), (3600, LONGEST), (1, UNTOUCHED_FOR)):
         here = world()
         here.annotate("a-0", record("a-0", here, lasts=timedelta(seconds=lasts)))
-        assert await start(here).look() == span
+        assert await start(here).reconcile() == span
 
 
 @in_virtual_time
@@ -135,7 +135,7 @@ async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
         made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester"
     )
     made.process.pending.doubt(grant)
-    assert await made.look_late() is None
+    assert await made.reconcile_late() is None
     assert made.here.client.verbs() == ["get"]
     assert made.grants == 0
 
@@ -157,12 +157,12 @@ async def test_si17_a_record_that_was_renewed_by_another_process_counts_from_the
     here = world()
     here.annotate("a-0", record("a-0", here))
     made = start(here)
-    await made.look()
+    await made.reconcile()
     await made.wait(UNTOUCHED_FOR - MOMENT)
     here.annotate("a-0", record("a-0", here))
-    assert await made.look() == UNTOUCHED_FOR
+    assert await made.reconcile() == UNTOUCHED_FOR
     await made.wait(MOMENT)
-    assert await made.look() == UNTOUCHED_FOR - MOMENT
+    assert await made.reconcile() == UNTOUCHED_FOR - MOMENT
     assert here.recorded() == ["a-0"]
 
 
@@ -171,22 +171,22 @@ async def test_si17_a_record_that_another_process_put_over_ours_is_not_taken_wit
     made = await granted()
     await made.wait(UNTOUCHED_FOR - MOMENT)
     made.here.annotate("a-0", record("a-0", made.here))
-    await made.look()
+    await made.reconcile()
     await made.wait(MOMENT)
-    assert await made.look() == UNTOUCHED_FOR - MOMENT
+    assert await made.reconcile() == UNTOUCHED_FOR - MOMENT
     assert made.here.recorded() == ["a-0"]
 
 
 @in_virtual_time
-async def test_si17_a_record_that_only_the_live_look_shows_is_not_taken() -> None:
+async def test_si17_a_record_that_only_the_live_read_shows_is_not_taken() -> None:
     """The cache lags: it was granted anew a moment ago."""
     here = world()
     here.annotate("a-0", record("a-0", here))
     made = start(here)
-    await made.look()
+    await made.reconcile()
     await made.wait(UNTOUCHED_FOR)
     here.annotate("a-0", record("a-0", here))
-    assert await made.look(sync=False) == UNTOUCHED_FOR
+    assert await made.reconcile(sync=False) == UNTOUCHED_FOR
     assert here.recorded() == ["a-0"]
 
 
@@ -199,9 +199,9 @@ async def test_li07_what_the_cache_shows_to_go_is_forgotten_at_once(change: str)
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
     getattr(made.here, change)("a-0")
-    assert await made.look(sync=False) is None
+    assert await made.reconcile(sync=False) is None
     assert (made.here.client.verbs(), made.grants) == (["get"], 1)
-    assert await made.look() is None
+    assert await made.reconcile() is None
     made.process.pending.forget_seen()
     assert (made.here.client.verbs(), made.grants) == (["get"], 0)
 
@@ -212,7 +212,7 @@ async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again(
     made.here.client.before = lambda call: (
         made.here.change("a-0", labels={}) if call.startswith("patch") else None
     )
-    assert await made.look_late() == LOOK_AGAIN
+    assert await made.reconcile_late() == REQUEUE_AFTER
     assert made.here.recorded() == ["a-0"]
     assert made.grants == 1
 
@@ -225,10 +225,10 @@ async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again(
 async def test_li07_what_fails_is_tried_again(call: str, error: ApiError) -> None:
     made = await granted()
     made.here.client.before = failing(call, error)
-    assert await made.look_late() == RETRY
+    assert await made.reconcile_late() == RETRY
     assert made.grants == 1
     made.here.client.before = lambda call: None
-    assert await made.look() is None
+    assert await made.reconcile() is None
     assert made.grants == 0
 
 
@@ -238,8 +238,8 @@ async def test_li07_what_hangs_is_tried_again(call: str) -> None:
     """A connection that died without a word must not keep the budget for long."""
     made = await granted()
     made.here.client.pause = Hold(call)
-    assert await made.look_late() == LOOK_AGAIN
-    assert elapsed() == UNTOUCHED_FOR + LOOK_LIMIT
+    assert await made.reconcile_late() == REQUEUE_AFTER
+    assert elapsed() == UNTOUCHED_FOR + LIVE_READ_LIMIT
     assert made.grants == 1
 
 
@@ -269,7 +269,7 @@ async def test_d10_a_copy_of_the_record_of_another_pod_is_removed_at_once() -> N
     here.annotate("a-0", record("a-0", here, uid=Uid("another")))
     made = start(here)
     assert await made.process.evict("b-0") == "allowed"
-    assert await made.look() is None
+    assert await made.reconcile() is None
     assert here.recorded() == ["b-0"]
 
 
@@ -278,7 +278,7 @@ async def test_fp40_where_it_may_not_be_removed_it_is_looked_at_later() -> None:
     """Memory is freed; the record itself ends by its time, and the role may be mended."""
     made = await granted()
     made.here.client.before = failing("patch", FORBIDDEN)
-    assert await made.look_late() == RETRY_FORBIDDEN
+    assert await made.reconcile_late() == RETRY_FORBIDDEN
     assert made.grants == 0
     assert made.here.recorded() == ["a-0"]
     made.here.client.before = lambda call: None
@@ -294,8 +294,8 @@ async def test_fp40_a_grant_in_memory_only_ends_without_a_write() -> None:
     made.process.clock.ahead = QUARANTINE
     assert await made.process.evict("a-0") == "allowed"
     here.client.calls.clear()
-    assert await made.look("a-1") is None, "a pod that is not granted costs nothing"
-    assert await made.look_late() is None
+    assert await made.reconcile("a-1") is None, "a pod that is not granted costs nothing"
+    assert await made.reconcile_late() is None
     assert here.client.verbs() == ["get"]
     assert made.grants == 0
 
@@ -306,7 +306,7 @@ async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
     await made.wait(UNTOUCHED_FOR)
     held = made.here.client.objects["pods", name_of("a-0")]
     made.here.client.put("pods", {**held, "status": {"phase": 7}})
-    assert await made.look(sync=False) == RETRY
+    assert await made.reconcile(sync=False) == RETRY
     assert made.process.state("a-0") is GrantState.GIVEN
 
 
@@ -318,18 +318,18 @@ async def test_si17_a_grant_that_is_still_decided_on_is_left_alone() -> None:
     made = start()
     made.process.pending.reserve(made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester")
     await made.wait(LONGEST)
-    assert await made.look() == UNTOUCHED_FOR
+    assert await made.reconcile() == UNTOUCHED_FOR
     assert made.here.client.calls == []
     assert made.grants == 1
 
 
 @in_virtual_time
-async def test_si17_a_grant_that_is_decided_on_anew_while_we_look_is_left_alone() -> None:
+async def test_si17_a_grant_that_is_decided_on_anew_while_we_read_is_left_alone() -> None:
     """SI-17: an old record is there, and the pod is asked for once more before our read ends."""
     here = world()
     here.annotate("a-0", record("a-0", here))
     made = start(here)
-    await made.look()
+    await made.reconcile()
     await made.wait(UNTOUCHED_FOR)
     pending, pod = made.process.pending, made.process.cached("a-0")
 
@@ -338,23 +338,23 @@ async def test_si17_a_grant_that_is_decided_on_anew_while_we_look_is_left_alone(
             pending.reserve(pod, DisruptionSource.EVICTION, "ingester")
 
     here.client.before = ask
-    assert await made.look() == UNTOUCHED_FOR
+    assert await made.reconcile() == UNTOUCHED_FOR
     assert here.recorded() == ["a-0"]
     assert made.grants == 1
 
 
 @pytest.mark.parametrize("kind", ["pods", "patch pods"])
 @in_virtual_time
-async def test_d65_the_time_limit_of_a_look_begins_when_it_is_sent(kind: str) -> None:
+async def test_d65_the_time_limit_of_a_live_read_begins_when_it_is_sent(kind: str) -> None:
     """D-65, LI-07: under our own rate limits each look would be given up before it was sent."""
     made = await granted()
 
     async def wait(of: str) -> None:
         if of == kind:
-            await made.wait(LOOK_LIMIT * 2)
+            await made.wait(LIVE_READ_LIMIT * 2)
 
     made.here.client.turn = wait
-    assert await made.look_late() is None
-    assert elapsed() == UNTOUCHED_FOR + LOOK_LIMIT * 2
+    assert await made.reconcile_late() is None
+    assert elapsed() == UNTOUCHED_FOR + LIVE_READ_LIMIT * 2
     assert made.here.recorded() == []
     assert made.grants == 0

@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.controllers.budgets.status import (
-    LOOK_AGAIN,
     READ_AGAIN,
+    REQUEUE_AFTER,
     RETRIES,
     SETTLE,
     TRY_AGAIN,
@@ -133,7 +133,7 @@ class Bench:
         )
         return BudgetAccount(known=known, described=self.said[name], zones=())
 
-    async def look(self, name: str = "a") -> timedelta | None:
+    async def reconcile(self, name: str = "a") -> timedelta | None:
         return (await self.statuses.reconcile(name)).again
 
     def say(self, unavailable: int, name: str = "a") -> None:
@@ -150,16 +150,16 @@ class Bench:
 @in_virtual_time
 async def test_a_status_is_written_once_and_again_when_it_says_something_new() -> None:
     bench = Bench()
-    assert await bench.look() == READ_AGAIN
+    assert await bench.reconcile() == READ_AGAIN
     for _ in range(3):
-        await bench.look()
+        await bench.reconcile()
     assert bench.writes == 1
     assert bench.kind.status["a"]["allowedDisruptions"] == 1
 
     bench.say(unavailable=1)
-    assert await bench.look() == LOOK_AGAIN, "time alone may bring a pod up"
+    assert await bench.reconcile() == REQUEUE_AFTER, "time alone may bring a pod up"
     bench.generation = 2
-    await bench.look()
+    await bench.reconcile()
     assert bench.writes == 3
     assert bench.kind.status["a"]["observedGeneration"] == 2
 
@@ -168,12 +168,12 @@ async def test_a_status_is_written_once_and_again_when_it_says_something_new() -
 async def test_a_new_process_reads_before_it_writes() -> None:
     """What an earlier one wrote is right: since when a condition holds is not forgotten."""
     bench = Bench("ab")
-    await bench.look()
+    await bench.reconcile()
     before = bench.kind.status["a"]
     await bench.clock.sleep(timedelta(hours=1))
     after = Bench("ab")
     after.kind.status = bench.kind.status
-    await after.look("a")
+    await after.reconcile("a")
 
     assert (after.writes, after.kind.lists) == (0, 1)
     assert before["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
@@ -185,7 +185,7 @@ async def test_many_budgets_are_written_a_few_a_second() -> None:
     bench = Bench(names)
     began = elapsed()
     for name in names:
-        await bench.look(name)
+        await bench.reconcile(name)
 
     assert bench.kind.lists == 1
     assert bench.writes == len(names)
@@ -197,21 +197,21 @@ async def test_a_kind_without_status_is_told_once_and_left_alone(lines: list[str
     """The definition of other releases drops it: a write for every change would be a loop."""
     bench = Bench("ab")
     bench.kind.keeps = frozenset()
-    await bench.look("a")
+    await bench.reconcile("a")
     for number in range(50):
         bench.say(unavailable=number)
-        assert await bench.look("a") is not None
-        assert await bench.look("b") is not None
+        assert await bench.reconcile("a") is not None
+        assert await bench.reconcile("b") is not None
     assert bench.writes == 1
     await bench.clock.sleep(TRY_AGAIN)
-    await bench.look("b")
+    await bench.reconcile("b")
     assert bench.writes == 2
     assert [NOT_WRITTEN in line for line in lines] == [True]
 
     bench.kind.keeps = FIELDS
     await bench.clock.sleep(TRY_AGAIN)
-    await bench.look("a")
-    await bench.look("b")
+    await bench.reconcile("a")
+    await bench.reconcile("b")
     assert bench.kind.status["a"]["currentUnavailable"] == 49
     assert bench.kind.status["b"] is not None
 
@@ -221,12 +221,12 @@ async def test_a_kind_that_drops_a_field_is_not_written_for_ever() -> None:
     bench = Bench()
     bench.kind.keeps = FIELDS - {"pods"}
     for _ in range(5):
-        await bench.look()
+        await bench.reconcile()
         await bench.clock.sleep(READ_AGAIN)
     assert bench.writes == 1
     bench.say(unavailable=1)
-    await bench.look()
-    await bench.look()
+    await bench.reconcile()
+    await bench.reconcile()
     assert bench.writes == 2
 
 
@@ -234,11 +234,11 @@ async def test_a_kind_that_drops_a_field_is_not_written_for_ever() -> None:
 async def test_a_status_by_hand_is_corrected_once_in_a_while() -> None:
     """However often somebody writes it."""
     bench = Bench()
-    await bench.look()
+    await bench.reconcile()
     began = elapsed()
     while elapsed() - began < 3 * READ_AGAIN:
         bench.kind.status["a"] = {**bench.kind.status["a"], "allowedDisruptions": 99}
-        await bench.look()
+        await bench.reconcile()
         await bench.clock.sleep(timedelta(seconds=1))
     assert bench.writes == 1 + 2
     assert bench.kind.lists <= 5
@@ -249,20 +249,20 @@ async def test_without_the_right_one_line_and_silence(lines: list[str]) -> None:
     """RBAC-10: the Role of other releases; it goes on by itself when the right is there."""
     bench = Bench("ab")
     bench.kind.errors.extend([FORBIDDEN] * 2)
-    assert await bench.look("a") == TRY_AGAIN
-    assert (await bench.look("b") or SETTLE) > TRY_AGAIN - timedelta(seconds=1)
+    assert await bench.reconcile("a") == TRY_AGAIN
+    assert (await bench.reconcile("b") or SETTLE) > TRY_AGAIN - timedelta(seconds=1)
     await bench.clock.sleep(TRY_AGAIN)
-    await bench.look("a")
+    await bench.reconcile("a")
     assert bench.writes == 2
     (line,) = [line for line in lines if NOT_WRITTEN in line]
     assert "patch is forbidden" in line
 
     await bench.clock.sleep(TRY_AGAIN)
-    await bench.look("a")
+    await bench.reconcile("a")
     assert bench.kind.status["a"] is not None
     bench.kind.errors.append(FORBIDDEN)
     bench.say(unavailable=1)
-    await bench.look("a")
+    await bench.reconcile("a")
     assert len([line for line in lines if NOT_WRITTEN in line]) == 2, "it is news again"
 
 
@@ -272,17 +272,17 @@ async def test_not_found_is_a_budget_that_went_or_a_kind_without_the_subresource
 ) -> None:
     bench = Bench()
     bench.kind.errors.append(NotFound("no such path", status=404))
-    assert await bench.look() == TRY_AGAIN
+    assert await bench.reconcile() == TRY_AGAIN
     assert [NOT_WRITTEN in line for line in lines] == [True]
 
     gone = Bench()
-    await gone.look()
+    await gone.reconcile()
     gone.say(unavailable=1)
     gone.kind.errors.append(NotFound("it is gone", status=404))
     del gone.kind.status["a"]
-    assert await gone.look() == SETTLE
+    assert await gone.reconcile() == SETTLE
     del gone.said["a"]
-    assert await gone.look() is None
+    assert await gone.reconcile() is None
     assert len(lines) == 1
 
 
@@ -290,10 +290,10 @@ async def test_not_found_is_a_budget_that_went_or_a_kind_without_the_subresource
 async def test_what_fails_is_tried_again_ever_more_seldom() -> None:
     bench = Bench()
     bench.kind.errors.extend([Unreachable("no"), UnknownOutcome("no answer"), Unreachable("no")])
-    waits = [await bench.look() for _ in range(3)]
+    waits = [await bench.reconcile() for _ in range(3)]
 
     assert waits == [RETRIES.bound(number) for number in (1, 2, 3)]
-    assert await bench.look() == READ_AGAIN
+    assert await bench.reconcile() == READ_AGAIN
     assert bench.kind.lists == 4, "what an unanswered write did is read"
 
 
@@ -301,8 +301,8 @@ async def test_what_fails_is_tried_again_ever_more_seldom() -> None:
 async def test_a_conflict_is_read_again() -> None:
     bench = Bench()
     bench.kind.errors.append(Conflict("another uid", status=409))
-    assert await bench.look() == SETTLE
-    assert await bench.look() == READ_AGAIN
+    assert await bench.reconcile() == SETTLE
+    assert await bench.reconcile() == READ_AGAIN
     assert (bench.kind.lists, bench.writes) == (2, 2)
 
 
@@ -310,7 +310,7 @@ async def test_a_conflict_is_read_again() -> None:
 async def test_who_does_not_act_writes_nothing(lines: list[str]) -> None:
     bench = Bench()
     bench.kind.errors.append(NotElected("another one acts"))
-    assert await bench.look() is None
+    assert await bench.reconcile() is None
     assert lines == []
 
 
@@ -320,6 +320,6 @@ async def test_what_is_not_known_is_not_written() -> None:
     bench = Bench()
     stale = Waiting(code=Code.VIEW_STALE, text="too old")
     bench.said["a"] = replace(ROOM, waits=(stale,))
-    assert await bench.look() == LOOK_AGAIN
+    assert await bench.reconcile() == REQUEUE_AFTER
     assert bench.writes == 0
     assert bench.clock.now() >= EPOCH

@@ -23,7 +23,7 @@ def count_unused(made: Bench) -> float | None:
 async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_wait() -> None:
     """LI-07, LI-09: others go on meanwhile; it is counted, and then the pod has its turn again."""
     made = await granted()
-    await made.look_late()
+    await made.reconcile_late()
     x = made.process
     x.sync()
     assert await x.evict("a-0") == (
@@ -42,13 +42,13 @@ async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_
 async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
     """An honest client whose eviction a PodDisruptionBudget refused is not shut out."""
     made = await granted()
-    await made.look_late()
+    await made.reconcile_late()
     made.process.sync()
     await made.wait(PAUSES.first - MOMENT)
     ask = DisruptionRequest(pod=made.process.cached("a-0"), engine=DisruptionSource.EVICTION)
     refusal = await made.process.gate.ask(ask, LIMIT)
     assert isinstance(refusal, Refusal)
-    assert refusal.look_again == MOMENT
+    assert refusal.requeue_after == MOMENT
     assert refusal.reason.text.endswith("it may be allowed again in 1 s")
     await made.wait(MOMENT)
     assert await made.process.evict("a-0") == "allowed"
@@ -61,7 +61,7 @@ async def test_li09_a_rollout_that_died_makes_no_eviction_wait() -> None:
         made.process.cached("a-0"), DisruptionSource.ROLLOUT, "ingester"
     )
     made.process.pending.doubt(grant)
-    await made.look_late()
+    await made.reconcile_late()
     assert await made.process.evict("a-0") == "allowed"
 
 
@@ -73,7 +73,7 @@ async def test_li09_a_grant_without_an_answer_is_not_unused() -> None:
     assert (await made.process.evict("a-0")).startswith("429 grant_")
     hold.open.set()
     assert made.here.recorded() == ["a-0"]
-    await made.look_late()
+    await made.reconcile_late()
     assert made.grants == 0
     assert count_unused(made) == 0
     made.process.sync()
@@ -87,5 +87,5 @@ async def test_li09_a_grant_that_is_doubted_after_its_answer_is_unused() -> None
     grant = made.process.pending.get(made.process.cached("a-0").uid)
     assert grant is not None
     made.process.pending.doubt(grant)
-    await made.look_late()
+    await made.reconcile_late()
     assert count_unused(made) == 1

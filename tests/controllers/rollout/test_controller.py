@@ -16,7 +16,7 @@ from tests.controllers.bench import GROUP, bench, meta_of, rollable
 from tests.controllers.fake_client import pod_json, set_json
 
 
-async def test_a_look_counts_and_succeeds() -> None:
+async def test_a_reconcile_counts_and_succeeds() -> None:
     """METR-01..04, ROLL-10."""
     made = rollable()
     await made.controller.reconcile(GROUP)
@@ -28,7 +28,7 @@ async def test_a_look_counts_and_succeeds() -> None:
     assert made.value("pods_deleted_total", outcome="accepted") == 1
 
 
-async def test_t01_1_a_wrong_strategy_is_a_failed_look_and_no_call() -> None:
+async def test_t01_1_a_wrong_strategy_is_a_failed_reconcile_and_no_call() -> None:
     """T-01 row 1, SEED-012, SEED-058."""
     made = rollable()
     wrong = set_json("b")
@@ -184,7 +184,7 @@ async def test_an_unanswered_delete_follows_its_set_into_another_group() -> None
     assert made.client.deleted in ([], ["b-0"])
 
 
-async def test_a_bug_is_counted_as_a_failed_look() -> None:
+async def test_a_bug_is_counted_as_a_failed_reconcile() -> None:
     made = rollable()
     made.client.fail_delete["b-0"] = deque([KeyError("bug")])  # type: ignore[list-item]  # a bug
     with pytest.raises(KeyError):
@@ -250,7 +250,7 @@ async def test_a_group_that_spells_its_label_long_is_rolled() -> None:
         ),
     ],
 )
-async def test_the_live_look_lists_pods_by_the_labels_of_all_selectors(
+async def test_the_live_read_lists_pods_by_the_labels_of_all_selectors(
     first: dict[str, str], second: dict[str, str], lists: list[str]
 ) -> None:
     made = bench(
@@ -262,7 +262,7 @@ async def test_the_live_look_lists_pods_by_the_labels_of_all_selectors(
     assert [call for call in made.client.calls if call.startswith("list pods")] == lists
 
 
-async def test_li_11_a_look_that_is_always_too_old_backs_off_and_says_so() -> None:
+async def test_li_11_a_live_read_that_is_always_too_old_backs_off_and_says_so() -> None:
     """LISTs that take longer than a look lasts: doubling waits, a warning, and no success.
 
     It came back after 50 ms for ever, with a time of the last success that moved on.

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.live_reads import LOOK_LASTS
+from rollout_operator.controllers.live_reads import LIVE_READ_LASTS
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -308,7 +308,7 @@ async def test_t01_17_the_revision_is_recorded_by_a_put_of_the_whole_object() ->
 async def test_roll39_the_revision_is_not_recorded_on_a_read_that_took_long() -> None:
     """A pod may have been evicted since, and the status not know it yet."""
     made = rolled()
-    late = LOOK_LASTS + timedelta(seconds=1)
+    late = LIVE_READ_LASTS + timedelta(seconds=1)
     made.client.before = lambda call: made.clock.jump(late) if call.startswith("get") else None
     assert (await made.step()).is_cut_short
     assert made.client.status_writes == []

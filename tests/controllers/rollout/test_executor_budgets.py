@@ -39,7 +39,7 @@ from tests.virtual_time import in_virtual_time
 GROUP = GroupName("ingester")
 GET, LIST, PATCH, DELETE = "get", "list", "patch", "delete"
 # Sets and pods, before anything is decided on.
-LOOK = [LIST, LIST]
+LIVE_READ = [LIST, LIST]
 DELAY = timedelta(minutes=1)
 
 
@@ -112,7 +112,7 @@ async def test_zpdb60_each_delete_is_asked_for_and_names_what_the_gate_saw() -> 
     made = rolling(rule(2))
     report = await made.step()
     assert made.deleted == ["a-0", "a-1"]
-    assert made.here.client.verbs() == [PATCH, PATCH, *LOOK, DELETE, DELETE]
+    assert made.here.client.verbs() == [PATCH, PATCH, *LIVE_READ, DELETE, DELETE]
     assert report.held == []
     assert made.process.requests("allowed", 200) == 2
 
@@ -140,7 +140,7 @@ async def test_d51_a_rollout_that_a_budget_holds_looks_at_its_pods_a_few_times()
     # Three zones: for the group before the records and before and after the live read; for all that
     # may go before it starts, before each of the two records and after the deletes; in the gate for
     # each of the two.
-    assert made.process.pods.looks == 3 * (3 + 1 + 2 + 1 + 2) + 3
+    assert made.process.pods.reads == 3 * (3 + 1 + 2 + 1 + 2) + 3
     # Of those that are held, not one is asked for.
     assert made.process.requests("denied", 429) == 0
 
@@ -152,12 +152,12 @@ async def test_d51_a_rollout_whose_cache_lags_reserves_once_for_what_all_pods_wa
     made.process.sync()
     group = made.process.observer.observe(GROUP)
     (action,) = plan_group(group).actions
-    look = made.here.client.before
+    before = made.here.client.before
 
     def lag(call: str) -> None:
         if call.startswith("patch"):  # the cache does not show it yet
             made.here.break_pod("b-0")
-        look(call)
+        before(call)
 
     made.here.client.before = lag
     report = await made.executor.carry_out(group, action)
@@ -177,12 +177,12 @@ async def test_d15_a_pod_that_is_held_does_not_hide_the_next() -> None:
     assert made.deleted == ["a-1"]
     (held,) = report.held
     assert held.reason.text.startswith("1 pod not ready in partition 0 (ingester-zone-b-0: ")
-    assert held.look_again is not None
-    assert held.look_again < DELAY
+    assert held.requeue_after is not None
+    assert held.requeue_after < DELAY
 
 
 @in_virtual_time
-async def test_w34_no_live_look_where_the_caches_know_that_all_are_held() -> None:
+async def test_w34_no_live_read_where_the_caches_know_that_all_are_held() -> None:
     made = rolling(rule(1, pattern=PATTERN, delay=DELAY))
     report = await made.step()
     assert made.here.client.calls == []
@@ -222,7 +222,7 @@ async def test_a_pod_without_a_budget_is_deleted_as_ever() -> None:
     made = rolling(rule(selector={"app": "another"}))
     await made.step()
     assert made.deleted == ["a-0", "a-1"]
-    assert made.here.client.verbs() == [*LOOK, DELETE, DELETE]
+    assert made.here.client.verbs() == [*LIVE_READ, DELETE, DELETE]
 
 
 @pytest.mark.parametrize(

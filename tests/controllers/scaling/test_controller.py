@@ -16,7 +16,7 @@ from tests.virtual_time import in_virtual_time
 async def test_t03_20_the_time_between_zones_holds_the_count_and_not_the_rollout() -> None:
     """SCALE-11, T-03 row 20: a went to 2 an hour ago, b waits for twelve, and is rolled out."""
     bench = Bench([zone("a", 2, last=ago(HOUR)), old("b", 3, follows="a", span="12h")])
-    result = await bench.look()
+    result = await bench.reconcile()
     await bench.roll()
     assert bench.client.tries("zone-b") == 0
     assert bench.client.deleted == ["zone-b-0", "zone-b-1"]
@@ -36,7 +36,7 @@ async def test_t03_21_a_zone_that_is_scaled_down_is_not_rolled_out_meanwhile() -
             await bench.roll()
 
     bench.client.pause = roll_meanwhile
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 2"]
     assert bench.client.deleted == []
 
@@ -69,7 +69,7 @@ async def test_t03_a_patch_that_fails_holds_no_rollout(
     bench.client.refuse("zone-b")
     for pod in held.split():
         bench.client.fail_delete[f"zone-{pod}"] = deque([REFUSAL] * 9)
-    await bench.look()
+    await bench.reconcile()
     await bench.roll()
     assert bench.client.patched == []
     assert bench.client.deleted == [f"zone-{pod}" for pod in deleted.split()]
@@ -82,20 +82,20 @@ async def test_t03_27_a_forced_count_goes_at_once() -> None:
     """SCALE-06, T-03 row 27: whatever the time between zones."""
     forced = zone("b", 5, follows="a", force="0", span="12h")
     bench = Bench([zone("a", 5, last=ago(0 * HOUR)), forced, zone("c", 5, follows="a")])
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 0"]
 
 
 @in_virtual_time
-async def test_a_chain_goes_up_in_one_look() -> None:
+async def test_a_chain_goes_up_in_one_reconcile() -> None:
     """SCALE-12: d follows c follows b follows a; the cache need not show what was written."""
     chain = [zone(letter, 3, follows=before) for letter, before in ("ba", "cb", "dc")]
     bench = Bench([zone("a", 7), *chain])
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 7", "zone-c 7", "zone-d 7"]
-    await bench.look()
+    await bench.reconcile()
     assert len(bench.client.patched) == 3, "nothing is written twice while the cache lags"
     bench.follow()
-    await bench.look()
+    await bench.reconcile()
     assert len(bench.client.patched) == 3
     assert bench.waits() == []

@@ -23,7 +23,7 @@ async def test_w42_one_zone_that_cannot_be_decided_stops_no_other() -> None:
     """W-42, W-43: counted with its reason, named with zone, key and value; others go on."""
     followers = [zone(letter, 3, follows=leading) for letter, leading in ("bx", "ca", "dd")]
     bench = Bench([zone("a", 5), *followers])
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-c 5"]
     assert bench.waits() == [
         f"{Code.NO_LEADING_ZONE} zone-b",
@@ -112,13 +112,13 @@ async def test_si18_a_write_without_an_answer_is_not_repeated_as_if_it_had_faile
     """SI-18, FP-14: it was stored, and somebody set another count since: that one stays."""
     bench = Bench([zone("a", replicas), zone("b", 3, follows="a")])
     bench.client.lose_answer("zone-b")
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == [f"zone-b {replicas}"]
     assert bench.waits() == [f"{Code.SCALE_REFUSED} zone-b"]
     bench.client.change("zone-b", set_count(4))
     for _ in range(5):
         await pass_time(SECOND)
-        await bench.look()  # the cache has not moved
+        await bench.reconcile()  # the cache has not moved
     assert bench.client.count("zone-b") == 4
     assert bench.client.patched == [f"zone-b {replicas}"]
 
@@ -163,10 +163,10 @@ async def test_a_stale_cache_is_no_failure(replicas: int) -> None:
     bench.client.change("zone-b", set_count(replicas))
     with bench.listening() as lines:
         for _ in range(20):
-            await bench.look()
+            await bench.reconcile()
             await pass_time(0.02 * SECOND)
         bench.follow()
-        await bench.look()
+        await bench.reconcile()
     assert bench.client.patched == []
     assert bench.waits() == []
     assert [line for line in lines if "level=warn" in line] == []
@@ -178,22 +178,22 @@ async def test_a_downscale_is_decided_anew_on_what_the_api_server_holds() -> Non
     """The leading zone is back at 5, and the cache still shows 2: no pod goes."""
     bench = Bench([zone("a", 2), zone("b", 5, follows="a")])
     bench.client.change("zone-a", set_count(5))
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
     assert bench.waits() == [f"{Code.VIEW_CHANGED} zone-b"]
     bench.follow()
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
     assert bench.waits() == []
 
 
 @in_virtual_time
-async def test_a_downscale_of_another_operator_is_seen_in_the_live_look() -> None:
+async def test_a_downscale_of_another_operator_is_seen_in_the_live_read() -> None:
     """SI-11: the time that another one wrote since counts, though the cache does not show it."""
     bench = Bench([zone("a", 2), zone("b", 5, follows="a", span="1h"), zone("c", 2)])
     bench.client.change("zone-c", note_time(ago(0 * SECOND)))
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
     bench.follow()
-    await bench.look()
+    await bench.reconcile()
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]

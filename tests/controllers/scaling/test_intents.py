@@ -65,7 +65,7 @@ def write_mark(bench: Bench, text: str | None) -> None:
 async def test_si02_a_downscale_takes_its_mark_along() -> None:
     """One patch before it, and no other: what is stored carries none."""
     bench = follower()
-    await bench.look()
+    await bench.reconcile()
     assert [call for call in bench.client.calls if not call.startswith("list")] == [
         MARK,
         "patch statefulsets/zone-b",
@@ -77,7 +77,7 @@ async def test_si02_a_downscale_takes_its_mark_along() -> None:
 @in_virtual_time
 async def test_a_downscale_that_a_review_announces_needs_no_mark() -> None:
     bench = Bench([zone("a", 2), guarded("b", 5, follows="a")])
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 2"]
     assert MARK not in bench.client.calls
 
@@ -87,14 +87,14 @@ async def test_si02_another_process_revokes_what_got_no_answer() -> None:
     """FP-06, FP-14: until then it rolls out nothing; from then on the late patch is refused."""
     bench = follower()
     bench.client.refuse("zone-b", NO_ANSWER)
-    await bench.look()
+    await bench.reconcile()
     assert comes_late(bench)
     restart(bench)
     await bench.roll()
     assert (bench.waits(), bench.client.deleted) == ([HELD], [])
 
     bench.scale("a", 5)
-    await bench.look()
+    await bench.reconcile()
     assert mark_of(bench) is None
     assert not comes_late(bench)
     await bench.roll()
@@ -102,15 +102,15 @@ async def test_si02_another_process_revokes_what_got_no_answer() -> None:
 
 
 @in_virtual_time
-async def test_si18_this_process_revokes_it_at_its_next_look() -> None:
+async def test_si18_this_process_revokes_it_at_its_next_reconcile() -> None:
     """SI-02, SI-18: its group waits no longer than until then."""
     bench = follower()
     bench.client.refuse("zone-b", NO_ANSWER)
-    await bench.look()
+    await bench.reconcile()
     assert bench.memory.downscales.find_underway(GROUP) is not None
     bench.client.before = lambda call: None
     bench.scale("a", 5)
-    await bench.look()
+    await bench.reconcile()
     assert bench.memory.downscales.find_underway(GROUP) is None
     assert not comes_late(bench)
 
@@ -121,7 +121,7 @@ async def test_a_mark_that_cannot_be_removed_holds_the_group(error: ApiError) ->
     """SI-02: nobody is scaled down or rolled out meanwhile, and the reason says what is tried."""
     bench = follower()
     bench.client.refuse("zone-b", NO_ANSWER)
-    await bench.look()
+    await bench.reconcile()
     restart(bench)
     bench.scale("a", 5)
 
@@ -194,7 +194,7 @@ async def test_no_count_is_sent_where_its_mark_got_no_answer(error: ApiError) ->
             raise error
 
     bench.client.before = refuse
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.sent == []
     assert bench.memory.downscales.find_underway(GROUP) is None
 
@@ -221,13 +221,13 @@ async def test_si09_a_slow_api_server_keeps_no_zone_from_being_scaled_down(prefi
     """LI-01: the look comes after the mark, and must only be young when the count is sent."""
     bench = follower()
     slow_down(bench, 4.5 if prefix == "" else 7, prefix)
-    await bench.look()
+    await bench.reconcile()
     assert list_calls(bench) == [MARK, "list statefulsets", "patch statefulsets/zone-b"]
     assert bench.client.patched == ["zone-b 2"]
 
 
 @in_virtual_time
-async def test_si09_waiting_for_our_own_limiter_makes_no_look_old() -> None:
+async def test_si09_waiting_for_our_own_limiter_makes_no_live_read_old() -> None:
     bench, turns = follower(), []
 
     async def wait(what: str) -> None:
@@ -235,19 +235,19 @@ async def test_si09_waiting_for_our_own_limiter_makes_no_look_old() -> None:
         await pass_time(20 * SECOND)
 
     bench.client.turn = wait
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 2"]
     assert turns[0] == "patch statefulsets"
 
 
 @in_virtual_time
-async def test_si09_a_look_that_is_too_old_sends_nothing_and_is_told_from_the_third_on() -> None:
+async def test_si09_a_live_read_too_old_sends_nothing_and_is_reported_from_the_third_on() -> None:
     """Its mark stands and serves the next attempt; the sentence says which call was slow."""
     bench = follower()
     slow_down(bench, 6, "list")
     with bench.listening() as lines:
         for number in (1, 2, 3):
-            await bench.look()
+            await bench.reconcile()
             bench.show_store()
             (reason,) = [one for one in bench.reasons() if one.zone == "zone-b"]
             is_reported = reason.severity is Severity.WARN
@@ -260,7 +260,7 @@ async def test_si09_a_look_that_is_too_old_sends_nothing_and_is_told_from_the_th
 
     slow_down(bench, 0, "list")
     with bench.listening() as lines:
-        await bench.look()
+        await bench.reconcile()
     assert any("Scaling zone" in line for line in lines)
     assert bench.client.calls.count(MARK) == 1
     assert (bench.client.patched, mark_of(bench)) == (["zone-b 2"], None)
@@ -271,15 +271,15 @@ async def test_a_mark_that_is_over_and_that_no_downscale_needs_is_removed() -> N
     """SI-02: the leader is back where it was."""
     bench = follower()
     slow_down(bench, 6, "list")
-    await bench.look()
+    await bench.reconcile()
     bench.scale("a", 5)
     assert mark_of(bench) is not None
-    await bench.look()
+    await bench.reconcile()
     assert (mark_of(bench), bench.client.sent) == (None, [])
 
 
 @in_virtual_time
-async def test_si02_no_count_is_sent_whose_mark_the_live_look_does_not_show() -> None:
+async def test_si02_no_count_is_sent_whose_mark_the_live_read_does_not_show() -> None:
     """Another process has removed it, and from then on reckons with no downscale."""
     bench = follower()
 
@@ -288,12 +288,12 @@ async def test_si02_no_count_is_sent_whose_mark_the_live_look_does_not_show() ->
             write_mark(bench, None)
 
     bench.client.before = remove
-    await bench.look()
+    await bench.reconcile()
     assert (MARK in bench.client.calls, bench.client.sent) == (True, [])
     bench.client.before = lambda call: None
     bench.show_store()
     await pass_time(5 * SECOND)
-    await bench.look()
+    await bench.reconcile()
     assert (bench.client.calls.count(MARK), bench.client.patched) == (2, ["zone-b 2"])
 
 
@@ -302,11 +302,11 @@ async def test_si02_a_mark_whose_count_got_no_answer_is_not_used_again() -> None
     """It is revoked: from then on the first patch fails, and the second holds by another mark."""
     bench = follower()
     bench.client.refuse("zone-b", NO_ANSWER)
-    await bench.look()
+    await bench.reconcile()
     bench.client.before = lambda call: None
     bench.show_store()
     await pass_time(5 * SECOND)
-    await bench.look()
+    await bench.reconcile()
     first, second = ({str(step.get("value")) for step in sent} for sent in bench.client.sent)
     assert not any("replicasFrom" in value for value in first & second)
     assert not comes_late(bench)
@@ -323,7 +323,7 @@ async def test_si02_nothing_is_rolled_out_from_the_mark_on() -> None:
             waits.extend(bench.waits())
 
     bench.client.pause = roll
-    await bench.look()
+    await bench.reconcile()
     assert (waits, bench.client.deleted) == ([HELD], [])
     assert bench.client.patched == ["zone-b 2"]
 
@@ -349,7 +349,7 @@ async def test_si22_a_process_that_stops_sends_no_count_after_its_mark() -> None
         bench.is_stopping = bench.is_stopping or call == MARK
 
     bench.client.before = stop
-    await bench.look()
+    await bench.reconcile()
     assert (MARK in bench.client.calls, bench.client.sent) == (True, [])
 
 
@@ -362,18 +362,18 @@ async def test_a_mark_that_is_another_by_now_is_looked_at_live(text: str | None)
     bench.scale("a", 5)
     bench.show_store()
     write_mark(bench, text)
-    await bench.look()
+    await bench.reconcile()
     await bench.roll()
     assert (bench.client.deleted == []) is (text is not None)
     bench.follow()
-    await bench.look()
+    await bench.reconcile()
     await bench.roll()
     assert mark_of(bench) is None
     assert bench.client.deleted == ["zone-c-0", "zone-c-1"]
 
 
 @in_virtual_time
-async def test_si02_a_live_look_finds_the_mark_that_the_cache_does_not_show() -> None:
+async def test_si02_a_live_read_finds_the_mark_that_the_cache_does_not_show() -> None:
     bench = follower()
     bench.scale("a", 5)
     write_mark(bench, '{"id":"9-1","replicasFrom":5,"replicasTo":2}')

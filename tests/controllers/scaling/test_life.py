@@ -20,7 +20,7 @@ def waiting() -> Bench:
 async def test_a_group_that_nobody_scales_costs_nothing() -> None:
     """No metric, no line on the page, no look without an event."""
     bench = Bench([zone("a", 2), zone("b", 5)])
-    assert (await bench.look()).again is None
+    assert (await bench.reconcile()).again is None
     assert bench.memory.group_states.entries() == ()
     assert bench.value("next_downscale_seconds") is None
     assert bench.scalings("up", "accepted") is None
@@ -28,10 +28,10 @@ async def test_a_group_that_nobody_scales_costs_nothing() -> None:
 
 
 @in_virtual_time
-async def test_all_series_exist_from_the_first_look_on() -> None:
+async def test_all_series_exist_from_the_first_reconcile_on() -> None:
     """An alert sees a zero and no absence."""
     bench = Bench([zone("a", 2), zone("b", 2, follows="a")])
-    await bench.look()
+    await bench.reconcile()
     for direction in ("up", "down"):
         for outcome in ("accepted", "conflict", "refused", "unknown", "failed"):
             assert bench.scalings(direction, outcome) == 0
@@ -44,7 +44,7 @@ async def test_all_series_exist_from_the_first_look_on() -> None:
 async def test_the_time_until_the_next_downscale_runs() -> None:
     """It is told at each scrape, without a look; it ends at 0."""
     bench = waiting()
-    await bench.look()
+    await bench.reconcile()
     assert bench.value("next_downscale_seconds") == 12 * 3600
     await pass_time(HOUR)
     assert bench.value("next_downscale_seconds") == 11 * 3600
@@ -84,14 +84,14 @@ async def test_a_failure_is_told_once_though_it_is_repeated() -> None:
 @in_virtual_time
 async def test_an_annotation_that_is_removed_takes_all_that_was_shown_with_it() -> None:
     bench = waiting()
-    await bench.look()
+    await bench.reconcile()
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
     bench.annotate("b", follows=None)
-    assert (await bench.look()).again is None
+    assert (await bench.reconcile()).again is None
     assert bench.waits() == []
     assert bench.value("next_downscale_seconds") is None
     bench.annotate("b", follows="zone-a")
-    await bench.look()
+    await bench.reconcile()
     assert bench.value("next_downscale_seconds") == 12 * 3600
 
 
@@ -100,16 +100,16 @@ async def test_what_rollouts_show_stays_when_nobody_scales_any_more() -> None:
     """A group that vanishes is forgotten."""
     bench = waiting()
     await bench.roll()
-    await bench.look()
+    await bench.reconcile()
     bench.annotate("b", follows=None)
-    await bench.look()
+    await bench.reconcile()
     (entry,) = bench.memory.group_states.entries()
     assert [reason.code for reason in entry.plan.waits] == [Code.UP_TO_DATE]
     bench = waiting()
-    await bench.look()
+    await bench.reconcile()
     bench.remove("a")
     bench.remove("b")
-    await bench.look()
+    await bench.reconcile()
     await bench.roll()
     assert bench.memory.group_states.entries() == ()
     assert bench.value("next_downscale_seconds") is None
@@ -131,8 +131,8 @@ async def test_a_group_that_vanishes_while_it_is_scaled_leaves_no_ghost(
                 await bench.roll()
 
     bench.client.pause = vanish
-    await bench.look()
-    await bench.look()  # the event of its deletion
+    await bench.reconcile()
+    await bench.reconcile()  # the event of its deletion
     if not rollouts_first:
         await bench.roll()
     assert bench.memory.group_states.entries() == ()

@@ -33,12 +33,12 @@ async def test_t04(
     """All in one look: what was published is what had been written by then."""
     bench = Bench(zones)
     bench.references.show(*scale)
-    await bench.look()
+    await bench.reconcile()
     assert bench.references.wanted == {GROUP: (DEMO,)}
     assert bench.client.patched == patched
     assert bench.references.published == published
     bench.follow()
-    await bench.look()
+    await bench.reconcile()
     assert (bench.client.patched, bench.references.published) == (patched, published)
 
 
@@ -66,10 +66,10 @@ async def test_a_reference_of_nobody_is_not_followed_any_more() -> None:
     """The annotations go, or the group does: what was wanted is given back."""
     bench = Bench([mirroring("b", 2)])
     bench.references.show(2, 2)
-    await bench.look()
+    await bench.reconcile()
     assert bench.references.wanted == {GROUP: (DEMO,)}
     bench.remove("b")
-    await bench.look()
+    await bench.reconcile()
     assert bench.references.wanted == {GROUP: ()}
 
 
@@ -105,5 +105,5 @@ async def test_w19_a_group_that_mirrors_no_more_is_left_out() -> None:
     bench.client.objects["statefulsets", "zone-x"] = in_group(zone("x", 5), STORE)
     bench.follow()
     await bench.memory.scaling.reconcile(STORE)
-    await bench.look()
+    await bench.reconcile()
     assert bench.references.published == [3]

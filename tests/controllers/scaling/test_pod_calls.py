@@ -224,7 +224,7 @@ async def test_pods_that_are_gone_are_forgotten() -> None:
 
 
 @in_virtual_time
-async def test_a_word_that_comes_after_its_pod_has_gone_is_forgotten_with_the_next_look() -> None:
+async def test_an_answer_after_its_pod_has_gone_is_forgotten_with_the_next_reconcile() -> None:
     bench = Bench()
     async with bench.talking():
         bench.begin("b", ask="4")

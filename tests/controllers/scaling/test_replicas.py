@@ -43,13 +43,13 @@ async def test_fp24_the_lock_is_not_held_across_the_write() -> None:
                 seen.append(underway(bench))
 
     bench.client.pause = review
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 2"]
     assert seen == [Underway(zone="zone-b", replicas_from=5, replicas_to=2)]
 
 
 @in_virtual_time
-async def test_the_lock_is_held_from_the_live_look_to_the_announcement() -> None:
+async def test_the_lock_is_held_from_the_live_read_to_the_announcement() -> None:
     """D-25: whoever gets the lock next sees the announcement."""
     bench, seen = follower(), list[Underway | None]()
 
@@ -67,12 +67,12 @@ async def test_the_lock_is_held_from_the_live_look_to_the_announcement() -> None
                 await pass_time(SECOND)
 
         bench.client.pause = begin
-        await bench.look()
+        await bench.reconcile()
     assert [one and one.zone for one in seen] == ["zone-b"]
 
 
 @in_virtual_time
-async def test_d25_a_downscale_that_looks_first_holds_the_rollout_back() -> None:
+async def test_d25_a_downscale_that_reads_first_holds_the_rollout_back() -> None:
     """SEED-110, SEED-111: c is rolled out from the moment on at which b is written."""
     bench = follower()
 
@@ -82,7 +82,7 @@ async def test_d25_a_downscale_that_looks_first_holds_the_rollout_back() -> None
             assert bench.waits() == [f"{Code.DOWNSCALE_UNDERWAY} zone-b"]
 
     bench.client.pause = roll
-    await bench.look()
+    await bench.reconcile()
     assert (bench.client.patched, bench.client.deleted) == (["zone-b 2"], [])
     bench.client.pause = _at_once
     bench.follow()
@@ -91,24 +91,24 @@ async def test_d25_a_downscale_that_looks_first_holds_the_rollout_back() -> None
 
 
 @in_virtual_time
-async def test_d25_a_rollout_that_looks_first_holds_the_downscale_back() -> None:
+async def test_d25_a_rollout_that_reads_first_holds_the_downscale_back() -> None:
     """SEED-111: planned on a cache without it, and seen in the live look after the lock."""
     bench = follower()
-    looking: list[asyncio.Task[object]] = []
+    reconciling: list[asyncio.Task[object]] = []
     async with asyncio.TaskGroup() as tasks:
 
         async def scale_meanwhile(call: str) -> None:
             if call == "delete pods/zone-c-0":
-                looking.append(tasks.create_task(bench.look()))
+                reconciling.append(tasks.create_task(bench.reconcile()))
                 await pass_time(SECOND)
 
         bench.client.pause = scale_meanwhile
         await bench.roll()
-    assert looking
+    assert reconciling
     assert bench.client.deleted == ["zone-c-0", "zone-c-1"]
     assert bench.client.tries("zone-b") == 0
     bench.show_store()
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
     assert f"{Code.ROLLOUT_UNDERWAY} zone-b" in bench.waits()
 
@@ -125,7 +125,7 @@ async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> N
     if error is not None:
         bench.client.refuse("zone-b", error)
     bench.memory.downscales.on_change(lambda uid, group: reported.append(group))
-    await bench.look()
+    await bench.reconcile()
     assert underway(bench) is None
     assert reported == [GROUP]
 
@@ -168,10 +168,10 @@ async def test_an_announcement_ends_as_soon_as_the_cache_shows_the_count() -> No
     """SI-18: the answer was lost, the write was not."""
     bench = follower()
     bench.client.lose_answer("zone-b")
-    await bench.look()
+    await bench.reconcile()
     assert underway(bench) is not None
     bench.show_store()
-    await bench.look()
+    await bench.reconcile()
     assert underway(bench) is None
     assert bench.client.patched == ["zone-b 2"]
 
@@ -183,13 +183,13 @@ async def test_another_set_of_that_name_is_not_scaled() -> None:
     """
     bench = follower(leading=7)
     bench.client.change("zone-b", lambda one: part(one, "metadata").update(uid="uid-another"))
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == []
     assert bench.scalings("up", "conflict") == 1
     bench = follower(leading=7)
     for _ in range(3):
         bench.client.change("zone-b", lambda one: None)
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 7"]
 
 
@@ -197,14 +197,14 @@ async def test_another_set_of_that_name_is_not_scaled() -> None:
 async def test_an_own_write_that_nobody_shows_is_believed_for_a_minute() -> None:
     """The cache has not moved: then what it shows counts again, and the API server contradicts."""
     bench = follower(leading=7)
-    await bench.look()
+    await bench.reconcile()
     for _ in range(59):
         await pass_time(SECOND)
-        await bench.look()
+        await bench.reconcile()
     assert bench.client.tries("zone-b") == 1
     assert bench.waits() == []
     await pass_time(2 * SECOND)
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.tries("zone-b") == 2
     assert bench.client.patched == ["zone-b 7"]
 
@@ -213,10 +213,10 @@ async def test_an_own_write_that_nobody_shows_is_believed_for_a_minute() -> None
 async def test_what_somebody_wrote_after_us_counts() -> None:
     """The cache shows a later generation than ours: another count is not ours to defend."""
     bench = follower(leading=7)
-    await bench.look()
+    await bench.reconcile()
     bench.scale("a", 9)
     bench.scale("b", 8)
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 7", "zone-b 9"]
 
 
@@ -246,7 +246,7 @@ async def test_a_mirrored_count_is_read_live_before_pods_go(live: Scale | NoScal
     bench = Bench([mirroring("b", 5)])
     bench.references.show(2, 5)
     bench.references.live[DEMO] = live
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
     assert bench.waits() == [f"{Code.VIEW_CHANGED} zone-b"]
 
@@ -256,7 +256,7 @@ async def test_nothing_is_begun_while_stopping() -> None:
     """SI-22: the downscale is left to the next process, without a mark and without a word."""
     bench = follower()
     bench.is_stopping = True
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
     assert underway(bench) is None
     assert bench.client.calls == []
@@ -271,7 +271,7 @@ async def test_stopping_takes_no_answer_from_a_write_that_has_begun() -> None:
         bench.is_stopping = call == PATCH
 
     bench.client.pause = stop
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == ["zone-b 2"]
     assert bench.scalings("down", "accepted") == 1
 
@@ -281,7 +281,7 @@ async def _at_once(call: str) -> None:
 
 
 @in_virtual_time
-async def test_si11_what_we_have_seen_counts_in_the_live_look_too() -> None:
+async def test_si11_what_we_have_seen_counts_in_the_live_read_too() -> None:
     """SI-11: a was scaled down in the midst of the look at b, and nobody has written it yet."""
     bench = Bench([zone("a", 2, span="5m"), zone("b", 5, follows="a", span="5m")])
 
@@ -290,10 +290,10 @@ async def test_si11_what_we_have_seen_counts_in_the_live_look_too() -> None:
             bench.memory.counts.note_downscale(Uid("uid-zone-a"))
 
     bench.client.pause = scale_other
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == []
     bench.client.pause = _at_once
-    await bench.look()
+    await bench.reconcile()
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
 
 
@@ -322,5 +322,5 @@ async def test_si09_a_write_that_comes_late_does_not_find_what_it_was_decided_fo
             bench.client.change("zone-b", change_all)
 
     bench.client.pause = come_late
-    await bench.look()
+    await bench.reconcile()
     assert bench.client.patched == []

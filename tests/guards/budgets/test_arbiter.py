@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import (
-    CONTEST_LOOKS,
     CONTEST_PAUSE,
+    CONTEST_READS,
     MOST_WAITING,
     REPEAT_LIMIT,
     SLICE,
@@ -178,17 +178,17 @@ def rollout_of(x: Process, pods: int) -> list[DisruptionRequest]:
 
 
 @in_virtual_time
-async def test_d51_many_pods_are_decided_on_with_one_look_at_each_zone() -> None:
+async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone() -> None:
     """D-51: the work grows with the pods, not with their square."""
     _, x = start(rule(), rule(name="one", selector={"app": "another"}), pods=30)
     assert await x.evict("b-0") == "allowed"
-    asks, x.pods.looks = rollout_of(x, 30), 0
+    asks, x.pods.reads = rollout_of(x, 30), 0
     refusals = await x.gate.assess_all(asks)
     assert {tell(one) for one in refusals if one is not None} == {
         "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
     }
     assert len({id(one) for one in refusals}) == 1
-    assert x.pods.looks == 3
+    assert x.pods.reads == 3
 
 
 @in_virtual_time
@@ -270,8 +270,8 @@ async def test_fp20_the_winner_gives_up_where_the_other_does_not_withdraw() -> N
         here.client.calls.clear()
     assert early.result() == USED_B
     assert here.recorded() == ["b-0"]
-    assert here.client.verbs().count("list") == CONTEST_LOOKS
-    assert elapsed() < 2 * CONTEST_LOOKS * CONTEST_PAUSE
+    assert here.client.verbs().count("list") == CONTEST_READS
+    assert elapsed() < 2 * CONTEST_READS * CONTEST_PAUSE
 
 
 @in_virtual_time

@@ -47,7 +47,7 @@ async def test_an_eviction_that_was_refused_has_the_next_place() -> None:
     assert tell(answer).startswith(f"{EVICTIONS} ingester-zone-b-0")
     assert answer.reason.text.endswith("is awaited; 1 eviction waits")
     assert answer.is_shared
-    assert answer.look_again == 2 * USUAL_PAUSE
+    assert answer.requeue_after == 2 * USUAL_PAUSE
     assert await x.evict("b-0") == "allowed"
     assert (await rolled(x, "a-1")).startswith("429 disruption_budget_used")
 

@@ -39,7 +39,7 @@ class Line:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._limits = limits
 
-    async def join(self, *names: str, priority: Priority = Priority.LOOK) -> None:
+    async def join(self, *names: str, priority: Priority = Priority.READ) -> None:
         for name in names:
             self.tasks[name] = asyncio.ensure_future(self._take(name, priority))
             await settle()
@@ -201,11 +201,11 @@ async def test_d_65_the_more_urgent_goes_first() -> None:
     await line.join("report", priority=Priority.REPORT)
     await line.join("record", priority=Priority.RECORD)
     await line.join("list", priority=Priority.LIST)
-    await line.join("look", "later look", priority=Priority.LOOK)
+    await line.join("read", "later read", priority=Priority.READ)
     await line.join("answer", priority=Priority.ANSWER)
     await line.join("delete", priority=Priority.DELETE)
     assert await line.end() == [
-        *("first", "delete", "answer", "look", "later look", "list", "record", "report")
+        *("first", "delete", "answer", "read", "later read", "list", "record", "report")
     ]
 
 
@@ -255,11 +255,11 @@ async def test_rate_03_who_is_overtaken_until_its_deadline_is_told_so() -> None:
     limits = RateLimiter(1, 1)
     line = Line(limits)
     await line.join("first")
-    look = asyncio.ensure_future(limits.take(APPS, Priority.LOOK, seconds(2)))
+    read = asyncio.ensure_future(limits.take(APPS, Priority.READ, seconds(2)))
     await settle()
     await line.join("a", "b", "c", "d", priority=Priority.DELETE)
     with pytest.raises(Throttled, match=r"more urgent requests came first, for 2\.000s"):
-        await look
+        await read
     assert round(elapsed().total_seconds(), 3) == 2
     await line.end()
     assert line.served[-1] == ("d", 4), "it left no gap"
@@ -277,7 +277,7 @@ def test_d_65_deletes_go_before_other_writes_before_reads_of_controllers() -> No
 
 
 @in_virtual_time
-async def test_d_65_what_takes_a_grant_back_goes_after_live_looks() -> None:
+async def test_d_65_what_releases_a_grant_goes_after_live_reads() -> None:
     """D-65: the read and the patch; a list of a cache that came with them goes later."""
     limits, served = RateLimiter(1, 1), list[str]()
 
@@ -287,16 +287,16 @@ async def test_d_65_what_takes_a_grant_back_goes_after_live_looks() -> None:
 
     async with asyncio.TaskGroup() as tasks:
         for verb, reads in (
-            ("get", Priority.LOOK),  # takes the only token
+            ("get", Priority.READ),  # takes the only token
             ("get", Priority.LIST),
             ("patch", Priority.TAKE_BACK),
             ("get", Priority.TAKE_BACK),
-            ("get", Priority.LOOK),
+            ("get", Priority.READ),
             ("patch", Priority.LIST),
         ):
             tasks.create_task(call(verb, reads))
     assert served[1:] == [
-        *("patch LIST", "get LOOK", "patch TAKE_BACK", "get TAKE_BACK", "get LIST"),
+        *("patch LIST", "get READ", "patch TAKE_BACK", "get TAKE_BACK", "get LIST"),
     ]
 
 
@@ -306,17 +306,17 @@ async def test_d_65_watches_are_free() -> None:
     watch = Call(verb="watch", resource=PODS, namespace="prod")
     for _ in range(20):
         await limits.admit(watch, Priority.LIST, timedelta(0))
-    await limits.admit(object_call("get", PODS, "prod", "a-0"), Priority.LOOK, timedelta(0))
+    await limits.admit(object_call("get", PODS, "prod", "a-0"), Priority.READ, timedelta(0))
 
 
 @in_virtual_time
 async def test_sec_groups_that_tenants_name_share_one_bucket() -> None:
     """Whoever may write annotations makes up names without end: each had a burst of its own."""
     limits = RateLimiter(1, 2)
-    await limits.admit(discovery_call("one.example.com"), Priority.LOOK, timedelta(0))
-    await limits.admit(discovery_call("two.example.com", "v1"), Priority.LOOK, timedelta(0))
+    await limits.admit(discovery_call("one.example.com"), Priority.READ, timedelta(0))
+    await limits.admit(discovery_call("two.example.com", "v1"), Priority.READ, timedelta(0))
     with pytest.raises(Throttled, match=f'"{DISCOVERY}"') as caught:
-        await limits.admit(discovery_call("three.example.com"), Priority.LOOK, timedelta(0))
+        await limits.admit(discovery_call("three.example.com"), Priority.READ, timedelta(0))
     assert caught.value.call == "discover apis/three.example.com"
     assert name_bucket(object_call("get", STATEFULSETS, "prod", "a", "scale")) == "apps"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rollout_operator.lab.demo.drawing import LOOKS, draw_grid, draw_moves, to_ascii
+from rollout_operator.lab.demo.drawing import CELL_STYLES, draw_grid, draw_moves, to_ascii
 from rollout_operator.lab.demo.picture import Cell
 from rollout_operator.lab.lines import Style, render_line
 from tests.lab.demo.pictures import ENDING, GONE, HALFWAY, NEW, OLD, STARTING, plain, row
@@ -22,7 +22,7 @@ def test_the_grid_says_all_without_colour() -> None:
 
 
 def test_ascii_takes_as_much_room_and_tells_states_apart() -> None:
-    marks = "".join(look.mark for look in LOOKS.values())
+    marks = "".join(cell_style.mark for cell_style in CELL_STYLES.values())
 
     assert to_ascii(f"{marks} 2 → 1 ╭─╮ é") == "o!x.~# 2 > 1 +-+ ?"
 

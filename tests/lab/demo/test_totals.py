@@ -177,7 +177,7 @@ def test_the_floor_is_what_the_restarts_alone_take(limit: int, floor: float) -> 
 
 
 @pytest.mark.parametrize(("limit", "polled"), [(1, 21.0), (2, 13.0), (9, 8.0)])
-def test_who_looks_seldom_ends_with_the_last_pod_as_well(limit: int, polled: float) -> None:
+def test_a_slow_poll_ends_with_the_last_pod_as_well(limit: int, polled: float) -> None:
     """What is seen late delays what comes after it; after the last pod nothing comes."""
     restarts = [
         *(Restart("a", 0.0, 4.0),) * 3,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.segment import Segment
 
-from rollout_operator.lab.demo.drawing import LOOKS
+from rollout_operator.lab.demo.drawing import CELL_STYLES
 from rollout_operator.lab.demo.keys import SHORT
 from rollout_operator.lab.demo.live import make_console
 from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture
@@ -49,7 +49,7 @@ def test_a_picture_fills_the_terminal_and_no_more(width: int, height: int) -> No
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("pods", [1, 3, 10, 21])
 def test_zones_fit_whatever_their_size(width: int, height: int, pods: int) -> None:
-    states = [list(LOOKS)[n % len(LOOKS)] for n in range(pods)]
+    states = [list(CELL_STYLES)[n % len(CELL_STYLES)] for n in range(pods)]
     cells = [Cell(state, VERSIONS[state]) for state in states]
     rows = (replace(row(name, *cells), history=(1,) * 500) for name in ("zone-a", "zone-b"))
     lines = draw(picture(*rows), width, height)

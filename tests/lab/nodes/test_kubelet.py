@@ -35,18 +35,18 @@ def container(pod: JsonObject) -> JsonObject:
     return children(pod, "status", "containerStatuses")[0]
 
 
-def looks(scene: World, name: str = "web-0") -> list[str]:
+def states(scene: World, name: str = "web-0") -> list[str]:
     """Return what became of a pod in words, each change once."""
     words: list[str] = []
     for one in scene.commits("pods"):
         if one.name == name:
-            word = look(one)
+            word = name_state(one)
             if word not in words[-1:]:
                 words.append(word)
     return words
 
 
-def look(commit: Commit) -> str:
+def name_state(commit: Commit) -> str:
     pod = commit.after
     if pod is None:
         return "gone"
@@ -65,8 +65,8 @@ async def test_a_normal_life_from_creation_to_the_end() -> None:
     with world() as scene:
         await scene.bring_up(ONE)
         scene.delete_pod("web-0")
-        await scene.until(lambda: "gone" in looks(scene))
-        assert looks(scene) == [
+        await scene.until(lambda: "gone" in states(scene))
+        assert states(scene) == [
             "Pending/unbound",
             "Pending",
             "Pending/waiting",
@@ -104,7 +104,7 @@ async def test_times_follow_the_behaviour() -> None:
         assert started - EPOCH <= timedelta(seconds=1)
         begun = scene.api.now()
         scene.delete_pod("web-0")
-        await scene.until(lambda: "gone" in looks(scene))
+        await scene.until(lambda: "gone" in states(scene))
         assert timedelta(seconds=20) < scene.api.now() - begun < timedelta(seconds=21)
 
 
@@ -162,8 +162,8 @@ async def test_a_flapping_pod_is_ready_and_not_in_turn() -> None:
     flapping = Behaviour(kind=StartKind.FLAPPING, period=timedelta(seconds=5))
     with world(choose=always(flapping)) as scene:
         scene.create(ONE)
-        await scene.until(lambda: looks(scene).count("Running/ready") == 3)
-        assert looks(scene)[3:] == ["Running", "Running/ready"] * 3
+        await scene.until(lambda: states(scene).count("Running/ready") == 3)
+        assert states(scene)[3:] == ["Running", "Running/ready"] * 3
 
 
 @in_virtual_time
@@ -188,7 +188,7 @@ async def test_a_pod_made_to_fail_before_it_runs_crashes_when_it_does() -> None:
         scene.create(ONE)
         await scene.until(lambda: bool(scene.pods()))
         scene.cluster.fail_pod("web-0")
-        await scene.until(lambda: looks(scene)[-2:] == ["Running/terminated", "Running/waiting"])
+        await scene.until(lambda: states(scene)[-2:] == ["Running/terminated", "Running/waiting"])
         scene.delete_pod("web-0")
         await scene.until_ready("web")  # the next one of the name is a new pod
 

@@ -72,16 +72,16 @@ async def _roll() -> tuple[list[Moment], list[str]]:
         for zone in ZONES:
             head = {"annotations": {"to": "v2"}}
             await send("patch", zone.name, {"spec": {"template": {"metadata": head}}})
-        looks = []
+        moments = []
         for _ in range(MOMENTS):
             await asyncio.sleep(STEP)
             objects = [
                 *sandbox.api.list(STATEFULSETS, NAMESPACE),
                 *sandbox.api.list(PODS, NAMESPACE),
             ]
-            looks.append(Moment(list(objects), sandbox.api.now(), len(list_deletes())))
+            moments.append(Moment(list(objects), sandbox.api.now(), len(list_deletes())))
         await asyncio.sleep(600)
-        return looks, list_deletes()
+        return moments, list_deletes()
 
 
 @pytest.fixture(scope="module")
@@ -95,24 +95,24 @@ def test_the_rest_of_a_rollout_is_told(
     number: int, rollout: tuple[list[Moment], list[str]]
 ) -> None:
     """Whatever pods are terminating, missing, being created or starting then."""
-    looks, deleted = rollout
-    look = looks[number]
+    moments, deleted = rollout
+    moment = moments[number]
 
-    simulated = tell(read_settings(["-f", "-"]), to_yaml(look.objects), look.at)
+    simulated = tell(read_settings(["-f", "-"]), to_yaml(moment.objects), moment.at)
 
-    assert list(simulated.figures.deletes) == deleted[look.deleted :]
+    assert list(simulated.figures.deletes) == deleted[moment.deleted :]
     assert simulated.times.stuck == ()
 
 
 def test_of_an_old_copy_the_age_of_a_starting_pod_is_told(
     rollout: tuple[list[Moment], list[str]],
 ) -> None:
-    look = next(
+    moment = next(
         one for one in rollout[0] if any("running" in str(pod["status"]) for pod in _unready(one))
     )
 
     simulated = tell(
-        read_settings(["-f", "-"]), to_yaml(look.objects), look.at + timedelta(minutes=10)
+        read_settings(["-f", "-"]), to_yaml(moment.objects), moment.at + timedelta(minutes=10)
     )
 
     story = " ".join(word for line in render_text(simulated) for word in line.split())
@@ -120,10 +120,10 @@ def test_of_an_old_copy_the_age_of_a_starting_pod_is_told(
     assert "stays as it is until it is replaced: container app not ready, 10m" in story
 
 
-def _unready(look: Moment) -> list[Json]:
+def _unready(moment: Moment) -> list[Json]:
     return [
         one
-        for one in look.objects
+        for one in moment.objects
         if one["kind"] == "Pod" and "deletionTimestamp" not in one["metadata"]
         if not any(
             (each["type"], each["status"]) == ("Ready", "True")
@@ -132,7 +132,7 @@ def _unready(look: Moment) -> list[Json]:
     ]
 
 
-def test_the_looks_are_of_a_rollout(rollout: tuple[list[Moment], list[str]]) -> None:
-    looks, deleted = rollout
+def test_the_moments_are_of_a_rollout(rollout: tuple[list[Moment], list[str]]) -> None:
+    moments, deleted = rollout
     assert len(deleted) == 6
-    assert {look.deleted for look in looks} == {2, 3, 4, 5, 6}
+    assert {moment.deleted for moment in moments} == {2, 3, 4, 5, 6}

@@ -48,7 +48,7 @@ def lines(story: Callable[[HistoryBuilder], object], **zones: Any) -> list[str]:
 def delete_unannounced(written: HistoryBuilder) -> None:
     written.lived(2, "started")
     written.delete(3, "zone-a-0")
-    written.look(4)
+    written.live_read(4)
 
 
 def refused(written: HistoryBuilder) -> None:

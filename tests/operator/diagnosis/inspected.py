@@ -21,7 +21,7 @@ PERSON = "person"
 
 
 @dataclass(frozen=True, slots=True)
-class Onlooker:
+class ObservedCluster:
     """A person with a kubeconfig, beside a simulated cluster."""
 
     sandbox: Sandbox
@@ -70,13 +70,13 @@ class Onlooker:
 
 
 @asynccontextmanager
-async def looking_on(*zones: ZoneSpec, settle: float = 60) -> AsyncIterator[Onlooker]:
+async def observed_cluster(*zones: ZoneSpec, settle: float = 60) -> AsyncIterator[ObservedCluster]:
     """Run a simulated cluster with these zones, which have had time to become ready."""
     async with Sandbox() as sandbox:
         link = Link(PERSON, faults=NoFaults(), rng=sandbox.rng(PERSON))
-        client = SimulatedClient(sandbox.api, link, name="looking", limits=RateLimiter(0, 0))
-        onlooker = Onlooker(sandbox, client)
+        client = SimulatedClient(sandbox.api, link, name="observing", limits=RateLimiter(0, 0))
+        cluster = ObservedCluster(sandbox, client)
         for zone in zones:
-            await onlooker.create(STATEFULSETS, statefulset(zone, sandbox.namespace))
+            await cluster.create(STATEFULSETS, statefulset(zone, sandbox.namespace))
         await VirtualClock().sleep(timedelta(seconds=settle))
-        yield onlooker
+        yield cluster

@@ -10,7 +10,7 @@ from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.errors import Denied
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace
-from tests.operator.diagnosis.inspected import PERSON, Onlooker, looking_on
+from tests.operator.diagnosis.inspected import PERSON, ObservedCluster, observed_cluster
 from tests.virtual_time import in_virtual_time
 
 READS: Final = {"get", "list", "discover"}
@@ -22,7 +22,7 @@ def _custom(kind: str, name: str, **spec: object) -> JsonObject:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-async def _copy(world: Onlooker) -> ObjectsCopy:
+async def _copy(world: ObservedCluster) -> ObjectsCopy:
     clock = world.sandbox.clock()
     return await copy_namespace(world.client, world.sandbox.namespace, clock)
 
@@ -38,7 +38,7 @@ async def test_everything_that_decides_is_read_and_nothing_written() -> None:
         f"{MIRROR}-kind": "ReplicaTemplate",
         f"{MIRROR}-api-version": "rollout-operator.grafana.com/v1",
     }
-    async with looking_on(ZoneSpec(name="zone-a", replicas=1, annotations=mirrors)) as world:
+    async with observed_cluster(ZoneSpec(name="zone-a", replicas=1, annotations=mirrors)) as world:
         chosen: JsonObject = {"matchLabels": {"name": "zone-a"}}
         await world.create(REPLICA_TEMPLATES, _custom("ReplicaTemplate", "sizes", replicas=1))
         budget = _custom(ZONE_BUDGETS.kind, "b", selector=chosen, maxUnavailable=1)
@@ -63,7 +63,7 @@ async def test_everything_that_decides_is_read_and_nothing_written() -> None:
 
 @in_virtual_time
 async def test_what_may_not_be_read_is_named() -> None:
-    async with looking_on(*three_zones(replicas=1)) as world:
+    async with observed_cluster(*three_zones(replicas=1)) as world:
         refused = world.sandbox.api.forbidden
         refused.add((PERSON, "list", "nodes"))
         refused.add((PERSON, "list", "zoneawarepoddisruptionbudgets"))
@@ -82,7 +82,7 @@ async def test_what_may_not_be_read_is_named() -> None:
 
 @in_virtual_time
 async def test_without_sets_nothing_can_be_said() -> None:
-    async with looking_on(*three_zones(replicas=1)) as world:
+    async with observed_cluster(*three_zones(replicas=1)) as world:
         world.sandbox.api.forbidden.add((PERSON, "list", STATEFULSETS.plural))
 
         with pytest.raises(Denied, match='grant verb list on "statefulsets"'):

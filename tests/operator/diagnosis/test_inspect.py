@@ -11,7 +11,7 @@ from rollout_operator.model.description import Description, OperatorDescription,
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.operator.diagnosis.inspect import Inspector, list_namespaces
-from tests.operator.diagnosis.inspected import Onlooker, looking_on
+from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 ZONES = three_zones(replicas=2)
@@ -27,7 +27,7 @@ BUDGET: JsonObject = {
 class Partial:
     """The client of an onlooker, where some reads fail or are answered by a test."""
 
-    def __init__(self, world: Onlooker, **answers: bytes | ApiError) -> None:
+    def __init__(self, world: ObservedCluster, **answers: bytes | ApiError) -> None:
         self._world = world
         self._answers = answers
 
@@ -55,7 +55,7 @@ class Partial:
         return await self._world.client.fetch_page(resource, namespace, **query)  # type: ignore[arg-type]  # passed on
 
 
-def asking(world: Onlooker, **answers: bytes | ApiError) -> Inspector:
+def asking(world: ObservedCluster, **answers: bytes | ApiError) -> Inspector:
     """Return an inspector that asks for the operator, too."""
     client = Partial(world, **answers)
     return Inspector(
@@ -69,7 +69,7 @@ def asking(world: Onlooker, **answers: bytes | ApiError) -> Inspector:
 
 @in_virtual_time
 async def test_d_76_without_an_operator_the_same_core_decides_and_nothing_is_written() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         [group] = (await world.inspect()).description.groups
         assert (group.phase, group.ready, group.desired) == (Phase.ROLLED_OUT, 6, 6)
 
@@ -85,7 +85,7 @@ async def test_d_76_without_an_operator_the_same_core_decides_and_nothing_is_wri
 
 @in_virtual_time
 async def test_d_75_it_says_what_the_operator_says() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         process = world.sandbox.process()
         process.start()
         await process.wait_ready()
@@ -106,7 +106,7 @@ async def test_d_75_it_says_what_the_operator_says() -> None:
 async def test_d_75_of_a_budget_it_says_the_same_as_well() -> None:
     labels = {"rollout-group": "ingester"}
     zones = [ZoneSpec(name=name, replicas=2, pod_labels=labels) for name in NAMES]
-    async with looking_on(*zones) as world:
+    async with observed_cluster(*zones) as world:
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
         await world.create(ZONE_BUDGETS, {**BUDGET, "spec": spec})
         process = world.sandbox.process()
@@ -122,7 +122,7 @@ async def test_d_75_of_a_budget_it_says_the_same_as_well() -> None:
 
 @in_virtual_time
 async def test_a_status_that_lags_its_spec_settles_nothing() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         assert (await world.inspect()).is_settled
 
         world.sandbox.cluster.lag_controller(world.patience)
@@ -136,7 +136,7 @@ async def test_a_status_that_lags_its_spec_settles_nothing() -> None:
 @in_virtual_time
 async def test_a_budget_that_selects_pods_alone_holds_the_group_here_as_well() -> None:
     zones = [ZoneSpec(name=name, replicas=2, pod_labels={"app": "ingester"}) for name in NAMES]
-    async with looking_on(*zones) as world:
+    async with observed_cluster(*zones) as world:
         await world.create(ZONE_BUDGETS, BUDGET)
         await world.set_image(*NAMES)
         await VirtualClock().sleep(world.patience)
@@ -157,7 +157,7 @@ async def test_replicas_that_are_due_are_told_where_nobody_writes_them() -> None
         replicas=2,
         annotations={"grafana.com/rollout-downscale-leader": "zone-a"},
     )
-    async with looking_on(leading, following) as world:
+    async with observed_cluster(leading, following) as world:
         [group] = (await world.inspect()).description.groups
 
         assert group.phase is not Phase.ROLLED_OUT
@@ -167,7 +167,7 @@ async def test_replicas_that_are_due_are_told_where_nobody_writes_them() -> None
 @in_virtual_time
 async def test_what_may_not_be_read_is_said_and_the_rest_is_shown() -> None:
     budgets = Denied("cannot list budgets")
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         inspector = asking(world, zoneawarepoddisruptionbudgets=budgets, services=Denied("no"))
         seen = await inspector.inspect()
 
@@ -182,7 +182,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_shown() -> None:
 
 @in_virtual_time
 async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         now = world.sandbox.clock().now()
         operator = OperatorDescription(version="9", is_ready=True, is_acting=True)
         own = Description(namespace="default", now=now, operator=operator)
@@ -203,7 +203,7 @@ async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
 
 @in_virtual_time
 async def test_an_operator_of_another_version_is_not_misread() -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         own = Description(schema_version=2, namespace="default", now=world.sandbox.clock().now())
         seen = await asking(world, services=msgspec.json.encode(own)).inspect()
 
@@ -227,7 +227,7 @@ async def test_an_operator_of_another_version_is_not_misread() -> None:
 @in_virtual_time
 async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes, why: str) -> None:
     """Whoever may run a pod behind the Service answers for the operator."""
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         seen = await asking(world, services=body).inspect()
 
     assert seen.own is None
@@ -250,7 +250,7 @@ async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes
 async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer(
     age: float, tail: str
 ) -> None:
-    async with looking_on(*ZONES) as world:
+    async with observed_cluster(*ZONES) as world:
         renewed = (world.sandbox.clock().now() - timedelta(seconds=age)).isoformat()
         lease = msgspec.json.encode(
             {
@@ -270,5 +270,5 @@ async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer(
 
 @in_virtual_time
 async def test_namespaces_with_groups_are_found() -> None:
-    async with looking_on(*ZONES, ZoneSpec(name="alone", group=None)) as world:
+    async with observed_cluster(*ZONES, ZoneSpec(name="alone", group=None)) as world:
         assert await list_namespaces(world.client) == ["default"]

@@ -149,7 +149,7 @@ def test_a_frozen_view_is_looked_at_again() -> None:
     """That it has come alive is announced by no event."""
     refusal = refused(read_snapshot("a-0; stale 61"))
 
-    assert refusal.look_again == timedelta(seconds=5)
+    assert refusal.requeue_after == timedelta(seconds=5)
     assert refusal == refused(read_snapshot("a-0; stale 610"))
     assert answer(read_snapshot("a-0; stale 60")) == "allow"
 
@@ -188,7 +188,7 @@ def test_which_budget_rules(entries: Sequence[BudgetState], expected: object) ->
     if isinstance(chosen, Refusal):
         reason = chosen.reason
         assert f"{chosen.status} {reason.code} {reason.text}" == expected
-        assert (reason.severity, chosen.look_again) == (Severity.ERROR, None)
+        assert (reason.severity, chosen.requeue_after) == (Severity.ERROR, None)
     else:
         assert chosen == expected
 

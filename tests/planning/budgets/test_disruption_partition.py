@@ -144,12 +144,12 @@ def test_what_a_refusal_says(case: BudgetSnapshot, expected: list[str]) -> None:
     assert refusal.reason.zone == "", "of a partition, no single zone is short"
 
 
-def test_a_delayed_pod_gives_the_time_to_look_again_to_the_microsecond() -> None:
+def test_a_delayed_pod_gives_the_time_to_reconcile_again_to_the_microsecond() -> None:
     case = read_snapshot("a-0; b; pod b-0 ready_for=50; partitions delay=60")
     refusal = assess_disruption(case)
 
     assert refusal is not None
-    assert refusal.look_again == timedelta(seconds=10, microseconds=1)
-    assert answer(replace(case, now=NOW + refusal.look_again)) == "allow"
-    almost = NOW + refusal.look_again - timedelta(microseconds=1)
+    assert refusal.requeue_after == timedelta(seconds=10, microseconds=1)
+    assert answer(replace(case, now=NOW + refusal.requeue_after)) == "allow"
+    almost = NOW + refusal.requeue_after - timedelta(microseconds=1)
     assert answer(replace(case, now=almost)) == "429 1 pod not ready in partition 0"

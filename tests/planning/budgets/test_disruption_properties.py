@@ -106,13 +106,13 @@ def test_a_refusal_stays_when_one_more_pod_goes_down(
 def test_time_alone_does_what_a_refusal_says(case: BudgetSnapshot) -> None:
     """At the time to look again one pod fewer is down; before that, nothing has changed."""
     refusal = assess_disruption(case)
-    if refusal is None or refusal.look_again is None:
+    if refusal is None or refusal.requeue_after is None:
         return
     moment = timedelta(microseconds=1)
-    almost = dataclasses.replace(case, now=case.now + refusal.look_again - moment)
-    then = dataclasses.replace(case, now=case.now + refusal.look_again)
+    almost = dataclasses.replace(case, now=case.now + refusal.requeue_after - moment)
+    then = dataclasses.replace(case, now=case.now + refusal.requeue_after)
 
-    assert refusal.look_again > timedelta(0)
+    assert refusal.requeue_after > timedelta(0)
     assert _reason(assess_disruption(almost)) == _reason(refusal)
     assert _reason(assess_disruption(then)) != _reason(refusal)
 

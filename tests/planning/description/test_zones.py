@@ -23,8 +23,8 @@ from tests.planning.description.groups import starting
 def describe(base: Zone, **deletions: Deletion) -> ZoneDescription:
     known = {name.replace("_", "-"): how for name, how in deletions.items()}
     snapshot = group(base, deletions=known)
-    look = assess_readiness(base, snapshot.deletions, NOW)
-    return describe_zone(base, look, snapshot, is_busy=False)
+    readiness = assess_readiness(base, snapshot.deletions, NOW)
+    return describe_zone(base, readiness, snapshot, is_busy=False)
 
 
 def test_a_zone_in_full() -> None:
@@ -129,8 +129,8 @@ def test_without_an_update_revision_nothing_is_known_to_be_outdated() -> None:
     ],
 )
 def test_whose_turn_it_is(snapshot: Group, name: str | None) -> None:
-    looks = [assess_readiness(one, snapshot.deletions, NOW) for one in snapshot.zones]
-    turn = find_turn(looks)
+    readinesses = [assess_readiness(one, snapshot.deletions, NOW) for one in snapshot.zones]
+    turn = find_turn(readinesses)
 
     assert (None if turn is None else turn.sts.name) == name
 

@@ -112,7 +112,7 @@ def test_the_pause_lies_between_zones_as_well() -> None:
     """MAZ-41."""
     found = plan(zone("a"), prev("b"), last=batch("a-0", completion=-29))
 
-    assert (outline(found), found.look_again) == ("IntervalWait", seconds(1))
+    assert (outline(found), found.requeue_after) == ("IntervalWait", seconds(1))
     assert outline(plan(zone("a"), prev("b"), last=batch("a-0", completion=-30))) == "b-2"
 
 
@@ -256,4 +256,4 @@ def test_a_batch_stalls(a: Zone, last: Batch, left: float | None) -> None:
 
     assert outline(found) == "BatchOpen"
     assert found.is_stalled == (left is None)
-    assert found.look_again == (None if left is None else seconds(left))
+    assert found.requeue_after == (None if left is None else seconds(left))

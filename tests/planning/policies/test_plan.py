@@ -185,7 +185,7 @@ def test_a_pod_counts_once_it_is_ready_long_enough() -> None:
     young = with_pods(zone("b", min_ready_seconds=30), ready_since=NOW - seconds(20))
 
     found = plan(prev("a"), young)
-    assert (outline(found), found.look_again) == ("ZoneNotReady", seconds(10))
+    assert (outline(found), found.requeue_after) == ("ZoneNotReady", seconds(10))
 
 
 @pytest.mark.parametrize(

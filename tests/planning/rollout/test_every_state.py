@@ -49,7 +49,7 @@ def _pod(ordinal: int, state: str) -> Pod:
     )
 
 
-def _look(seats: Seats, *, is_ordered: bool, limit: int, current: str) -> Group:
+def _observe(seats: Seats, *, is_ordered: bool, limit: int, current: str) -> Group:
     ready = sum(state.endswith("r") for state in seats)
     sts = StatefulSet(
         namespace="test",
@@ -96,7 +96,7 @@ def _delete(seats: Seats, going: list[int], limit: int) -> Seats:
 def _run(start: Seats, *, is_ordered: bool, limit: int, current: str) -> None:
     seats = start
     for _ in range(LONGEST):
-        group = _look(seats, is_ordered=is_ordered, limit=limit, current=current)
+        group = _observe(seats, is_ordered=is_ordered, limit=limit, current=current)
         plan = plan_group(group)
         going = [
             int(one.pod.name[-1])

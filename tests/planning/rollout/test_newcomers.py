@@ -303,4 +303,4 @@ def test_d67_newcomers_in_a_delayed_downscale(
 
 def test_d67_the_group_is_looked_at_again_when_they_have_settled() -> None:
     for plan in (plan_group(group(settling("a"))), plan_scaling(view(settling("a"), scale="5/5"))):
-        assert plan.look_again == timedelta(seconds=21)
+        assert plan.requeue_after == timedelta(seconds=21)

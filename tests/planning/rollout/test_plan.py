@@ -132,7 +132,7 @@ def test_d25_no_pod_is_replaced_while_a_downscale_may_still_happen(
 
     assert outline(plan) == [text if line == "downscale" else line for line in expected]
     assert plan.actions == ()
-    assert plan.look_again is None or plan.waits[0].code is Code.VIEW_STALE
+    assert plan.requeue_after is None or plan.waits[0].code is Code.VIEW_STALE
 
 
 REASONS = """
@@ -183,7 +183,7 @@ def test_whom_a_wait_is_about_and_how_loud_it_is() -> None:
 def test_a_stale_view_is_looked_at_again_soon() -> None:
     """That a view has come alive again is announced by no event."""
     plan = plan_group(replace(group(prev("a")), view_age=timedelta(minutes=5)))
-    assert plan.look_again == timedelta(seconds=5)
+    assert plan.requeue_after == timedelta(seconds=5)
     assert not plan.failed
 
 
@@ -194,7 +194,7 @@ def test_d73_another_operator_is_told_once_and_the_group_taken_up_in_time() -> N
     assert first.text != second.text
     assert first.gist == second.gist == "another operator rolls this group out"
     assert first.severity is Severity.WARN
-    assert plans[0].look_again == timedelta(seconds=40)
+    assert plans[0].requeue_after == timedelta(seconds=40)
     assert not plans[0].failed
 
 

@@ -261,7 +261,7 @@ def test_every_plan_says_why(case: Group) -> None:
     assert all(text and not text.endswith(".") and "\n" not in text for text in texts)
     reasons: list[Reason] = [*plan.waits, *plan.problems]
     assert {reason.text for reason in reasons} <= set(texts)
-    assert plan.look_again is None or plan.look_again > timedelta(0)
+    assert plan.requeue_after is None or plan.requeue_after > timedelta(0)
 
 
 @REPEATABLE

@@ -96,7 +96,7 @@ FP-28 the template changed again: a newer revision replaces what just came up
 @pytest.mark.parametrize(("case", "expected"), read_table(ONE_ZONE, read_group))
 def test_zone(case: Group, expected: list[str]) -> None:
     plan = plan_group(case)
-    wait = plan.look_again
+    wait = plan.requeue_after
     again = [] if wait is None else [f"again in {wait.total_seconds():.0f}s"]
     assert [*shorten(outline(plan), BUDGET_SENTENCES), *again] == expected
 

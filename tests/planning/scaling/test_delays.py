@@ -164,7 +164,7 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
     )
 
     assert (counts(new), new.pod_calls[0].ask != ()) == ({}, True)
-    assert (counts(called_59), called_59.look_again) == ({}, 59 * SECOND)
+    assert (counts(called_59), called_59.requeue_after) == ({}, 59 * SECOND)
     assert counts(called_60) == {"zone-b": 3}
 
 
@@ -220,7 +220,7 @@ def test_nobody_is_asked_once_more_for_a_downscale_that_may_not_be() -> None:
 
     assert (plan.pod_calls, counts(plan)) == ((), {})
     assert "zone_downscaled_lately zone-a" in codes(plan)
-    assert plan.look_again == 40 * SECOND, "they are asked at a low rate all the same"
+    assert plan.requeue_after == 40 * SECOND, "they are asked at a low rate all the same"
 
 
 def test_two_pods_of_one_name_are_both_asked() -> None:
@@ -309,7 +309,7 @@ def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_cal
 def test_seed079_it_is_known_when_the_next_of_them_is_due() -> None:
     stay = {f"b-{number}": PodCalls(cancelled_at=NOW - number * MINUTE) for number in range(5)}
 
-    assert plan_scaling(view(delayed("b", 5), scale="5/5", stay=stay)).look_again == (
+    assert plan_scaling(view(delayed("b", 5), scale="5/5", stay=stay)).requeue_after == (
         CANCEL_AGAIN - 4 * MINUTE
     )
 

@@ -146,7 +146,7 @@ def test_seed066_a_chain_is_scaled_down_one_zone_after_the_other() -> None:
     after = plan_scaling(read_view(b_is_gone))
 
     assert (counts(at_once), counts(later), counts(after)) == ({}, {"zone-b": 3}, {})
-    assert at_once.next_downscale == at_once.look_again == 12 * HOUR - SECOND
+    assert at_once.next_downscale == at_once.requeue_after == 12 * HOUR - SECOND
     assert codes(after) == ["zone_downscaled_lately zone-c"]
     assert after.next_downscale == 11 * HOUR
 

@@ -174,7 +174,7 @@ def test_what_holds_every_downscale(scaling: ScalingSnapshot, expected: list[str
 
     assert outline(plan) == expected
     is_frozen = plan.waits[0].code is Code.VIEW_STALE
-    assert plan.look_again == (STALE_RECHECK if is_frozen else None)
+    assert plan.requeue_after == (STALE_RECHECK if is_frozen else None)
     forced = dataclasses.replace(
         scaling,
         group=dataclasses.replace(
@@ -243,7 +243,7 @@ def test_the_words_about_time_are_in_whole_seconds_and_never_too_short() -> None
     plan = plan_scaling(scaling)
 
     assert plan.waits[0].text.startswith(f"{CHANGE} in 30m1s, last downscale zone-a ")
-    assert plan.look_again == timedelta(minutes=30, milliseconds=250)
+    assert plan.requeue_after == timedelta(minutes=30, milliseconds=250)
 
 
 def test_a_mirroring_zone_is_held_in_the_same_words() -> None:

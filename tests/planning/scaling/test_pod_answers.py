@@ -154,7 +154,7 @@ def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
         assert (
             plan.waits[0].text == f"{CHANGE}zone-b-4 may still act on an earlier call that it stays"
         )
-        assert plan.look_again == (10 - ago) * SECOND
+        assert plan.requeue_after == (10 - ago) * SECOND
         assert not [pod for calls in plan.pod_calls for pod in calls.ask], (
             "it would say what is no more"
         )
@@ -165,7 +165,7 @@ def test_seed076_a_pod_that_restarts_its_preparation_waits_anew() -> None:
     plan = plan_scaling(view(delayed("b", 5), scale="3/5", answers=answers))
 
     assert (counts(plan), codes(plan)) == ({}, ["delayed_by_pods zone-b"])
-    assert plan.look_again == MINUTE - SECOND
+    assert plan.requeue_after == MINUTE - SECOND
 
 
 def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:

@@ -230,7 +230,7 @@ def test_texts_are_short_printable_and_without_a_full_stop(case: ScalingSnapshot
         assert reason.text.isprintable()
         assert len(reason.text) < 1000
         assert not reason.text.endswith(".")
-    assert plan.look_again is None or plan.look_again > timedelta(0)
+    assert plan.requeue_after is None or plan.requeue_after > timedelta(0)
 
 
 @REPEATABLE

@@ -51,13 +51,13 @@ async def test_others_have_a_turn_between_two_pieces() -> None:
             nonlocal written
             written += len(data)
 
-    async def look() -> None:
+    async def read() -> None:
         while True:
             seen.add(written)
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as tasks:
-        other = tasks.create_task(look())
+        other = tasks.create_task(read())
         await write_pieces(Taken(), bytes(5 * PIECE), 5 * PIECE)
         other.cancel()
 

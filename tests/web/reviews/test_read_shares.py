@@ -135,25 +135,25 @@ async def test_li06_one_set_asked_for_again_and_again_holds_up_no_other() -> Non
     true = world.review("zone-a", 3)
     begin = elapsed()
     flood = await asyncio.gather(*(world.memory.hook.review(true, until) for _ in range(300)))
-    looks = [call for call in world.client.calls if call.startswith("list statefulsets")]
+    reads = [call for call in world.client.calls if call.startswith("list statefulsets")]
     span = (elapsed() - begin).total_seconds()
-    assert len(looks) <= 1 + 10 + span + 1
+    assert len(reads) <= 1 + 10 + span + 1
     assert {one.code for one in flood if not one.is_allowed} <= {429}
     assert any(one.is_allowed for one in flood)
 
 
 @in_virtual_time
-async def test_li06_the_first_look_of_a_set_waits_for_no_repetition_of_another() -> None:
+async def test_li06_the_first_read_of_a_set_waits_for_no_repetition_of_another() -> None:
     """LI-06: with as many sets as there may be, each is asked about freely once in a minute."""
-    looks = RepeatedReads(QPS, VirtualClock())
+    reads = RepeatedReads(QPS, VirtualClock())
     for _ in range(11):
-        await looks.wait_turn(Uid("often"), LIMIT)
+        await reads.wait_turn(Uid("often"), LIMIT)
     assert elapsed() == timedelta(0)
     with pytest.raises(Throttled):
-        await looks.wait_turn(Uid("often"), timedelta(0))
-    await looks.wait_turn(Uid("first"), timedelta(0))
+        await reads.wait_turn(Uid("often"), timedelta(0))
+    await reads.wait_turn(Uid("first"), timedelta(0))
     await asyncio.sleep(LATELY.total_seconds())
-    await looks.wait_turn(Uid("first"), timedelta(0))
+    await reads.wait_turn(Uid("first"), timedelta(0))
 
 
 @in_virtual_time

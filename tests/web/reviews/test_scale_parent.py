@@ -130,11 +130,11 @@ async def test_a_cache_that_follows_in_a_moment_is_waited_for() -> None:
     class Following(StatefulSetStore):
         """Shows the new version from the third look on."""
 
-        looks = 0
+        reads = 0
 
         def get(self, namespace: str, name: str) -> StatefulSet | Unreadable | None:
-            self.looks += 1
-            if self.looks == 3:
+            self.reads += 1
+            if self.reads == 3:
                 self.upsert(cached("7"))
             return super().get(namespace, name)
 

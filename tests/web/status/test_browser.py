@@ -28,7 +28,7 @@ pytestmark = [
 
 
 @dataclass(slots=True)
-class Looked:
+class OpenedPage:
     """A browser, and what it is shown."""
 
     page: Page
@@ -40,11 +40,11 @@ class Looked:
 
 
 @pytest.fixture
-async def looked() -> AsyncIterator[Looked]:
+async def opened() -> AsyncIterator[OpenedPage]:
     """Yield a browser beside a server."""
     assert BROWSER is not None
     async with showing() as shown, browsing(BROWSER) as page:
-        yield Looked(page, shown)
+        yield OpenedPage(page, shown)
 
 
 def wait_for_pod() -> Description:
@@ -69,19 +69,19 @@ def _hostile() -> GroupDescription:
     return group("x", headline=HOSTILE, waits=(waiting(HOSTILE, remedy=HOSTILE),))
 
 
-async def test_the_page_lives_in_a_browser(looked: Looked) -> None:
+async def test_the_page_lives_in_a_browser(opened: OpenedPage) -> None:
     """Also behind a path, where all links must be relative, and without scripts."""
-    page, shown = looked.page, looked.shown
+    page, shown = opened.page, opened.shown
     for width in WIDTHS:
-        await _see_it_change(looked, f"{looked.address}/status", width)
+        await _see_it_change(opened, f"{opened.address}/status", width)
     async with behind_prefix(shown.admin.server.port, PREFIX) as port:
         for path in ("/", "/status"):
-            await _see_it_change(looked, f"http://127.0.0.1:{port}{PREFIX}{path}", 1280)
+            await _see_it_change(opened, f"http://127.0.0.1:{port}{PREFIX}{path}", 1280)
         await page.open(f"http://127.0.0.1:{port}{PREFIX}/reasons#paused", width=400)
     assert await page.evaluate("document.querySelector(':target').textContent") == "paused"
     assert await page.evaluate("document.documentElement.scrollWidth") == 400
 
-    await page.open(f"{looked.address}/status", width=1280)
+    await page.open(f"{opened.address}/status", width=1280)
     await page.wait(f"{LINK} === 'link live'")
     assert page.complaints == []
     await shown.admin.server.stop()
@@ -89,32 +89,32 @@ async def test_the_page_lives_in_a_browser(looked: Looked) -> None:
     await shown.admin.server.start()
 
 
-async def test_the_page_reloads_itself_without_scripts(looked: Looked) -> None:
-    looked.shown.now = wait_for_pod()
-    await looked.page.run_scripts(is_on=False)
-    await looked.page.open(f"{looked.address}/status", width=1280)
-    assert "zone-b has 2 of 3" in await looked.page.evaluate(HEADLINE)
-    looked.shown.now = hold()
-    await looked.page.wait(f"{HEADLINE}?.startsWith('now paused')")
+async def test_the_page_reloads_itself_without_scripts(opened: OpenedPage) -> None:
+    opened.shown.now = wait_for_pod()
+    await opened.page.run_scripts(is_on=False)
+    await opened.page.open(f"{opened.address}/status", width=1280)
+    assert "zone-b has 2 of 3" in await opened.page.evaluate(HEADLINE)
+    opened.shown.now = hold()
+    await opened.page.wait(f"{HEADLINE}?.startsWith('now paused')")
 
-    assert looked.page.complaints == []
-    await looked.page.evaluate(
+    assert opened.page.complaints == []
+    await opened.page.evaluate(
         "document.body.insertAdjacentHTML('beforeend', '<i style=\"top:0\">')"
     )
-    await looked.page.wait("true")
-    assert "style" in str(looked.page.complaints), "what the policy refuses would have been seen"
+    await opened.page.wait("true")
+    assert "style" in str(opened.page.complaints), "what the policy refuses would have been seen"
 
 
-async def _see_it_change(looked: Looked, url: str, width: int) -> None:
-    page = looked.page
-    looked.shown.now = wait_for_pod()
+async def _see_it_change(opened: OpenedPage, url: str, width: int) -> None:
+    page = opened.page
+    opened.shown.now = wait_for_pod()
     await page.open(url, width=width)
     await page.wait(f"{LINK} === 'link live' && document.title === '2 waiting - prod'")
     assert await page.evaluate("document.documentElement.scrollWidth") == width
     assert "zone-b has 2 of 3" in await page.evaluate(HEADLINE)
     await page.evaluate("window.stays = document.getElementById('g-x'); true")
 
-    looked.shown.now = hold()
+    opened.shown.now = hold()
     await page.wait(f"{HEADLINE}?.startsWith('now paused')")
     assert await page.evaluate("document.title") == "1 held, 1 waiting - prod"
     assert await page.evaluate(ORDER) == ["summary", "g-ingester", "g-x"]
