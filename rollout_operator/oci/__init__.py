@@ -1,0 +1,1 @@
+"""Registries of images: what a release is, read by its tag."""
