@@ -46,6 +46,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "policy": ("",),
         "releases": ("",),
         "decode": ("", "diagnosis", "adoption", "policy", "releases"),
+        "decode.releases": ("", "policy", "releases", "decode"),
     },
     "planning": {
         "": (),

@@ -101,3 +101,20 @@ ON_DELETE: Final = "OnDelete"
 # The pod management policy that creates all absent pods at once; every other one is ordered.
 PARALLEL: Final = "Parallel"
 CLUSTER_HEADER: Final = "X-Cluster"
+
+# On Rollouts: what a person asks for once, each with a tag, a text or `true`.
+FORCE_DEPLOY: Final = "rollout.kuberik.com/force-deploy"
+BYPASS_GATES: Final = "rollout.kuberik.com/bypass-gates"
+UNBLOCK_FAILED: Final = "rollout.kuberik.com/unblock-failed"
+RETRY: Final = "rollout.kuberik.com/retry"
+DEPLOY_MESSAGE: Final = "rollout.kuberik.com/deploy-message"
+# What kuberik's documents call it.
+DEPLOYMENT_MESSAGE: Final = "rollout.kuberik.com/deployment-message"
+DEPLOY_USER: Final = "rollout.kuberik.com/deploy-user"
+WAIT_FOR_FLUX: Final = "rollout.kuberik.com/wait-for-flux"
+# On HealthChecks: what they look at, and how often.
+CHECKED_KUSTOMIZATION: Final = "healthcheck.kuberik.com/kustomization"
+CHECK_INTERVAL: Final = "healthcheck.kuberik.com/requeue-interval"
+# On schedules, and copied to their gates: for display alone.
+PRETTY_NAME: Final = "gate.kuberik.com/pretty-name"
+GATE_DESCRIPTION: Final = "gate.kuberik.com/description"

@@ -25,7 +25,11 @@ _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 # Objects of these kinds belong to the cluster: there is no namespace to name.
 _CLUSTER_KINDS: Final = frozenset(
-    {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+    {
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+        "ClusterRolloutSchedule",
+    }
 )
 
 

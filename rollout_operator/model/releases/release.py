@@ -1,8 +1,13 @@
 """Releases that an image policy announced, and which of them may come next."""
 
+from datetime import datetime
 from enum import StrEnum, unique
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
+
+Instant = Annotated[datetime, Meta(tz=True)]
 
 
 @unique
@@ -14,10 +19,15 @@ class PolicyOrder(StrEnum):
     NUMERICAL = "numerical"
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """One release, by the tag of its image."""
+class Release(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One release, by the tag of its image, as the API's `VersionInfo` has it."""
 
     tag: str
+    digest: str | None = None
+    version: str | None = None
+    """What the image says of itself, as are revision and time."""
+    revision: str | None = None
+    created: Instant | None = None
 
 
 class AnnouncedReleases(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """A schedule of releases: in which hours of a local calendar versions may be deployed.
 
-How one is read from the API's object is written in `model.decode.release_schedule`; when it is
+How one is read from the API's object is written in `model.decode.releases.schedule`; when it is
 active is decided in `planning.releases.schedule`.
 """
 
@@ -9,6 +9,11 @@ from enum import StrEnum, unique
 from typing import Final
 
 import msgspec
+
+from rollout_operator.model.condition import StatusCondition
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.releases.release import Instant
+from rollout_operator.model.releases.rollout import ReleaseHead
 
 WEEKDAYS: Final = (*("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),)
 """In the order in which `date.weekday` counts them."""
@@ -67,3 +72,33 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the rules that match, as the spec orders them; without those that have none."""
     next_transition: datetime | None = None
     """When `is_active` changes, in UTC. None where it stays as it is."""
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """`status` of a schedule. Empty where nothing was written."""
+
+    observed_generation: int = 0
+    active: bool = False
+    active_rules: tuple[str, ...] = ()
+    next_transition: Instant | None = None
+    managed_gates: tuple[str, ...] = ()
+    """Names; those of a schedule of the cluster with their namespace."""
+    matching_rollouts: int = 0
+    conditions: tuple[StatusCondition, ...] = ()
+
+
+class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A RolloutSchedule or, without a namespace, a ClusterRolloutSchedule."""
+
+    head: ReleaseHead
+    schedule: ReleaseSchedule | None = None
+    """None where it is invalid: its gates stay as they are, and new ones do not pass."""
+    rollouts: LabelSelector | None = None
+    """The Rollouts concerned. None where it cannot be read."""
+    namespaces: LabelSelector = LabelSelector()
+    """Of a schedule of the cluster: the namespaces concerned."""
+    pretty_name: str | None = None
+    description: str | None = None
+    problem: str = ""
+    """Names object, field and value, where it is invalid."""
+    status: ScheduleStatus = ScheduleStatus()

@@ -1,4 +1,4 @@
-"""JSON of the spec of a RolloutSchedule, also of the cluster's kind → `ReleaseSchedule`.
+"""JSON of a RolloutSchedule, also of the cluster's kind → `ScheduleObject`.
 
 Decides what an absent field means and what is refused: what the schema of the kinds refuses, dates
 that no calendar has, and ranges that end before they begin (RELB-31). An absent field, null and an
@@ -12,17 +12,27 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model.decode.installation import WireSelector
+from rollout_operator.model.decode.releases.head import read_body, read_head
+from rollout_operator.model.decode.releases.selector import parse_selector
 from rollout_operator.model.decode.wire import JsonBytes, Wire
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.errors import DecodeError, InvalidInput
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.names import GATE_DESCRIPTION, PRETTY_NAME
 from rollout_operator.model.releases.schedule import (
     WEEKDAYS,
     DateRange,
     MinuteRange,
     ReleaseSchedule,
     ScheduleAction,
+    ScheduleObject,
     ScheduleRule,
+    ScheduleStatus,
 )
 from rollout_operator.model.units import quote
+
+KIND: Final = "RolloutSchedule"
+CLUSTER_KIND: Final = "ClusterRolloutSchedule"
 
 # Each rule is asked for each of 400 days: a tenant's object must not stop the process meanwhile.
 MOST_RULES: Final = 256
@@ -50,7 +60,67 @@ class _Spec(Wire):
     action: str | None = None
 
 
+class _Selectors(Wire):
+    rollout_selector: WireSelector
+    namespace_selector: WireSelector | None = None
+
+
+class _WithSelectors(Wire):
+    spec: _Selectors
+
+
+class _WithSpec(Wire):
+    spec: msgspec.Raw
+
+
+class _WithStatus(Wire):
+    status: ScheduleStatus | None = None
+
+
 _DECODER: Final = msgspec.json.Decoder(_Spec)
+_SELECTORS: Final = msgspec.json.Decoder(_WithSelectors)
+_SPEC: Final = msgspec.json.Decoder(_WithSpec)
+_STATUS: Final = msgspec.json.Decoder(_WithStatus)
+
+
+def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
+    """Return a schedule of `KIND` or `CLUSTER_KIND`; one that is invalid says why.
+
+    Raises DecodeError where its metadata cannot be read. A status that cannot is replaced: no gate
+    depends on it.
+    """
+    read = read_head(kind, raw)
+    found = ScheduleObject(
+        head=read.head,
+        pretty_name=read.annotation(PRETTY_NAME),
+        description=read.annotation(GATE_DESCRIPTION),
+        status=_read_status(kind, raw),
+    )
+    try:
+        selectors = read_body(kind, raw, _SELECTORS).spec
+        found = msgspec.structs.replace(
+            found,
+            rollouts=parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
+            namespaces=_parse_namespaces(selectors.namespace_selector),
+        )
+        schedule = decode_release_schedule(read_body(kind, raw, _SPEC).spec)
+    except DecodeError as error:
+        return msgspec.structs.replace(found, problem=str(error))
+    except InvalidInput as error:
+        return msgspec.structs.replace(found, problem=f"{kind} {read.head.key}: {error}")
+    return msgspec.structs.replace(found, schedule=schedule)
+
+
+def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:
+    try:
+        return read_body(kind, raw, _STATUS).status or ScheduleStatus()
+    except DecodeError:
+        return ScheduleStatus()
+
+
+def _parse_namespaces(wire: WireSelector | None) -> LabelSelector:
+    """Return the namespaces concerned: all, where there is no selector (RELB-31)."""
+    return LabelSelector() if wire is None else parse_selector(wire, "spec.namespaceSelector")
 
 
 def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:

@@ -4,10 +4,18 @@ import json
 from datetime import date
 from typing import Any
 
+import msgspec
 import pytest
 
-from rollout_operator.model.decode.release_schedule import MOST_RULES, decode_release_schedule
+from rollout_operator.model.decode.releases.schedule import (
+    CLUSTER_KIND,
+    KIND,
+    MOST_RULES,
+    decode_release_schedule,
+    decode_schedule,
+)
 from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.schedule import (
     DateRange,
     MinuteRange,
@@ -15,6 +23,7 @@ from rollout_operator.model.releases.schedule import (
     ScheduleAction,
     ScheduleRule,
 )
+from tests.model.decode.releases.trees import as_json
 
 
 def decode(spec: object) -> ReleaseSchedule:
@@ -117,3 +126,75 @@ def test_what_is_no_json_is_refused() -> None:
     for raw in (b"", b"{", b'{"rules": [{"name": "\xff"}]}', b"[" * 100_000):
         with pytest.raises(InvalidInput, match=r"^spec: "):
             decode_release_schedule(raw)
+
+
+SPEC: dict[str, Any] = {"rolloutSelector": {"matchLabels": {"app": "a"}}, "rules": [{"name": "r"}]}
+
+
+def test_all_that_a_schedule_says() -> None:
+    """REL-18: whom it concerns, how its gates are shown, and what its status was."""
+    status = {
+        "observedGeneration": 3,
+        "active": True,
+        "activeRules": ["r"],
+        "nextTransition": "2025-01-01T00:00:00Z",
+        "managedGates": ["g"],
+        "matchingRollouts": 1,
+    }
+    found = decode_schedule(
+        CLUSTER_KIND,
+        as_json(
+            {**SPEC, "namespaceSelector": {"matchLabels": {"env": "prod"}}},
+            namespace="",
+            annotations={
+                "gate.kuberik.com/pretty-name": "Nights",
+                "gate.kuberik.com/description": "at night",
+            },
+            status=status,
+        ),
+    )
+
+    assert found.head.key == "app"
+    assert found.schedule == ReleaseSchedule(rules=(ScheduleRule(name="r"),))
+    assert found.rollouts == LabelSelector(labels={"app": "a"})
+    assert found.namespaces == LabelSelector(labels={"env": "prod"})
+    assert (found.pretty_name, found.description) == ("Nights", "at night")
+    assert msgspec.json.decode(msgspec.json.encode(found.status)) == status
+    assert found.problem == ""
+
+
+def test_without_a_selector_all_namespaces_are_concerned() -> None:
+    """RELB-31, RT-115: in the original none is."""
+    found = decode_schedule(CLUSTER_KIND, as_json(SPEC, namespace=""))
+
+    assert found.namespaces.takes({})
+
+
+def test_an_invalid_schedule_still_says_whom_it_concerns() -> None:
+    """RELB-31: its new gates do not pass."""
+    found = decode_schedule(KIND, as_json({**SPEC, "rules": [{"daysOfWeek": ["Day"]}]}))
+
+    assert found.schedule is None
+    assert found.rollouts == LabelSelector(labels={"app": "a"})
+    assert found.problem.startswith(
+        'RolloutSchedule prod/app: spec.rules[0].daysOfWeek[0]: "Day" is none of Monday'
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (None, "object missing required field spec"),
+        ({"rules": [{}]}, "spec: object missing required field rolloutSelector"),
+        (
+            {**SPEC, "rolloutSelector": {"matchLabels": {"a": "b c"}}},
+            'spec.rolloutSelector.matchLabels: "b c" is no value of a label',
+        ),
+    ],
+)
+def test_a_schedule_without_a_selector_concerns_no_rollout(spec: Any, problem: str) -> None:
+    """RELB-31."""
+    found = decode_schedule(CLUSTER_KIND, as_json(spec, namespace="", status=7))
+
+    assert found.rollouts is None
+    assert found.problem == f"ClusterRolloutSchedule app: {problem}"

@@ -1,0 +1,1 @@
+"""JSON of the resources of `kuberik.com`: what an absent field means, and what is refused."""

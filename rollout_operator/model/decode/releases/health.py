@@ -1,0 +1,65 @@
+"""JSON of a HealthCheck → `HealthCheck`.
+
+Other controllers may write its status. One that cannot be read is no health: a bake does not start
+by it, and its message says why.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.decode.releases.head import read_body, read_head
+from rollout_operator.model.decode.wire import JsonBytes, Wire
+from rollout_operator.model.errors import DecodeError, InvalidInput
+from rollout_operator.model.names import CHECK_INTERVAL, CHECKED_KUSTOMIZATION
+from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
+from rollout_operator.model.units import parse_duration
+
+KIND: Final = "HealthCheck"
+
+_DEFAULT_INTERVAL: Final = timedelta(seconds=30)
+_LEAST_INTERVAL: Final = timedelta(seconds=5)
+
+
+class _Spec(Wire):
+    check_class: str | None = msgspec.field(default=None, name="class")
+
+
+class _WithSpec(Wire):
+    spec: _Spec | None = None
+
+
+class _WithStatus(Wire):
+    status: HealthCheckStatus | None = None
+
+
+_SPEC: Final = msgspec.json.Decoder(_WithSpec)
+_STATUS: Final = msgspec.json.Decoder(_WithStatus)
+
+
+def decode_health_check(raw: JsonBytes) -> HealthCheck:
+    """Return a HealthCheck. Raises DecodeError where its metadata or class cannot be read."""
+    read = read_head(KIND, raw)
+    spec = read_body(KIND, raw, _SPEC).spec or _Spec()
+    try:
+        status = read_body(KIND, raw, _STATUS).status or HealthCheckStatus()
+    except DecodeError as error:
+        status = HealthCheckStatus(message=str(error))
+    return HealthCheck(
+        head=read.head,
+        labels=read.labels,
+        check_class=spec.check_class or "",
+        kustomization=read.annotation(CHECKED_KUSTOMIZATION),
+        interval=parse_check_interval(read.annotation(CHECK_INTERVAL)),
+        status=status,
+    )
+
+
+def parse_check_interval(text: str | None) -> timedelta:
+    """Return the time between two evaluations, by the annotation (RT-135)."""
+    try:
+        interval = _DEFAULT_INTERVAL if text is None else parse_duration(text)
+    except InvalidInput:
+        interval = _DEFAULT_INTERVAL
+    return max(interval, _LEAST_INTERVAL)

@@ -1,0 +1,46 @@
+"""A HealthCheck: what it looks at, and what it found."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum, unique
+
+import msgspec
+
+from rollout_operator.model.releases.release import Instant
+from rollout_operator.model.releases.rollout import ReleaseHead
+
+
+@unique
+class HealthStatus(StrEnum):
+    """What a HealthCheck found. Empty before the first time. Never renamed."""
+
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
+    PENDING = "Pending"
+
+
+class HealthCheckStatus(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
+):
+    """`status` of a HealthCheck. Other controllers may write it as well."""
+
+    status: str = ""
+    last_error_time: Instant | None = None
+    """When the newest failure that was seen happened."""
+    last_change_time: Instant | None = None
+    """When `status` changed last."""
+    message: str | None = None
+
+
+class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them."""
+
+    head: ReleaseHead
+    labels: Mapping[str, str] = {}
+    check_class: str = ""
+    """By what its status is written; empty for anything outside."""
+    kustomization: str | None = None
+    """What its annotation names: `name` or `namespace/name`."""
+    interval: timedelta = timedelta(seconds=30)
+    """From one evaluation to the next."""
+    status: HealthCheckStatus = HealthCheckStatus()

@@ -1,0 +1,99 @@
+"""A Rollout of `kuberik.com`: which releases go where, and what a person asks of it.
+
+`Rollout` is the name of the API's kind. Here it is a release rollout: a rollout replaces pods.
+"""
+
+from datetime import timedelta
+
+import msgspec
+
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.names import Uid
+from rollout_operator.model.releases.status import ReleaseStatus
+
+
+class ReleaseHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Which object of `kuberik.com` it is, whatever its spec says."""
+
+    name: str
+    uid: Uid
+    resource_version: str
+    namespace: str = ""
+    """Empty for an object of the cluster."""
+    generation: int = 0
+    is_terminating: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return namespace and name, as every text names an object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class ReleaseIntents(msgspec.Struct, frozen=True, kw_only=True):
+    """What annotations of a Rollout ask for once, as they were written; None where absent."""
+
+    force_deploy: str | None = None
+    """The tag that is deployed, if it was announced."""
+    bypass_gates: str | None = None
+    """The tag for which gates do not count."""
+    unblock_failed: str | None = None
+    """`true` where a failed release does not stop the next one."""
+    retry: str | None = None
+    """Any value: a failed release is tried once more."""
+    deploy_message: str | None = None
+    deployment_message: str | None = None
+    """The message, by the name that it has in kuberik's documents."""
+    deploy_user: str | None = None
+
+
+class CheckSelector(msgspec.Struct, frozen=True, kw_only=True):
+    """Which HealthChecks belong to a Rollout."""
+
+    selector: LabelSelector | None = None
+    """None selects none; an empty one all."""
+    namespaces: LabelSelector | None = None
+    """None is the Rollout's own namespace alone."""
+
+
+class ReleaseSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Rollout wants. What it leaves out has the default of its field."""
+
+    policy_name: str
+    policy_namespace: str = ""
+    """Empty for the namespace of the Rollout."""
+    wanted_version: str | None = None
+    history_limit: int = 10
+    retention: timedelta = timedelta(days=7)
+    least_available: int = 30
+    bake_time: timedelta | None = None
+    deploy_timeout: timedelta | None = None
+    checks: CheckSelector | None = None
+    update_interval: timedelta = timedelta(minutes=1)
+    """From one look at the registry to the next."""
+    is_suspended: bool = False
+    """Whether nothing is deployed. What is deployed goes on baking."""
+
+    @property
+    def has_bake(self) -> bool:
+        """Tell whether a release must show its health before it counts as deployed."""
+        return any(one is not None for one in (self.bake_time, self.deploy_timeout, self.checks))
+
+
+class ReleaseRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """A Rollout that can be obeyed."""
+
+    head: ReleaseHead
+    spec: ReleaseSpec
+    intents: ReleaseIntents = ReleaseIntents()
+    status: ReleaseStatus = ReleaseStatus()
+    waits_for_flux: bool = True
+    """Whether a bake starts only once Flux has fetched and applied the release."""
+
+
+class RefusedRelease(msgspec.Struct, frozen=True, kw_only=True):
+    """A Rollout whose spec cannot be obeyed: nothing is deployed for it."""
+
+    head: ReleaseHead
+    problem: str
+    """Names object, field and value."""
+    status: ReleaseStatus = ReleaseStatus()
