@@ -1,0 +1,128 @@
+"""What the gates of a Rollout let through.
+
+All must pass, and where several name versions, only those that all name are left. A gate that
+does not pass says nothing of versions. One tag may be asked for by name past all of them.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum, unique
+
+import msgspec
+
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.rollout import ReleaseHead
+from rollout_operator.model.releases.status import GateSummary
+from rollout_operator.model.units import quote
+from rollout_operator.planning.wording import join_names
+
+
+@unique
+class GatesCode(StrEnum):
+    """Reasons of the condition `GatesPassing`. Never renamed."""
+
+    PASSING = "AllGatesPassing"
+    BYPASSED = "GatesBypassed"
+    BLOCKING = "SomeGatesBlocking"
+    NONE_ALLOWED = "NoAllowedVersions"
+    NO_CANDIDATES = "NoReleaseCandidates"
+
+
+class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What all gates together say of the candidates."""
+
+    code: GatesCode
+    text: str
+    summaries: tuple[GateSummary, ...]
+    passed: tuple[Release, ...]
+    """What may be deployed, the newest first."""
+    allowed: tuple[Release, ...]
+    """What versions leave over, whether or not all gates pass."""
+    is_bypass_needed: bool = False
+    """Whether without the bypass something else would come next."""
+
+    @property
+    def is_passing(self) -> bool:
+        """Tell what the condition says."""
+        return self.code not in {GatesCode.BLOCKING, GatesCode.NONE_ALLOWED}
+
+
+def list_gates(head: ReleaseHead, gates: Iterable[ReleaseGate]) -> tuple[ReleaseGate, ...]:
+    """Return the gates of a Rollout, by name: those of its namespace that name it (REL-49)."""
+    own = (one for one in gates if one.head.namespace == head.namespace)
+    return tuple(sorted((one for one in own if one.rollout == head.name), key=_name))
+
+
+def assess_gates(
+    candidates: Sequence[Release], gates: Sequence[ReleaseGate], bypass: str | None = None
+) -> GatesVerdict:
+    """Return what gates let through (REL-50 to 52); `bypass` is the tag that need not heed them."""
+    verdict = _assess(candidates, gates)
+    asked = tuple(one for one in candidates if one.tag == bypass)
+    if not asked:
+        return verdict
+    return GatesVerdict(
+        code=GatesCode.BYPASSED,
+        text=f"gates are bypassed for {quote(asked[0].tag)}",
+        summaries=tuple(_summarise(one, candidates, is_bypassed=True) for one in gates),
+        passed=asked,
+        allowed=asked,
+        is_bypass_needed=verdict.passed[:1] != asked,
+    )
+
+
+def _assess(candidates: Sequence[Release], gates: Sequence[ReleaseGate]) -> GatesVerdict:
+    allowed = tuple(
+        one for one in candidates if all(_allows(gate, one) for gate in gates if gate.is_passing)
+    )
+    code, text = _explain(candidates, gates, allowed)
+    return GatesVerdict(
+        code=code,
+        text=text,
+        summaries=tuple(_summarise(one, candidates) for one in gates),
+        passed=() if code is GatesCode.BLOCKING else allowed,
+        allowed=allowed,
+    )
+
+
+def _explain(
+    candidates: Sequence[Release], gates: Sequence[ReleaseGate], allowed: Sequence[Release]
+) -> tuple[GatesCode, str]:
+    closed = [one.head.name for one in gates if not one.is_passing]
+    if closed:
+        return GatesCode.BLOCKING, f"not passing: {join_names(closed)}"
+    if not candidates:
+        # In the original this looks as if a gate were in the way (RELB-07).
+        return GatesCode.NO_CANDIDATES, "no release is newer than the current one"
+    if not allowed:
+        return GatesCode.NONE_ALLOWED, "the gates allow none of the candidates"
+    return GatesCode.PASSING, "all gates pass"
+
+
+def _summarise(
+    gate: ReleaseGate, candidates: Sequence[Release], *, is_bypassed: bool = False
+) -> GateSummary:
+    allowed = gate.allowed_versions if gate.is_passing else None
+    if is_bypassed:
+        message = "the gate is bypassed"
+    elif not gate.is_passing:
+        message = gate.problem or "the gate is not passing"
+    elif candidates and not any(_allows(gate, one) for one in candidates):
+        message = "the gate allows none of the candidates"
+    else:
+        message = "the gate is passing"
+    return GateSummary(
+        name=gate.head.name,
+        passing=gate.is_passing,
+        allowed_versions=allowed,
+        message=message,
+        bypass_gates=True if is_bypassed else None,
+    )
+
+
+def _allows(gate: ReleaseGate, release: Release) -> bool:
+    return gate.allowed_versions is None or release.tag in gate.allowed_versions
+
+
+def _name(gate: ReleaseGate) -> str:
+    return gate.head.name

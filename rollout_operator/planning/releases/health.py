@@ -1,0 +1,97 @@
+"""Which HealthChecks belong to a Rollout, and whether they hold its next release back.
+
+What they say of a release that is deployed is weighed in `bake`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum, unique
+
+import msgspec
+
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.releases.health import HealthCheck, HealthStatus
+from rollout_operator.model.releases.rollout import CheckSelector, ReleaseHead
+from rollout_operator.model.releases.status import FailedHealthCheck
+from rollout_operator.planning.wording import join_names
+
+Labels = Mapping[str, str]
+
+
+@unique
+class BlockedCode(StrEnum):
+    """Reasons of the condition `DeploymentBlocked`. Never renamed."""
+
+    UNHEALTHY = "UnhealthyHealthChecks"
+    HEALTHY = "HealthChecksHealthy"
+    MANUAL = "ManualDeployment"
+    SUSPENDED = "Suspended"
+    WANTED_NOT_FOUND = "WantedVersionNotFound"
+
+
+class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether something holds deployments back."""
+
+    code: BlockedCode
+    text: str = ""
+
+    @property
+    def is_blocking(self) -> bool:
+        """Tell what the condition says."""
+        return self.code not in {BlockedCode.HEALTHY, BlockedCode.MANUAL}
+
+
+def list_checks(
+    head: ReleaseHead,
+    selector: CheckSelector | None,
+    checks: Iterable[HealthCheck],
+    namespaces: Mapping[str, Labels],
+) -> tuple[HealthCheck, ...]:
+    """Return the HealthChecks of a Rollout, by namespace and name (REL-54).
+
+    `namespaces` has the labels of all that are known; in one that is not known none is found.
+    """
+    if selector is None or selector.selector is None:
+        return ()
+    labels, spaces = selector.selector, selector.namespaces
+    found = (
+        one
+        for one in checks
+        if labels.takes(one.labels) and _is_within(one.head.namespace, head, spaces, namespaces)
+    )
+    return tuple(sorted(found, key=lambda one: (one.head.namespace, one.head.name)))
+
+
+def assess_health(
+    checks: Iterable[HealthCheck], forgiven: Collection[FailedHealthCheck] = ()
+) -> HealthVerdict:
+    """Return whether the next release waits for health (REL-55).
+
+    `forgiven` are those for which the current release failed, where that is not to stop the next
+    one (RELB-25).
+    """
+    known = {(one.namespace, one.name) for one in forgiven}
+    failing = [
+        one
+        for one in checks
+        if is_unhealthy(one) and (one.head.namespace, one.head.name) not in known
+    ]
+    if not failing:
+        return HealthVerdict(code=BlockedCode.HEALTHY, text="no HealthCheck is unhealthy")
+    texts = [f"{one.head.key} ({one.status.message or 'unhealthy'})" for one in failing]
+    return HealthVerdict(code=BlockedCode.UNHEALTHY, text=f"unhealthy: {join_names(texts)}")
+
+
+def is_unhealthy(check: HealthCheck) -> bool:
+    """Tell whether a check found a failure. Pending, and not looked yet, are none."""
+    return check.status.status == HealthStatus.UNHEALTHY
+
+
+def _is_within(
+    namespace: str,
+    head: ReleaseHead,
+    spaces: LabelSelector | None,
+    namespaces: Mapping[str, Labels],
+) -> bool:
+    if spaces is None:
+        return namespace == head.namespace
+    return namespace in namespaces and spaces.takes(namespaces[namespace])

@@ -1,0 +1,64 @@
+"""What a person asks of a Rollout by annotations, each once.
+
+An intent that had its effect is recorded in the status before its annotation is removed. So a crash
+between the two applies none twice: what is recorded and still there has had its effect.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model import names
+from rollout_operator.model.releases.rollout import ReleaseIntents, ReleaseRollout
+from rollout_operator.model.releases.status import ConsumedIntent
+
+# By annotation, in the order in which they are removed.
+FIELDS: Final[Mapping[str, str]] = {
+    names.RETRY: "retry",
+    names.FORCE_DEPLOY: "force_deploy",
+    names.BYPASS_GATES: "bypass_gates",
+    names.UNBLOCK_FAILED: "unblock_failed",
+    names.DEPLOY_MESSAGE: "deploy_message",
+    names.DEPLOYMENT_MESSAGE: "deployment_message",
+    names.DEPLOY_USER: "deploy_user",
+}
+# Whatever is deployed, these belonged to it.
+ATTRIBUTION: Final = (names.DEPLOY_MESSAGE, names.DEPLOYMENT_MESSAGE, names.DEPLOY_USER)
+
+
+def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
+    """Return intents that had their effect and are not removed yet (RELB-10)."""
+    return tuple(
+        one
+        for one in rollout.status.consumed_intents
+        if one.annotation in FIELDS and _value(rollout.intents, one.annotation) == one.value
+    )
+
+
+def without_left_over(rollout: ReleaseRollout) -> ReleaseIntents:
+    """Return the intents that are still to have an effect."""
+    return drop_intents(rollout.intents, (one.annotation for one in list_left_over(rollout)))
+
+
+def drop_intents(intents: ReleaseIntents, annotations: Iterable[str]) -> ReleaseIntents:
+    """Return the intents without some of them."""
+    return msgspec.structs.replace(intents, **{FIELDS[one]: None for one in annotations})
+
+
+def consume(intents: ReleaseIntents, annotations: Iterable[str]) -> tuple[ConsumedIntent, ...]:
+    """Return the record of the annotations that are there."""
+    found = ((one, _value(intents, one)) for one in annotations)
+    return tuple(
+        ConsumedIntent(annotation=one, value=value) for one, value in found if value is not None
+    )
+
+
+def is_unblocked(intents: ReleaseIntents) -> bool:
+    """Tell whether a failed release does not stop the next one (REL-80)."""
+    return intents.unblock_failed == "true"
+
+
+def _value(intents: ReleaseIntents, annotation: str) -> str | None:
+    value: str | None = getattr(intents, FIELDS[annotation])
+    return value

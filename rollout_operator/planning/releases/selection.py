@@ -1,0 +1,67 @@
+"""Which release is to be deployed: the one that is asked for by name, or the newest that may.
+
+A pin (`spec.wantedVersion`) takes any tag, and goes back as well as forward; `force-deploy` takes a
+release that was announced. Neither heeds gates, health or a bake. Whether what is chosen is
+deployed now is decided in `plan`.
+"""
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from rollout_operator.model.releases.compat import ReleaseCompat
+from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.rollout import ReleaseIntents, ReleaseSpec
+from rollout_operator.model.releases.status import ExcludedRelease, HistoryEntry
+from rollout_operator.model.units import quote
+from rollout_operator.planning.releases.intents import is_unblocked
+
+
+class ManualRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A release that is asked for by name."""
+
+    tag: str = ""
+    """Empty where it cannot be deployed."""
+    problem: str = ""
+
+
+def find_manual(
+    spec: ReleaseSpec, intents: ReleaseIntents, available: Iterable[Release]
+) -> ManualRequest | None:
+    """Return the release that is asked for by name, None without a request (REL-44, REL-46)."""
+    if spec.wanted_version is not None:
+        return ManualRequest(tag=spec.wanted_version)
+    forced = intents.force_deploy
+    if not forced:
+        return None
+    if forced not in {one.tag for one in available}:
+        problem = f"force-deploy: {quote(forced)} is none of the available releases"
+        return ManualRequest(problem=problem)
+    return ManualRequest(tag=forced)
+
+
+def is_done_already(
+    spec: ReleaseSpec, intents: ReleaseIntents, current: HistoryEntry | None
+) -> bool:
+    """Tell whether `force-deploy` asks for what is deployed, and no pin hides it (RELB-09)."""
+    forced, is_pinned = intents.force_deploy, spec.wanted_version is not None
+    return bool(forced) and not is_pinned and current is not None and current.version.tag == forced
+
+
+def list_excluded(
+    candidates: Iterable[Release],
+    history: Collection[HistoryEntry],
+    intents: ReleaseIntents,
+    compat: ReleaseCompat,
+) -> tuple[ExcludedRelease, ...]:
+    """Return the candidates that failed when they were deployed last (RELB-24)."""
+    if not compat.skips_failed or is_unblocked(intents):
+        return ()
+    newest: dict[str, HistoryEntry] = {}
+    for entry in history:
+        newest.setdefault(entry.version.tag, entry)
+    return tuple(
+        ExcludedRelease(tag=one.tag, reason="it failed when it was deployed last")
+        for one in candidates
+        if one.tag in newest and newest[one.tag].has_failed
+    )

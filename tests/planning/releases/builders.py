@@ -1,0 +1,111 @@
+"""Objects of releases in a line each: `release("1.0.0")`, `gate("g", allowed="1.0.0 1.1.0")`."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.names import Uid
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
+from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.rollout import (
+    CheckSelector,
+    ReleaseHead,
+    ReleaseIntents,
+    ReleaseRollout,
+    ReleaseSpec,
+)
+from rollout_operator.model.releases.status import BakeStatus, HistoryEntry, ReleaseStatus
+
+START: Final = datetime(2025, 1, 1, tzinfo=UTC)
+MINUTE: Final = timedelta(minutes=1)
+ALL_CHECKS: Final = CheckSelector(selector=LabelSelector())
+
+
+def at(minutes: float) -> datetime:
+    """Return a moment in minutes from the start."""
+    return START + timedelta(minutes=minutes)
+
+
+def head(name: str = "app", namespace: str = "prod", generation: int = 1) -> ReleaseHead:
+    return ReleaseHead(
+        name=name,
+        namespace=namespace,
+        uid=Uid(f"uid-{name}"),
+        resource_version="1",
+        generation=generation,
+    )
+
+
+def releases(tags: str) -> tuple[Release, ...]:
+    """Return releases by their tags, the oldest first."""
+    return tuple(Release(tag=tag) for tag in tags.split())
+
+
+def entry(
+    tag: str,
+    status: str | None = BakeStatus.SUCCEEDED,
+    minutes: float = 0,
+    **more: Any,
+) -> HistoryEntry:
+    """Return a deployment that began at so many minutes."""
+    return HistoryEntry(
+        version=Release(tag=tag), timestamp=at(minutes), bake_status=status, **{"id": 1, **more}
+    )
+
+
+def gate(
+    name: str = "gate",
+    *,
+    passing: bool = True,
+    allowed: str | None = None,
+    rollout: str = "app",
+    namespace: str = "prod",
+) -> ReleaseGate:
+    return ReleaseGate(
+        head=head(name, namespace),
+        rollout=rollout,
+        is_passing=passing,
+        allowed_versions=None if allowed is None else tuple(allowed.split()),
+    )
+
+
+def check(
+    name: str = "check",
+    status: str = "",
+    *,
+    error: float | None = None,
+    change: float | None = None,
+    message: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "prod",
+) -> HealthCheck:
+    """Return a HealthCheck; times in minutes from the start."""
+    return HealthCheck(
+        head=head(name, namespace),
+        labels=labels or {},
+        status=HealthCheckStatus(
+            status=status,
+            last_error_time=None if error is None else at(error),
+            last_change_time=None if change is None else at(change),
+            message=message,
+        ),
+    )
+
+
+def rollout(
+    *,
+    intents: ReleaseIntents | None = None,
+    status: ReleaseStatus | None = None,
+    waits_for_flux: bool = True,
+    **spec: Any,
+) -> ReleaseRollout:
+    """Return a Rollout; fields of its spec by name."""
+    return ReleaseRollout(
+        head=head(),
+        spec=ReleaseSpec(policy_name="app", **spec),
+        intents=intents or ReleaseIntents(),
+        status=status or ReleaseStatus(),
+        waits_for_flux=waits_for_flux,
+    )
