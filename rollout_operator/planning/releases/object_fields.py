@@ -1,0 +1,100 @@
+"""Fields of an object of any kind, as far as they have the type that they should have."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+
+import msgspec
+
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.units import parse_rfc3339
+
+
+class ObjectCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the conditions of an object."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+class ApiObject:
+    """An object as it is on the wire."""
+
+    def __init__(self, tree: Mapping[str, object]) -> None:
+        self._tree = tree
+
+    @property
+    def kind(self) -> str:
+        """Return its kind."""
+        return self.find_text("kind")
+
+    @property
+    def group(self) -> str:
+        """Return the group of its API, empty for that of Kubernetes itself."""
+        group, slash, _ = self.find_text("apiVersion").partition("/")
+        return group if slash else ""
+
+    def find(self, *path: str) -> object:
+        """Return a value, None where there is none."""
+        value: object = self._tree
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    def find_text(self, *path: str) -> str:
+        """Return a text, empty where there is none."""
+        value = self.find(*path)
+        return value if isinstance(value, str) else ""
+
+    def find_int(self, *path: str) -> int | None:
+        """Return an integer."""
+        value = self.find(*path)
+        return value if type(value) is int else None
+
+    def count(self, name: str) -> int:
+        """Return a number of its status, 0 where there is none."""
+        return self.find_int("status", name) or 0
+
+    def find_time(self, *path: str) -> datetime | None:
+        """Return a timestamp."""
+        return _parse_time(self.find(*path))
+
+    def list_maps(self, *path: str) -> Sequence[Mapping[str, object]]:
+        """Return the objects of a list."""
+        value = self.find(*path)
+        items = value if isinstance(value, list | tuple) else ()
+        return [one for one in items if isinstance(one, Mapping)]
+
+    @cached_property
+    def conditions(self) -> Sequence[ObjectCondition]:
+        """Return its conditions, as its status orders them."""
+        return [_read_condition(ApiObject(one)) for one in self.list_maps("status", "conditions")]
+
+    def find_condition(self, kind: str) -> ObjectCondition | None:
+        """Return a condition by its type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+    def has_condition(self, kind: str, status: str = "True") -> bool:
+        """Tell whether a condition is there with a status."""
+        found = self.find_condition(kind)
+        return found is not None and found.status == status
+
+
+def _read_condition(read: ApiObject) -> ObjectCondition:
+    return ObjectCondition(
+        type=read.find_text("type"),
+        status=read.find_text("status"),
+        reason=read.find_text("reason"),
+        message=read.find_text("message"),
+        since=read.find_time("lastTransitionTime"),
+    )
+
+
+def _parse_time(value: object) -> datetime | None:
+    try:
+        return parse_rfc3339(value) if isinstance(value, str) else None
+    except InvalidInput:
+        return None
