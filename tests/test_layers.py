@@ -129,7 +129,10 @@ CLUSTER_SEES = {
     "kube.client.responses",
 }
 # These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
-_INNER = ("context", "rollout", "scaling", "budgets", "shadow", "describe", "events", "engine")
+_INNER = (
+    *("process", "context", "rollout", "scaling", "budgets", "shadow", "describe", "events"),
+    *("engine", "fleet"),
+)
 INNER = {f"operator.{name}" for name in _INNER}
 NOT_INNER = {"web", "pki", "config"}
 ONLY_IN = {

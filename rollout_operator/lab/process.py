@@ -34,8 +34,11 @@ from rollout_operator.model.description import Description
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.lease import Identity
 from rollout_operator.operator.budgets import Budgets
-from rollout_operator.operator.context import Clients, Context, Telemetry
+from rollout_operator.operator.configurations import Configurations
+from rollout_operator.operator.context import Context
 from rollout_operator.operator.engine import Engine, Feature
+from rollout_operator.operator.fleet import Fleet
+from rollout_operator.operator.process import Clients, Process, Telemetry
 from rollout_operator.operator.reviews import Reviews
 from rollout_operator.telemetry.registry import GroupState
 from rollout_operator.web.reviews.dispatch import Reviewer
@@ -190,12 +193,15 @@ class _Life:
         self._limits = RateLimiter(config.client_qps, config.client_burst)
         clients = Clients(
             open=self._open_client,
-            open_pods=lambda: SimulatedPodClient(self.link, world.endpoints),
+            open_pods=lambda namespace: SimulatedPodClient(self.link, world.endpoints),
             clock=process.clock,
             rng=rng.random,
             identity=Identity(name=process.name, life=f"{process.lives}"),
         )
-        self.engine = Engine(config, clients, self.telemetry)
+        self._process = Process(config, clients, self.telemetry)
+        self._fleet = Fleet(self._process)
+        self.engine = Engine(config, self._process, self.telemetry)
+        self._fleet.add(self.engine)
         if config.answers_reviews:
             self.engine.add_reviews(self._build_reviews)
 
@@ -223,7 +229,7 @@ class _Life:
         try:
             async with TaskStack() as tasks:
                 tasks.start("ready", self._tell_ready())
-                await self.engine.serve(self.stop, SYNC_LIMIT)
+                await self._fleet.serve(self.stop, SYNC_LIMIT)
         except (OperatorError, TaskDied) as error:
             if not self.is_over:
                 self.has_failed = True
@@ -278,8 +284,12 @@ class _Life:
             fence=fence,
         )
 
-    def _build_reviews(self, context: Context, budgets: Budgets) -> "_SimulatedReviews":
-        return _SimulatedReviews(Reviews(self._config, context, budgets), self._begin_serving)
+    def _build_reviews(self, context: Context, budgets: Budgets) -> Reviews:
+        configurations = Configurations(self._process, self._config.bundle_names)
+        reviews = Reviews(self._config, context, budgets, configurations)
+        server = _SimulatedReviews(reviews, configurations, self._begin_serving)
+        self._fleet.serve_reviews(server)
+        return reviews
 
     def _begin_serving(self, reviewer: Reviewer) -> None:
         self.reviewer = reviewer
@@ -289,18 +299,22 @@ class _Life:
 
 
 class _SimulatedReviews:
-    """Serves reviews without a server. Implements `operator.engine.ReviewServer`."""
+    """Serves reviews without a server. Implements `operator.fleet.ReviewServer`."""
 
-    def __init__(self, reviews: Reviews, begin_serving: Callable[[Reviewer], None]) -> None:
+    def __init__(
+        self,
+        reviews: Reviews,
+        configurations: Configurations,
+        begin_serving: Callable[[Reviewer], None],
+    ) -> None:
         self._reviews = reviews
+        self._configurations = configurations
         self._begin_serving = begin_serving
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
-        await self._reviews.start(stack, tasks, _ignore_configuration)
+        stack.push_async_callback(self._reviews.close)
+        self._configurations.follow(tasks, _ignore_configuration)
         self._begin_serving(self._reviews.reviewer)
-
-    def lead(self, tasks: TaskStack) -> None:
-        self._reviews.lead(tasks)
 
     async def settle(self, limit: timedelta) -> timedelta:
         left = await self._reviews.settle(limit)

@@ -123,6 +123,8 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout group."""
 
     name: str
+    namespace: str = ""
+    """Empty where one namespace is watched."""
     phase: Phase
     headline: str
     """Why it does not go on, or what it does: the one sentence to read first."""
@@ -166,6 +168,8 @@ class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One ZoneAwarePodDisruptionBudget."""
 
     name: str
+    namespace: str = ""
+    """Empty where one namespace is watched."""
     is_valid: bool
     maximum: str
     """As a person wrote it: `1` or `20%`; `by partition` is told in `text`."""
@@ -179,6 +183,17 @@ class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """That of the first of `waits`, where there are any."""
     waits: tuple[Waiting, ...] = ()
+
+
+class NamespaceDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several namespaces that a process watches."""
+
+    name: str
+    is_ready: bool
+    is_acting: bool
+    """Whether this replica acts there, and not another one."""
+    missing: tuple[str, ...] = ()
+    """What it lacks to be ready; the others go on without it."""
 
 
 class OperatorDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,11 +210,14 @@ class OperatorDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """One namespace at one moment."""
+    """One namespace at one moment, or all that a process watches."""
 
     schema_version: int = SCHEMA_VERSION
     namespace: str
+    """Where several are watched, that of the operator."""
     now: Time
     operator: OperatorDescription | None = None
     groups: tuple[GroupDescription, ...] = ()
     budgets: tuple[BudgetDescription, ...] = ()
+    namespaces: tuple[NamespaceDescription, ...] = ()
+    """Empty where one is watched."""

@@ -1,18 +1,16 @@
-"""What all features of one running operator work with: its clients, caches, locks and records.
+"""What all features of one namespace work with: its clients, caches, locks and records.
 
 Each feature (`rollout`, `scaling`, `budgets`, `reviews`) takes it whole and adds its own callbacks;
 the order of start and stop is decided in `engine`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
@@ -25,26 +23,20 @@ from rollout_operator.kube.api import (
     PODS,
     STATEFULSETS,
     ApiClient,
-    Fence,
     Resource,
-    no_fence,
 )
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.kube.election import Election
 from rollout_operator.kube.events import EventSender
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
-from rollout_operator.model.lease import Identity
 from rollout_operator.operator.events import Events
+from rollout_operator.operator.process import EngineSettings, Process, Telemetry
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
-from rollout_operator.pods.client import PodClient, Sender
-from rollout_operator.telemetry.health import Health
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.pods.client import PodClient
 
 # So many time-outs after a call was given up, the pod has handled it or never will.
 LATE_TIMEOUTS: Final = 2
@@ -52,105 +44,24 @@ LATE_TIMEOUTS: Final = 2
 BROKEN_LIMIT: Final = timedelta(minutes=3)
 
 
-class EngineSettings(Protocol):
-    """What the engine reads of the configuration, `config.flags.Config`."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def reconcile_interval(self) -> timedelta: ...
-
-    @property
-    def client_qps(self) -> float: ...
-
-    @property
-    def zone_tracker(self) -> str: ...
-
-    @property
-    def pods_timeout(self) -> timedelta: ...
-
-    @property
-    def cluster_domain(self) -> str: ...
-
-    @property
-    def lease(self) -> str: ...
-
-    @property
-    def operator_name(self) -> str: ...
-
-    @property
-    def is_shadow(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clients:
-    """Where an operator gets everything from that is not its own: the world, time and chance."""
-
-    open: Callable[[str, Priority, Fence], ApiClient]
-    """Opens a client of the API server for one component; all share the rate limits of the process.
-
-    The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
-    of its reads. The fence is asked before each of its writes.
-    """
-    clock: Clock
-    rng: Callable[[], float]
-    """Returns numbers in 0..1."""
-    open_pods: Callable[[], Sender]
-    """Opens a client of pods, with connections of its own."""
-    identity: Identity
-    """Of this process among the replicas."""
-    writes_events: bool = False
-    """Whether what it does is reported as Kubernetes Events."""
-
-
-@dataclass(frozen=True, slots=True)
-class Telemetry:
-    """What an operator reports of itself; it is there before any client is open."""
-
-    metrics: Metrics
-    health: Health
-    group_states: GroupStates
-
-    @classmethod
-    def begin(cls, clock: Clock) -> "Telemetry":
-        """Return that of an operator that has done nothing yet; needs a running loop."""
-        metrics = Metrics()
-        return cls(metrics, Health(clock), GroupStates(metrics, clock))
-
-
 class Context:
-    """The clients, caches, locks and records of one operator."""
+    """The clients, caches, locks and records of one namespace."""
 
-    def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
+    def __init__(self, settings: EngineSettings, process: Process, telemetry: Telemetry) -> None:
+        """`settings` name the namespace, `telemetry` is what is reported of it."""
         self.settings = settings
         self.namespace = settings.namespace
-        self._open = clients.open
-        self.clock = clients.clock
-        self.rng = clients.rng
-        self._open_pods = clients.open_pods
+        self.process = process
+        self.clock = process.clock
+        self.rng = process.rng
         self.metrics = telemetry.metrics
         self.health = telemetry.health
         self.group_states = telemetry.group_states
-        self.address = clients.identity.address
-        """Where this process answers other replicas, `IP:port`; empty: nowhere."""
         self.late_calls = settings.pods_timeout * LATE_TIMEOUTS
         """After what time no call reaches a pod any more whose caller has given up."""
-        self.stopping_since: timedelta | None = None
-        """Since when nothing new is begun, on the clock's `elapsed`."""
         self.has_begun = False
         """Whether what an earlier process left is known, and controllers run."""
-        self.election = Election(
-            self.open_unfenced("election", Priority.ANSWER),
-            namespace=self.namespace,
-            name=settings.lease,
-            me=clients.identity,
-            clock=self.clock,
-            metrics=self.metrics,
-            is_shadow=settings.is_shadow,
-        )
-        if settings.lease or settings.is_shadow:
-            self.health.part("election", describe=self._describe_election)
+        self.election = process.election
         self.sets = StatefulSetStore()
         self.pods = PodStore()
         self.locks = Locks()
@@ -163,7 +74,7 @@ class Context:
         self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
         self.arrivals = self._watch_arrivals()
         self.events = Events(
-            self._make_event_sender(clients) if clients.writes_events else None,
+            self._make_event_sender() if process.clients.writes_events else None,
             sets=self.sets,
             pods=self.pods,
             find_state=self.group_states.find,
@@ -175,7 +86,7 @@ class Context:
     @property
     def is_stopping(self) -> bool:
         """Tell whether nothing new is begun any more."""
-        return self.stopping_since is not None
+        return self.process.is_stopping
 
     @property
     def is_leading(self) -> bool:
@@ -184,16 +95,20 @@ class Context:
 
     def open(self, name: str, reads: Priority) -> ApiClient:
         """Return the client of a component; it writes only where this process leads."""
-        return self._open(name, reads, self.election.check)
+        return self.process.open(name, reads)
 
     def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
         """Return the client of a component that writes in each replica."""
-        return self._open(name, reads, no_fence)
+        return self.process.open_unfenced(name, reads)
 
     @property
     def age(self) -> timedelta:
         """Return how old the caches of sets and pods may be."""
         return max(self.set_informer.age, self.pod_informer.age)
+
+    def find_lack(self) -> str | None:
+        """Say why sets or pods are not known yet, None where they are."""
+        return _describe_unsynced(self.set_informer) or _describe_unsynced(self.pod_informer)
 
     def on_stale(self, callback: Callable[[], None]) -> None:
         """Call back when the caches of sets or pods turn too old to decide by."""
@@ -242,7 +157,7 @@ class Context:
     def make_pod_client(self) -> PodClient:
         """Return a client of pods with connections of its own."""
         return PodClient(
-            self._open_pods(),
+            self.process.clients.open_pods(self.namespace),
             timeout=self.settings.pods_timeout,
             fence=self.election.check,
             metrics=self.metrics,
@@ -253,7 +168,7 @@ class Context:
         """Return what follows a collection by this client."""
         return Informer(client, collection, self.metrics, self.clock, self.rng)
 
-    def _make_event_sender(self, clients: Clients) -> EventSender | None:
+    def _make_event_sender(self) -> EventSender | None:
         """Return what writes Events; not in shadow mode, which writes nothing.
 
         Unfenced: what this process did while it acted is as true once it does not any more.
@@ -263,7 +178,7 @@ class Context:
         client = self.open_unfenced("events", Priority.RECORD)
         return EventSender(
             client,
-            instance=clients.identity.name,
+            instance=self.process.clients.identity.name,
             controller=self.settings.operator_name,
             now=partial(self.tell_time, client),
             clock=self.clock,
@@ -273,11 +188,6 @@ class Context:
     def make_name(self) -> str:
         """Return a name for who writes records: no two processes of a namespace have the same."""
         return f"{self.rng():.16f}"[2:]
-
-    def _describe_election(self) -> str:
-        """Say which process acts, and that what it does is to be seen on its page alone."""
-        where = "" if self.election.leader is None else "; what it does is on its own page"
-        return f"acts: {self.election.text}{where}"
 
     def _follow(
         self,

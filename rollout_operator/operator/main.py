@@ -1,6 +1,6 @@
 """Composition root: opens the clients to a cluster, serves, and ends with a signal.
 
-Start: admin server, then what `operator.engine` does, and the webhooks of `operator.webhooks` in
+Start: admin server, then what `operator.fleet` does, and the webhooks of `operator.webhooks` in
 it. Stop: in reverse.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, MachineClock
@@ -29,9 +30,8 @@ from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.lease import Identity, render_address
 from rollout_operator.model.names import FIELD_MANAGER
-from rollout_operator.operator.budget_status import BudgetReports
-from rollout_operator.operator.context import Clients, Telemetry
-from rollout_operator.operator.engine import Engine
+from rollout_operator.operator.namespaces import Namespaces
+from rollout_operator.operator.process import Clients, Process, Telemetry
 from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.health import Heartbeat
@@ -39,6 +39,9 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.trace_switch import traced
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
+
+if TYPE_CHECKING:
+    from rollout_operator.operator.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +66,6 @@ def run(config: Config, limits: LifeLimits | None = None) -> int:
 
 
 def _run(config: Config, limits: LifeLimits) -> int:
-    if config.namespaces != (config.namespace,):
-        raise ConfigError("WATCH_NAMESPACE: one namespace is watched so far, that of the operator")
     log.info("Starting rollout operator", version=__version__, namespace=config.namespace)
     _log_environment(config)
     for name in config.without_effect:
@@ -126,9 +127,9 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         stack.push_async_callback(transport.close)
         # Not earlier: without any part it is told that the operator starts, and so not ready.
         telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
-        engine = _build_engine(config, transport, clock, telemetry)
-        admin.show(engine.describe)
-        await engine.serve(stop, limits.sync, also={"heartbeat": heartbeat.run()})
+        namespaces = _build_namespaces(config, transport, clock, telemetry)
+        admin.show(namespaces.describe)
+        await namespaces.fleet.serve(stop, limits.sync, also={"heartbeat": heartbeat.run()})
     log.info("Rollout operator has stopped")
 
 
@@ -144,10 +145,10 @@ async def _listen_also(admin: AdminServer, config: Config) -> None:
         log.warn("Metrics are served on one port only", port=config.server_port, err=error)
 
 
-def _build_engine(
+def _build_namespaces(
     config: Config, transport: Transport, clock: Clock, telemetry: Telemetry
-) -> Engine:
-    """Return the engine on the clients of a real cluster."""
+) -> Namespaces:
+    """Return the engines of all namespaces on the clients of a real cluster."""
     timeouts = Timeouts().at_most(config.client_timeout)
     limits = RateLimits(config.client_qps, config.client_burst)
     telemetry.health.part("API client", describe=limits.describe_line)
@@ -157,24 +158,31 @@ def _build_engine(
 
     clients = Clients(
         open=open_client,
-        open_pods=lambda: HttpSender(config.namespace),
+        open_pods=HttpSender,
         clock=clock,
         rng=random.random,
         identity=find_identity(os.environ, config.forwarding_port),
         writes_events=True,
     )
-    engine = Engine(config, clients, telemetry)
+    process = Process(config, clients, telemetry)
     if config.is_shadow:
         log.info("Shadow mode: nothing is written, and no webhook is answered")
-    else:
-        engine.add_feature(BudgetReports)
-    if config.answers_reviews:
-        # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.
-        from rollout_operator.operator.webhooks import Webhooks
+    webhooks = _build_webhooks(config, process) if config.answers_reviews else None
+    reviews = None if webhooks is None else webhooks.make_reviews
+    namespaces = Namespaces(config, process, telemetry, reviews)
+    for namespace in config.namespaces or (config.namespace,):
+        namespaces.add(namespace)
+    if webhooks is not None:
+        webhooks.report_to(telemetry.health)
+        namespaces.fleet.serve_reviews(webhooks)
+    return namespaces
 
-        cluster = _cluster_rules(config)
-        engine.add_reviews(lambda context, budgets: Webhooks(config, context, budgets, cluster))
-    return engine
+
+def _build_webhooks(config: Config, process: Process) -> "Webhooks":
+    # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.
+    from rollout_operator.operator.webhooks import Webhooks
+
+    return Webhooks(config, process, _cluster_rules(config))
 
 
 def find_identity(environment: Mapping[str, str], port: int) -> Identity:

@@ -6,8 +6,6 @@ new downscale is begun, those whose pods are being called are waited for.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,24 +17,19 @@ from rollout_operator.controllers.downscales.controller import DownscaleContext,
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import ReservationState
-from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiClient
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, ApiClient
 from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.model.decode.webhooks import webhook_decoder
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import (
     Pod,
     StatefulSet,
     Unreadable,
-    WebhookConfiguration,
-    list_failure_policies,
 )
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.operator.budgets import Budgets
+from rollout_operator.operator.configurations import Configurations
 from rollout_operator.operator.context import Context
-from rollout_operator.pki.bundle import is_ours
 from rollout_operator.planning.budgets.reviews import is_running
 from rollout_operator.planning.downscales.request import assess_unprepared
 from rollout_operator.telemetry.families import Counter
@@ -66,23 +59,22 @@ WORKERS: Final = 8
 # After its last review a request is written within moments, where nothing else holds it up.
 WRITE_LIMIT: Final = timedelta(seconds=1)
 
-OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
-
 
 class Reviews:
-    """The hooks of one operator, what they work with and what comes after them."""
+    """The hooks of one namespace, what they work with and what comes after them."""
 
     def __init__(
         self,
         config: Config,
         context: Context,
         budgets: Budgets,
+        configurations: Configurations,
         forwarder: Forwarder | None = None,
     ) -> None:
         """Build all hooks; reviews for the replica that leads go there by `forwarder`."""
         self._config = config
         self._context = context
-        self._configurations: list[ConfigurationStore] = []
+        self._configurations = configurations
         self._counters: dict[tuple[str, bool, Code], Counter] = {}
         # Reviews wait for no live read of a controller, and for no list.
         self._checking, self._reviewing = (
@@ -114,16 +106,18 @@ class Reviews:
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
 
-    async def start(
-        self, stack: AsyncExitStack, tasks: TaskStack, on_configuration: OnConfiguration
-    ) -> None:
-        """Follow webhook configurations, and call `on_configuration` with each change."""
-        stack.push_async_callback(self._calls.close)
-        self._follow_configurations(tasks, on_configuration)
+    @property
+    def namespace(self) -> str:
+        """Return whose objects are reviewed."""
+        return self._context.namespace
 
-    def list_configurations(self) -> list[Configuration]:
-        """Return the webhook configurations of the cluster, as far as they may be read."""
-        return [found for store in self._configurations for found in store.list_all()]
+    def find_lack(self) -> str | None:
+        """Say why objects are not known yet, None where they are."""
+        return self._context.find_lack()
+
+    async def close(self) -> None:
+        """Close the connections to pods."""
+        await self._calls.close()
 
     async def settle(self, limit: timedelta) -> timedelta:
         """Wait until nothing is being prepared, at most for `limit`; return what is left of it.
@@ -277,15 +271,7 @@ class Reviews:
         A validating webhook whose answer holds a patch fails. A review does not name its webhook,
         our configurations do.
         """
-        kinds = {
-            configuration.kind
-            for configuration in self.list_configurations()
-            if isinstance(configuration, WebhookConfiguration)
-            and is_ours(configuration, self._context.namespace)
-            for hook in configuration.webhooks
-            if hook.path == path
-        }
-        return kinds == {MUTATING_WEBHOOKS.kind}
+        return self._configurations.list_kinds(path) == {MUTATING_WEBHOOKS.kind}
 
     def lead(self, tasks: TaskStack) -> None:
         """Begin to look after downscales; the caches must be filled."""
@@ -334,28 +320,3 @@ class Reviews:
         states.labels("undoing").set_function(downscales.backlog.count)
         states.labels("unreached").set_function(downscales.backlog.count_unreached)
         self._context.health.part("pods", describe=downscales.backlog.describe_unreached)
-
-    def _follow_configurations(self, tasks: TaskStack, on_change: OnConfiguration) -> None:
-        """Follow webhook configurations of both kinds: all of the cluster, or those named.
-
-        They are of the cluster, and a role may forbid them: nothing waits for them.
-        """
-        context = self._context
-        client = context.open("following configurations", Priority.LIST)
-        for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
-            for name in self._config.bundle_names or ("",):
-                store = ConfigurationStore()
-                self._configurations.append(store)
-                collection = Collection(
-                    resource=resource,
-                    namespace="",
-                    decode=webhook_decoder(resource.kind),
-                    store=store,
-                    field_selector=f"metadata.name={name}" if name else "",
-                )
-                informer = context.make_informer(client, collection)
-                informer.on_change(on_change)
-                tasks.start(f"{resource.plural} informer {name}".strip(), informer.run())
-        context.metrics.failure_policies(
-            lambda: list_failure_policies(self.list_configurations(), context.namespace)
-        )

@@ -19,13 +19,17 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.election import ElectionState
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.operator.budgets import Budgets
+from rollout_operator.operator.configurations import Configurations
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Process
+from rollout_operator.operator.review_routes import Choose, route_reviews
 from rollout_operator.operator.reviews import LED_PATHS, Reviews
 from rollout_operator.pki.bundle import BundleInjector, Injection
 from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
+from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.http.cluster import ClusterRules
 from rollout_operator.web.http.metrics import name_route
@@ -40,20 +44,19 @@ SELF_SIGNED_FLAG: Final = "-server-tls.self-signed-cert.enabled"
 
 
 class Webhooks:
-    """All parts of the webhooks of one operator, wired: a `ReviewServer` of the engine."""
+    """All parts of the webhooks of one process, wired: a `ReviewServer` of the fleet."""
 
-    def __init__(
-        self, config: Config, context: Context, budgets: Budgets, cluster: ClusterRules
-    ) -> None:
+    def __init__(self, config: Config, process: Process, cluster: ClusterRules) -> None:
         """Build everything; needs a running loop. Raises ConfigError for an unreadable file."""
         self._config = config
-        self._context = context
+        self._process = process
         self._cluster = cluster
         self._names = choose_names(config.service_name, config.cluster_domain)
         self._serving = make_serving(config.client_ca_file)
         self._certificates: CertificateController | None = None
         self._forwarder = self._build_forwarder()
-        self._reviews = Reviews(config, context, budgets, self._forwarder)
+        self._configurations = Configurations(process, config.bundle_names)
+        self._reviews: dict[str, Reviews] = {}
         self._injector = (
             self._build_injector() if config.updates_bundle and config.self_signed else None
         )
@@ -61,7 +64,16 @@ class Webhooks:
         self._peer_server: WebhookServer | None = None
         self._has_others = False
         """Whether another process may answer reviews once this one ends."""
-        context.health.part(
+
+    def make_reviews(self, context: Context, budgets: Budgets) -> Reviews:
+        """Return what answers the reviews of one more namespace, also while others are served."""
+        reviews = Reviews(self._config, context, budgets, self._configurations, self._forwarder)
+        self._reviews[reviews.namespace] = reviews
+        return reviews
+
+    def report_to(self, health: Health) -> None:
+        """Say there what is missing or broken."""
+        health.part(
             "webhooks",
             is_ready=self._find_lack,
             is_alive=self._find_fault,
@@ -70,7 +82,8 @@ class Webhooks:
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
         """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
-        await self._reviews.start(stack, tasks, self._on_configuration)
+        stack.push_async_callback(self._close_reviews)
+        self._configurations.follow(tasks, self._on_configuration)
         if self._config.self_signed:
             await self._start_own_certificate(tasks)
         else:
@@ -80,35 +93,34 @@ class Webhooks:
             if self._serving.peers.calling is None:
                 why = "the certificate is not meant for clients: its renewal mends that"
                 log.info("This replica passes no reviews on", why=why)
-        if self._context.address:
+        if self._process.address:
             self._peer_server = await self._serve(
                 stack,
                 self._config.peer_port,
-                self._reviews.peer_reviewer,
+                self._route(lambda reviews: reviews.peer_reviewer),
                 lambda: self._serving.peers.accepting,
                 ServerOptions(client_host=self._names[0], flag=PEER_FLAG),
             )
-            log.info("Answering other replicas", address=self._context.address)
+            log.info("Answering other replicas", address=self._process.address)
         elif self._config.lease:
             log.info("No reviews are passed on to this replica", why=self._explain_no_address())
         self._server = await self._serve(
             stack,
             self._config.webhooks_port,
-            self._reviews.reviewer,
+            self._route(lambda reviews: reviews.reviewer),
             lambda: self._serving.current,
             ServerOptions(client_name=self._config.client_name),
         )
         log.info("Serving webhooks", port=self._server.port)
 
-    def lead(self, tasks: TaskStack) -> None:
-        """Look after the downscales that were allowed, by an earlier process too."""
-        self._reviews.lead(tasks)
-
     async def settle(self, limit: timedelta) -> timedelta:
         """Wait until nothing is being prepared; the port stays open, see `Reviews.settle`."""
-        self._has_others = self._context.election.state is not ElectionState.ALONE
-        left = await self._reviews.settle(limit)
-        await self._reviews.finish()
+        self._has_others = self._process.election.state is not ElectionState.ALONE
+        left = limit
+        for reviews in self._reviews.values():
+            left = await reviews.settle(left)
+        for reviews in self._reviews.values():
+            await reviews.finish()
         return left
 
     async def drain(self, limit: timedelta) -> None:
@@ -120,6 +132,15 @@ class Webhooks:
             await self._linger()
         await gather_all([server.drain(limit) for server in self._servers])
 
+    def _route(self, choose: Choose) -> Reviewer:
+        if self._config.watches_several:
+            return route_reviews(self._reviews, choose)
+        return choose(next(iter(self._reviews.values())))
+
+    async def _close_reviews(self) -> None:
+        for reviews in self._reviews.values():
+            await reviews.close()
+
     @property
     def _servers(self) -> list[WebhookServer]:
         return [one for one in (self._server, self._peer_server) if one is not None]
@@ -130,10 +151,10 @@ class Webhooks:
         They learn of its end some moments later than it does. Reviews for the one that leads go to
         the next one as soon as that is known.
         """
-        clock, election = self._context.clock, self._context.election
+        clock, election = self._process.clock, self._process.election
         for server in self._servers:
             server.leave()
-        end = (self._context.stopping_since or clock.elapsed()) + self._config.shutdown_delay
+        end = (self._process.stopping_since or clock.elapsed()) + self._config.shutdown_delay
         while (left := end - clock.elapsed()) > timedelta(0):
             await election.read_leader()
             await clock.sleep(min(POLL_EVERY, left))
@@ -150,9 +171,9 @@ class Webhooks:
             port,
             reviewer=reviewer,
             certificate=certificate,
-            metrics=self._context.metrics,
+            metrics=self._process.metrics,
             cluster=self._cluster,
-            clock=self._context.clock,
+            clock=self._process.clock,
             options=options,
         )
         await server.start()
@@ -180,7 +201,7 @@ class Webhooks:
         return f"served, but not as they should be: {self._certificates.last_error}"
 
     def _find_fault(self) -> str | None:
-        is_ending = self._context.is_stopping
+        is_ending = self._process.is_stopping
         is_fine = is_ending or all(server.is_serving for server in self._servers)
         return None if is_fine else "not accepting connections"
 
@@ -192,64 +213,64 @@ class Webhooks:
         return "POD_IP in the environment is not the address of a pod"
 
     def _build_forwarder(self) -> Forwarder | None:
-        context = self._context
+        process = self._process
         if not self._config.forwarding_port:
             return None
         peers = Peers(
-            find_leader=lambda: context.election.leader,
+            find_leader=lambda: process.election.leader,
             trust=lambda: self._serving.peers.calling,
             host=self._names[0],
-            namespace=context.namespace,
+            namespace=process.namespace,
         )
         for path in LED_PATHS:
             for outcome in ForwardOutcome:
-                context.metrics.forwarded_reviews.labels(name_route(path), outcome)
-        return Forwarder(peers, context.clock, self._count_forwarded)
+                process.metrics.forwarded_reviews.labels(name_route(path), outcome)
+        return Forwarder(peers, process.clock, self._count_forwarded)
 
     def _count_forwarded(self, path: str, outcome: ForwardOutcome) -> None:
-        self._context.metrics.forwarded_reviews.labels(name_route(path), outcome).inc()
+        self._process.metrics.forwarded_reviews.labels(name_route(path), outcome).inc()
 
     def _build_injector(self) -> BundleInjector:
-        context = self._context
+        process = self._process
         return BundleInjector(
-            context.open_unfenced("injecting", Priority.READ),
+            process.open_unfenced("injecting", Priority.READ),
             Injection(
-                namespace=context.namespace,
-                list_configurations=self._reviews.list_configurations,
+                namespace=process.namespace,
+                list_configurations=self._configurations.list_all,
                 bundle=lambda: b"" if self._certificates is None else self._certificates.ca_bundle,
                 confirm=self._confirm_bundle,
                 names=self._names,
             ),
-            context.metrics,
-            context.clock,
-            context.rng,
+            process.metrics,
+            process.clock,
+            process.rng,
         )
 
     def _start_given_certificate(self, tasks: TaskStack) -> None:
         files = CertificateFiles(
             CertificatePaths(cert=Path(self._config.cert_file), key=Path(self._config.key_file)),
             self._serving,
-            self._context.clock,
+            self._process.clock,
             self._note_expiry,
         )
         files.load()
         tasks.start("certificate files", files.run())
 
     async def _start_own_certificate(self, tasks: TaskStack) -> None:
-        context, config = self._context, self._config
+        process, config = self._process, self._config
         wanted = Wanted(
             names=self._names,
             organisation=config.organisation,
             expiration=config.expiration,
             ca_life=choose_ca_life(config.expiration),
         )
-        client = context.open_unfenced("certificate", Priority.READ)
-        store = SecretStore(client, namespace=context.namespace, name=config.secret_name)
+        client = process.open_unfenced("certificate", Priority.READ)
+        store = SecretStore(client, namespace=process.namespace, name=config.secret_name)
         callbacks = CertificateCallbacks(
             holds=self._holds_bundle, on_change=self._wake_injector, note_expiry=self._note_expiry
         )
         self._certificates = CertificateController(
-            store, self._serving, context.clock, wanted, callbacks
+            store, self._serving, process.clock, wanted, callbacks
         )
         await self._certificates.start()
         tasks.start("certificate keeper", self._certificates.run())
@@ -257,7 +278,7 @@ class Webhooks:
             tasks.start("CA bundle injector", self._injector.run())
 
     def _note_expiry(self, which: str, not_after: datetime) -> None:
-        gauge = self._context.metrics.certificate_expiry
+        gauge = self._process.metrics.certificate_expiry
         gauge.labels(which).set(not_after.timestamp())
 
     def _holds_bundle(self, bundle: bytes) -> bool:

@@ -6,10 +6,10 @@ faster, and does its work in steps: a scrape runs on the event loop, between two
 large a step may be is decided in `families`.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import Metric
 from prometheus_client.samples import Exemplar, Sample
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,7 +19,15 @@ OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=
 _TYPES: Final = {"unknown": "untyped", "info": "gauge", "stateset": "gauge"}
 
 
-def render(registry: CollectorRegistry) -> Iterator[bytes]:
+class Collects(Protocol):
+    """A registry, as far as it is read here."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield all families, those of one name one after the other."""
+        ...
+
+
+def render(registry: Collects) -> Iterator[bytes]:
     """Yield all that `registry` holds as text, whole lines at a time.
 
     A piece is read and written when it is asked for. Families may change between two pieces.
@@ -27,7 +35,7 @@ def render(registry: CollectorRegistry) -> Iterator[bytes]:
     return _render(registry, is_open=False)
 
 
-def render_openmetrics(registry: CollectorRegistry) -> Iterator[bytes]:
+def render_openmetrics(registry: Collects) -> Iterator[bytes]:
     """Yield the same in OpenMetrics 1.0, which knows exemplars; pieces as of `render`.
 
     Bounds of buckets have their fraction here, `le="1.0"`: the format asks for it.
@@ -36,7 +44,7 @@ def render_openmetrics(registry: CollectorRegistry) -> Iterator[bytes]:
     yield b"# EOF\n"
 
 
-def _render(registry: CollectorRegistry, *, is_open: bool) -> Iterator[bytes]:
+def _render(registry: Collects, *, is_open: bool) -> Iterator[bytes]:
     before = ""
     for metric in registry.collect():
         lines = [] if metric.name == before else _render_head(metric, is_open=is_open)

@@ -41,6 +41,7 @@ class _Part:
     is_ready: Ask
     is_alive: Ask
     describe: Ask
+    find_partial_lack: Ask
 
 
 def _fine() -> str | None:
@@ -65,9 +66,19 @@ class Health:
         is_ready: Ask = _fine,
         is_alive: Ask = _fine,
         describe: Ask = _fine,
+        find_partial_lack: Ask = _fine,
     ) -> None:
-        """Ask one more part from now on; `describe` says what a person wants to know of it."""
-        part = _Part(name=name, is_ready=is_ready, is_alive=is_alive, describe=describe)
+        """Ask one more part from now on; `describe` says what a person wants to know of it.
+
+        `find_partial_lack` says what it lacks without keeping the process from being ready.
+        """
+        part = _Part(
+            name=name,
+            is_ready=is_ready,
+            is_alive=is_alive,
+            describe=describe,
+            find_partial_lack=find_partial_lack,
+        )
         self._parts.append(part)
 
     def stopping(self) -> None:
@@ -82,6 +93,10 @@ class Health:
         missing = self._ask_for_missing()
         self._note(missing)
         return missing
+
+    def list_partial_lacks(self) -> tuple[str, ...]:
+        """Return what parts lack without which the process is ready all the same."""
+        return _ask((part.name, part.find_partial_lack) for part in self._parts)
 
     def list_descriptions(self) -> tuple[str, ...]:
         """Return what parts say of themselves, one line per part that says anything."""

@@ -5,7 +5,7 @@ is decided by the callers, how it reads on the wire in `exposition`.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -15,7 +15,9 @@ from rollout_operator.model.outcome import REVIEW_CODES, Code
 from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
 from rollout_operator.telemetry.denials import Denials
 from rollout_operator.telemetry.exposition import render, render_openmetrics
-from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
+from rollout_operator.telemetry.failure_policies import make_failure_policies
+from rollout_operator.telemetry.families import Counter, Gauge, Histogram
+from rollout_operator.telemetry.namespaces import FamilyRegistry, MergedRegistry, list_shared, share
 from rollout_operator.telemetry.progress import ProgressMetrics
 
 GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -46,7 +48,6 @@ _NEVER_HOLD: Final = frozenset(
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD | REVIEW_CODES)
 # Every operator reads pods and StatefulSets; other groups have a series once they are held back.
 API_GROUPS: Final = ("core", "apps")
-FAILURE_POLICIES: Final = ("Fail", "Ignore")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
 EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
 SHADOW_DIFFERENCES: Final = ("deleted", "not_deleted")
@@ -67,10 +68,11 @@ SCALING_FAILURES: Final = (
 
 
 class Metrics:
-    """The metrics of one process, on a registry of their own."""
+    """The metrics of one process, on a registry of their own, or of one of its namespaces."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = CollectorRegistry() if registry is None else registry
+        self.registry = FamilyRegistry() if registry is None else registry
+        self._merged: MergedRegistry | None = None
         self._known: set[str] = set()
         self._held: dict[str, frozenset[Code]] = {}
         self._define_group()
@@ -83,6 +85,17 @@ class Metrics:
         self.disruptions = DisruptionMetrics(self.registry)
         self.denials = Denials(self.registry)
         self._define_process()
+
+    def for_namespace(self, namespace: str) -> "Metrics":
+        """Return the metrics of one of several namespaces, rendered with these and labelled so.
+
+        What the process has once, they share.
+        """
+        metrics = Metrics()
+        share(self, metrics)
+        self._merged = self._merged or MergedRegistry(self.registry, list_shared(self))
+        self._merged.add(namespace, metrics.registry)
+        return metrics
 
     def begin_group(self, name: str) -> None:
         """Make all series of a group exist, at zero where they are new. Counts nothing."""
@@ -142,25 +155,18 @@ class Metrics:
 
         Of two hooks with one name, the one with policy `Fail` is shown.
         """
-        self.registry.register(
-            Rebuilt(
-                "kube_validating_webhook_failure_policy",
-                "1 for the failure policy that a webhook has, 0 for the one that it has not.",
-                ("type", "webhook", "policy"),
-                lambda: _policy_series(read()),
-            )
-        )
+        self.registry.register(make_failure_policies(read))
 
     def render(self) -> Iterator[bytes]:
         """Yield all metrics in the Prometheus text format, as pieces of a few milliseconds each.
 
         Give the event loop a turn in between; groups may come and go there.
         """
-        return render(self.registry)
+        return render(self._merged or self.registry)
 
     def render_openmetrics(self) -> Iterator[bytes]:
         """Yield the same in OpenMetrics, with the traces of requests as exemplars."""
-        return render_openmetrics(self.registry)
+        return render_openmetrics(self._merged or self.registry)
 
     def _define_group(self) -> None:
         group = ("rollout_group",)
@@ -385,13 +391,3 @@ class Metrics:
         return Histogram(
             f"rollout_operator_{name}", text, labels, registry=self.registry, buckets=buckets
         )
-
-
-def _policy_series(hooks: Iterable[tuple[str, str, str]]) -> Iterator[tuple[Sequence[str], float]]:
-    found: dict[tuple[str, str], str] = {}
-    for kind, hook, policy in hooks:
-        if found.get((kind, hook)) != "Fail":
-            found[kind, hook] = policy
-    for (kind, hook), policy in found.items():
-        for one in FAILURE_POLICIES:
-            yield (kind, hook, one), one == policy

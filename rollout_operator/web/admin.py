@@ -143,7 +143,8 @@ class AdminServer:
         return web.Response(body=page, headers={hdrs.CONTENT_TYPE: content})
 
     async def _answer_ready(self, request: web.Request) -> web.Response:
-        return _answer_health("ready", self._health.list_missing())
+        fine = "\n".join(["ready", *map(one_line, self._health.list_partial_lacks())])
+        return _answer_health(fine, self._health.list_missing())
 
     async def _answer_livez(self, request: web.Request) -> web.Response:
         return _answer_health("alive", self._health.list_faults())

@@ -6,7 +6,9 @@ from rollout_operator.config.checks import read_config
 from rollout_operator.kube.api import ApiClient
 from rollout_operator.model.lease import Identity, Lease
 from rollout_operator.operator.budgets import Budgets
-from rollout_operator.operator.context import Clients, Context, Telemetry
+from rollout_operator.operator.configurations import Configurations
+from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Clients, Process, Telemetry
 from rollout_operator.operator.reviews import EVICTION_PATH, LED_PATHS, PREPARE_PATH, Reviews
 from rollout_operator.pods.client import Sender
 from rollout_operator.web.reviews.forward import Forwarder, Peers
@@ -21,16 +23,18 @@ def build() -> Reviews:
     clock = VirtualClock()
     clients = Clients(
         open=lambda name, reads, fence: cast(ApiClient, None),
-        open_pods=lambda: cast(Sender, None),
+        open_pods=lambda namespace: cast(Sender, None),
         clock=clock,
         rng=lambda: 0.5,
         identity=Identity(name="me", life="1"),
     )
     config = read_config(["-kubernetes.namespace=prod", "-server-tls.enabled"])
-    context = Context(config, clients, Telemetry.begin(clock))
+    telemetry = Telemetry.begin(clock)
+    process = Process(config, clients, telemetry)
+    context = Context(config, process, telemetry)
     peers = Peers(find_leader=lambda: LEADER, trust=_fail, host="operator", namespace="prod")
     forwarder = Forwarder(peers, clock, lambda path, outcome: None)
-    return Reviews(config, context, Budgets(context), forwarder)
+    return Reviews(config, context, Budgets(context), Configurations(process, ()), forwarder)
 
 
 def _fail() -> None:

@@ -8,7 +8,7 @@ evicted, comes from the audit log.
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -84,6 +84,8 @@ class Judge:
             is_observed=True,
             time_error=READY_ERROR,
         )
+        self.elsewhere: Collection[str] = ()
+        """Namespaces in which the operator acts as well: others judge that."""
         self.changes: list[Change] = []
         """All writes of pods, StatefulSets and budgets of the namespace, in order."""
         self._api: Api = plane.api()
@@ -170,7 +172,11 @@ class Judge:
     async def deletes(self) -> list[Delete]:
         """Return the operator's pod deletes, refused ones included, in order."""
         await self.settle()
-        found = [read_delete(entry) for entry in self._entries if _is_pod_delete(entry)]
+        found = [
+            read_delete(entry)
+            for entry in self._entries
+            if _is_pod_delete(entry) and entry["objectRef"].get("namespace") not in self.elsewhere
+        ]
         return sorted(found, key=lambda each: each.stamp)
 
     async def evictions(self) -> list[Request]:

@@ -35,6 +35,7 @@ class Launch:
     """Of the API server, or of the proxy before it."""
     kubeconfig: Path
     namespace: str
+    """Empty: what is watched is left to `env`."""
     flags: Sequence[str] = ()
     command: Sequence[str] = OPERATOR
     env: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class OperatorProcess:
         flags = [
             f"-kubernetes.api-url={launch.url}",
             f"-kubernetes.config-file={launch.kubeconfig}",
-            f"-kubernetes.namespace={launch.namespace}",
+            *([f"-kubernetes.namespace={launch.namespace}"] if launch.namespace else ()),
             f"-server.port={self.port}",
             *(self._tls_flags if self._serves_tls else ()),
             *launch.flags,

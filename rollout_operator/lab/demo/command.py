@@ -28,7 +28,7 @@ from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.virtual_loop.paced import PacedLoop
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.context import Telemetry
+from rollout_operator.operator.process import Telemetry
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
 

@@ -1,0 +1,71 @@
+"""The namespaces of one process: an engine for each of them, and one description of all.
+
+Decides what each namespace has for itself. One namespace alone has the metrics and the health of
+the process; several have their own, so that each says what it lacks.
+"""
+
+from dataclasses import replace
+
+from rollout_operator import __version__
+from rollout_operator.config.flags import Config
+from rollout_operator.model.description import Description, OperatorDescription
+from rollout_operator.operator.budget_status import BudgetReports
+from rollout_operator.operator.engine import Engine, ReviewSource
+from rollout_operator.operator.fleet import Fleet
+from rollout_operator.operator.process import Process, Telemetry
+from rollout_operator.planning.description.namespaces import merge_descriptions
+from rollout_operator.telemetry.logs import bind_keys
+
+
+class Namespaces:
+    """What is looked after, by namespace."""
+
+    def __init__(
+        self, config: Config, process: Process, telemetry: Telemetry, reviews: ReviewSource | None
+    ) -> None:
+        """`reviews` answers for each namespace, where that is asked for."""
+        self._config = config
+        self._process = process
+        self._telemetry = telemetry
+        self._reviews = reviews
+        self.fleet = Fleet(process, is_several=config.watches_several)
+
+    def add(self, namespace: str) -> None:
+        """Look after one more namespace."""
+        if not self._config.watches_several:
+            self._add(namespace, self._telemetry)
+            return
+        with bind_keys(namespace=namespace):
+            self._add(namespace, self._telemetry.for_namespace(namespace, self._process.clock))
+
+    async def describe(self) -> Description:
+        """Return what this process knows of all its namespaces, for people; at any time."""
+        engines = tuple(self.fleet.engines.values())
+        if not self._config.watches_several:
+            return await engines[0].describe()
+        own = Description(
+            namespace=self._process.namespace,
+            now=self._process.clock.now(),
+            operator=self._describe_operator(),
+        )
+        return merge_descriptions(own, [await engine.describe() for engine in engines])
+
+    def _add(self, namespace: str, telemetry: Telemetry) -> None:
+        settings = replace(self._config, namespace=namespace)
+        engine = Engine(settings, self._process, telemetry)
+        if not settings.is_shadow:
+            engine.add_feature(BudgetReports)
+        if self._reviews is not None:
+            engine.add_reviews(self._reviews)
+        self.fleet.add(engine)
+
+    def _describe_operator(self) -> OperatorDescription:
+        health = self._process.health
+        missing = health.list_missing()
+        return OperatorDescription(
+            version=__version__,
+            is_ready=not missing,
+            is_acting=any(engine.is_leading for engine in self.fleet.engines.values()),
+            missing=missing,
+            parts=health.list_descriptions(),
+        )

@@ -1,0 +1,140 @@
+"""What the namespaces of one process share: its clients, its clock, the election, and its end.
+
+What belongs to one namespace stands in `context`, the order of start and stop in `fleet`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import ApiClient, Fence, no_fence
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.election import Election
+from rollout_operator.model.lease import Identity
+from rollout_operator.pods.client import Sender
+from rollout_operator.telemetry.health import Health
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import GroupStates
+
+
+class EngineSettings(Protocol):
+    """What the engine reads of the configuration, `config.flags.Config`."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def reconcile_interval(self) -> timedelta: ...
+
+    @property
+    def client_qps(self) -> float: ...
+
+    @property
+    def zone_tracker(self) -> str: ...
+
+    @property
+    def pods_timeout(self) -> timedelta: ...
+
+    @property
+    def cluster_domain(self) -> str: ...
+
+    @property
+    def lease(self) -> str: ...
+
+    @property
+    def operator_name(self) -> str: ...
+
+    @property
+    def is_shadow(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """Where an operator gets everything from that is not its own: the world, time and chance."""
+
+    open: Callable[[str, Priority, Fence], ApiClient]
+    """Opens a client of the API server for one component; all share the rate limits of the process.
+
+    The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
+    of its reads. The fence is asked before each of its writes.
+    """
+    clock: Clock
+    rng: Callable[[], float]
+    """Returns numbers in 0..1."""
+    open_pods: Callable[[str], Sender]
+    """Opens a client of the pods of a namespace, with connections of its own."""
+    identity: Identity
+    """Of this process among the replicas."""
+    writes_events: bool = False
+    """Whether what it does is reported as Kubernetes Events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What an operator reports of itself; it is there before any client is open."""
+
+    metrics: Metrics
+    health: Health
+    group_states: GroupStates
+
+    @classmethod
+    def begin(cls, clock: Clock) -> "Telemetry":
+        """Return that of an operator that has done nothing yet; needs a running loop."""
+        return cls._make(Metrics(), clock)
+
+    def for_namespace(self, namespace: str, clock: Clock) -> "Telemetry":
+        """Return that of one of several namespaces, which says what it lacks by itself."""
+        return self._make(self.metrics.for_namespace(namespace), clock)
+
+    @classmethod
+    def _make(cls, metrics: Metrics, clock: Clock) -> "Telemetry":
+        return cls(metrics, Health(clock), GroupStates(metrics, clock))
+
+
+class Process:
+    """One running operator, whatever namespaces it watches."""
+
+    def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
+        """`settings` name the namespace of the operator itself."""
+        self.settings = settings
+        self.namespace = settings.namespace
+        self.clients = clients
+        self.clock = clients.clock
+        self.rng = clients.rng
+        self.metrics = telemetry.metrics
+        self.health = telemetry.health
+        self.address = clients.identity.address
+        """Where this process answers other replicas, `IP:port`; empty: nowhere."""
+        self.stopping_since: timedelta | None = None
+        """Since when nothing new is begun, on the clock's `elapsed`."""
+        self.election = Election(
+            self.open_unfenced("election", Priority.ANSWER),
+            namespace=self.namespace,
+            name=settings.lease,
+            me=clients.identity,
+            clock=self.clock,
+            metrics=self.metrics,
+            is_shadow=settings.is_shadow,
+        )
+        if settings.lease or settings.is_shadow:
+            self.health.part("election", describe=self._describe_election)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Tell whether nothing new is begun any more."""
+        return self.stopping_since is not None
+
+    def open(self, name: str, reads: Priority) -> ApiClient:
+        """Return the client of a component; it writes only where this process leads."""
+        return self.clients.open(name, reads, self.election.check)
+
+    def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
+        """Return the client of a component that writes in each replica."""
+        return self.clients.open(name, reads, no_fence)
+
+    def _describe_election(self) -> str:
+        """Say which process acts, and that what it does is to be seen on its page alone."""
+        where = "" if self.election.leader is None else "; what it does is on its own page"
+        return f"acts: {self.election.text}{where}"

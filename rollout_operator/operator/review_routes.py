@@ -1,0 +1,60 @@
+"""Which namespace answers a review: that of its object, where several are watched.
+
+A review of an object elsewhere is answered by the first of them, as a process of one namespace
+does: it says that the object is not looked after. One of a namespace that is not followed yet is
+refused, to be tried again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review
+from rollout_operator.operator.reviews import Reviews
+from rollout_operator.planning.downscales.request import RETRY, refuse
+from rollout_operator.telemetry.logs import bind_keys
+from rollout_operator.web.reviews.dispatch import Reviewer
+
+Choose = Callable[[Reviews], Reviewer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Routes:
+    """The reviews of all namespaces, which may become more."""
+
+    reviews: Mapping[str, Reviews]
+    choose: Choose
+
+    def find(self, namespace: str) -> Reviews:
+        """Return what answers for an object there."""
+        found = self.reviews.get(namespace)
+        return next(iter(self.reviews.values())) if found is None else found
+
+    def count(self, path: str, review: Review, verdict: Verdict) -> None:
+        """Count a verdict where it was made."""
+        self.choose(self.find(review.namespace)).on_verdict(path, review, verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class _RoutedHook:
+    """The hooks of one path, of all namespaces. Implements `web.reviews.dispatch.ReviewHook`."""
+
+    path: str
+    routes: _Routes
+
+    async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
+        reviews = self.routes.find(review.namespace)
+        if review.namespace == reviews.namespace and (lack := reviews.find_lack()) is not None:
+            text = f"namespace {review.namespace} is not followed yet: {lack}; try again"
+            return refuse(Code.CANNOT_CHECK, text, status=RETRY)
+        with bind_keys(namespace=review.namespace):
+            return await self.routes.choose(reviews).hooks[self.path].review(review, until)
+
+
+def route_reviews(reviews: Mapping[str, Reviews], choose: Choose) -> Reviewer:
+    """Return what has each review answered by its namespace; there must be one at least."""
+    routes = _Routes(reviews, choose)
+    first = choose(next(iter(reviews.values())))
+    hooks = {path: _RoutedHook(path, routes) for path in first.paths}
+    return replace(first, hooks=hooks, on_verdict=routes.count)

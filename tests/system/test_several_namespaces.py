@@ -1,0 +1,222 @@
+"""One process for several namespaces: each has all of it, and none holds another (MAZ-60)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+
+import pytest
+
+from rollout_operator.lab.zones import ZoneSpec, three_zones
+from tests.system.evictions import calling
+from tests.system.guarded import NO_DOWNSCALE, PATH, prepared_zone
+from tests.system.hooked import TLS_FLAGS
+from tests.system.waits import read_metric, wait_line, wait_page, wait_true
+from tests.world.api import ROLE_BINDINGS, ApiError, Json
+from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, install_kinds, zone_budget
+from tests.world.drains import CREATED
+from tests.world.hooks import (
+    INJECT_LABEL,
+    NAMESPACE_LABEL,
+    POD_EVICTION,
+    PREPARE_DOWNSCALE,
+    Hooks,
+    Registration,
+)
+from tests.world.hooks import (
+    NO_DOWNSCALE as NO_DOWNSCALE_HOOK,
+)
+from tests.world.judge import Judge
+from tests.world.manifests import ACCOUNT
+from tests.world.operatorproc import OperatorProcess
+from tests.world.webpods import WebPods
+from tests.world.world import World
+
+pytestmark = pytest.mark.controlplane
+
+GROUP: Final = {"rollout-group": "ingester"}
+GUARDED: Final = ZoneSpec(name="guarded", group=None, replicas=1, labels={NO_DOWNSCALE: "true"})
+CLUSTER_SCOPED: Final = {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
+
+
+@asynccontextmanager
+async def beside(home: World, *, is_granted: bool = True) -> AsyncIterator[World]:
+    """Yield one more namespace, whose Roles are bound to the operator of `home`."""
+    world = World(home.plane, home.folder)
+    world.judge = Judge(home.plane, world.namespace, home.user)
+    async with world:
+        world.may_be_forbidden = not is_granted
+        await world.grant_webhooks()
+        if is_granted:
+            await bind(world, home)
+        yield world
+
+
+async def bind(world: World, home: World) -> None:
+    """Let the operator of `home` do in this namespace what the Roles of it grant."""
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home.namespace}
+    for binding in await world.api.items(ROLE_BINDINGS, world.namespace):
+        name = binding["metadata"]["name"]
+        await world.patch(ROLE_BINDINGS, name, {"subjects": [subject]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Several:
+    """One operator, the namespaces that it watches, and one of them that it may not read."""
+
+    operator: OperatorProcess
+    home: World
+    worlds: Sequence[World]
+    """`home` is the first."""
+    forbidden: World
+
+    @property
+    def watched(self) -> set[str]:
+        """Return the names of all of them."""
+        return {world.namespace for world in (*self.worlds, self.forbidden)}
+
+
+@asynccontextmanager
+async def several(home: World) -> AsyncIterator[Several]:
+    """Yield an operator that is ready, in its own namespace and three others."""
+    async with AsyncExitStack() as stack:
+        others = [await stack.enter_async_context(beside(home)) for _ in range(2)]
+        forbidden = await stack.enter_async_context(beside(home, is_granted=False))
+        await home.grant_webhooks()
+        home.may_be_forbidden = True
+        names = ",".join(world.namespace for world in (home, *others, forbidden))
+        launch = replace(
+            home.launch(*TLS_FLAGS, "-kubernetes.client-qps=100", "-kubernetes.client-burst=100"),
+            namespace="",
+            env={"WATCH_NAMESPACE": names, "POD_NAMESPACE": home.namespace, "LOG_LEVEL": "debug"},
+        )
+        operator = await stack.enter_async_context(OperatorProcess(launch))
+        await operator.wait_ready()
+        yield Several(operator=operator, home=home, worlds=[home, *others], forbidden=forbidden)
+
+
+async def test_maz60_each_of_several_namespaces_has_all_of_one(world: World) -> None:
+    """MAZ-60, MAZ-80, MT-66, MT-68: rollouts, reviews, budgets; a forbidden one holds only itself.
+
+    Nothing is asked of the API server outside of the namespaces that are watched.
+    """
+    await install_kinds(world.api)
+    begun = world.plane.audit_size()
+    async with several(world) as found:
+        # What they enter and leave belongs to this task.
+        stages = [await _set_up(each, found) for each in found.worlds]
+        await asyncio.gather(*map(_play, stages))
+        await _assert_told(found)
+        await _assert_forbidden(found)
+        await bind(found.forbidden, world)
+        await wait_line(
+            found.operator, "Looking after namespace", f"namespace={found.forbidden.namespace}"
+        )
+        names = await found.forbidden.create(*three_zones(replicas=1))
+        await found.forbidden.roll(names, "v2")
+        await wait_page(found.operator, "/ready", 200, "ready", lacking="namespace")
+        for each in (*found.worlds, found.forbidden):
+            each.judge.elsewhere = found.watched - {each.namespace}
+            await each.judge.assert_clean()
+        assert await found.operator.terminate() == 0
+        assert await _list_strays(found, begun) == []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What is there in one namespace."""
+
+    world: World
+    pods: WebPods
+    hooks: Hooks
+    names: list[str]
+
+
+async def _set_up(world: World, found: Several) -> Stage:
+    pods = await world.serve_pods()
+    names = await world.create(*grouped_zones(replicas=1))
+    prepared = ZoneSpec(name="prepared", group="store", replicas=2)
+    await world.create(GUARDED, prepared_zone(pods, prepared))
+    await world.post(ZONE_BUDGETS, zone_budget("ingester", GROUP, maxUnavailable=1))
+    hooks = await world.register(
+        Registration(
+            port=found.operator.tls_port,
+            hooks=(NO_DOWNSCALE_HOOK, PREPARE_DOWNSCALE, POD_EVICTION),
+            labels={INJECT_LABEL: "true", NAMESPACE_LABEL: found.home.namespace},
+        )
+    )
+    return Stage(world=world, pods=pods, hooks=hooks, names=names)
+
+
+async def _play(stage: Stage) -> None:
+    """Have a rollout, reviews of both kinds and a budget do here what they do in one namespace."""
+    world, names = stage.world, stage.names
+    await stage.hooks.wait_injected()
+    await stage.hooks.wait_called("guarded")
+    await world.roll(names, "v2")
+    with pytest.raises(ApiError, match="denied the request"):
+        await world.set_replicas("guarded", 0)
+    await world.set_replicas("prepared", 1)
+    calls = [(call.path, call.method) for call in stage.pods.calls_to("prepared-1")]
+    assert (f"/{PATH}", "POST") in calls
+    first, second = f"{names[0]}-0", f"{names[1]}-0"
+    assert (await evict(world.api, world.namespace, first)).status in CREATED
+    refused = await evict(world.api, world.namespace, second)
+    assert refused.status == HTTPStatus.TOO_MANY_REQUESTS, refused
+    await world.wait_ready(names)
+
+
+async def _assert_told(found: Several) -> None:
+    """Metrics, log and page name the namespace."""
+    operator = found.operator
+    for world in found.worlds:
+        await wait_true(
+            "counted",
+            lambda world=world: _is_counted(operator, world.namespace),  # type: ignore[misc]
+        )
+        await wait_line(operator, "group=ingester ", f"namespace={world.namespace}")
+    document: Json = json.loads((await operator.fetch("/status.json"))[1])
+    groups = {(group["namespace"], group["name"]) for group in document["groups"]}
+    assert groups >= {(world.namespace, "ingester") for world in found.worlds}
+    ready = {one["name"]: one["is_ready"] for one in document["namespaces"]}
+    assert ready == {
+        **{world.namespace: True for world in found.worlds},
+        found.forbidden.namespace: False,
+    }
+
+
+async def _is_counted(operator: OperatorProcess, namespace: str) -> bool:
+    name = "rollout_operator_pods_deleted_total"
+    labels = {"namespace": namespace, "rollout_group": "ingester", "outcome": "accepted"}
+    return await read_metric(operator, name, **labels) == len(three_zones())
+
+
+async def _assert_forbidden(found: Several) -> None:
+    """It is told, and what is asked about its objects is refused, to be tried again."""
+    namespace = found.forbidden.namespace
+    page = await wait_page(found.operator, "/ready", 200, f"namespace {namespace}: ")
+    assert "may not" in page or "forbidden" in page or "cannot list" in page
+    async with calling(found.home, found.operator) as caller:
+        answer = await caller.evict(namespace, "any-0")
+        assert (answer.is_allowed, answer.code) == (False, HTTPStatus.TOO_MANY_REQUESTS)
+        assert f"namespace {namespace} is not followed yet" in answer.message
+        elsewhere = await caller.evict("kube-system", "any-0")
+        assert elsewhere.code == HTTPStatus.BAD_REQUEST, "as in one namespace"
+        assert "kube-system is not looked after" in elsewhere.message
+
+
+async def _list_strays(found: Several, begun: int) -> list[str]:
+    """Return the requests of the operator that were about objects elsewhere."""
+    await found.home.judge.settle()
+    entries, _ = found.home.plane.read_audit(begun)
+    mine = [one for one in entries if one["user"].get("username") == found.home.user]
+    assert len(mine) > len(found.watched)
+    return [
+        entry["requestURI"]
+        for entry in mine
+        if (target := entry.get("objectRef", {})).get("namespace") not in found.watched
+        and target.get("resource") not in CLUSTER_SCOPED
+    ]
