@@ -1,5 +1,7 @@
 """The kinds as shipped: never narrower than in other releases."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -7,16 +9,25 @@ import msgspec
 import pytest
 import yaml
 
-from rollout_operator.kube.api import ZONE_BUDGETS
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.budget import BudgetStatus
 from rollout_operator.model.condition import StatusCondition
+from rollout_operator.model.policy.status import (
+    PolicySetStatus,
+    PolicyStatus,
+    PolicyZoneStatus,
+    RecordedBatch,
+    RecordedPod,
+)
 from tests.kustomize import Object, render
 from tests.rendered import MANIFESTS, find_field
 
 CRDS: Final = MANIFESTS / "crds"
-KINDS: Final = {f"{one.plural}.{one.group}": one for one in (ZONE_BUDGETS, REPLICA_TEMPLATES)}
-BUDGETS, TEMPLATES = KINDS
+KINDS: Final = {
+    f"{one.plural}.{one.group}": one for one in (ZONE_BUDGETS, REPLICA_TEMPLATES, MULTI_AZ_ROLLOUTS)
+}
+BUDGETS, TEMPLATES, POLICIES = KINDS
 SCHEMA: Final = "spec.versions.0.schema.openAPIV3Schema"
 FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "ZPDB-01 the kind of budgets, which nobody deletes with `all`": (
@@ -38,6 +49,17 @@ FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
             },
         },
     ),
+    "MAZ-01 the kind of policies, which nobody deletes with `all`": (
+        POLICIES,
+        {
+            "spec.names.singular": "multiazrollout",
+            "spec.names.shortNames": ["mazr"],
+            "spec.names.categories": ["rollout-operator"],
+            "spec.versions.0.subresources": {"status": {}},
+            f"{SCHEMA}.required": ["spec"],
+            f"{SCHEMA}.properties.spec.required": ["statefulSetSelector"],
+        },
+    ),
     "DEPLOY-40 the kind of templates": (
         TEMPLATES,
         {
@@ -54,6 +76,23 @@ FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         },
     ),
 }
+# A batch that was completed, with all that a status may leave out.
+STATUS: Final = PolicyStatus(
+    start_time="",
+    completion_time="",
+    next_batch_time="",
+    zones=(PolicyZoneStatus(name="", stateful_sets=(PolicySetStatus(name=""),)),),
+    last_batch=RecordedBatch(
+        number=1,
+        zone="",
+        stateful_set="",
+        update_revision="",
+        pods=(RecordedPod(name="", uid=""),),
+        start_time="",
+        completion_time="",
+    ),
+    conditions=(StatusCondition(type="Ready", status="True"),),
+)
 NARROWING: Final[dict[str, dict[str, Any]]] = {
     BUDGETS: {
         "spec": {
@@ -94,6 +133,16 @@ COLUMNS: Final = {
         "Partition": ".spec.podNamePartitionRegex",
         "Delay": ".spec.crossZoneEvictionDelay",
     },
+    POLICIES: {
+        "Phase": ".status.phase",
+        "Zone": ".status.currentZone",
+        "Updated": ".status.updatedPods",
+        "Total": ".status.totalPods",
+        "Ready": '.status.conditions[?(@.type=="Ready")].status',
+        "Age": ".metadata.creationTimestamp",
+        "Reason": '.status.conditions[?(@.type=="Ready")].reason',
+        "Next": ".status.nextBatchTime",
+    },
     TEMPLATES: {
         "StatusReplicas": ".status.replicas",
         "SpecReplicas": ".spec.replicas",
@@ -123,7 +172,11 @@ def test_a_kind_is_as_the_operator_asks_for_it(name: str) -> None:
     assert crd["kind"] == "CustomResourceDefinition"
     assert (spec["group"], spec["scope"]) == (resource.group, "Namespaced")
     assert (spec["names"]["kind"], spec["names"]["plural"]) == (resource.kind, resource.plural)
-    assert (version["name"], version["served"], version["storage"]) == ("v1", True, True)
+    assert (version["name"], version["served"], version["storage"]) == (
+        resource.version,
+        True,
+        True,
+    )
     columns = {one["name"]: one["jsonPath"] for one in version["additionalPrinterColumns"]}
     assert columns == COLUMNS[name]
 
@@ -139,6 +192,43 @@ def test_a_status_has_the_fields_that_are_written() -> None:
     assert set(conditions["items"]["properties"]) == set(fields)
 
 
+def test_maz_50_a_policy_shows_the_fields_that_are_written() -> None:
+    """MAZ-50: and none beside them, at any depth."""
+    schema = find_field(read_crd(POLICIES), f"{SCHEMA}.properties.status")
+
+    assert _list_fields(schema) == _list_written(msgspec.to_builtins(STATUS))
+
+
+def _list_fields(schema: Object) -> set[str]:
+    """Return the paths of the fields that a schema has, those of items too."""
+    inner = {"": schema.get("items", {}), **schema.get("properties", {})}
+    below = {f"{name}.{path}" for name, one in inner.items() if one for path in _list_fields(one)}
+    return {*schema.get("properties", {}), *below}
+
+
+def _list_written(value: object) -> set[str]:
+    items = dict(value) if isinstance(value, dict) else {}
+    inner = {"": value[0]} if isinstance(value, list | tuple) and value else items
+    below = {f"{name}.{path}" for name, one in inner.items() for path in _list_written(one)}
+    return {*items, *below}
+
+
+def test_maz_01_the_kind_has_nothing_that_old_api_servers_refuse() -> None:
+    """MAZ-01, MAZ-81: no CEL, of which Kubernetes 1.19 knows nothing, and a text for each field."""
+    schema = find_field(read_crd(POLICIES), SCHEMA)
+
+    assert "x-kubernetes-validations" not in json.dumps(schema)
+    undescribed = [path for path, one in _list_schemas("", schema) if "description" not in one]
+    assert undescribed == [".metadata"]
+
+
+def _list_schemas(path: str, schema: Object) -> Iterator[tuple[str, Object]]:
+    for name, one in schema.get("properties", {}).items():
+        yield f"{path}.{name}", one
+        yield from _list_schemas(f"{path}.{name}", one)
+        yield from _list_schemas(f"{path}.{name}[]", one.get("items", {}))
+
+
 @pytest.mark.parametrize(("name", "fields"), FIELDS.values(), ids=FIELDS)
 def test_fields_are_as_in_other_releases(name: str, fields: dict[str, Any]) -> None:
     crd = read_crd(name)
@@ -146,7 +236,7 @@ def test_fields_are_as_in_other_releases(name: str, fields: dict[str, Any]) -> N
     assert {path: _bare(find_field(crd, path)) for path in fields} == fields
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", NARROWING)
 def test_no_field_is_narrower(name: str) -> None:
     """ZPDB-01, DEPLOY-40: all fields, and all that narrows them."""
     parts = find_field(read_crd(name), f"{SCHEMA}.properties")

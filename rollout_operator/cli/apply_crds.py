@@ -1,6 +1,6 @@
 """`rollout-operator apply-crds`: create or upgrade the operator's CustomResourceDefinitions.
 
-Decides which documents it takes: definitions of the operator's own API group and no others. Helm
+Decides which documents it takes: definitions of the operator's own API groups and no others. Helm
 installs such kinds once and never again; its chart runs this before each upgrade. What else is
 known of a definition that exists, such as labels of others, stays.
 """
@@ -17,7 +17,13 @@ import yaml
 from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
 from rollout_operator.config.grammar import UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries
-from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Patcher, Resource
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Patcher,
+    Resource,
+)
 from rollout_operator.kube.connection.connect import Access
 from rollout_operator.model.errors import ConfigError, NotFound
 from rollout_operator.model.exit_codes import ExitCode
@@ -27,6 +33,7 @@ from rollout_operator.telemetry import logs
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
 )
+_GROUPS: Final = (ZONE_BUDGETS.group, MULTI_AZ_ROLLOUTS.group)
 # Beside the files in manifests/crds.
 _NO_OBJECT: Final = "kustomization.yaml"
 
@@ -104,11 +111,10 @@ def _parse(path: Path, text: str) -> list[Any]:
 def _check(path: Path, document: Any) -> Definition:
     match document:
         case {"kind": DEFINITIONS.kind, "metadata": {"name": str(name)}, "spec": {"group": group}}:
-            if group == ZONE_BUDGETS.group:
+            if group in _GROUPS:
                 return Definition(name, document)
-            raise ConfigError(
-                f"{path}: spec.group: {quote(str(group))} is not {ZONE_BUDGETS.group}"
-            )
+            known = " nor ".join(_GROUPS)
+            raise ConfigError(f"{path}: spec.group: {quote(str(group))} is neither {known}")
     raise ConfigError(f"{path}: holds something else than a {DEFINITIONS.kind}")
 
 

@@ -16,6 +16,7 @@ from tests.kube.fake_api import FakeApi, refuse, reply
 
 CRDS = ROOT / "manifests" / "crds"
 NAMES = {
+    "multiazrollouts.rollout.grafana.com",
     "replicatemplates.rollout-operator.grafana.com",
     "zoneawarepoddisruptionbudgets.rollout-operator.grafana.com",
 }
@@ -39,7 +40,7 @@ def test_the_shipped_definitions_are_read() -> None:
         pytest.param("kind: Pod", "something else", id="another kind"),
         pytest.param(
             "{kind: CustomResourceDefinition, metadata: {name: a}, spec: {group: b}}",
-            'spec.group: "b" is not rollout-operator.grafana.com',
+            'spec.group: "b" is neither rollout-operator.grafana.com nor',
             id="of others",
         ),
         pytest.param("", "no YAML file with a definition", id="empty"),
@@ -56,18 +57,20 @@ async def test_definitions_are_changed_or_created(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DEP-80: what is there gets the spec of the file, and no more; what is missing is created."""
-    there, missing = sorted(NAMES)
+    *there, missing = sorted(NAMES)
     async with FakeApi() as api:
-        api.on("PATCH", DEFINITIONS.path("", there), reply({}))
+        for name in there:
+            api.on("PATCH", DEFINITIONS.path("", name), reply({}))
         api.on("PATCH", DEFINITIONS.path("", missing), refuse(404, "NotFound", "no"))
         api.on("POST", DEFINITIONS.path(""), reply({}))
         assert await _run(api, tmp_path) == 0
         sent = {(each.method, each.path): each.json for each in api.requests}
     bodies = {one.name: one.body for one in read_definitions(CRDS)}
-    assert sent["PATCH", DEFINITIONS.path("", there)] == {"spec": bodies[there]["spec"]}
+    for name in there:
+        assert sent["PATCH", DEFINITIONS.path("", name)] == {"spec": bodies[name]["spec"]}
     assert sent["POST", DEFINITIONS.path("")] == bodies[missing]
     assert capsys.readouterr().out.splitlines() == [
-        f"CustomResourceDefinition {there}: up to date",
+        *(f"CustomResourceDefinition {name}: up to date" for name in there),
         f"CustomResourceDefinition {missing}: created",
     ]
 

@@ -1,5 +1,6 @@
 """The page of custom resources, made of their definitions: `python -m tests.site.reference`."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ import yaml
 from tests.code_rules import ROOT
 
 PAGE: Final = ROOT / "docs/reference/crds.md"
-KINDS: Final = ("zoneawarepoddisruptionbudgets", "replicatemplates")
+KINDS: Final = ("zoneawarepoddisruptionbudgets", "replicatemplates", "multiazrollouts")
 Schema = dict[str, Any]
 
 
@@ -63,13 +64,16 @@ def _render_fields(schema: Schema, path: str) -> Iterator[str]:
 def _name_type(field: Schema) -> str:
     """Return the type of a field, with its bounds and default."""
     least, most = field.get("minimum"), field.get("maximum")
-    said = [field["type"]]
+    is_either = field.get("x-kubernetes-int-or-string", False)
+    said = ["integer or string" if is_either else field["type"]]
     if least is not None:
         said.append(f"{least} to {most}" if most is not None else f"{least} or more")
     if "enum" in field:
         said.append(" or ".join(f"`{each}`" for each in field["enum"]))
     if "default" in field:
-        said.append(f"default `{field['default']}`")
+        default = field["default"]
+        shown = default if isinstance(default, str) else json.dumps(default)
+        said.append(f"default `{shown}`")
     return ", ".join(said)
 
 

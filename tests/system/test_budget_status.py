@@ -13,7 +13,7 @@ import pytest
 
 from tests.system.budgeted import create_budgets
 from tests.system.grants import reported, without
-from tests.system.waits import wait_line, wait_true
+from tests.system.waits import show_columns, wait_line, wait_true
 from tests.world.api import Api, Json
 from tests.world.budgets import CRDS, ZONE_BUDGETS, grouped_zones, zone_budget
 from tests.world.observed import Request
@@ -44,7 +44,7 @@ async def test_valid_used_invalid_and_valid_again(world: World) -> None:
     }  # fmt: skip
     message = "1 more pod may go, of any one zone; 6 of 6 pods up"
     assert _condition(first, "Ready")["message"] == message
-    assert await _get_table(world) == {
+    assert await show_columns(world, ZONE_BUDGETS) == {
         "Name": "ingester", "Max": 1, "Percent": None, "Unavailable": 0, "Allowed": 1,
         "Ready": "True", "Reason": "BudgetHasRoom",
     }  # fmt: skip
@@ -124,21 +124,6 @@ def _condition(status: Json, kind: str) -> Json:
 
 def _since(status: Json) -> str:
     return str(_condition(status, "Ready")["lastTransitionTime"])
-
-
-async def _get_table(world: World) -> Json:
-    """Return the only row that `kubectl get zpdb` prints, without its age."""
-    path = ZONE_BUDGETS.path(world.namespace)
-    accept = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
-    async with world.api.session.get(f"{world.plane.url}{path}", headers=accept) as response:
-        table = await response.json()
-    (row,) = table["rows"]
-    shown = zip(table["columnDefinitions"], row["cells"], strict=True)
-    return {
-        column["name"]: cell
-        for column, cell in shown
-        if column["priority"] == 0 and column["name"] != "Age"
-    }
 
 
 async def _list_writes(world: World) -> list[Request]:

@@ -7,7 +7,9 @@ from typing import Final
 
 import aiohttp
 
+from tests.world.api import Json, Resource
 from tests.world.operatorproc import OperatorProcess
+from tests.world.world import World
 
 # Not what anything takes, but what a machine may take on which much else runs.
 WAIT_LIMIT: Final = timedelta(seconds=120)
@@ -80,3 +82,18 @@ async def read_metric(operator: OperatorProcess, name: str, /, **labels: str) ->
         ):
             return float(value)
     return None
+
+
+async def show_columns(world: World, resource: Resource) -> Json:
+    """Return the only row that `kubectl get` prints, by column and without its age."""
+    accept = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+    url = f"{world.plane.url}{resource.path(world.namespace)}"
+    async with world.api.session.get(url, headers=accept) as response:
+        table = await response.json()
+    (row,) = table["rows"]
+    shown = zip(table["columnDefinitions"], row["cells"], strict=True)
+    return {
+        column["name"]: cell
+        for column, cell in shown
+        if column["priority"] == 0 and column["name"] != "Age"
+    }

@@ -1,0 +1,157 @@
+"""The schema of MultiAZRollouts on the real API server, and the decoder that mirrors it (MAZ-23).
+
+What one refuses the other refuses too: a cluster whose definition is old or was changed is no less
+safe. Defaults are the same on both sides.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
+from rollout_operator.model.decode.policy import decode_policy
+from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.model.policy.policy import Policy, RefusedPolicy
+from rollout_operator.model.policy.status import PolicyStatus
+from rollout_operator.planning.policies.status import render_batch
+from tests.model.policy_trees import SELECTOR, policy_tree
+from tests.planning.policies.snapshots import batch
+from tests.system.waits import show_columns
+from tests.world.api import Api, Json, Resource
+from tests.world.budgets import install_kinds
+from tests.world.world import World
+
+pytestmark = pytest.mark.controlplane
+
+POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
+OTHER: Final = "another-namespace"
+LONG: Final = "a" * 63
+DEFAULTS: Final = {
+    "statefulSetSelector": SELECTOR,
+    "rollingUpdate": {
+        "maxUnavailable": 1,
+        "intervalSeconds": 30,
+        "podOrder": "Descending",
+        "azTopologyKey": "topology.kubernetes.io/zone",
+    },
+    "paused": False,
+    "manageUpdateStrategy": False,
+    "progressDeadlineSeconds": 600,
+}
+
+
+def _term(operator: str, *values: str, key: str = "app") -> Json:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": [*values]}]}
+
+
+def _list_refused() -> Iterator[tuple[str, Json]]:
+    """Yield what is wrong, and a spec."""
+    maxima: list[Any] = [0, -1, 1.5, True, [1], 2**63]
+    maxima += ["0", "0%", "101%", "-1", "abc", "1.5", "", "%", " 1", "+1", "1_0", "٣", "5 %"]
+    updates = {"maxUnavailable": maxima, "intervalSeconds": [-1, 86401, "30", 1.5, True]}
+    updates["podOrder"] = ["descending", "", 1]
+    keys = ["a/b/c", "", "-a", "a/", "/a", "A.b/c", f"a/{LONG}a", f"{'a' * 254}/b", 1]
+    updates["azTopologyKey"] = keys
+    for field, values in updates.items():
+        for value in values:
+            yield f"{field} {value!r}"[:60], {"rollingUpdate": {field: value}}
+    yield "rollingUpdate is a number", {"rollingUpdate": 3}
+    zones: list[Any] = [["a", "b", "a"], ["a", ""], [f"{one}" for one in range(65)], "a", [1]]
+    for value in zones:
+        yield f"MT-24 azOrder {value!r}"[:60], {"azOrder": value}
+    yield "MT-60 a namespace as a number", {"namespace": 1}
+    for name in ("paused", "manageUpdateStrategy"):
+        yield f"{name} as text", {name: "true"}
+    for value in (29, 2**31, "600"):
+        yield f"progressDeadlineSeconds {value!r}", {"progressDeadlineSeconds": value}
+    for selector in _list_bad_selectors():
+        yield f"selector {selector!r}"[:80], {"statefulSetSelector": selector}
+
+
+def _list_bad_selectors() -> Iterator[object]:
+    yield from ({}, {"matchLabels": {}, "matchExpressions": []}, {"matchLabels": {}}, [])
+    yield from ({"matchLabels": {"app": value}} for value in (1, "a/b", "-", f"{LONG}a"))
+    yield from (_term("Is", "a"), _term("In"), _term("NotIn", "-"), _term("Exists", "a"))
+    yield from (_term("In", "a", key=key) for key in ("a b", "", f"{'a' * 254}/b", "A.b/c"))
+    yield {"matchExpressions": [{"key": "app"}]}
+
+
+def _list_accepted() -> Iterator[Json]:
+    for maximum in (1, 500, "3", "007", "1%", "25%", "100%", "0050%"):
+        yield {"rollingUpdate": {"maxUnavailable": maximum}}
+    keys = ["example.com/rack", "rack", "a", f"{'a' * 253}/{LONG}"]
+    yield from ({"rollingUpdate": {"azTopologyKey": key}} for key in keys)
+    yield {"rollingUpdate": {"intervalSeconds": 0, "podOrder": "Ascending"}}
+    yield {"rollingUpdate": {"intervalSeconds": 86400}, "progressDeadlineSeconds": 2**31 - 1}
+    yield {"azOrder": [f"{one}" for one in range(64)], "progressDeadlineSeconds": 30}
+    yield {"azOrder": [], "namespace": "", "paused": True, "manageUpdateStrategy": True}
+    yield {"statefulSetSelector": {**_term("In", "a", ""), "matchLabels": {"a.b/c": ""}}}
+    yield {"statefulSetSelector": {**_term("DoesNotExist"), "matchLabels": {}}}
+
+
+async def test_schema_and_decoder_refuse_and_accept_the_same(world: World) -> None:
+    """MAZ-01, MAZ-04 to MAZ-11, MT-24, MT-27, MT-60, MT-61."""
+    await install_kinds(world.api)
+    refused, accepted = {}, []
+    for name, spec in _list_refused():
+        tree = _in(world, spec)
+        refused[name] = (await _try(world.api, tree), isinstance(_decode(tree), RefusedPolicy))
+    for spec in _list_accepted():
+        tree = _in(world, spec)
+        accepted.append((await _try(world.api, tree), isinstance(_decode(tree), Policy)))
+
+    assert {name: found for name, found in refused.items() if found != (422, True)} == {}
+    assert [found for found in accepted if found != (201, True)] == []
+    other = _in(world, {"namespace": OTHER})
+    # A schema without CEL cannot compare two fields: there it is the operator alone.
+    assert (await _try(world.api, other), isinstance(_decode(other), RefusedPolicy)) == (201, True)
+
+
+async def test_defaults_are_those_of_the_decoder_and_a_status_is_kept_whole(world: World) -> None:
+    """MAZ-04 to MAZ-11, MAZ-50: as stored, and as decoded from what was never stored."""
+    await install_kinds(world.api)
+    tree = _in(world, {})
+    head = {"name": "db", "namespace": world.namespace}
+    stored = await world.post(POLICIES, {**tree, "metadata": head})
+
+    assert stored["spec"] == DEFAULTS
+    assert _without_head(_decode(stored)) == _without_head(_decode(tree))
+    status = PolicyStatus(
+        phase="Waiting",
+        last_batch=render_batch(batch("a-2", completion=-3.25)),
+        start_time="2026-01-02T03:04:05.25Z",
+    )
+    written = {"status": msgspec.json.decode(msgspec.json.encode(status))}
+    await world.api.patch(POLICIES, world.namespace, "db", written, subresource="status")
+    kept = await world.get(POLICIES, "db")
+    assert decode_watched_policy(msgspec.json.encode(kept)).status == status
+    assert kept["status"] == written["status"], "nothing is pruned"
+    columns = await show_columns(world, POLICIES)
+    assert columns["Phase"] == "Waiting"
+    assert [*columns] == ["Name", "Phase", "Zone", "Updated", "Total", "Ready"]
+
+
+def _in(world: World, spec: Json) -> Json:
+    tree = policy_tree(**spec) if "rollingUpdate" not in spec else policy_tree()
+    tree["spec"] |= spec
+    tree["metadata"] = {**tree["metadata"], "namespace": world.namespace}
+    return tree
+
+
+def _decode(tree: Json) -> Policy | RefusedPolicy:
+    return decode_policy(msgspec.json.encode(tree))
+
+
+def _without_head(policy: Policy | RefusedPolicy) -> dict[str, object]:
+    assert isinstance(policy, Policy)
+    return {key: value for key, value in msgspec.structs.asdict(policy).items() if key != "head"}
+
+
+async def _try(api: Api, tree: Json) -> int:
+    """Return how the API server answers the creation of an object that is not stored."""
+    path = POLICIES.path(tree["metadata"]["namespace"])
+    head = {key: tree["metadata"][key] for key in ("name", "namespace")}
+    body = {**tree, "metadata": head}
+    return (await api.exchange("POST", path, body=body, query={"dryRun": "All"})).status
