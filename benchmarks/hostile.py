@@ -129,7 +129,7 @@ def _make_requests() -> Iterator[bytes]:
 def _ask(load: Load, tally: Tally) -> None:
     try:
         took, answer = ask_once(load, make_context())
-        tally.note(time.perf_counter() - took, answer)
+        tally.record(time.perf_counter() - took, answer)
     except (OSError, NoAnswerError):
         tally.failed += 1
 

@@ -106,8 +106,8 @@ class Tally:
     right: int = 0
     failed: int = 0
 
-    def note(self, asked: float, answer: bytes) -> None:
-        """Take note of one answer."""
+    def record(self, asked: float, answer: bytes) -> None:
+        """Record one answer."""
         self.took.append(time.perf_counter() - asked)
         self.right += answer.startswith(b"HTTP/1.1 200 ") and self.expected in answer
 
@@ -243,7 +243,7 @@ def _wait_answers(asking: Sequence[Line], limit: float, tally: Tally) -> list[Li
     answered: list[Line] = []
     for line in ready:
         if (answer := line.receive()) is not None:
-            tally.note(line.asked, answer)
+            tally.record(line.asked, answer)
             answered.append(line)
     return answered
 
@@ -257,7 +257,7 @@ def _connect(load: Load, tally: Tally) -> None:
         except (OSError, NoAnswerError):
             tally.failed += 1
             return
-        tally.note(time.perf_counter() - took, answer)
+        tally.record(time.perf_counter() - took, answer)
 
     with ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(work, range(load.count)))

@@ -1,6 +1,6 @@
 """How long a downscale waits for its pods: all of a zone are told, each answers after a while.
 
-The operator reads the group live, notes the downscale on some pods and calls all that go, with the
+The operator reads the group live, records the downscale on some pods, calls all that go, with the
 default flags; each round scales down a zone of another group. The pods are servers of this process
 on loopback addresses. Rounds are apart, so that none waits for the limit on API requests.
 """

@@ -129,7 +129,11 @@ async def _open(world: World, count: int) -> _Setup:
     await install_kinds(world.api)
     await world.api.create(REPLICA_TEMPLATES, world.namespace, _template(count))
     big = ZoneSpec(
-        name=BIG, group="store", replicas=count, node="world-node", annotations=_notes(pods.port)
+        name=BIG,
+        group="store",
+        replicas=count,
+        node="world-node",
+        annotations=_annotations(pods.port),
     )
     other = ZoneSpec(name=OTHER, group="other", replicas=1)
     for zone in (other, big):
@@ -267,7 +271,7 @@ def _template(replicas: int) -> Json:
     }
 
 
-def _notes(port: int) -> Mapping[str, str]:
+def _annotations(port: int) -> Mapping[str, str]:
     return {
         MIRROR_NAME: TEMPLATE,
         MIRROR_KIND: "ReplicaTemplate",

@@ -39,7 +39,7 @@ async def measure_silence(task: Task) -> Mapping[str, float]:
         at_rest += not crowd.is_alive()
         try:
             took, answer = ask_once(load, context)
-            tally.note(time.perf_counter() - took, answer)
+            tally.record(time.perf_counter() - took, answer)
         except (OSError, NoAnswerError):
             tally.failed += 1
         most = max(most, read_memory(load.pid)["now"])

@@ -50,7 +50,7 @@ class Ticker:
             stall.wall = max(stall.wall, time.perf_counter() - wall - TICK)
             stall.work = max(stall.work, time.thread_time() - work)
 
-    def note_collection(self, phase: str, _: Mapping[str, int]) -> None:
+    def record_collection(self, phase: str, _: Mapping[str, int]) -> None:
         """Measure the garbage collector, as a callback of `gc`."""
         if phase == "start":
             self._collecting = time.thread_time()
@@ -140,11 +140,11 @@ async def _list_again(informer: Informer[Pod | Unreadable]) -> None:
 
 @asynccontextmanager
 async def _collections(ticker: Ticker) -> AsyncIterator[None]:
-    gc.callbacks.append(ticker.note_collection)
+    gc.callbacks.append(ticker.record_collection)
     try:
         yield
     finally:
-        gc.callbacks.remove(ticker.note_collection)
+        gc.callbacks.remove(ticker.record_collection)
 
 
 def _named(phase: str, measured: Mapping[str, float]) -> dict[str, float]:

@@ -178,7 +178,7 @@ class Replay:
         self._judge(moment)
 
     def _judge(self, moment: Ready | Counted | None) -> None:
-        """Note since which moment each zone may have a pod deleted."""
+        """Record since which moment each zone may have a pod deleted."""
         for name, zone in self._zones.items():
             others = [each for other, each in self._zones.items() if other != name]
             is_allowed = zone.unavailable < self.rollout.limit and not any(

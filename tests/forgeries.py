@@ -85,9 +85,9 @@ def name_a_target(request: Json, rng: random.Random) -> None:
     for one in _make_whole(request):
         _labels(one)[PREPARE_DOWNSCALE] = "true"
         _labels(one).pop(NO_DOWNSCALE, None)
-        notes = _part(_part(one, "metadata"), "annotations")
-        notes.setdefault(PREPARE_PATH, PATH)
-        notes.setdefault(PREPARE_PORT, "8080")
+        annotations = _part(_part(one, "metadata"), "annotations")
+        annotations.setdefault(PREPARE_PATH, PATH)
+        annotations.setdefault(PREPARE_PORT, "8080")
         _part(one, "spec").setdefault("serviceName", "headless")
 
 

@@ -257,7 +257,7 @@ def test_right_answers_are_counted_and_others_are_not(tmp_path: Path) -> None:
     assert (refused["count"], refused["failed"], refused["right"]) == (0, 3, 0)
     tally = Tally(REFUSED)
     for status in (b"200 OK", b"429 Too Many Requests"):
-        tally.note(time.perf_counter(), b"HTTP/1.1 " + status + b"\r\n\r\n" + REFUSED)
+        tally.record(time.perf_counter(), b"HTTP/1.1 " + status + b"\r\n\r\n" + REFUSED)
     assert tally.summary()["right"] == 0.5
 
 

@@ -74,7 +74,7 @@ def _annotate(world: World, kind: str, name: str, **annotations: str) -> None:
     world.sync()
 
 
-def _note(at: str) -> str:
+def _record(at: str) -> str:
     return msgspec.json.encode({"replicasFrom": 6, "replicasTo": 5, "at": at}).decode()
 
 
@@ -82,10 +82,10 @@ def _note(at: str) -> str:
 @pytest.mark.parametrize("is_new", [False, True], ids=["running", "at its start"])
 @each_time
 @in_virtual_time
-async def test_sec25_a_note_and_a_downscale_of_any_time(
+async def test_sec25_a_record_and_a_downscale_of_any_time(
     at: str, is_leaving: bool, is_new: bool, lines: list[str]
 ) -> None:
-    """SEC-25, LI-05: the note is removed, also from a pod that never goes; nobody is held back."""
+    """SEC-25, LI-05: the record is removed, also from a pod that never goes; no pod waits."""
     world = three_zones()
 
     def forge() -> None:
@@ -94,7 +94,7 @@ async def test_sec25_a_note_and_a_downscale_of_any_time(
             part(one, "metadata")["deletionTimestamp"] = "2026-01-02T03:00:00Z"
             world.client.put("pods", one)
         _annotate(world, "statefulsets", "zone-a", **{LAST_DOWNSCALE: at})
-        _annotate(world, "pods", "zone-a-4", **{DOWNSCALE_RECORD: _note(at)})
+        _annotate(world, "pods", "zone-a-4", **{DOWNSCALE_RECORD: _record(at)})
 
     if is_new:
         forge()
@@ -104,7 +104,7 @@ async def test_sec25_a_note_and_a_downscale_of_any_time(
             forge()
         await world.watch()
         await world.pass_time(180)
-        assert world.noted() == []
+        assert world.recorded() == []
         assert world.memory.downscales.list_sets() == []
     assert not [line for line in lines if "level=error" in line]
 
@@ -172,13 +172,13 @@ async def test_si12_a_step_that_fails_by_a_bug_holds_no_other_back(lines: list[s
 
 
 @in_virtual_time
-async def test_sec25_a_set_whose_notes_fail_by_a_bug_holds_no_start_up(
+async def test_sec25_a_set_whose_records_fail_by_a_bug_holds_no_start_up(
     lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEC-25: the log names the set; the notes of all others are read, and its own are kept."""
+    """SEC-25: the log names the set; the records of all others are read, and its own are kept."""
     world = three_zones()
     for name in ("zone-a-4", "zone-c-4"):
-        _annotate(world, "pods", name, **{DOWNSCALE_RECORD: _note("2026-01-02T03:00:00Z")})
+        _annotate(world, "pods", name, **{DOWNSCALE_RECORD: _record("2026-01-02T03:00:00Z")})
     adopt = DownscaleController._adopt
 
     def fail(self: DownscaleController, sts: StatefulSet, pods: Sequence[Pod]) -> None:
@@ -193,4 +193,4 @@ async def test_sec25_a_set_whose_notes_fail_by_a_bug_holds_no_start_up(
         (line,) = [line for line in lines if "Cannot adopt" in line]
         assert "zone=zone-a" in line
         await world.pass_time(120)
-        assert world.noted() == ["zone-a-4"]
+        assert world.recorded() == ["zone-a-4"]

@@ -52,10 +52,10 @@ class LoopWatch:
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(answered.set)
                 while not answered.wait(BEAT) and not self._stopping.is_set():
-                    self._note(begin)
-            self._note(begin)
+                    self._record(begin)
+            self._record(begin)
 
-    def _note(self, begin: float) -> None:
+    def _record(self, begin: float) -> None:
         self.longest = max(self.longest, time.monotonic() - self._starved() - begin)
 
     def _starved(self) -> float:

@@ -85,7 +85,7 @@ class Rewrites(Generic[_Place, _Value]):
         row = self._find(place, value)
         return 0 if row is None else row.times
 
-    def note(self, place: _Place, value: _Value) -> None:
+    def record(self, place: _Place, value: _Value) -> None:
         """Remember that a value was written."""
         times = self.count(place, value) + 1
         self._rows[place] = _Row(value, times, self._clock.elapsed())

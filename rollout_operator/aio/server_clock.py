@@ -27,14 +27,14 @@ class ServerClock:
         self._before: datetime | None = None
         self._since = timedelta(0)
 
-    def note_header(self, date: str) -> None:
+    def record_header(self, date: str) -> None:
         """Take the header `Date` of an answer that came just now; nonsense is ignored."""
         try:
-            self.note(parsedate_to_datetime(date).astimezone(UTC))
+            self.record(parsedate_to_datetime(date).astimezone(UTC))
         except (ValueError, OverflowError):
             return
 
-    def note(self, shown: datetime) -> None:
+    def record(self, shown: datetime) -> None:
         """Take the time, in whole seconds, of an answer that came just now."""
         now = self._clock.elapsed()
         start = shown - now

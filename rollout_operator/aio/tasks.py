@@ -116,7 +116,7 @@ class TaskStack:
         """Run `work` under `name` until `stop`."""
         task = asyncio.create_task(work, name=name)
         self._tasks.append(task)
-        task.add_done_callback(self._note_end)
+        task.add_done_callback(self._record_end)
 
     def list_dead(self) -> tuple[str, ...]:
         """Return the names of tasks that ended by themselves."""
@@ -133,12 +133,12 @@ class TaskStack:
         """Cancel the tasks, last started first, and wait for each for a bounded time."""
         while self._tasks:
             task = self._tasks.pop()
-            task.remove_done_callback(self._note_end)
+            task.remove_done_callback(self._record_end)
             task.cancel()
             await asyncio.wait([task], timeout=STOP_LIMIT.total_seconds())
             if task.done() and not task.cancelled():
                 task.exception()  # seen: it died before we stopped it, and `watch` told so
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
+    def _record_end(self, task: asyncio.Task[None]) -> None:
         if self._dead is not None and not self._dead.done():
             self._dead.set_result(task)

@@ -125,7 +125,7 @@ def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
     lines: list[Line] = []
     for one in seen:
         lines += [BLANK] if lines else []
-        lines += draw_status(one.best, one.notes, layout)
+        lines += draw_status(one.best, one.remarks, layout)
     return lines or [(("there is no rollout group", Style.PLAIN),)]
 
 
@@ -189,4 +189,4 @@ async def tell_changes(
 
 
 def _list_facts(one: Inspection) -> Sequence[tuple[str, str]]:
-    return list(list_facts(one.best, one.notes).items())
+    return list(list_facts(one.best, one.remarks).items())

@@ -80,7 +80,7 @@ class Attempts:
         failing = self._failing.get(attempt)
         return timedelta(0) if failing is None else self._clock.elapsed() - failing.since
 
-    def note_failure(
+    def record_failure(
         self, attempt: Attempt, error: str, *, at_least: timedelta = timedelta(0)
     ) -> timedelta:
         """Remember a failed attempt; return the wait before the next."""
@@ -95,7 +95,7 @@ class Attempts:
         failing.error = error
         return wait
 
-    def note_success(self, attempt: Attempt) -> None:
+    def record_success(self, attempt: Attempt) -> None:
         """Forget the failures of an attempt."""
         self._failing.pop(attempt, None)
 

@@ -178,9 +178,9 @@ class Election:
                     pause = await (self._follow() if self._held is None else self._renew())
                 self._error = self._failing_since = None
             except (Denied, NotFound) as error:
-                pause = self._note_denial(error)
+                pause = self._record_denial(error)
             except (ApiError, InvalidInput, TimeoutError) as error:
-                pause = self._note_error(error)
+                pause = self._record_error(error)
             self._log_lapse()
             await self._clock.sleep(pause)
         await asyncio.Event().wait()  # there is nothing left to decide
@@ -210,9 +210,9 @@ class Election:
         """Read which process leads after this one has released the Lease."""
         try:
             async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
-                self._note_seen(await self._read())
+                self._record_seen(await self._read())
         except (ApiError, InvalidInput, TimeoutError) as error:
-            self._note_error(error)
+            self._record_error(error)
 
     async def _follow(self) -> timedelta:
         """Take the Lease where that may be; return after what time to look again."""
@@ -221,7 +221,7 @@ class Election:
             self._lose(lease)
             return AGAIN
         is_first = self._seen_at is None
-        unchanged_for = self._note_seen(lease)
+        unchanged_for = self._record_seen(lease)
         if lease is None:
             # The holder of one that was deleted may still act, until it notices.
             is_free = is_first or unchanged_for >= LEASE_DURATION
@@ -285,8 +285,8 @@ class Election:
         self._logged_at = None
         self._gauge.set(self.may_act)
 
-    def _note_seen(self, lease: Lease | None) -> timedelta:
-        """Note what was read; return for how long it has been so."""
+    def _record_seen(self, lease: Lease | None) -> timedelta:
+        """Record what was read; return for how long it has been so."""
         now, before = self._clock.elapsed(), self._seen
         is_same = (lease and lease.term) == (before and before.term)
         if self._seen_at is None or not is_same:
@@ -296,20 +296,20 @@ class Election:
         self._seen, self._unchanged_for = lease, now - self._seen_at
         return self._unchanged_for
 
-    def _note_denial(self, error: Denied | NotFound) -> timedelta:
+    def _record_denial(self, error: Denied | NotFound) -> timedelta:
         """Work alone where no other process can be elected either: no right, or no such kind."""
         is_led = self._held is not None or self._is_of_another(self._seen)
         if self._state is not ElectionState.ALONE and not is_led:
             text = "No election is possible: only one process may run"
             log.warn(text, lease=self._name, err=error)
             self._turn(ElectionState.ALONE)
-        return self._note_error(error)
+        return self._record_error(error)
 
     def _is_of_another(self, lease: Lease | None) -> bool:
         """Tell whether it names a holder that this process would have to wait for."""
         return lease is not None and not lease.may_be_taken(self._me, timedelta(0))
 
-    def _note_error(self, error: Exception) -> timedelta:
+    def _record_error(self, error: Exception) -> timedelta:
         self._error = error
         log.debug("Lease was not read or written", lease=self._name, err=error)
         if self._failing_since is None:

@@ -141,7 +141,7 @@ class SeriesMemory:
             return None
         return series
 
-    def note(self, event: EventRecord, name: str, count: int) -> None:
+    def record(self, event: EventRecord, name: str, count: int) -> None:
         """Remember that it was written under this name as having happened so often."""
         series = EventSeries(name=name, count=count, last_at=self._clock.elapsed())
         self._series.put(event, series)

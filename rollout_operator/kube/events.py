@@ -195,11 +195,11 @@ class EventSender:
             except NotFound:
                 self._series.drop(event)  # Events last for an hour or so
             else:
-                self._series.note(event, series.name, series.count + 1)
+                self._series.record(event, series.name, series.count + 1)
                 return "repeated"
         with suppress(Conflict):  # an attempt without an answer has written it
             await self._client.create(EVENTS, namespace, self._render(one))
-        self._series.note(event, one.name, 1)
+        self._series.record(event, one.name, 1)
         return "written"
 
     def _render(self, one: _WaitingEvent) -> JsonObject:

@@ -217,7 +217,7 @@ class _Life:
         if self.over.is_set():
             return
         self.link.kill()
-        self._note(why)
+        self._record(why)
         self.over.set()
         if self._task is not None:
             self._task.cancel()
@@ -225,7 +225,7 @@ class _Life:
     async def run(self) -> None:
         self._enter()
         self._task = asyncio.current_task()
-        self._note("started")
+        self._record("started")
         try:
             async with TaskStack() as tasks:
                 tasks.start("ready", self._tell_ready())
@@ -233,9 +233,9 @@ class _Life:
         except (OperatorError, TaskDied) as error:
             if not self.is_over:
                 self.has_failed = True
-                self._note(f"ended: {_chain(error)}")
+                self._record(f"ended: {_chain(error)}")
         else:
-            self._note("stopped")
+            self._record("stopped")
         finally:
             self.link.kill()
             self.over.set()
@@ -270,7 +270,7 @@ class _Life:
 
     async def _tell_ready(self) -> None:
         await self.engine.ready.wait()
-        self._note("ready")
+        self._record("ready")
         await asyncio.Event().wait()
 
     def _open_client(self, name: str, reads: Priority, fence: Fence) -> SimulatedClient:
@@ -294,7 +294,7 @@ class _Life:
     def _begin_serving(self, reviewer: Reviewer) -> None:
         self.reviewer = reviewer
 
-    def _note(self, what: str) -> None:
+    def _record(self, what: str) -> None:
         self._world.api.history.add(Lived(at=self._world.elapsed(), actor=self._name, what=what))
 
 

@@ -90,7 +90,7 @@ class Key:
     replicas_from: int
     replicas_to: int
     target: Target | None = None
-    """Where pods are called; None for one of an earlier release, which did not note it."""
+    """Where pods are called; None for one of an earlier release, which did not record it."""
 
     def may_be(self, other: "Key") -> bool:
         """Tell whether another downscale is this one, as far as is known of it."""

@@ -31,7 +31,7 @@ from rollout_operator.planning.events import (
     choose_wait_events,
     is_reported,
     next_wait_report,
-    note_waits,
+    record_waits,
     render_held,
     render_refused_downscale,
     render_scaled,
@@ -97,7 +97,7 @@ class Events:
         """Report the end of a rollout, and in a while what the group waits for if it still does."""
         if self._sender is None:
             return
-        reported = note_waits(self._get_reported(plan.group), state.plan)
+        reported = record_waits(self._get_reported(plan.group), state.plan)
         choice: Choice = (reported, ())
         if subject is Subject.ROLLOUT:
             choice = choose_finish_events(reported, plan, self._clock.elapsed())

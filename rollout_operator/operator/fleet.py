@@ -125,7 +125,7 @@ class Fleet:
             ready = self._get_ready(stack, tasks, sync_limit)
             first = await race(stop=stop.wait(), died=tasks.watch(), ready=ready)
             if first == "ready":
-                self._note_ready()
+                self._record_ready()
                 first = await self._take_part(stop, tasks)
             log.info("Stopping rollout operator")
             health.stopping()
@@ -153,7 +153,7 @@ class Fleet:
             engine.lead(tasks)
         await asyncio.Event().wait()  # what it has begun are tasks of their own
 
-    def _note_ready(self) -> None:
+    def _record_ready(self) -> None:
         self._is_serving.set()
         if not self._is_several:
             for engine in self._engines.values():

@@ -133,7 +133,7 @@ class Scaling:
             self._counts.forget(old.uid)
             self._contests.forget(old.uid)
         if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
-            self._note_downscale(old, new)
+            self._record_downscale(old, new)
         self._waker.on_set(old, new)
 
     def _wake_set(self, set_uid: Uid) -> None:
@@ -151,14 +151,14 @@ class Scaling:
         if self._controller.knows(group) or is_scaled(members):
             self._queue.add(group)
 
-    def _note_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
+    def _record_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
         """Keep the time of a downscale that nobody else keeps, whoever wrote it (SEED-066)."""
         if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
             return
         group = self._context.sets.list_group(new.group)
         is_kept = keeps_time(new, [sts for sts in group if isinstance(sts, StatefulSet)])
         if is_kept and not self._counts.has_written(new):
-            self._counts.note_downscale(new.uid)
+            self._counts.record_downscale(new.uid)
 
     def _build_controller(self, observer: Observer) -> ScalingController:
         context = self._context

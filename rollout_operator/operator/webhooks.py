@@ -251,7 +251,7 @@ class Webhooks:
             CertificatePaths(cert=Path(self._config.cert_file), key=Path(self._config.key_file)),
             self._serving,
             self._process.clock,
-            self._note_expiry,
+            self._record_expiry,
         )
         files.load()
         tasks.start("certificate files", files.run())
@@ -267,7 +267,9 @@ class Webhooks:
         client = process.open_unfenced("certificate", Priority.READ)
         store = SecretStore(client, namespace=process.namespace, name=config.secret_name)
         callbacks = CertificateCallbacks(
-            holds=self._holds_bundle, on_change=self._wake_injector, note_expiry=self._note_expiry
+            holds=self._holds_bundle,
+            on_change=self._wake_injector,
+            record_expiry=self._record_expiry,
         )
         self._certificates = CertificateController(
             store, self._serving, process.clock, wanted, callbacks
@@ -277,7 +279,7 @@ class Webhooks:
         if self._injector is not None:
             tasks.start("CA bundle injector", self._injector.run())
 
-    def _note_expiry(self, which: str, not_after: datetime) -> None:
+    def _record_expiry(self, which: str, not_after: datetime) -> None:
         gauge = self._process.metrics.certificate_expiry
         gauge.labels(which).set(not_after.timestamp())
 

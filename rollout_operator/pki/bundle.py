@@ -135,17 +135,17 @@ class WriteRate:
         missing = max(1 - self._supply, 0) * PAUSE
         return max(missing, self._not_before - now, timedelta(0))
 
-    def note_attempt(self, now: timedelta) -> None:
+    def record_attempt(self, now: timedelta) -> None:
         """Count an attempt, before it is made."""
         self._count(now)
         self._supply -= 1
 
-    def note_success(self) -> None:
-        """Note that the attempt succeeded: what failed before is forgotten."""
+    def record_success(self) -> None:
+        """Record that the attempt succeeded: what failed before is forgotten."""
         self.failures, self.is_denied = 0, False
 
-    def note_failure(self, error: OperatorError, now: timedelta, rng: float) -> timedelta:
-        """Note that the attempt failed; return the wait before the next. `rng` is in 0..1."""
+    def record_failure(self, error: OperatorError, now: timedelta, rng: float) -> timedelta:
+        """Record that the attempt failed; return the wait before the next. `rng` is in 0..1."""
         self.failures += 1
         self.is_denied = isinstance(error, Denied)
         # Only a person can mend a role.
@@ -246,7 +246,7 @@ class BundleInjector:
         wait = target.pace.wait(now)
         if wait:
             return wait
-        target.pace.note_attempt(now)
+        target.pace.record_attempt(now)
         try:
             # Another replica may have written what differs, from a Secret that is newer than what
             # this one has read, as after it was frozen. What this look finds is no older than that,
@@ -259,8 +259,8 @@ class BundleInjector:
             log.info("Writing CA bundle", **_keys(one))
             await self._api.patch(_RESOURCES[one.kind], "", one.name, patch)
         except OperatorError as error:
-            return self._note_failure(one, target.pace, error)
-        self._note_success(one, target, bundle)
+            return self._record_failure(one, target.pace, error)
+        self._record_success(one, target, bundle)
         return timedelta(0)
 
     def _plan(self, one: WebhookConfiguration) -> list[JsonObject]:
@@ -281,9 +281,9 @@ class BundleInjector:
                 names=", ".join(self._what.names),
             )
 
-    def _note_success(self, one: WebhookConfiguration, target: _Injected, bundle: str) -> None:
+    def _record_success(self, one: WebhookConfiguration, target: _Injected, bundle: str) -> None:
         self._writes["written"].inc()
-        target.pace.note_success()
+        target.pace.record_success()
         target.undone = target.undone + 1 if target.written == bundle else 0
         target.written = bundle
         if target.undone == FIGHT:
@@ -294,12 +294,12 @@ class BundleInjector:
                 hint="metadata.managedFields names who writes clientConfig.caBundle",
             )
 
-    def _note_failure(
+    def _record_failure(
         self, one: WebhookConfiguration, pace: WriteRate, error: OperatorError
     ) -> timedelta:
         self._writes[_outcome(error)].inc()
         was_denied = pace.is_denied
-        wait = pace.note_failure(error, self._clock.elapsed(), self._rng())
+        wait = pace.record_failure(error, self._clock.elapsed(), self._rng())
         is_news = not was_denied if pace.is_denied else pace.failures % REPORTED_EVERY == 1
         if is_news:
             severity = Severity.INFO if isinstance(error, Conflict) else Severity.WARN

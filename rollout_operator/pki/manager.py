@@ -60,7 +60,7 @@ class CertificateCallbacks:
     is none, or nobody publishes."""
     on_change: Callable[[], None] = lambda: None
     """Called when `ca_bundle` has changed."""
-    note_expiry: Callable[[str, datetime], None] = lambda which, not_after: None
+    record_expiry: Callable[[str, datetime], None] = lambda which, not_after: None
     """Called with `ca` and `leaf` when that is known or changes."""
 
 
@@ -249,8 +249,8 @@ class CertificateController:
         if before is None or material.served != before.served:
             log.info("Serving certificate", secret=self._store, until=facts.leaf.end)
         self._material = material
-        self._callbacks.note_expiry("ca", facts.ca.end)
-        self._callbacks.note_expiry("leaf", facts.leaf.end)
+        self._callbacks.record_expiry("ca", facts.ca.end)
+        self._callbacks.record_expiry("leaf", facts.leaf.end)
         bundle = trusted_bundle(material)
         if bundle != self._bundle:
             self._bundle = bundle

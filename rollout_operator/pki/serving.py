@@ -172,12 +172,12 @@ class CertificateFiles:
         paths: CertificatePaths,
         serving: ServingCertificate,
         clock: Clock,
-        note_expiry: Callable[[str, datetime], None] = lambda which, not_after: None,
+        record_expiry: Callable[[str, datetime], None] = lambda which, not_after: None,
     ) -> None:
         self._paths = paths
         self._serving = serving
         self._clock = clock
-        self._note_expiry = note_expiry
+        self._record_expiry = record_expiry
         self._seen: Material | None = None
         self._logged = ""
 
@@ -215,7 +215,7 @@ class CertificateFiles:
         with _naming(CERT_FLAG, cert):
             self._serving.swap(material)
         self._seen = material
-        self._note_expiry("leaf", validity.end)
+        self._record_expiry("leaf", validity.end)
         emit = log.info if validity.covers(self._clock.now()) else log.warn
         emit("Serving certificate", file=self._paths.cert, validity=validity.text())
 

@@ -144,7 +144,7 @@ def choose_finish_events(reported: ReportedGroup, plan: Plan, now: timedelta) ->
     return replace(at_rest, wait=reported.wait), events
 
 
-def note_waits(reported: ReportedGroup, plan: Plan) -> ReportedGroup:
+def record_waits(reported: ReportedGroup, plan: Plan) -> ReportedGroup:
     """Return that a wait that leads no longer is news when it comes back."""
     leading = find_leading(plan.waits)
     if leading is None or _name_wait(leading) != reported.wait:

@@ -231,7 +231,7 @@ class PodClient:
                 duration, dict(span.log_keys)
             )
             if span.is_recorded:
-                span.note(_describe_call(call))
+                span.set_attributes(_describe_call(call))
 
     def _path_label(self, path: str) -> str:
         if len(self._paths) < MOST_PATHS:

@@ -91,7 +91,7 @@ class Health:
         Logs when the answer turns to the other side.
         """
         missing = self._ask_for_missing()
-        self._note(missing)
+        self._record(missing)
         return missing
 
     def list_partial_lacks(self) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ class Health:
             return ("operator: starting",)
         return _ask((part.name, part.is_ready) for part in self._parts)
 
-    def _note(self, missing: tuple[str, ...]) -> None:
+    def _record(self, missing: tuple[str, ...]) -> None:
         is_ready = not missing
         if is_ready is self._was_ready:
             return

@@ -40,11 +40,11 @@ class Span(Protocol):
         """Return the keys by which a log line is found from the trace; none where it is off."""
         ...
 
-    def note(self, attributes: Mapping[str, Attribute]) -> None:
+    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         """Add what is known of the work by now."""
         ...
 
-    def note_reasons(self, reasons: Iterable[Reason]) -> None:
+    def record_reasons(self, reasons: Iterable[Reason]) -> None:
         """Add each reason as an event, the first one also as what the span came to."""
         ...
 
@@ -86,10 +86,10 @@ class NoSpan:
     is_recorded: Final = False
     log_keys: Final[Mapping[str, str]] = {}
 
-    def note(self, attributes: Mapping[str, Attribute]) -> None:
+    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         """Keep nothing."""
 
-    def note_reasons(self, reasons: Iterable[Reason]) -> None:
+    def record_reasons(self, reasons: Iterable[Reason]) -> None:
         """Keep nothing."""
 
     def __enter__(self) -> Self:
@@ -161,7 +161,7 @@ def trace_keys(name: str, reconcile: Callable[[K], Awaitable[R]]) -> Callable[[K
     async def reconcile_traced(key: K) -> R:
         with tracing.spans.begin(name) as span:
             if span.is_recorded:
-                span.note({"key": "/".join(key) if isinstance(key, tuple) else str(key)})
+                span.set_attributes({"key": "/".join(key) if isinstance(key, tuple) else str(key)})
             return await reconcile(key)
 
     return reconcile_traced

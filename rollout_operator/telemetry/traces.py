@@ -65,11 +65,11 @@ class RecordedSpan:
             return {}
         return {"trace_id": trace.format_trace_id(found.trace_id)}
 
-    def note(self, attributes: Mapping[str, Attribute]) -> None:
+    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         """Add attributes."""
         self._span.set_attributes({key: _cut(value) for key, value in attributes.items()})
 
-    def note_reasons(self, reasons: Iterable[Reason]) -> None:
+    def record_reasons(self, reasons: Iterable[Reason]) -> None:
         """Add each reason as an event, the first one also as attributes."""
         for place, reason in enumerate(reasons):
             attributes = {"reason": reason.code.value, "why": _cut(reason.text)}

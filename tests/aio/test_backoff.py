@@ -67,10 +67,10 @@ def test_nonsense_is_refused_at_once(first: int, most: int) -> None:
 
 
 def is_free(rewrites: Rewrites[str, int], place: str, value: int) -> bool:
-    """Tell whether a value may be written, and note it as written where it may."""
+    """Tell whether a value may be written, and record it as written where it may."""
     if rewrites.wait_before(place, value) > timedelta(0):
         return False
-    rewrites.note(place, value)
+    rewrites.record(place, value)
     return True
 
 

@@ -32,10 +32,10 @@ def date(moment: datetime) -> str:
 
 @pytest.mark.parametrize("header", ["", "nonsense", "Wed, 99 Foo 2031", "2031-05-06T07:08:09Z"])
 def test_a_date_that_is_none_is_ignored(server: ServerClock, header: str) -> None:
-    server.note_header(header)
+    server.record_header(header)
     assert server.now() is None
-    server.note_header(date(THEN))
-    server.note_header(header)
+    server.record_header(date(THEN))
+    server.record_header(header)
     assert server.now() == THEN
 
 
@@ -70,7 +70,7 @@ def test_the_time_that_answers_show(
     """
     for span, moment in answers:
         clock.jump(span * SECOND)
-        server.note_header(date(THEN + moment * SECOND))
+        server.record_header(date(THEN + moment * SECOND))
     clock.jump(then * SECOND)
     assert clock.now() < THEN - timedelta(days=365)
     assert server.now() == THEN + shown * SECOND
@@ -81,7 +81,7 @@ def test_the_truth_is_never_more_than_a_second_ahead(server: ServerClock, clock:
     for _ in range(500):
         clock.jump(1370 * MS)
         truth = THEN + (clock.elapsed() - start)
-        server.note_header(date(truth.replace(microsecond=0)))
+        server.record_header(date(truth.replace(microsecond=0)))
         shown = server.now()
         assert shown is not None
         assert truth - SECOND < shown <= truth
@@ -92,7 +92,7 @@ def test_a_clock_of_ours_that_runs_fast_does_not_add_up(
 ) -> None:
     """One second in a thousand, for a day: 86 s where the first answer counted for ever."""
     for minute in range(1440):
-        server.note_header(date(THEN + timedelta(minutes=minute)))
+        server.record_header(date(THEN + timedelta(minutes=minute)))
         clock.jump(timedelta(minutes=1.001))
     shown = server.now()
     assert shown is not None

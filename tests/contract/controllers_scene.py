@@ -268,7 +268,7 @@ class Scene:
         }
         if has_steps and self._is_held:
             found["statuses"] = statuses
-        self.world.note(title, **found)
+        self.world.record(title, **found)
 
     def _describe(self) -> str:
         return (

@@ -75,14 +75,14 @@ class Seen:
         if not is_gone:
             self.objects[plural][name] = new
         if plural == PODS.plural:
-            self._note_pod(old, new, is_gone=is_gone)
+            self._record_pod(old, new, is_gone=is_gone)
         elif plural == REVISIONS.plural:
-            self._note_revision(name)
+            self._record_revision(name)
         elif not is_gone:
-            self._note_status(name, new)
+            self._record_status(name, new)
         self.on_change()
 
-    def _note_pod(self, old: Json, new: Json, *, is_gone: bool) -> None:
+    def _record_pod(self, old: Json, new: Json, *, is_gone: bool) -> None:
         lives = self._lives.setdefault(new["metadata"]["name"], [])
         if new["metadata"]["uid"] not in lives:
             lives.append(new["metadata"]["uid"])
@@ -99,13 +99,13 @@ class Seen:
     def _move(self, pod: Json, what: str) -> None:
         self._moves.append(Move(self.call_pod(pod), what))
 
-    def _note_revision(self, name: str) -> None:
+    def _record_revision(self, name: str) -> None:
         if name not in self._revisions:
             owner = name.rpartition("-")[0]
             number = sum(shown.startswith(f"{owner}:r") for shown in self._revisions.values())
             self._revisions[name] = f"{owner}:r{number + 1}"
 
-    def _note_status(self, name: str, sts: Json) -> None:
+    def _record_status(self, name: str, sts: Json) -> None:
         status = {key: value for key, value in sts["status"].items() if key not in _LEFT_OUT}
         known = self._statuses.setdefault(name, [])
         if not known or known[-1] != status:

@@ -48,12 +48,12 @@ class Lethe:
         self._awaited = sequences
 
     async def forget(self) -> None:
-        """Take note that a sequence wants it now, and wait until it is done."""
+        """Record that a sequence wants it now, and wait until it is done."""
         await self.leave()
         await self._over.wait()
 
     async def leave(self) -> None:
-        """Take note that a sequence is there, or will not come any more."""
+        """Record that a sequence is there, or will not come any more."""
         self._awaited -= 1
         if self._awaited == 0:
             try:

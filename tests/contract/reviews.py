@@ -30,7 +30,7 @@ class Rounds:
         self._seen: list[tuple[HookKind, str, JsonObject]] = []
 
     def recording(self, kind: HookKind, hook: Hook, configuration: str) -> Decide:
-        """Return a hook's `decide` that takes note of every review."""
+        """Return a hook's `decide` that records every review."""
         name = f"{configuration}/{hook.name}"
 
         async def decide(request: JsonObject) -> Verdict:

@@ -71,10 +71,10 @@ def test_rest_waits_for_a_controller_however_slow_it_is(pace: StepTimes) -> None
         await scene.change(replicas=1)
         await scene.settle()
         going = sorted(name for name, one in scene.seen.pods.items() if is_going(one))
-        scene.world.note("going", pods=going)
+        scene.world.record("going", pods=going)
         await scene.end(*going)
         await scene.settle()
-        scene.world.note("left", pods=sorted(scene.seen.pods))
+        scene.world.record("left", pods=sorted(scene.seen.pods))
 
     lines = play(act, pace)
 

@@ -43,7 +43,7 @@ class Transcript:
         self._namespace = namespace
 
     def add(self, step: Mapping[str, Json]) -> None:
-        """Take note of a step; the JSON in it is copied."""
+        """Record a step; the JSON in it is copied."""
         self.steps.append(json.loads(json.dumps(step)))
 
     def render(self, *, has_texts: bool = True) -> list[str]:
@@ -96,8 +96,8 @@ class _Normaliser:
     def _object(self, value: dict[str, Json]) -> Json:
         metadata = value.get("metadata")
         if isinstance(metadata, dict):
-            self._note_generated(metadata)
-            self._note_revisions(value)
+            self._record_generated(metadata)
+            self._record_revisions(value)
             if _is_of_server(value):
                 value = {**value, "metadata": self._server_metadata(metadata)}
             elif metadata.get("resourceVersion"):
@@ -115,13 +115,13 @@ class _Normaliser:
             shown["continue"] = "<token>"
         return shown
 
-    def _note_generated(self, metadata: dict[str, Json]) -> None:
+    def _record_generated(self, metadata: dict[str, Json]) -> None:
         prefix, name = metadata.get("generateName"), metadata.get("name")
         if prefix and name and name.startswith(prefix) and name not in self._names:
             self._names[name] = f"{prefix}<generated {len(self._names) + 1}>"
 
-    def _note_revisions(self, value: dict[str, Json]) -> None:
-        """Take note of the names of revisions: they hold a hash of Go's own view of a template."""
+    def _record_revisions(self, value: dict[str, Json]) -> None:
+        """Record the names of revisions: they hold a hash of Go's own view of a template."""
         status, labels = value.get("status"), value["metadata"].get("labels") or {}
         seen = [status.get(key) for key in REVISIONS] if isinstance(status, dict) else []
         for name in (*seen, labels.get(REVISION_LABEL)):

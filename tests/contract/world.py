@@ -100,7 +100,7 @@ class World:
         finally:
             self.namespace = before
 
-    def note(self, what: str, **found: Any) -> None:
+    def record(self, what: str, **found: Any) -> None:
         """Record something that the sequence itself found out."""
         self.transcript.add({"did": what, **found})
 
@@ -164,9 +164,9 @@ class World:
             result = await call
         except ApiError as error:
             kind = type(error).__name__
-            self.note(what, error=kind, text=str(error), status=error.status, reason=error.reason)
+            self.record(what, error=kind, text=str(error), status=error.status, reason=error.reason)
         else:
-            self.note(what, result=type(result).__name__)
+            self.record(what, result=type(result).__name__)
 
     def _request(
         self,
@@ -227,7 +227,7 @@ class Watch:
                     events.append(_short(event))
                 if name and _name_of(event) == name:
                     break
-        self._world.note(f"{self._did} until {name or 'its end'}", events=events)
+        self._world.record(f"{self._did} until {name or 'its end'}", events=events)
         return events
 
 
@@ -240,7 +240,9 @@ def _short(event: JsonObject) -> JsonObject:
         return event
     obj: Any = event["object"]
     has_version = str(obj["metadata"]["resourceVersion"]).isdigit()
-    marks = {"annotations": notes} if (notes := obj["metadata"].get("annotations")) else {}
+    marks = (
+        {"annotations": annotations} if (annotations := obj["metadata"].get("annotations")) else {}
+    )
     return {"type": "BOOKMARK", "kind": obj["kind"], "has version": has_version, **marks}
 
 

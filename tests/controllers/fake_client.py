@@ -152,7 +152,7 @@ class FakeClient:
         has_turn: bool = False,
     ) -> bytes:
         assert not subresource, "this client knows of none"
-        await self._note(f"get {resource.plural}/{name}")
+        await self._record(f"get {resource.plural}/{name}")
         found = self.objects.get((resource.plural, name))
         if found is None:
             raise NotFound(f"{resource.plural} {name} not found", status=404)
@@ -171,7 +171,7 @@ class FakeClient:
         has_turn: bool = False,
     ) -> Page:
         assert not field_selector, "this client knows of none"
-        await self._note(f"list {resource.plural} {selector}")
+        await self._record(f"list {resource.plural} {selector}")
         found = [
             msgspec.Raw(msgspec.json.encode(one))
             for (plural, _), one in self.objects.items()
@@ -190,7 +190,7 @@ class FakeClient:
         precondition: Precondition,
         sent_within: timedelta | None = None,
     ) -> None:
-        await self._note(f"delete {resource.plural}/{name}")
+        await self._record(f"delete {resource.plural}/{name}")
         errors = self.fail_delete.get(name)
         if errors:
             raise errors.popleft()
@@ -209,7 +209,7 @@ class FakeClient:
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
-        await self._note(f"put {resource.plural}/{name}/status")
+        await self._record(f"put {resource.plural}/{name}/status")
         held = self.objects[resource.plural, name]
         if _meta(held)["resourceVersion"] != _meta(body)["resourceVersion"]:
             raise Conflict("the object has changed", status=409)
@@ -218,7 +218,7 @@ class FakeClient:
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         name = _name(body)
-        await self._note(f"post {resource.plural}/{name}")
+        await self._record(f"post {resource.plural}/{name}")
         if (resource.plural, name) in self.objects:
             raise Conflict(f"{resource.plural} {name} exists", status=409)
         return self._write(
@@ -228,7 +228,7 @@ class FakeClient:
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> bytes:
-        await self._note(f"put {resource.plural}/{name}")
+        await self._record(f"put {resource.plural}/{name}")
         held = self._held(resource, name)
         if _meta(held)["resourceVersion"] != _meta(body)["resourceVersion"]:
             raise Conflict("the object has changed", status=409)
@@ -246,7 +246,7 @@ class FakeClient:
     ) -> bytes:
         """Patch as the API does: identity in metadata, and `test` steps, are preconditions."""
         assert not subresource, "this client knows of none"
-        await self._note(f"patch {resource.plural}/{name}")
+        await self._record(f"patch {resource.plural}/{name}")
         held = self._held(resource, name)
         if not isinstance(patch, dict):
             return self._write(resource, name, apply_steps(held, patch))
@@ -274,7 +274,7 @@ class FakeClient:
         """Replace an object behind everyone's back."""
         self.objects[plural, _name(one)] = copy.deepcopy(one)
 
-    async def _note(self, call: str) -> None:
+    async def _record(self, call: str) -> None:
         self.calls.append(call)
         self.before(call)
         await self.pause(call)

@@ -176,12 +176,12 @@ class Bench:
         )
         self.follow()
 
-    def annotate(self, letter: str, **notes: str | None) -> None:
+    def annotate(self, letter: str, **texts: str | None) -> None:
         """Write annotations by their short names, None removes; the caches follow."""
 
         def change(one: Json) -> None:
             annotations = part(part(one, "metadata"), "annotations")
-            for key, text in notes.items():
+            for key, text in texts.items():
                 annotations.pop(KEYS[key], None)
                 if text is not None:
                     annotations[KEYS[key]] = text

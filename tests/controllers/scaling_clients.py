@@ -56,7 +56,7 @@ class ScalingClient(FakeClient):
         call = f"{'patch' if is_count else 'mark'} {resource.plural}/{name}"
         if is_count:
             self.sent.append(list(patch))
-        await self._note(call)
+        await self._record(call)
         one = apply_steps(self._held(resource, name), patch)
         if is_count:
             self.meddle(one)

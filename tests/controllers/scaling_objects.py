@@ -45,39 +45,39 @@ KEYS: Final = {
 }
 
 
-def zone(letter: str, replicas: int, /, **notes: str) -> Json:
-    """Return a whole zone; `notes` are annotations by the short names above.
+def zone(letter: str, replicas: int, /, **given: str) -> Json:
+    """Return a whole zone; `given` are annotations by the short names above.
 
     `follows` is a letter.
     """
     one = set_json(f"zone-{letter}", replicas=replicas, current="new")
-    if "follows" in notes:
-        notes["follows"] = f"zone-{notes['follows']}"
-    annotations = {KEYS[key]: text for key, text in {"limit": "2", **notes}.items()}
+    if "follows" in given:
+        given["follows"] = f"zone-{given['follows']}"
+    annotations = {KEYS[key]: text for key, text in {"limit": "2", **given}.items()}
     part(one, "metadata")["annotations"] = annotations
     part(one, "status")["updatedReplicas"] = replicas
     part(one, "spec")["serviceName"] = "pods"
     return one
 
 
-def guarded(letter: str, replicas: int, /, **notes: str) -> Json:
+def guarded(letter: str, replicas: int, /, **annotations: str) -> Json:
     """Return a zone of which a review announces each downscale."""
-    one = zone(letter, replicas, **notes)
+    one = zone(letter, replicas, **annotations)
     labels = part(part(one, "metadata"), "labels")
     labels[PREPARE_DOWNSCALE] = "true"
     return one
 
 
-def old(letter: str, replicas: int, /, **notes: str) -> Json:
+def old(letter: str, replicas: int, /, **annotations: str) -> Json:
     """Return a zone of which all pods are to be replaced."""
-    one = zone(letter, replicas, **notes)
+    one = zone(letter, replicas, **annotations)
     part(one, "status").update(currentRevision="old", updatedReplicas=0)
     return one
 
 
-def mirroring(letter: str, replicas: int, **notes: str) -> Json:
+def mirroring(letter: str, replicas: int, **annotations: str) -> Json:
     """Return a zone that mirrors DEMO."""
-    one = zone(letter, replicas, **notes)
+    one = zone(letter, replicas, **annotations)
     part(part(one, "metadata"), "annotations").update(
         {
             MIRROR_NAME: "demo",
@@ -88,9 +88,9 @@ def mirroring(letter: str, replicas: int, **notes: str) -> Json:
     return one
 
 
-def delayed(letter: str, replicas: int, **notes: str) -> Json:
+def delayed(letter: str, replicas: int, **annotations: str) -> Json:
     """Return a zone that mirrors DEMO, whose pods are to be prepared for an hour."""
-    return mirroring(letter, replicas, **{"delay": "1h", "url": URL, **notes})
+    return mirroring(letter, replicas, **{"delay": "1h", "url": URL, **annotations})
 
 
 def in_group(one: Json, group: str) -> Json:
@@ -124,6 +124,6 @@ def set_count(replicas: int) -> Callable[[Json], None]:
     return lambda one: part(one, "spec").update(replicas=replicas)
 
 
-def note_time(text: str) -> Callable[[Json], None]:
+def record_time(text: str) -> Callable[[Json], None]:
     """Return a change of the time of the last downscale."""
     return lambda one: part(part(one, "metadata"), "annotations").update({LAST_DOWNSCALE: text})

@@ -42,7 +42,7 @@ def test_attempts_are_named_by_kind_zone_and_revision() -> None:
 
 
 def test_waits_double_up_to_the_longest_interval(attempts: Attempts) -> None:
-    waits = [attempts.note_failure(ROLL, "no", at_least=NOTHING) for _ in range(8)]
+    waits = [attempts.record_failure(ROLL, "no", at_least=NOTHING) for _ in range(8)]
     assert [wait.total_seconds() for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
 
 
@@ -50,20 +50,20 @@ def test_after_five_minutes_two_attempts_a_minute(attempts: Attempts, clock: Fak
     """LI-11: at most one attempt per 30 s and group."""
     late = 0
     while clock.elapsed() < timedelta(minutes=10, seconds=30):
-        clock.jump(attempts.note_failure(ROLL, "no", at_least=NOTHING))
+        clock.jump(attempts.record_failure(ROLL, "no", at_least=NOTHING))
         late += clock.elapsed() > timedelta(minutes=5, seconds=30)
     assert late <= 11, "each 30 s, in five minutes"
-    assert attempts.note_failure(ROLL, "no", at_least=NOTHING) == timedelta(seconds=30)
+    assert attempts.record_failure(ROLL, "no", at_least=NOTHING) == timedelta(seconds=30)
 
 
 def test_a_failure_long_after_the_last_is_a_new_one(attempts: Attempts, clock: FakeClock) -> None:
-    attempts.note_failure(ROLL, "no", at_least=NOTHING)
+    attempts.record_failure(ROLL, "no", at_least=NOTHING)
     clock.jump(timedelta(hours=1))
-    assert attempts.note_failure(ROLL, "no", at_least=NOTHING) == timedelta(seconds=0.1)
+    assert attempts.record_failure(ROLL, "no", at_least=NOTHING) == timedelta(seconds=0.1)
 
 
 def test_the_wait_runs_down_and_names_its_error(attempts: Attempts, clock: FakeClock) -> None:
-    attempts.note_failure(ROLL, "pods are forbidden", at_least=timedelta(seconds=3))
+    attempts.record_failure(ROLL, "pods are forbidden", at_least=timedelta(seconds=3))
     clock.jump(timedelta(seconds=1))
     assert attempts.wait_before(ROLL) == (timedelta(seconds=2), "pods are forbidden")
     clock.jump(timedelta(seconds=2))
@@ -73,9 +73,9 @@ def test_the_wait_runs_down_and_names_its_error(attempts: Attempts, clock: FakeC
 def test_another_attempt_goes_at_once(attempts: Attempts) -> None:
     """So does the same one, before it fails and after a success."""
     assert attempts.wait_before(ROLL) == (NOTHING, "")
-    attempts.note_failure(ROLL, "no", at_least=timedelta(seconds=3))
+    attempts.record_failure(ROLL, "no", at_least=timedelta(seconds=3))
     assert attempts.wait_before(NEWER) == (NOTHING, "")
-    attempts.note_success(ROLL)
+    attempts.record_success(ROLL)
     assert attempts.wait_before(ROLL) == (NOTHING, "")
 
 
@@ -83,5 +83,5 @@ def test_what_failed_together_does_not_come_back_together(clock: FakeClock) -> N
     """Jitter takes up to a half of a wait away, and nothing of the last one (LI-11)."""
     rngs = iter([0.0, 0.5, 1.0])
     attempts = Attempts(clock, longest=timedelta(seconds=5), rng=lambda: next(rngs))
-    waits = [attempts.note_failure((name,), "no", at_least=NOTHING) for name in "abc"]
+    waits = [attempts.record_failure((name,), "no", at_least=NOTHING) for name in "abc"]
     assert [wait.total_seconds() for wait in waits] == [0.05, 0.075, 0.1]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rollout_operator.lab.demo.picture import (
-    DemoNote,
+    DemoEntry,
     Picture,
     ZoneRow,
     list_places,
@@ -52,7 +52,7 @@ class Stage:
     rows: tuple[ZoneRow, ...] = ()
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
     _begin: float = field(default_factory=time.monotonic)
-    _own: list[DemoNote] = field(default_factory=list)
+    _own: list[DemoEntry] = field(default_factory=list)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def follow(self) -> None:
@@ -80,7 +80,7 @@ class Stage:
 
     def say(self, text: str, who: str = PERSON) -> None:
         """Add a line to what happens."""
-        self._own.append(DemoNote(at=time.monotonic() - self._begin, who=who, text=text))
+        self._own.append(DemoEntry(at=time.monotonic() - self._begin, who=who, text=text))
 
     async def change_image(self, image: str, text: str) -> None:
         """Give all zones another image."""
@@ -89,13 +89,13 @@ class Stage:
 
     def picture(self) -> Picture:
         """Return what is known now, the newest of the log included."""
-        said = read_notes(self.operator.log_lines(), self.begun)
+        said = read_entries(self.operator.log_lines(), self.begun)
         return Picture(
             title=self.title,
             elapsed=time.monotonic() - self._begin,
             goal=self.goal,
             rows=self.rows,
-            notes=tuple(sorted((*self._own, *said), key=lambda note: note.at)),
+            entries=tuple(sorted((*self._own, *said), key=lambda entry: entry.at)),
         )
 
     def _observe(self, now: Snapshot) -> Missing:
@@ -114,7 +114,7 @@ class Stage:
         return replace(read_row(now.sets[zone], pods), cells=cells)
 
 
-def read_notes(lines: Iterable[str], begin: datetime) -> Iterator[DemoNote]:
+def read_entries(lines: Iterable[str], begin: datetime) -> Iterator[DemoEntry]:
     """Yield what the operator's log says at `begin` or later of its deeds and its reasons."""
     last = ""
     for line in lines:
@@ -128,7 +128,7 @@ def read_notes(lines: Iterable[str], begin: datetime) -> Iterator[DemoNote]:
         at = (datetime.fromisoformat(keys["ts"]) - begin).total_seconds()
         if at >= 0 and text != last:
             last = text
-            yield DemoNote(at=at, who="operator", text=text)
+            yield DemoEntry(at=at, who="operator", text=text)
 
 
 def _word(keys: dict[str, str]) -> str:

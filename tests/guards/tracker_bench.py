@@ -136,7 +136,7 @@ class TrackerBench:
 
     def remember(self, letter: str, at: datetime) -> None:
         """Let this process have seen a downscale."""
-        self.downscales.last.note(Uid(f"uid-{letter}"), at)
+        self.downscales.last.record(Uid(f"uid-{letter}"), at)
 
 
 def _meta(one: Json) -> Json:

@@ -58,7 +58,7 @@ class ProcessRuns:
     by_actor: dict[str, list[ProcessRun]] = field(default_factory=dict)
 
     def take(self, lived: Lived) -> None:
-        """Take note of a step in a life."""
+        """Record a step in a life."""
         runs = self.by_actor.setdefault(lived.actor, [])
         if lived.what == "started":
             runs.append(ProcessRun(lived.actor, lived.at))

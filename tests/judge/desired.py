@@ -48,17 +48,17 @@ class DesiredReplicas:
 
 def read_desired(found: JsonObject | None) -> DesiredReplicas:
     """Return what a set says."""
-    notes = {key: str(value) for key, value in _annotations(found).items()}
-    leading = notes.get(LEADING_ZONE)
-    is_mirror = leading is None and notes.get(MIRROR_KIND) == TEMPLATE_KIND
-    forced = notes.get(FORCE_REPLICAS, "")
-    has_url = bool(notes.get(DOWNSCALE_DELAY_URL))
+    annotations = {key: str(value) for key, value in _annotations(found).items()}
+    leading = annotations.get(LEADING_ZONE)
+    is_mirror = leading is None and annotations.get(MIRROR_KIND) == TEMPLATE_KIND
+    forced = annotations.get(FORCE_REPLICAS, "")
+    has_url = bool(annotations.get(DOWNSCALE_DELAY_URL))
     return DesiredReplicas(
         leading=leading,
-        template=notes.get(MIRROR_NAME, "") if is_mirror else "",
-        writes_back=notes.get(MIRROR_WRITE_BACK, "true") == "true",
+        template=annotations.get(MIRROR_NAME, "") if is_mirror else "",
+        writes_back=annotations.get(MIRROR_WRITE_BACK, "true") == "true",
         forced=int(forced) if forced.isascii() and forced.isdigit() else None,
-        delay=read_time(notes.get(DOWNSCALE_DELAY, "")) if is_mirror and has_url else NO_TIME,
+        delay=read_time(annotations.get(DOWNSCALE_DELAY, "")) if is_mirror and has_url else NO_TIME,
     )
 
 

@@ -54,9 +54,9 @@ def _find_effects(book: Book) -> Iterator[Violation]:
         (one.begun, one.pod, f"POST {one.pod}") for one in book.pod_calls if one.method == "POST"
     ]
     acts += [
-        (find_sent(book, one), one.request.name, f"note on {one.request.name}")
+        (find_sent(book, one), one.request.name, f"record on {one.request.name}")
         for one in book.own_calls
-        if _writes_note(one)
+        if _writes_record(one)
     ]
     for at, pod, text in acts:
         zone = pod.rpartition("-")[0]
@@ -74,7 +74,7 @@ def _spans(review: Reviewed, at: timedelta) -> bool:
     return review.begun <= at <= review.at + REVIEW_LASTS
 
 
-def _writes_note(called: Called) -> bool:
+def _writes_record(called: Called) -> bool:
     request = called.request
     if request.verb != "patch" or request.resource.plural != PODS.plural:
         return False

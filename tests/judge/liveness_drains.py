@@ -100,7 +100,7 @@ class _Queue:
     row: int = 0
     """How many places the rollout has taken since one of them had to wait."""
 
-    def note(self, called: Called) -> None:
+    def record(self, called: Called) -> None:
         """Take the answer to an eviction."""
         key = (called.actor, called.request.name)
         self.asked[called.request.name] = called.at
@@ -150,7 +150,7 @@ def find_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
     events.sort(key=lambda one: one.at)
     for event in events:
         if isinstance(event, Called):
-            queue.note(event)
+            queue.record(event)
         elif isinstance(event.now, Set):
             limits[event.now.uid] = event.now.limit
         elif event.at > begin and (pod := event.ended_pod) is not None:

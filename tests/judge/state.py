@@ -91,7 +91,7 @@ class World:
                         self.were_ready.setdefault(write.now.uid, at)
                 else:
                     self.pods.pop(name, None)
-                self._note(name, at)
+                self._record(name, at)
         if self.open:
             self.open = [each for each in self.open if self._lasts(each)]
 
@@ -152,14 +152,14 @@ class World:
         self.wanted.difference_update(old)
         self.wanted.update(new)
         for name in (*old, *new):
-            self._note(name, write.at)
+            self._record(name, write.at)
 
     def _is_new(self, name: str, at: timedelta) -> bool:
         """Tell whether an ordinal that is added now holds nothing, whatever set had it before."""
         last = self.last_ready.get(name)
         return name not in self.pods and (last is None or at - last >= REMEMBERED)
 
-    def _note(self, name: str, at: timedelta) -> None:
+    def _record(self, name: str, at: timedelta) -> None:
         if self.is_available(name):
             self.unused.pop(name, None)
             self.idle.discard(name)

@@ -223,7 +223,7 @@ def test_only_owned_pods_are_called(events: Events, broken: list[str]) -> None:
     assert judge(events) == broken
 
 
-def note(t: HistoryBuilder, at: float) -> HistoryBuilder:
+def record(t: HistoryBuilder, at: float) -> HistoryBuilder:
     body = {"metadata": {"annotations": {DOWNSCALE_RECORD: "{}"}}}
     return t.call(at, "patch", PODS, "a-2", body=body)
 
@@ -247,7 +247,7 @@ def called_twice(t: HistoryBuilder, **between: Any) -> None:
 REVIEWS = cases(
     {
         "SI-15 a pod was called for a dry run -> SI-15": lambda t: dry(t.prepare(19.2, "a-2")),
-        "SI-15 a note was written for it -> SI-15": lambda t: dry(note(t, 19.2)),
+        "SI-15 a record was written for it -> SI-15": lambda t: dry(record(t, 19.2)),
         "SI-15 for a real one at the same time": lambda t: dry(
             t.review(19.4, "a", 99).prepare(19.2, "a-2")
         ),

@@ -170,7 +170,7 @@ def written(verb: Any, resource: Resource, at: float = 3000) -> Events:
 
 QUIET = cases(
     {
-        "a note -> LI-01": written("patch", PODS),
+        "a record -> LI-01": written("patch", PODS),
         "a CA bundle": written("patch", MUTATING_WEBHOOKS),
         "a read": written("get", PODS),
         "seven reads in a minute -> LI-11": reads(7),

@@ -28,10 +28,10 @@ from tests.judge.builder import (
 from tests.judge.builder_objects import part_of
 from tests.judge.promises import Promises
 
-Notes = Mapping[str, Mapping[str, str]]
-FOLLOWS: Final[Notes] = {"b": {LEADING_ZONE: "zone-a"}, "c": {LEADING_ZONE: "zone-b"}}
+Annotations = Mapping[str, Mapping[str, str]]
+FOLLOWS: Final[Annotations] = {"b": {LEADING_ZONE: "zone-a"}, "c": {LEADING_ZONE: "zone-b"}}
 MIRRORS: Final = {MIRROR_NAME: TEMPLATE, MIRROR_KIND: REPLICA_TEMPLATES.kind}
-DELAYED: Final[Notes] = {
+DELAYED: Final[Annotations] = {
     "a": {
         **MIRRORS,
         DOWNSCALE_DELAY: "30s",
@@ -42,10 +42,12 @@ DELAYED: Final[Notes] = {
 HEALED: Final = Promises(healed_at=s(10), ended_at=s(5000))
 
 
-def judge(events: Events, notes: Notes = FOLLOWS, promises: Promises | None = None) -> list[str]:
-    """Return what events break in zones at rest, with `notes` as annotations by zone."""
+def judge(
+    events: Events, by_zone: Annotations = FOLLOWS, promises: Promises | None = None
+) -> list[str]:
+    """Return what events break in zones at rest, with annotations by zone."""
     history = HistoryBuilder().zones(update_revision="old").template(0, 3)
-    for name, annotations in notes.items():
+    for name, annotations in by_zone.items():
         history.zone(0, name, annotations=annotations)
     events(history)
     return list(find_broken(history, promises))

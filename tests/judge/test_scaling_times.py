@@ -15,10 +15,10 @@ from tests.judge.builder import OPERATOR, PATHS, PREPARED, Events, HistoryBuilde
 from tests.judge.builder_objects import part_of
 from tests.judge.promises import Promises
 from tests.judge.rest import find_still
-from tests.judge.test_scaling import Notes, judge, lead
+from tests.judge.test_scaling import Annotations, judge, lead
 
 
-def waiting(wait: str) -> Notes:
+def waiting(wait: str) -> Annotations:
     return {"b": {LEADING_ZONE: "zone-a", MIN_TIME_BETWEEN_DOWNSCALES: wait}}
 
 
@@ -94,8 +94,8 @@ def test_d66_a_time_that_a_person_wrote_lets_others_wait(
         t.hooks(0, "prepare-downscale").zone(1, "b", labels=PREPARED, annotations=PATHS)
         say(t, "annotation", written_at, last, "carol").scale(300, "b")
 
-    notes = {"b": {MIN_TIME_BETWEEN_DOWNSCALES: "10m"}}
-    assert [one for one in judge(events, notes) if one == "SI-11"] == broken
+    annotations = {"b": {MIN_TIME_BETWEEN_DOWNSCALES: "10m"}}
+    assert [one for one in judge(events, annotations) if one == "SI-11"] == broken
 
 
 @pytest.mark.parametrize(

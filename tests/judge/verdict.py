@@ -42,8 +42,8 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-12": "judged per un-prepare: downscales that persist, and reviews that were allowed",
     "SI-13": "judged for prepare-downscale: asked, allowed last, and on a read that succeeded",
     "SI-14": "judged per downscale that persists while its webhook is in force",
-    "SI-15": "judged: writes of dry runs, calls and notes while only dry runs are asked about, and"
-    " records of evictions that nobody asks for in earnest",
+    "SI-15": "judged: writes of dry runs, calls and records while only dry runs are asked about,"
+    " and records of evictions that nobody asks for in earnest",
     "SI-16": "judged: refusals of what was just allowed, records written and pods called twice",
     "SI-17": "judged for pods under a budget: a record on the pod, written by compare-and-swap;"
     " else not promised: deletes of a process that had died are listed under it, apart",

@@ -167,7 +167,7 @@ class _Hunt:
                     holder and self.holders.now == holder
                 ):  # no other one was up for long enough: it goes on
                     measuring.cancel()
-                    self._note(Hit.FROZEN, victim, began, self.plan.frozen_for)
+                    self._record(Hit.FROZEN, victim, began, self.plan.frozen_for)
 
     async def _end(self) -> None:
         """End the one that acts, as an upgrade does: others are ready."""
@@ -196,9 +196,9 @@ class _Hunt:
         """Take the time until another process holds the Lease; none for one that did not act."""
         if not holder:
             return
-        self._note(hit, victim, began, await self.holders.wait_after(holder, began))
+        self._record(hit, victim, began, await self.holders.wait_after(holder, began))
 
-    def _note(self, hit: Hit, victim: Replica, began: float, span: timedelta) -> None:
+    def _record(self, hit: Hit, victim: Replica, began: float, span: timedelta) -> None:
         others = [one for one in self.replicas.members if one is not victim]
         if not any(one.ready_since < began for one in others):
             hit = Hit.NONE_LEFT

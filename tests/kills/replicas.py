@@ -106,13 +106,13 @@ class Replicas:
         while True:
             for one in self.list_running():
                 if not one.process.is_running:
-                    self._note_end(one)
+                    self._record_end(one)
                     self.start(one, in_new_pod=False)
                 elif not one.is_ready and await one.process.is_ready():
                     self.count_in(one)
             await asyncio.sleep(POLL_EVERY.total_seconds())
 
-    def _note_end(self, one: Replica) -> None:
+    def _record_end(self, one: Replica) -> None:
         code, tail = one.process.child.exit_code, one.process.child.tail()
         if code == 1 and any(text in tail for text in SUPERSEDED):
             self.superseded += 1

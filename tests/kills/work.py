@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from tests.system.budgeted import create_budgets, has_record
-from tests.system.guarded import PATH, has_note, prepared_zone
+from tests.system.guarded import PATH, has_downscale_record, prepared_zone
 from tests.system.waits import wait_true
 from tests.world.api import PODS, ApiError
 from tests.world.budgets import grouped_zones, zone_budget
@@ -63,7 +63,7 @@ class Work:
 
     async def assert_clean(self) -> None:
         """Raise AssertionError for what the judge found, and for what was left behind."""
-        await wait_true("all records and notes gone", self._is_tidy, LIMIT)
+        await wait_true("all records gone", self._is_tidy, LIMIT)
         judge, calls = self.world.judge, self.pods.calls
         found = [
             *await judge.downscale_violations(calls),
@@ -78,7 +78,9 @@ class Work:
         """LI-05, LI-07: no living pod is marked, or prepared."""
         pods = await self.world.api.items(PODS, self.world.namespace)
         return not any(
-            has_record(pod) or has_note(pod) or pod["metadata"]["uid"] in self.pods.prepared
+            has_record(pod)
+            or has_downscale_record(pod)
+            or pod["metadata"]["uid"] in self.pods.prepared
             for pod in pods
         )
 

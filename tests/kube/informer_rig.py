@@ -81,7 +81,7 @@ class Rig:
             f"rollout_operator_{metric}", {"kind": "Pod", **labels}
         )
 
-    def note(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def record(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         self.reported.append(f"{_label(old)}>{_label(new)}")
 
 
@@ -103,7 +103,7 @@ def make(
     )
     informer: PodInformer = Informer(api, of, metrics, LoopClock(), lambda: rng)
     rig = Rig(api, informer, store, metrics)
-    informer.on_change(rig.note)
+    informer.on_change(rig.record)
     return rig
 
 

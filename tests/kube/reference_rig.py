@@ -216,5 +216,5 @@ async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
 
 
 def listed(resource: Resource = REPLICA_TEMPLATES) -> str:
-    """Return how a list of a kind is noted."""
+    """Return how a list of a kind is recorded."""
     return f"list {resource.plural}"

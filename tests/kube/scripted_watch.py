@@ -119,7 +119,7 @@ class ScriptedApi:
         assert namespace == (NAMESPACE if resource.is_namespaced else "")
         self.field_selectors.append(field_selector)
         self.taken.append(has_turn)
-        self._note("list", selector=selector, limit=limit, token=token, version=resource_version)
+        self._record("list", selector=selector, limit=limit, token=token, version=resource_version)
         await asyncio.sleep(self.pauses.get(field_selector, 0))
         assert self._pages, "a list more than the script has"
         page = self._pages.popleft()
@@ -145,7 +145,7 @@ class ScriptedApi:
             return
         assert namespace == (NAMESPACE if resource.is_namespaced else "")
         self.field_selectors.append(field_selector)
-        self._note("watch", selector=selector, version=resource_version, lasts=lasts)
+        self._record("watch", selector=selector, version=resource_version, lasts=lasts)
         await asyncio.sleep(0)
         steps = deque(self._watches.popleft() if self._watches else SILENCE)
         if steps and isinstance(steps[0], ApiError):
@@ -168,7 +168,7 @@ class ScriptedApi:
         finally:
             self.open_watches -= 1
 
-    def _note(
+    def _record(
         self,
         verb: str,
         *,

@@ -65,7 +65,7 @@ class StoredEvents:
         self.calls: list[str] = []
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        await self._note("create")
+        await self._record("create")
         event = msgspec.convert(body, dict[str, Any])
         name = event["metadata"]["name"]
         if name in self.events:
@@ -86,7 +86,7 @@ class StoredEvents:
         *,
         has_turn: bool = False,
     ) -> bytes:
-        await self._note("patch")
+        await self._record("patch")
         if name not in self.events:
             raise NotFound("it has expired")
         assert isinstance(patch, dict)
@@ -97,7 +97,7 @@ class StoredEvents:
     def notes(self) -> list[str]:
         return [event["note"] for event in self.events.values()]
 
-    async def _note(self, call: str) -> None:
+    async def _record(self, call: str) -> None:
         self.calls.append(call)
         if self.hangs:
             await asyncio.Event().wait()
@@ -281,7 +281,7 @@ def test_what_is_remembered_is_bounded() -> None:
         for number in range(MOST_OBJECTS + 10):
             one = event(name=f"zone-{number}")
             limits.admit(one.regarding.uid, one.action)
-            series.note(one, "name", 1)
+            series.record(one, "name", 1)
         assert (len(limits), len(series)) == (MOST_OBJECTS, MOST_SERIES)
         assert series.find(event(name="zone-0")) is None
         assert series.find(event(name=f"zone-{MOST_OBJECTS + 9}")) is not None

@@ -37,14 +37,14 @@ def fill(number: int, many: int = 4_000) -> dict[str, str]:
 def long_set(number: int) -> StatefulSet:
     labels = {"rollout-group": "g", **fill(number)}
     tree = set_tree(selector={"matchLabels": fill(number)}, serviceName=LONG)
-    notes = {DOWNSCALE_INTENT: LONG, "rollout-max-unavailable": LONG}
-    return decode_statefulset(as_json(with_metadata(tree, labels=labels, annotations=notes)))
+    annotations = {DOWNSCALE_INTENT: LONG, "rollout-max-unavailable": LONG}
+    return decode_statefulset(as_json(with_metadata(tree, labels=labels, annotations=annotations)))
 
 
 def long_pod(number: int) -> Pod:
     owner = {"uid": f"{number}{LONG}", "controller": True}
-    notes = {DISRUPTION_RECORD: LONG, DOWNSCALE_RECORD: LONG}
-    head: dict[str, Any] = {"annotations": notes, "ownerReferences": [owner]}
+    annotations = {DISRUPTION_RECORD: LONG, DOWNSCALE_RECORD: LONG}
+    head: dict[str, Any] = {"annotations": annotations, "ownerReferences": [owner]}
     tree = pod_tree(podIP=f"{number}{LONG}", phase=f"{number}{LONG}")
     return decode_pod(as_json(with_metadata(tree, labels=fill(number), **head)))
 

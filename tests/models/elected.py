@@ -182,7 +182,7 @@ class ElectedGrants:
         return state._replace(shows=none, shown=none)
 
     def _judge(self, state: ElectedState, step: Step) -> ElectedState:
-        """Note what is known of failed pods when a record is written, and judge the answer."""
+        """Record what is known of failed pods when a record is written, and judge the answer."""
         pods = state.base.pods
         place = PODS.index(step.what) if step.what in PODS else -1
         match step.verb:

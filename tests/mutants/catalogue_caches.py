@@ -97,7 +97,7 @@ CACHES: Final = (
     ),
     Mutant(
         name="unreadable-until-listed",
-        old="                self._rereads.note(new)\n",
+        old="                self._rereads.record(new)\n",
         new="                pass\n",
         breaks="LI-02: what one event has spoiled stays spoiled until everything is listed",
         unseen="the list that comes every four minutes is within the five that LI-02 allows; a "

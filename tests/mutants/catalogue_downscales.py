@@ -98,7 +98,7 @@ DOWNSCALE_CONTROL: Final = (
         profile="lost pods",
     ),
     Mutant(
-        name="notes-not-read",
+        name="records-not-read",
         old="        records = self._read_records(sts, pods)\n",
         new="        records = self._read_records(sts, pods)[:0]\n",
         breaks="LI-05: after a crash nobody asks which pods were told to go",
@@ -112,9 +112,9 @@ DOWNSCALE_CONTROL: Final = (
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="happened-is-not-noted",
-        old="                downscales.note_persisted(reservation, self._context.server_time())\n",
-        new="                downscales.close(reservation, un_prepare=())\n",
+        name="happened-is-not-recorded",
+        old="downscales.record_persisted(reservation, self._context.server_time())\n",
+        new="downscales.close(reservation, un_prepare=())\n",
         breaks="SI-11: what has happened is forgotten before it is recorded",
         scenarios=DOWNSCALES,
     ),

@@ -179,7 +179,7 @@ REVIEWS: Final = (
         units="tests/planning/downscales/test_rule.py",
     ),
     Mutant(
-        name="notes-not-written",
+        name="records-not-written",
         old="errors = await gather_all(self._put(pod, text) for pod in carriers)",
         new="errors = await gather_all(self._put(pod, text) for pod in carriers[:0])",
         breaks="LI-05: after a crash nobody knows which pods were told to go",

@@ -73,7 +73,7 @@ def forged(director: Director, pod: str, *, dry_run: bool = False) -> HookCall:
 async def forge(
     director: Director, pods: Sequence[str], asked: list[bool], pause: float = OFTEN
 ) -> None:
-    """Send reviews for pods in turn, and note the answers."""
+    """Send reviews for pods in turn, and record the answers."""
     while True:
         for pod in pods:
             answer = json.loads(await director.process.answer(forged(director, pod)))

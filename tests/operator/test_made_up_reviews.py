@@ -60,8 +60,8 @@ def made_up(director: Director, made: Made, name: str) -> HookCall:
         if is_scale:
             kind = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
             return {**kind, "metadata": meta, "spec": {"replicas": replicas}}
-        notes = {PREPARE_PORT: "80", PREPARE_PATH: "p"}
-        meta |= {"labels": labels, "annotations": notes}
+        annotations = {PREPARE_PORT: "80", PREPARE_PATH: "p"}
+        meta |= {"labels": labels, "annotations": annotations}
         kind = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
         return {**kind, "metadata": meta, "spec": {"replicas": replicas, "serviceName": "s"}}
 

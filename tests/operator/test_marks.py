@@ -62,16 +62,16 @@ async def rewrite(sandbox: Sandbox) -> None:
         await _create(sandbox, ZoneSpec(name=name, group=name, replicas=0))
     for at in itertools.count():
         for name in names:
-            notes: JsonObject = {DOWNSCALE_INTENT: f"{at}"}
-            await _patch(sandbox, name, MERGE_PATCH, {"metadata": {"annotations": notes}})
+            annotations: JsonObject = {DOWNSCALE_INTENT: f"{at}"}
+            await _patch(sandbox, name, MERGE_PATCH, {"metadata": {"annotations": annotations}})
             await asyncio.sleep(1 / SETS)
 
 
 async def create(sandbox: Sandbox) -> None:
     """Create ten sets a second, of as many groups, each with a mark."""
     for at in itertools.count():
-        name, notes = f"evil-{at}", {DOWNSCALE_INTENT: "x"}
-        await _create(sandbox, ZoneSpec(name=name, group=name, replicas=0, annotations=notes))
+        name, annotations = f"evil-{at}", {DOWNSCALE_INTENT: "x"}
+        await _create(sandbox, ZoneSpec(name=name, group=name, replicas=0, annotations=annotations))
         await asyncio.sleep(0.1)
 
 
@@ -135,8 +135,8 @@ async def test_li09_marks_of_a_tenant_do_not_slow_the_rollout_of_another_group(
 
 async def _mark(sandbox: Sandbox, text: str | None) -> None:
     """Write a mark to a zone of the good group, or remove it with None."""
-    notes: JsonObject = {DOWNSCALE_INTENT: text}
-    await _patch(sandbox, GOOD[0].name, MERGE_PATCH, {"metadata": {"annotations": notes}})
+    annotations: JsonObject = {DOWNSCALE_INTENT: text}
+    await _patch(sandbox, GOOD[0].name, MERGE_PATCH, {"metadata": {"annotations": annotations}})
 
 
 async def _begin(sandbox: Sandbox, image: str) -> None:

@@ -98,7 +98,7 @@ async def test_fp24_five_minutes_of_waiting_cost_nothing() -> None:
     """FP-24, LI-11: no look at the API server, no review and no call while the time runs."""
     async with run_world(CHAIN) as world:
         await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
-        # A minute after its pods have gone a downscale is over, and its note goes.
+        # A minute after its pods have gone a downscale is over, and its record goes.
         await asyncio.sleep(90)
         before, began = len(world.sandbox.history.list_all(PodCalled)), elapsed()
         await asyncio.sleep(190)

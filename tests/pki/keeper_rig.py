@@ -41,7 +41,7 @@ class Rig:
             CertificateCallbacks(
                 holds=holds,
                 on_change=lambda: self.bundles.append(self.keeper.ca_bundle),
-                note_expiry=self.expiry.__setitem__,
+                record_expiry=self.expiry.__setitem__,
             ),
         )
 

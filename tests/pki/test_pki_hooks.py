@@ -88,12 +88,12 @@ def attempts(span: timedelta, error: OperatorError | None = None, rng: float = 0
         if wait:
             now += wait
             continue
-        pace.note_attempt(now)
+        pace.record_attempt(now)
         count += 1
         if error is None:
-            pace.note_success()
+            pace.record_success()
         else:
-            pace.note_failure(error, now, rng)
+            pace.record_failure(error, now, rng)
         now += timedelta(milliseconds=10)
     return count
 
@@ -117,39 +117,39 @@ def test_li_11_failing_attempts_are_bounded(error: OperatorError, rng: float) ->
 
 def test_failures_wait_longer_and_longer() -> None:
     pace = WriteRate()
-    waits = [pace.note_failure(Unreachable("x"), START, 1.0).total_seconds() for _ in range(8)]
+    waits = [pace.record_failure(Unreachable("x"), START, 1.0).total_seconds() for _ in range(8)]
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
 def test_a_denied_attempt_waits_for_a_person() -> None:
     pace = WriteRate()
-    assert pace.note_failure(Denied("x"), START, 0.0) == PAUSE
+    assert pace.record_failure(Denied("x"), START, 0.0) == PAUSE
     assert pace.is_denied
     assert pace.wait(START + PAUSE) == NOTHING
 
 
 def test_fp_12_the_server_may_ask_for_more() -> None:
     busy = TooManyRequests("x", retry_after=timedelta(seconds=7))
-    assert WriteRate().note_failure(busy, START, 0.0) == timedelta(seconds=7)
-    assert WriteRate().note_failure(TooManyRequests("x"), START, 1.0) == timedelta(seconds=0.5)
+    assert WriteRate().record_failure(busy, START, 0.0) == timedelta(seconds=7)
+    assert WriteRate().record_failure(TooManyRequests("x"), START, 1.0) == timedelta(seconds=0.5)
 
 
 def test_success_forgets_failures() -> None:
     pace = WriteRate()
     for _ in range(4):
-        pace.note_failure(Denied("x"), START, 1.0)
-    pace.note_success()
+        pace.record_failure(Denied("x"), START, 1.0)
+    pace.record_success()
     assert (pace.failures, pace.is_denied) == (0, False)
-    assert pace.note_failure(Unreachable("x"), START, 1.0) == timedelta(seconds=0.5)
+    assert pace.record_failure(Unreachable("x"), START, 1.0) == timedelta(seconds=0.5)
 
 
 def test_a_long_rest_saves_no_more_than_one_burst() -> None:
     pace = WriteRate()
     for _ in range(BURST):
-        pace.note_attempt(START)
+        pace.record_attempt(START)
     assert pace.wait(START) == PAUSE
     late = START + timedelta(days=1)
     for _ in range(BURST):
         assert pace.wait(late) == NOTHING
-        pace.note_attempt(late)
+        pace.record_attempt(late)
     assert pace.wait(late) == PAUSE

@@ -83,39 +83,43 @@ def counted(
     ago: timedelta | None = None,
     label: str | None = None,
     pods: str | None = None,
-    **notes: str | None,
+    **annotations: str | None,
 ) -> Zone:
     """Return a zone of so many pods; `follows` is a letter, `ago` when it was scaled down last.
 
-    `label` is how long to wait between zones, `pods` are as in `tests.builders.zone`, `notes` are
-    annotations.
+    `label` is how long to wait between zones, `pods` are as in `tests.builders.zone`, `annotations`
+    are by their short names.
     """
     states = "l" * replicas if pods is None else pods
     up = sum(state in "plo" for state in states)
     base = zone(letter, states, ready=up, limit=None, service_name="pods")
     if follows is not None:
-        notes = {**notes, "leading": f"zone-{follows}" if follows else ""}
+        annotations = {**annotations, "leading": f"zone-{follows}" if follows else ""}
     if ago is not None:
-        notes = {**notes, "last": format_downscale_time(NOW - ago)}
+        annotations = {**annotations, "last": format_downscale_time(NOW - ago)}
     labels = {} if label is None else {MIN_TIME_BETWEEN_DOWNSCALES: label}
-    return annotated(with_pods(changed(base, labels=labels), ip="10.0.0.1"), **notes)
+    return annotated(with_pods(changed(base, labels=labels), ip="10.0.0.1"), **annotations)
 
 
-def mirroring(letter: str, replicas: int, *, pods: str | None = None, **notes: str | None) -> Zone:
+def mirroring(
+    letter: str, replicas: int, *, pods: str | None = None, **annotations: str | None
+) -> Zone:
     """Return a zone that mirrors DEMO."""
     version = "rollout-operator.grafana.com/v1"
     usual = {"name": "demo", "kind": "ReplicaTemplate", "version": version}
-    return annotated(counted(letter, replicas, pods=pods), **{**usual, **notes})
+    return annotated(counted(letter, replicas, pods=pods), **{**usual, **annotations})
 
 
-def delayed(letter: str, replicas: int, *, pods: str | None = None, **notes: str | None) -> Zone:
+def delayed(
+    letter: str, replicas: int, *, pods: str | None = None, **annotations: str | None
+) -> Zone:
     """Return a zone that mirrors DEMO with a delay of an hour."""
-    return mirroring(letter, replicas, pods=pods, **{"delay": "1h", "url": URL, **notes})
+    return mirroring(letter, replicas, pods=pods, **{"delay": "1h", "url": URL, **annotations})
 
 
-def annotated(base: Zone, **notes: str | None) -> Zone:
+def annotated(base: Zone, **annotations: str | None) -> Zone:
     """Return the zone with more annotations, by the short names above."""
-    more = {_KEYS[key]: text for key, text in notes.items() if text is not None}
+    more = {_KEYS[key]: text for key, text in annotations.items() if text is not None}
     return changed(base, annotations={**base.sts.annotations, **more})
 
 
@@ -188,7 +192,7 @@ def read_view(text: str) -> ScalingSnapshot:
     more: dict[str, Any] = {key: {} for key in ("answers", "stay", "written", "seen", "deletions")}
     for statement in filter(None, text.split("; ")):
         plain = [one for one in statement.split() if "=" not in one]
-        notes = dict(one.split("=", 1) for one in statement.split() if "=" in one)
+        annotations = dict(one.split("=", 1) for one in statement.split() if "=" in one)
         match plain:
             case ["scale", "lasting" | "passing" as kind, *why]:
                 more["scale"] = NoScale(why=" ".join(why), is_lasting=kind == "lasting")
@@ -209,7 +213,7 @@ def read_view(text: str) -> ScalingSnapshot:
             case ["unreadable", name]:
                 more["unreadable"] = (unreadable("StatefulSet", name),)
             case ["word", pod, since]:
-                asked = _read_span(notes.get("asked", "1s"))
+                asked = _read_span(annotations.get("asked", "1s"))
                 more["answers"][pod] = answer(
                     None if since == "-" else _read_span(since), asked=asked
                 )
@@ -222,7 +226,7 @@ def read_view(text: str) -> ScalingSnapshot:
                 _, fields = read_words(statement)
                 zones = [change_pods(one, names, fields) for one in zones]
             case ["lost", pod]:
-                lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not notes else None)
+                lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not annotations else None)
                 zones = [
                     dataclasses.replace(one, unreadable_pods=(*one.unreadable_pods, lost))
                     if one.sts.name[-1] == pod[0]
@@ -230,7 +234,7 @@ def read_view(text: str) -> ScalingSnapshot:
                     for one in zones
                 ]
             case [*words, letter, replicas]:
-                zones.append(_read_zone(words, letter, int(replicas), notes))
+                zones.append(_read_zone(words, letter, int(replicas), annotations))
             case _:
                 raise ValueError(statement)
     return view(*zones, **more)
@@ -244,15 +248,17 @@ _SET_FIELDS: Final = {
 
 def _read_zone(words: list[str], letter: str, replicas: int, given: Mapping[str, str]) -> Zone:
     make = delayed if "delayed" in words else mirroring if "mirroring" in words else counted
-    notes: dict[str, Any] = {key: text for key, text in given.items() if key not in _SET_FIELDS}
-    if "ago" in notes:
-        notes["ago"] = _read_span(notes["ago"])
+    annotations: dict[str, Any] = {
+        key: text for key, text in given.items() if key not in _SET_FIELDS
+    }
+    if "ago" in annotations:
+        annotations["ago"] = _read_span(annotations["ago"])
     fields: dict[str, object] = {
         key: int(text) if text.isdigit() else text
         for key, text in given.items()
         if key in _SET_FIELDS
     }
-    zone = changed(make(letter, replicas, **notes), is_terminating="going" in words, **fields)
+    zone = changed(make(letter, replicas, **annotations), is_terminating="going" in words, **fields)
     return guarded(zone) if "guarded" in words else zone
 
 

@@ -32,7 +32,7 @@ from rollout_operator.planning.events import (
     choose_wait_events,
     is_reported,
     next_wait_report,
-    note_waits,
+    record_waits,
     render_held,
     render_refused_downscale,
     render_scaled,
@@ -159,8 +159,8 @@ def test_a_wait_is_told_once_until_another_one_leads() -> None:
     reported, events = choose_wait_events(NEW, waiting(), [sts("a"), sts("b")])
     assert outline((reported, events)) == ["zone-a Paused: zone-a waits"]
     assert next_wait_report(reported, waiting(), WAIT_STAYS) is None
-    assert note_waits(reported, waiting(text="other numbers")) == reported
-    again = note_waits(reported, waiting(Code.BUDGET_USED))
+    assert record_waits(reported, waiting(text="other numbers")) == reported
+    again = record_waits(reported, waiting(Code.BUDGET_USED))
     assert next_wait_report(again, waiting(), WAIT_STAYS) == timedelta(0)
 
 

@@ -119,16 +119,16 @@ class PodServers:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         seen = Seen(writer.get_extra_info("sockname")[0], head, reader, writer)
-        await self._note(+1, seen)
+        await self._record(+1, seen)
         try:
             await self.answer(seen)
             if not writer.is_closing():
                 writer.close()
                 await writer.wait_closed()
         finally:
-            await self._note(-1)
+            await self._record(-1)
 
-    async def _note(self, step: int, seen: Seen | None = None) -> None:
+    async def _record(self, step: int, seen: Seen | None = None) -> None:
         self.active += step
         self.peak = max(self.peak, self.active)
         if seen is not None:

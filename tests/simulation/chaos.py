@@ -99,20 +99,20 @@ class Chaos:
         process = self._patient.process
         match blow.kind:
             case "crash":
-                self._note(blow, f"is gone for {_seconds(blow.lasts)}")
+                self._record(blow, f"is gone for {_seconds(blow.lasts)}")
                 self._patient.crash(blow.lasts)
             case "crash_at_step":
                 self._crash_at_step(blow)
             case "stop":
-                self._note(blow, f"is told to stop, and comes back after {_seconds(blow.lasts)}")
+                self._record(blow, f"is told to stop, and comes back after {_seconds(blow.lasts)}")
                 self._patient.terminate(blow.lasts)
             case "partition":
-                self._note(blow, f"has no network for {_seconds(blow.lasts)}")
+                self._record(blow, f"has no network for {_seconds(blow.lasts)}")
                 process.link.is_cut = True
                 await asyncio.sleep(blow.lasts.total_seconds())
                 process.link.is_cut = False
             case "pods_cut":
-                self._note(blow, f"reaches no pod for {_seconds(blow.lasts)}")
+                self._record(blow, f"reaches no pod for {_seconds(blow.lasts)}")
                 process.link.cut_pods = True
                 await asyncio.sleep(blow.lasts.total_seconds())
                 process.link.cut_pods = False
@@ -125,15 +125,15 @@ class Chaos:
                 # From a second to six hours, each power of ten alike.
                 span = timedelta(seconds=21_600 ** abs(2 * blow.size - 1))
                 span = span if blow.size < 0.5 else -span
-                self._note(blow, f"finds its clock moved by {_seconds(span)}")
+                self._record(blow, f"finds its clock moved by {_seconds(span)}")
                 process.clock.offset += span
             case "clock_rate":
                 process.clock.rate = 0.5 * 4**blow.size
-                self._note(blow, f"has a clock that runs at {process.clock.rate:.2f}")
+                self._record(blow, f"has a clock that runs at {process.clock.rate:.2f}")
             case "pod_fails":
                 await self._fail_pod(blow)
             case "compact":
-                self._note(blow, "has no old versions any more", actor="api-server")
+                self._record(blow, "has no old versions any more", actor="api-server")
                 self._sandbox.api.compact()
             case "controller_lags":
                 await self._lag_controller(blow)
@@ -143,7 +143,7 @@ class Chaos:
     async def _lag_controller(self, blow: Blow) -> None:
         span = LEAST_LAG + (MOST_LAG - LEAST_LAG) * blow.size
         text = f"sees all {_seconds(span)} late, for {_seconds(blow.lasts)}"
-        self._note(blow, text, actor="statefulset-controller")
+        self._record(blow, text, actor="statefulset-controller")
         self._sandbox.cluster.lag_controller(span)
         await asyncio.sleep(blow.lasts.total_seconds())
         self._sandbox.cluster.lag_controller(timedelta(0))
@@ -155,7 +155,7 @@ class Chaos:
 
         def crash() -> None:
             if not self._is_over and self._patient.process is process and process.is_running:
-                self._note(blow, f"is gone between two steps, for {_seconds(blow.lasts)}")
+                self._record(blow, f"is gone between two steps, for {_seconds(blow.lasts)}")
                 self._patient.crash(blow.lasts)
 
         loop.call_at_step(loop.steps + 1 + int(MOST_STEPS * blow.size**3), crash)
@@ -174,7 +174,7 @@ class Chaos:
             self._sandbox.cluster.fail_pod(name)
         except LookupError:
             return  # it is just going: what could fail?
-        self._note(blow, f"crashes, and is well after {_seconds(blow.lasts)}", actor=name)
+        self._record(blow, f"crashes, and is well after {_seconds(blow.lasts)}", actor=name)
         self._failed.append(name)
         await asyncio.sleep(blow.lasts.total_seconds())
         self._failed.remove(name)
@@ -184,7 +184,7 @@ class Chaos:
         with suppress(LookupError):  # replaced meanwhile, or about to be
             self._sandbox.cluster.mend_pod(name)
 
-    def _note(self, blow: Blow, text: str, actor: str = "") -> None:
+    def _record(self, blow: Blow, text: str, actor: str = "") -> None:
         actor = actor or self._patient.process.name
         self._sandbox.history.add(
             Fault(at=now(), number=blow.number, kind=blow.kind, actor=actor, text=text)

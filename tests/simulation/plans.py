@@ -103,7 +103,7 @@ class PlannedFaults(ScriptedFaults):
     def __init__(self, plan: Plan | None, report: Callable[[Fault], None]) -> None:
         super().__init__([] if plan is None else [_planned(plan)], self._take)
         self._plan = plan
-        self._note = report
+        self._record = report
         self._sandbox: Sandbox | None = None
         self._first_lists: dict[str, timedelta] = {}
         self._aged: set[str] = set()
@@ -158,7 +158,7 @@ class PlannedFaults(ScriptedFaults):
     def _take(self, fault: Fault) -> None:
         self._struck_at = fault.at
         self.struck.set()
-        self._note(fault)
+        self._record(fault)
 
 
 class PlannedCourse:
@@ -171,8 +171,8 @@ class PlannedCourse:
     def patches_take(self) -> timedelta:
         return timedelta(0)
 
-    def make_faults(self, note: Callable[[Fault], None]) -> PlannedFaults:
-        self.faults = PlannedFaults(self._plan, note)
+    def make_faults(self, record: Callable[[Fault], None]) -> PlannedFaults:
+        self.faults = PlannedFaults(self._plan, record)
         return self.faults
 
     async def begin(self, sandbox: Sandbox) -> None:

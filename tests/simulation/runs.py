@@ -47,10 +47,10 @@ class Course(Protocol):
         """Return what each PATCH of a StatefulSet takes, where no fault holds it up."""
         ...
 
-    def make_faults(self, note: Callable[[Fault], None]) -> Faults:
+    def make_faults(self, record: Callable[[Fault], None]) -> Faults:
         """Return what decides about calls and events; called once, before the world begins.
 
-        Each fault that strikes is to be noted.
+        Each fault that strikes is to be recorded.
         """
         ...
 
@@ -184,7 +184,7 @@ class _Run:
         sandbox = Sandbox(
             seed=seed,
             choose=scenario.make_choice(split(seed, "pods")),
-            faults=self._course.make_faults(self._note),
+            faults=self._course.make_faults(self._record),
         )
         self._worlds.append(sandbox)
         self._recorder.history = sandbox.history
@@ -252,7 +252,7 @@ class _Run:
             await asyncio.sleep(self._scenario.watched_for.total_seconds())
         await self._scenario.script(people)
 
-    def _note(self, fault: Fault) -> None:
+    def _record(self, fault: Fault) -> None:
         self._worlds[0].history.add(fault)
 
     async def _wait_rest(self, sandbox: Sandbox, script: "asyncio.Task[None]") -> str:

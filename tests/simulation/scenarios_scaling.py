@@ -93,11 +93,11 @@ def followed(size: Size) -> Scenario:
     The pods of all but the third are prepared before they go: of that one only its times forbid it.
     """
     zones = [
-        prepare_zone(zone, wait=WAIT) if place != UNGUARDED else _note(zone, APART)
+        prepare_zone(zone, wait=WAIT) if place != UNGUARDED else annotated(zone, APART)
         for place, zone in enumerate(list_zones(size))
     ]
     for place, zone in enumerate(zones[:-1]):
-        zones[place + 1] = _note(zones[place + 1], {LEADING_ZONE: zone.name})
+        zones[place + 1] = annotated(zones[place + 1], {LEADING_ZONE: zone.name})
     names = [zone.name for zone in zones]
 
     async def script(people: People) -> None:
@@ -119,9 +119,9 @@ def followed(size: Size) -> Scenario:
 def mirrored(size: Size) -> Scenario:
     """S6: the first zone mirrors and the second follows it; every further one mirrors as well."""
     first, second, *others = list_zones(size)
-    follower = _note(prepare_zone(second, wait=WAIT), {LEADING_ZONE: first.name})
-    mirrors = [_note(zone, MIRRORS) for zone in (first, *others)]
-    zones = [_note(mirrors[0], APART), follower, *mirrors[1:]]
+    follower = annotated(prepare_zone(second, wait=WAIT), {LEADING_ZONE: first.name})
+    mirrors = [annotated(zone, MIRRORS) for zone in (first, *others)]
+    zones = [annotated(mirrors[0], APART), follower, *mirrors[1:]]
     names = [zone.name for zone in zones]
     delayed = [f"{zone.name}-{ordinal}" for zone in mirrors for ordinal in range(size.pods + 1)]
 
@@ -162,7 +162,7 @@ def edited(size: Size, *, is_tracked: bool = False) -> Scenario:
     Nothing else meddles: in the end the counts wait for nothing but that person.
     """
     scenario = followed(size)
-    zones = [_note(zone, LONG_APART) for zone in scenario.zones]
+    zones = [annotated(zone, LONG_APART) for zone in scenario.zones]
     names = [zone.name for zone in zones]
 
     async def script(people: People) -> None:
@@ -185,7 +185,7 @@ def slowed(size: Size) -> Scenario:
     """
     groups = [list_zones(size, group) for group in GROUPS]
     zones = [
-        _note(zone, {LEADING_ZONE: before.name}) if before else zone
+        annotated(zone, {LEADING_ZONE: before.name}) if before else zone
         for group in groups
         for before, zone in zip((None, *group), group, strict=False)
     ]
@@ -224,7 +224,7 @@ def find_unsettled(sandbox: Sandbox) -> Missing:
     return next(list_miscounted(sets, templates), "") or find_unrolled(sandbox)
 
 
-def _note(zone: ZoneSpec, annotations: dict[str, str]) -> ZoneSpec:
+def annotated(zone: ZoneSpec, annotations: dict[str, str]) -> ZoneSpec:
     return replace(zone, annotations={**zone.annotations, **annotations})
 
 
@@ -260,17 +260,17 @@ async def _meddle(people: People, names: list[str], pods: int) -> None:
     for _ in range(2):
         await people.wait(*PERIODS)
         name, replicas = rng.choice(names), rng.randint(1, pods + 1)
-        note = partial(people.annotate, name)
+        annotate = partial(people.annotate, name)
         match rng.randrange(4):
             case 0:
                 route = rng.choice(LIVELY_ROUTES)
                 await people.attempt(partial(people.scale, name, replicas, route))
             case 1:
-                await people.insist(partial(note, UPSCALE_WHEN_READY, rng.choice(SWITCHES)))
+                await people.insist(partial(annotate, UPSCALE_WHEN_READY, rng.choice(SWITCHES)))
             case 2:
-                await people.insist(partial(note, FORCE_REPLICAS, f"{replicas}"))
+                await people.insist(partial(annotate, FORCE_REPLICAS, f"{replicas}"))
                 await people.wait(*PERIODS)
-                await people.insist(partial(note, FORCE_REPLICAS, None))
+                await people.insist(partial(annotate, FORCE_REPLICAS, None))
             case _:
                 pass
 

@@ -85,9 +85,9 @@ class RandomCourse:
         """Return the numbers of the blows that were drawn."""
         return [blow.number for blow in self._blows]
 
-    def make_faults(self, note: Callable[[Fault], None]) -> Faults:
+    def make_faults(self, record: Callable[[Fault], None]) -> Faults:
         self._faults = RandomFaults(
-            split(self._seed, "faults"), self._profile.calls, note, only=self._only
+            split(self._seed, "faults"), self._profile.calls, record, only=self._only
         )
         self._faults.is_held = bool(self._scenario.watched_for)
         return SlowPatches(self._faults, self.patches_take) if self.patches_take else self._faults

@@ -173,7 +173,7 @@ def play_scenario(scenario: GoldenScenario) -> GoldenTrace:
 async def _play(scenario: GoldenScenario, take: Callable[[GoldenTrace], None]) -> None:
     faults = _OneMishap(scenario.mishap)
     sandbox = Sandbox(choose=_choose, pace=PACE, faults=faults)
-    faults.note = sandbox.history.add
+    faults.record = sandbox.history.add
     people = People(sandbox=sandbox, rng=_Even(0))
     process = sandbox.process(OPERATOR, webhooks=scenario.has_webhooks)
     director = Director(sandbox=sandbox, people=people, process=process)
@@ -249,7 +249,7 @@ class _OneMishap(NoFaults):
 
     def __init__(self, mishap: Mishap | None) -> None:
         self._mishap = mishap
-        self.note: Callable[[Fault], None] = lambda fault: None
+        self.record: Callable[[Fault], None] = lambda fault: None
 
     @property
     def is_waiting(self) -> bool:
@@ -264,7 +264,7 @@ class _OneMishap(NoFaults):
             return OUTCOME
         self._mishap = None
         fault = Fault(at=now(), number=1, kind=mishap.kind, actor=ask.actor, text=mishap.text)
-        self.note(fault)
+        self.record(fault)
         return mishap.outcome
 
 

@@ -141,7 +141,7 @@ DELAYED: Final = {
 SLOW: Final = Response(after=timedelta(seconds=4))
 
 
-def note(one: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
+def annotated(one: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
     """Return a zone with more annotations."""
     return replace(one, annotations={**one.annotations, **annotations})
 
@@ -149,7 +149,11 @@ def note(one: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
 def chain(first: Mapping[str, str]) -> list[ZoneSpec]:
     """Return three zones, each following the one before it; `first` annotates the first."""
     a, b, c = (zone(letter, WAITING) for letter in "abc")
-    return [note(a, first), note(b, {LEADING_ZONE: a.name}), note(c, {LEADING_ZONE: b.name})]
+    return [
+        annotated(a, first),
+        annotated(b, {LEADING_ZONE: a.name}),
+        annotated(c, {LEADING_ZONE: b.name}),
+    ]
 
 
 async def _follow(director: Director) -> None:
@@ -219,7 +223,7 @@ SCALING_TRACES: Final = (
         about="Pods of zone-a go only once they have been prepared for three minutes, by their own "
         "word. Two are asked; before their time one, and then both are wanted after all, and told "
         "so. Asked once more, they begin anew, and go when their time has come.",
-        zones=[note(ZoneSpec(name="zone-a"), DELAYED)],
+        zones=[annotated(ZoneSpec(name="zone-a"), DELAYED)],
         templates={TEMPLATE: 3},
         play=_change_mind,
     ),

@@ -31,7 +31,7 @@ class PageReader(HTMLParser):
         self.anchors: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take note of one element."""
+        """Record one element."""
         values = {name: value for name, value in attrs if value is not None}
         self.anchors.update(values[name] for name in ("id", "name") if name in values)
         if tag == "a" and "href" in values:

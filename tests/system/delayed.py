@@ -6,7 +6,7 @@ from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Pod, Set
-from tests.system.scaled import noted
+from tests.system.scaled import annotated
 from tests.world.observed import Change
 from tests.world.webpods import DELAYED_PATH, PodCall, WebPods
 
@@ -18,7 +18,7 @@ ROUNDING: Final = timedelta(seconds=1)
 
 def delay(pods: WebPods, zone: ZoneSpec, span: str) -> ZoneSpec:
     """Return the zone with a delayed downscale; the host of the URL is replaced by each pod's."""
-    return noted(zone, {DELAY: span, URL: f"http://any-host:{pods.port}{DELAYED_PATH}"})
+    return annotated(zone, {DELAY: span, URL: f"http://any-host:{pods.port}{DELAYED_PATH}"})
 
 
 def say(pods: WebPods, name: str) -> list[str]:

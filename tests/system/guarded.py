@@ -21,7 +21,7 @@ NO_DOWNSCALE: Final = "grafana.com/no-downscale"
 PREPARE: Final = "grafana.com/prepare-downscale"
 LAST_DOWNSCALE: Final = "grafana.com/last-downscale"
 MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
-NOTE: Final = "grafana.com/rollout-operator-downscale"
+DOWNSCALE_RECORD: Final = "grafana.com/rollout-operator-downscale"
 PATH: Final = "ingester/prepare-shutdown"
 WAIT_LIMIT: Final = timedelta(seconds=60)
 
@@ -61,27 +61,27 @@ class Guarded:
 
         await self.world.wait_until(check)
 
-    async def wait_unnoted(self, *names: str, limit: timedelta = WAIT_LIMIT) -> None:
-        """Wait until all pods of these sets are there, and no living one carries a note."""
+    async def wait_unrecorded(self, *names: str, limit: timedelta = WAIT_LIMIT) -> None:
+        """Wait until all pods of these sets are there, and no living one carries a record."""
 
         def check(now: Snapshot) -> Missing:
             for name in names:
                 if name not in now.sets or len(now.pods_of(name)) < _count_wanted(now, name):
                     return f"pods of {name} are missing"
-            noted = [
+            recorded = [
                 pod["metadata"]["name"]
                 for name in names
                 for pod in now.pods_of(name)
-                if has_note(pod) and "deletionTimestamp" not in pod["metadata"]
+                if has_downscale_record(pod) and "deletionTimestamp" not in pod["metadata"]
             ]
-            return f"notes on {noted}" if noted else ""
+            return f"records on {recorded}" if recorded else ""
 
         await self.world.wait_until(check, limit)
 
-    async def list_noted(self) -> list[str]:
-        """Return the names of the pods that carry a note."""
+    async def list_recorded(self) -> list[str]:
+        """Return the names of the pods that carry a record."""
         pods = await self.world.api.items(PODS, self.world.namespace)
-        return [pod["metadata"]["name"] for pod in pods if has_note(pod)]
+        return [pod["metadata"]["name"] for pod in pods if has_downscale_record(pod)]
 
     async def wait_called(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
         """Wait until each of these pods knows that it stays: told after all that it was asked."""
@@ -106,9 +106,9 @@ class Guarded:
         await judge.assert_clean()
 
 
-def has_note(pod: Json) -> bool:
-    """Say whether a pod carries the note of a downscale."""
-    return NOTE in pod["metadata"].get("annotations", {})
+def has_downscale_record(pod: Json) -> bool:
+    """Say whether a pod carries the record of a downscale."""
+    return DOWNSCALE_RECORD in pod["metadata"].get("annotations", {})
 
 
 def is_called(calls: Sequence[PodCall]) -> bool:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.scaled import noted
+from tests.system.scaled import annotated
 from tests.system.waits import wait_true
 from tests.world.api import Json
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
@@ -72,7 +72,9 @@ def mirror(zone: ZoneSpec, name: str = "demo", **changes: str) -> ZoneSpec:
         "api_version": f"{GROUP}/v1",
         **changes,
     }
-    return noted(zone, {f"{MIRROR}{key.replace('_', '-')}": value for key, value in words.items()})
+    return annotated(
+        zone, {f"{MIRROR}{key.replace('_', '-')}": value for key, value in words.items()}
+    )
 
 
 async def grant_mirroring(world: World, *, may_watch: bool = True) -> None:

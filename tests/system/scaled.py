@@ -38,10 +38,10 @@ def chain(pods: WebPods, group: str, *, replicas: int, wait: str = "") -> list[Z
 
 def follow(zone: ZoneSpec, leading: str) -> ZoneSpec:
     """Return the zone as one that follows another."""
-    return noted(zone, {LEADING: leading})
+    return annotated(zone, {LEADING: leading})
 
 
-def noted(zone: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
+def annotated(zone: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
     """Return the zone with some more annotations."""
     return replace(zone, annotations={**zone.annotations, **annotations})
 

@@ -98,8 +98,8 @@ async def test_dep86_what_reaches_the_operator(world: World, tmp_path: Path) -> 
         reviewer.seen.clear()
         await _patch(world, {"metadata": {"labels": {"a": "b"}}})
         await world.delete(ZONE_BUDGETS, "old")
-        note = {"metadata": {"annotations": {"a": "b"}}}
-        await world.patch(PODS, "probe-0", note)
+        change = {"metadata": {"annotations": {"a": "b"}}}
+        await world.patch(PODS, "probe-0", change)
         assert reviewer.seen == []
         await evict(world.api, world.namespace, "probe-0")
         (eviction,) = reviewer.seen

@@ -62,8 +62,8 @@ async def test_w41_a_zone_that_is_scaled_below_a_partition(world: World) -> None
     await held.assert_refuses(
         "mock-zone-b-2", 429, "1 pod unknown in partition 2 (mock-zone-a: no peer)"
     )
-    note = {"metadata": {"annotations": {ABSENT_PEERS: "gone"}}}
-    await world.patch(ZONE_BUDGETS, "mock", note)
+    change = {"metadata": {"annotations": {ABSENT_PEERS: "gone"}}}
+    await world.patch(ZONE_BUDGETS, "mock", change)
     await held.wait_allowed("mock-zone-b-2")
     await held.wait_ready()
     await world.judge.assert_clean()

@@ -59,7 +59,7 @@ class Seen:
     failed: list[str] = field(default_factory=list)
 
     async def follow(self, world: World, hooks: Hooks) -> None:
-        """Note every bundle of the configuration until cancelled."""
+        """Record every bundle of the configuration until cancelled."""
         async for event in world.api.follow(VALIDATING_HOOKS):
             if event.object["metadata"]["name"] == hooks.name(POD_EVICTION):
                 config = event.object["webhooks"][0]["clientConfig"]

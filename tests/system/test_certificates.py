@@ -63,8 +63,8 @@ class Observed:
     leaves: list[bytes] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def note_bundle(self, bundle: bytes) -> None:
-        """Take note of what a configuration holds now."""
+    def record_bundle(self, bundle: bytes) -> None:
+        """Record what a configuration holds now."""
         if bundle and bundle not in self.bundles[-1:]:
             self.bundles.append(bundle)
             self.since.append(time.monotonic())
@@ -90,7 +90,7 @@ async def _follow_bundles(world: World, hooks: Hooks, seen: Observed) -> None:
     async for event in world.api.follow(VALIDATING_HOOKS):
         if event.type != "DELETED" and event.object["metadata"]["name"] == name:
             config = event.object["webhooks"][0]["clientConfig"]
-            seen.note_bundle(base64.b64decode(config.get("caBundle", "")))
+            seen.record_bundle(base64.b64decode(config.get("caBundle", "")))
 
 
 async def test_si19_rotations_and_a_change_of_ca_under_load(world: World) -> None:

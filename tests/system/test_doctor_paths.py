@@ -25,7 +25,7 @@ CHECK: Final = "pods answer where they are prepared"
 CODES: Final = {FindingCode.PREPARE_PATH_UNKNOWN, FindingCode.PREPARE_UNANSWERED}
 
 Examine = Callable[[str], Awaitable[tuple[str, str]]]
-"""With a token; returns what is found and what is noted of the check."""
+"""With a token; returns what is found and what is recorded of the check."""
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def examine_as(world: World, tmp_path: Path) -> Examine:
     async def examine_as(token: str) -> tuple[str, str]:
         diagnosis = await examined(token)
         found = [f"{one.code} {one.text}" for one in diagnosis.findings if one.code in CODES]
-        noted = [one.why for one in diagnosis.skipped if one.check == CHECK]
-        return "".join(found), "".join(noted)
+        skipped = [one.why for one in diagnosis.skipped if one.check == CHECK]
+        return "".join(found), "".join(skipped)
 
     return examine_as
 
 
-async def test_what_the_api_server_does_not_pass_on_is_a_note(
+async def test_what_the_api_server_does_not_pass_on_is_no_finding(
     world: World, examine_as: Examine
 ) -> None:
     """The API server calls no loopback address; nothing is learnt of the pods then."""
@@ -54,11 +54,11 @@ async def test_what_the_api_server_does_not_pass_on_is_a_note(
     await world.create(prepared_zone(pods, ZoneSpec(name="near", replicas=1)))
     await world.wait_ready(["near"])
 
-    found, noted = await examine_as(world.plane.tokens[ADMIN])
+    found, skipped = await examine_as(world.plane.tokens[ADMIN])
     asked = f"GET /{PATH} on port {pods.port} of pod near-0"
-    assert (found, noted) == ("", f"{asked}: 400 BadRequest: address not allowed")
-    found, noted = await examine_as(world.token)
-    assert (found, noted) == ("", f"may not get pods/proxy in namespace {world.namespace}")
+    assert (found, skipped) == ("", f"{asked}: 400 BadRequest: address not allowed")
+    found, skipped = await examine_as(world.token)
+    assert (found, skipped) == ("", f"may not get pods/proxy in namespace {world.namespace}")
     assert pods.calls == []
 
 

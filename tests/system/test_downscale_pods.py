@@ -52,10 +52,10 @@ async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
         assert answer.message.startswith(guarded.refusal(name, (5, 1), start)), answer
         assert await guarded.workload(name).replicas() == 5
     assert "deaf-2" not in [call.pod for call in pods.calls]
-    assert "deaf-2" in await guarded.list_noted(), "it is still to be told"
+    assert "deaf-2" in await guarded.list_recorded(), "it is still to be told"
     await pods.listen("deaf-2")
     # All that might have been prepared are told twice, late calls being what they are.
-    await guarded.wait_unnoted(*names)
+    await guarded.wait_unrecorded(*names)
     for name in names:
         for pod in (f"{name}-{ordinal}" for ordinal in range(1, 5)):
             assert is_called(pods.calls_to(pod)), pods.describe()

@@ -53,7 +53,7 @@ async def test_si15_dry_runs_leave_no_trace(world: World) -> None:
 
     assert {answer.status for answer in answers.values()} == {200}, answers
     assert not pods.calls
-    assert await guarded.list_noted() == []
+    assert await guarded.list_recorded() == []
     assert await list_writes(world) == before
     assert all(
         LAST_DOWNSCALE not in answer.body["metadata"].get("annotations", {})

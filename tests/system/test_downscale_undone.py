@@ -75,7 +75,7 @@ async def tell_of_lost_requests(world: World) -> None:
     await wait_line(guarded.operator, "Pod cannot be told that it stays", "DELETE away-3")
     await pods.listen("away-3")
     await guarded.wait_called("away-3", limit=CALLED_WITHIN)
-    await guarded.wait_unnoted(*names)
+    await guarded.wait_unrecorded(*names)
     for name in names:
         assert await guarded.workload(name).replicas() == 4
         assert not pods.is_prepared(f"{name}-3")
@@ -87,7 +87,7 @@ async def tell_of_lost_requests(world: World) -> None:
 async def tell_of_a_crash(world: World) -> None:
     """FP-06, FP-35, SEED-093: `kill -9` while a pod prepares, and right after an answer.
 
-    What is left to do is known from the notes on the pods, by the next process.
+    What is left to do is known from the records on the pods, by the next process.
     """
     world.kubelet.choose = lambda _: slow_to_end(timedelta(seconds=5))
     pods = await world.serve_pods()
@@ -107,7 +107,7 @@ async def tell_of_a_crash(world: World) -> None:
     going = [f"killed-{ordinal}" for ordinal in (1, 2, 3)]
     await guarded.wait_called(*going, limit=CALLED_WITHIN)
 
-    await guarded.wait_unnoted("killed")
+    await guarded.wait_unrecorded("killed")
     assert await guarded.workload("killed").replicas() == 4
     for pod in going:
         _assert_held_back(guarded, pod)
@@ -147,7 +147,7 @@ async def tell_of_an_end(world: World) -> None:
     await guarded.wait_called("late-3", limit=CALLED_WITHIN)
     _assert_held_back(guarded, "late-3")
     await world.wait_ready(["big"])
-    await guarded.wait_unnoted("hung", "late", "fresh", "big")
+    await guarded.wait_unrecorded("hung", "late", "fresh", "big")
     big_calls = [call.method for call in pods.calls if call.pod.startswith("big-")]
     assert big_calls == ["POST"] * 50
     await guarded.assert_judged()

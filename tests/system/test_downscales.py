@@ -58,7 +58,7 @@ async def test_li06_prepared_once_and_recorded(world: World) -> None:
         await guarded.wait_recorded(*TIMES)
         await world.wait_ready(list(TIMES))
         # All but one go with their pods; that one goes a minute later, when the downscale is over.
-        assert set(await guarded.list_noted()) <= {f"{name}-0" for name in TIMES}
+        assert set(await guarded.list_recorded()) <= {f"{name}-0" for name in TIMES}
         for name in TIMES:
             await world.annotate(name, **{LAST_DOWNSCALE: None})
             await world.set_replicas(name, 3)

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.guarded import LAST_DOWNSCALE, NOTE, Guarded, guard, prepared_zone
+from tests.system.guarded import DOWNSCALE_RECORD, LAST_DOWNSCALE, Guarded, guard, prepared_zone
 from tests.world.api import PODS
 from tests.world.clients import Route
 from tests.world.sets import annotate
@@ -23,7 +23,7 @@ TIMES: Final = ("9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00")
 
 
 async def test_sec25_times_that_no_calendar_has_room_for(world: World) -> None:
-    """SEC-25, SI-12, LI-05: it runs on, starts again, removes the notes, and tells other pods.
+    """SEC-25, SI-12, LI-05: it runs on, starts again, removes the records, and tells other pods.
 
     The downscale of `evil-1` that is allowed and never stored is taken back in time.
     """
@@ -35,7 +35,7 @@ async def test_sec25_times_that_no_calendar_has_room_for(world: World) -> None:
         await _leave_for_ever(world, f"{name}-0")
         await annotate(world.api, world.namespace, name, **{LAST_DOWNSCALE: at})
     await _forge(world)
-    await guarded.wait_unnoted(*names)
+    await guarded.wait_unrecorded(*names)
     guarded.operator.kill()
     await guarded.operator.wait_end()
     await _forge(world)
@@ -57,15 +57,15 @@ async def _leave_for_ever(world: World, pod: str) -> None:
 async def _forge(world: World) -> None:
     for number, at in enumerate(TIMES):
         text = json.dumps({"replicasFrom": 3, "replicasTo": 2, "at": at})
-        change = {"metadata": {"annotations": {NOTE: text}}}
+        change = {"metadata": {"annotations": {DOWNSCALE_RECORD: text}}}
         await world.api.patch(PODS, world.namespace, f"evil-{number}-0", change)
 
 
 async def _wait_clean(world: World) -> None:
-    """Wait until no pod carries a note, neither a living one nor one that is terminating."""
+    """Wait until no pod carries a record, neither a living one nor one that is terminating."""
     async with asyncio.timeout(60):
         while any(  # noqa: ASYNC110
-            NOTE in pod["metadata"].get("annotations", {})
+            DOWNSCALE_RECORD in pod["metadata"].get("annotations", {})
             for pod in await world.api.items(PODS, world.namespace)
         ):
             await asyncio.sleep(0.2)

@@ -324,7 +324,7 @@ async def test_sec17_patch_pods_and_statefulsets_for_downscales(world: World) ->
             assert answer.status == 200, answer
             assert guarded.pods.calls_to(f"a-{count}", "POST")
             await wait_counts(world, {"a": count})
-        _assert_told_once(guarded.operator, "not noted on pods", reported("patch", "pods"))
+        _assert_told_once(guarded.operator, "not recorded on pods", reported("patch", "pods"))
     grant = ("patch", "statefulsets")
     async with without(world, grant):
         assert (await guarded.workload("b").scale(2, Route.SCALE_MERGE)).status == 200

@@ -15,11 +15,11 @@ from tests.system.scaled import (
     FORCE,
     TRACKED,
     WHEN_READY,
+    annotated,
     assert_judged,
     chain,
     follow,
     gaps,
-    noted,
     scale,
     steps,
     stored_at,
@@ -108,7 +108,7 @@ async def test_scale09_a_zone_without_preparation_keeps_the_time_too(world: Worl
     """SCALE-09, SEED-066, SEED-115: no review asks for that; the annotation of b itself does."""
     pods = await world.serve_pods()
     leading = prepared_zone(pods, ZoneSpec(name=A, group="live"))
-    following = noted(follow(ZoneSpec(name=B, group="live"), A), {MIN_TIME: "3s"})
+    following = annotated(follow(ZoneSpec(name=B, group="live"), A), {MIN_TIME: "3s"})
     guarded = await guard(world, leading, following, pods=pods)
 
     await scale(guarded, A, 2)
@@ -128,7 +128,7 @@ async def test_scale08_an_upscale_waits_for_the_leading_zone_where_that_is_asked
     world.kubelet.choose = _slow_pod(f"{A}-1")
     leading, *others = (ZoneSpec(name=name, group="live", replicas=1) for name in ZONES)
     waiting, going = (follow(zone, A) for zone in others)
-    guarded = await guard(world, leading, noted(waiting, {WHEN_READY: "true"}), going)
+    guarded = await guard(world, leading, annotated(waiting, {WHEN_READY: "true"}), going)
 
     await scale(guarded, A, 2)
     await wait_wanted(world, {C: 2})

@@ -15,7 +15,7 @@ from rollout_operator.model.names import DOWNSCALE_INTENT
 from tests.system.delayed import DELAY, URL
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard
 from tests.system.mirrored import Template, grant_mirroring, mirror
-from tests.system.scaled import FORCE, follow, noted, scale, stored_at, wait_counts
+from tests.system.scaled import FORCE, annotated, follow, scale, stored_at, wait_counts
 from tests.system.waits import read_metric, wait_line, wait_page, wait_true
 from tests.world.sets import MAX_UNAVAILABLE
 from tests.world.world import World
@@ -64,8 +64,8 @@ def _cases() -> list[Case]:
             zone="times-b",
             says=["StatefulSet times-a", LAST_DOWNSCALE, "yesterday"],
             zones=[
-                noted(_zone("times-a"), {LAST_DOWNSCALE: "yesterday"}),
-                noted(follow(_zone("times-b", 2), "times-a"), {MIN_TIME: "1h"}),
+                annotated(_zone("times-a"), {LAST_DOWNSCALE: "yesterday"}),
+                annotated(follow(_zone("times-b", 2), "times-a"), {MIN_TIME: "1h"}),
             ],
         ),
         Case(
@@ -73,7 +73,7 @@ def _cases() -> list[Case]:
             zone="timeless-b",
             says=["StatefulSet timeless-b", MIN_TIME, "2 → 1"],
             zones=[
-                noted(_zone("timeless-a"), {LAST_DOWNSCALE: now}),
+                annotated(_zone("timeless-a"), {LAST_DOWNSCALE: now}),
                 follow(_zone("timeless-b", 2), "timeless-a"),
             ],
         ),
@@ -107,7 +107,7 @@ def _cases() -> list[Case]:
             says=[FORCE, "many"],
             zones=[
                 _zone("forced-a"),
-                noted(follow(_zone("forced-b"), "forced-a"), {FORCE: "many"}),
+                annotated(follow(_zone("forced-b"), "forced-a"), {FORCE: "many"}),
             ],
             is_failure=False,
         ),
@@ -115,7 +115,9 @@ def _cases() -> list[Case]:
             code="bad_delay",
             zone="hasty-a",
             says=[DELAY, "soon"],
-            zones=[noted(mirror(_zone("hasty-a", 2)), {DELAY: "soon", URL: "http://any/prepare"})],
+            zones=[
+                annotated(mirror(_zone("hasty-a", 2)), {DELAY: "soon", URL: "http://any/prepare"})
+            ],
         ),
     ]
 
@@ -161,7 +163,7 @@ async def test_w20_a_bad_delay_lets_upscales_through(world: World) -> None:
     await grant_mirroring(world)
     pods = await world.serve_pods()
     bad = {DELAY: "soon", URL: f"http://any:{pods.port}/prepare-delayed-downscale"}
-    guarded = await guard(world, noted(mirror(_zone("hasty-a", 2)), bad), pods=pods)
+    guarded = await guard(world, annotated(mirror(_zone("hasty-a", 2)), bad), pods=pods)
 
     await template.scale(3)
     await wait_counts(world, {"hasty-a": 3})

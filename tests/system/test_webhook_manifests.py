@@ -144,8 +144,8 @@ async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: P
         for upward in OF_ANY_COUNT:
             for count in (3, 4, 100):
                 await workload.scale(count, upward, is_dry_run=True)
-        await world.annotate("a", note="new")
-        await world.label("a", note="new")
+        await world.annotate("a", remark="new")
+        await world.label("a", remark="new")
         await world.set_image(["a"], "v2")
         assert reviewer.seen == [], "nothing but a decrease is asked about"
 

@@ -155,7 +155,7 @@ async def test_fp06_kill_9_between_record_and_answer(world: World) -> None:
 
     await guarded.wait_called("a-2", limit=CALLED_WITHIN)
 
-    await guarded.wait_unnoted("a")
+    await guarded.wait_unrecorded("a")
     lost = await guarded.workload("b").scale(2, Route.MERGE)
     start = guarded.refusal("b", (3, 2), "statefulset a was downscaled at ")
     assert lost.message.startswith(start), lost

@@ -11,8 +11,8 @@ def test_off_every_span_is_the_same_and_keeps_nothing() -> None:
     source = tracing.spans
 
     with source.begin("review", SpanRole.SERVER) as span:
-        span.note({"a": 1})
-        span.note_reasons([Reason(code=Code.UP_TO_DATE, text="done")])
+        span.set_attributes({"a": 1})
+        span.record_reasons([Reason(code=Code.UP_TO_DATE, text="done")])
         assert source.begin_within("call pod") is span
 
     assert span is NO_SPAN

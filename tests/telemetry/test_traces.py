@@ -99,8 +99,10 @@ def test_the_reasons_of_a_plan_are_those_of_its_span() -> None:
 def test_a_long_text_is_cut() -> None:
     """SEC-13: tenants may write 256 KiB."""
     with recorded() as traces, tracing.spans.begin("x") as span:
-        span.note({"a": "b" * (LONGEST_TEXT + 1)})
-        span.note_reasons([Reason(code=Code.PAUSED_ZONE_NOT_READY, text="c" * (LONGEST_TEXT + 1))])
+        span.set_attributes({"a": "b" * (LONGEST_TEXT + 1)})
+        span.record_reasons(
+            [Reason(code=Code.PAUSED_ZONE_NOT_READY, text="c" * (LONGEST_TEXT + 1))]
+        )
     known = traces.attributes("x")
     assert (known["a"], known["why"]) == ("b" * LONGEST_TEXT, "c" * LONGEST_TEXT)
 

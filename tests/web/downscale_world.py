@@ -257,8 +257,8 @@ class World:
         meta = part(self.client.objects["statefulsets", zone], "metadata")
         return part(meta, "annotations").get(key)
 
-    def noted(self) -> list[str]:
-        """Return the pods that carry a note."""
+    def recorded(self) -> list[str]:
+        """Return the pods that carry a record."""
         return [
             pod.name
             for (plural, _), one in self.client.objects.items()
@@ -269,7 +269,7 @@ class World:
 
 
 async def come_to_rest(world: World) -> None:
-    """Let an hour pass: in the end nothing is remembered or noted, and nothing
+    """Let an hour pass: in the end nothing is remembered or recorded, and nothing
     was asked of anyone in its second half.
     """
     await world.pass_time(HOUR / 2)
@@ -277,7 +277,7 @@ async def come_to_rest(world: World) -> None:
     await world.pass_time(HOUR / 2)
     assert (len(world.client.calls), len(world.calls.calls)) == before
     assert world.memory.downscales.list_sets() == []
-    assert world.noted() == []
+    assert world.recorded() == []
 
 
 def zone(

@@ -121,7 +121,7 @@ Answering = Callable[[Review, timedelta], Awaitable[Verdict]]
 
 @dataclass
 class ScriptedHook:
-    """Notes what it is asked, and answers what the test says."""
+    """Records what it is asked, and answers what the test says."""
 
     verdict: Verdict = FINE
     act: Answering | None = None

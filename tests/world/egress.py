@@ -111,7 +111,7 @@ class EgressTrap:
                 knock.set()
                 writer.transport.abort()
                 return
-            task = self._tasks.create_task(self._note(place, reader, writer), name="egress-trap")
+            task = self._tasks.create_task(self._record(place, reader, writer), name="egress-trap")
             self._guests.add(task)
             task.add_done_callback(self._guests.discard)
 
@@ -119,7 +119,7 @@ class EgressTrap:
         self.places.append(place)
         return place.port
 
-    async def _note(
+    async def _record(
         self, place: Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         at, said = time.monotonic(), b""

@@ -63,7 +63,7 @@ class Addresses(Protocol):
         ...
 
     async def leave(self, pod: Json) -> None:
-        """Take note that a pod is gone."""
+        """Record that a pod is gone."""
         ...
 
 

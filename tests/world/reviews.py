@@ -111,7 +111,7 @@ class Reviewer(ReviewServer):
         self.seen: list[Seen] = []
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Note a review and answer it."""
+        """Record a review and answer it."""
         review: Json = msgspec.json.decode(await request.read())
         self.seen.append(Seen(path=request.path, request=review["request"]))
         verdict = self.by_path.get(request.path, self.verdict)

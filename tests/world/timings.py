@@ -38,7 +38,7 @@ def find_restarts(changes: Sequence[Change], deletes: Sequence[Delete]) -> list[
             restarts.append(Restart(pod=pod.name, zone=zone, deleted=change.at))
         match change.now or change.before:
             case Pod() as found:
-                _note_ready(ready, found, change)
+                _record_ready(ready, found, change)
                 if found.name in running:
                     index = running[found.name]
                     restarts[index] = _next_moment(restarts[index], change)
@@ -49,7 +49,7 @@ def find_restarts(changes: Sequence[Change], deletes: Sequence[Delete]) -> list[
     return restarts
 
 
-def _note_ready(ready: dict[str, set[str]], pod: Pod, change: Change) -> None:
+def _record_ready(ready: dict[str, set[str]], pod: Pod, change: Change) -> None:
     names = ready.setdefault(pod.owner, set())
     if change.now is not None and pod.is_ready and not pod.is_terminating:
         names.add(pod.name)

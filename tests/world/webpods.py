@@ -298,7 +298,7 @@ class WebPods:
             case Respond():
                 if behaviour.after and await left(reader, behaviour.after):
                     # The pod has begun and cannot know that nobody waits any more.
-                    self._note_state(call, behaviour.status)
+                    self._record_state(call, behaviour.status)
                     return
                 body = self._say(call, behaviour)
                 length = {"Content-Length": str(len(body))}
@@ -310,22 +310,22 @@ class WebPods:
                 await left(reader, None)
                 return
             case Reset(is_done=is_done):
-                self._note_state(call, 200 if is_done else 0)
+                self._record_state(call, 200 if is_done else 0)
                 reset(writer)
                 return
             case _:
                 assert_never(behaviour)
         call.done_at = time.monotonic()
-        self._note_state(call, call.status)
+        self._record_state(call, call.status)
 
     def _say(self, call: PodCall, behaviour: Respond) -> bytes:
         is_asked = call.is_delayed and call.method == "POST" and behaviour.status // 100 == 2
         if behaviour.body is not None or not is_asked:
             return behaviour.body or b""
-        self._note_state(call, behaviour.status)  # now, as it tells since when
+        self._record_state(call, behaviour.status)  # now, as it tells since when
         return json.dumps({"timestamp": self.delayed_since[call.uid]}).encode()
 
-    def _note_state(self, call: PodCall, status: int) -> None:
+    def _record_state(self, call: PodCall, status: int) -> None:
         if status // 100 == 2 and call.is_delayed:
             if call.method == "POST":
                 self.delayed_since.setdefault(call.uid, int(time.time()))

@@ -6,7 +6,7 @@ from rollout_operator.model.description import Description, GroupDescription, Zo
 from rollout_operator.planning.wording import one_line
 
 
-def list_facts(description: Description, notes: Sequence[str] = ()) -> Mapping[str, str]:
+def list_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[str, str]:
     """Return a line for each group, zone and budget of a namespace, by what it is about.
 
     Nothing in it passes with time alone: the same state gives the same lines.
@@ -16,8 +16,8 @@ def list_facts(description: Description, notes: Sequence[str] = ()) -> Mapping[s
     for budget in description.budgets:
         code = f" [{budget.waits[0].code}]" if budget.waits else ""
         facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}{code}"
-    if notes:
-        facts[f"{where} notes"] = "; ".join(notes)
+    if remarks:
+        facts[f"{where} notes"] = "; ".join(remarks)
     return {about: one_line(text) for about, text in facts.items()}
 
 

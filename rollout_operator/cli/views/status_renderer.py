@@ -72,10 +72,12 @@ class StatusLayout:
     """For a terminal that is too low: what is done stands in one line."""
 
 
-def draw_status(description: Description, notes: Sequence[str], layout: StatusLayout) -> list[Line]:
-    """Return the lines about one namespace; `notes` say what could not be read."""
+def draw_status(
+    description: Description, remarks: Sequence[str], layout: StatusLayout
+) -> list[Line]:
+    """Return the lines about one namespace; `remarks` say what could not be read."""
     lines = [_title(description)]
-    lines += _draw_operator(description.operator, notes, layout)
+    lines += _draw_operator(description.operator, remarks, layout)
     groups = list_worst_first(description.groups)
     for group in groups:
         lines += [BLANK, *_draw_group(group, description.now, layout)]
@@ -109,7 +111,7 @@ def _title(description: Description) -> Line:
 
 
 def _draw_operator(
-    operator: OperatorDescription | None, notes: Sequence[str], layout: StatusLayout
+    operator: OperatorDescription | None, remarks: Sequence[str], layout: StatusLayout
 ) -> Iterator[Line]:
     if operator is not None:
         state = "ready" if operator.is_ready else "not ready"
@@ -118,8 +120,8 @@ def _draw_operator(
         shown = (*operator.missing, *_choose_parts(operator, layout))
         for text in shown:
             yield from wrap_text(text, layout, indent=2)
-    for note in notes:
-        yield from wrap_text(note, layout, style=Style.YELLOW)
+    for remark in remarks:
+        yield from wrap_text(remark, layout, style=Style.YELLOW)
     if operator is None or not operator.is_acting:
         yield ((COMPUTED, Style.FAINT),)
 

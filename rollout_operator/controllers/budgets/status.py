@@ -102,7 +102,7 @@ class BudgetStatuses:
         except NotFound as error:
             again = await self._find_missing(name, error)
         except ApiError as error:
-            again = self._note_failure(name, error)
+            again = self._record_failure(name, error)
         await self._context.clock.sleep(RECONCILE_PAUSE)
         return Result(again=again)
 
@@ -178,14 +178,14 @@ class BudgetStatuses:
         try:
             await self._read()
         except ApiError as other:
-            return self._note_failure(name, other)
+            return self._record_failure(name, other)
         account, shown = self._context.find_account(name), self._shown.get(name)
         if account is None or shown is None or shown.uid != account.known.uid:
             return SETTLE  # or will be: the cache has yet to show it
         self._give_up(error)
         return TRY_AGAIN
 
-    def _note_failure(self, name: str, error: ApiError) -> timedelta:
+    def _record_failure(self, name: str, error: ApiError) -> timedelta:
         self._read_at = None  # it may have been written, by this process or by another one
         if isinstance(error, Denied):
             self._give_up(error)

@@ -125,7 +125,7 @@ class Cancellations:
         errors = await unanswered.cancel_all(self.calls, sts.uid, endpoints) if endpoints else {}
         failed |= {uid: str(error) for uid, error in errors.items()}
         reached = [one for one, pod in here.items() if pod.uid not in failed]
-        self.downscales.backlog.note_un_prepared(sts.uid, reached)
+        self.downscales.backlog.record_un_prepared(sts.uid, reached)
         if reached:
             names = sorted({here[one].name for one in reached})
             log.info("Told pods that they stay", zone=sts.name, pods=names)

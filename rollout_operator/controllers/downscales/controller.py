@@ -210,7 +210,7 @@ class DownscaleController:
             try:
                 record = read_downscale_record(pod, now)
             except InvalidInput as error:
-                log.warn("Ignoring a note that cannot be read", err=error)
+                log.warn("Ignoring a record that cannot be read", err=error)
                 self._known.add(set_uid, [pod])
                 continue
             if record is None:
@@ -245,7 +245,7 @@ class DownscaleController:
             case DownscaleOutcome.HAPPENED:
                 if reservation.state is not ReservationState.PERSISTED:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
-                downscales.note_persisted(reservation, self._context.server_time())
+                downscales.record_persisted(reservation, self._context.server_time())
                 if is_over(pods, reservation.pods):
                     # Not forgotten before they have gone: they may be wanted again meanwhile.
                     later = max(left, timedelta(0))
@@ -269,8 +269,8 @@ class DownscaleController:
             version = await context.records.keep(sts, at)
         except Conflict:
             return LAGGING  # what is there then decides
-        context.downscales.last.note_shown(sts.uid, at, version)
-        context.downscales.note_recorded(sts.uid, begun)
+        context.downscales.last.record_shown(sts.uid, at, version)
+        context.downscales.record_written(sts.uid, begun)
         return RESYNC
 
     async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
@@ -286,7 +286,7 @@ class DownscaleController:
                     await context.records.restore(sts, entry)
                 except Conflict:
                     return LAGGING
-                context.downscales.note_restored(sts.uid)
+                context.downscales.record_restored(sts.uid)
         return RESYNC
 
     async def _give_up(
@@ -313,7 +313,7 @@ class DownscaleController:
         became = "did not happen"
         if at := self._find_reverted(reservation, live, took_pods(live, pods, called)):
             # It happened, and was taken back before we saw it: other zones wait (SI-11).
-            context.downscales.note_reverted(reservation, at)
+            context.downscales.record_reverted(reservation, at)
             became = "was taken back"
         staying = choose_staying(live, pods, called)
         log.warn(

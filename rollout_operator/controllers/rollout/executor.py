@@ -27,8 +27,8 @@ from rollout_operator.controllers.rollout.reports import (
     Report,
     cut_short_by,
     explain_changed,
-    note_held,
-    note_pod,
+    explain_pod,
+    record_held,
 )
 from rollout_operator.controllers.rollout.revisions import Revisions, RolloutClient
 from rollout_operator.controllers.rollout.rule import RolloutRule
@@ -107,9 +107,9 @@ class Executor:
                     await self._replace(group, action, report)
                 case RecordRevision():
                     recording = await self._revisions.record(group.name, action)
-                    report.notes.extend(recording.notes)
+                    report.reasons.extend(recording.reasons)
                     report.cut_short = recording.cut_short
-                    if not (recording.notes or recording.cut_short):
+                    if not (recording.reasons or recording.cut_short):
                         self._on_step(group, action)
                 case _:
                     assert_never(action)
@@ -172,7 +172,7 @@ class Executor:
         planned = find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)
         if planned is None:
             report.is_contradicted = True
-            report.notes.append(explain_changed(action))
+            report.reasons.append(explain_changed(action))
             return False
         found, is_free = Report(), False
         limit = self._rule.choose_limit(group, planned.zone)
@@ -183,7 +183,7 @@ class Executor:
                 until = self._clock.elapsed() + LIVE_READ_LASTS
                 answer = await self._arbiter.reserve(ask_for(one, limit), until)
                 if isinstance(answer, Refusal):
-                    if note_held(found, answer) is DeleteOutcome.REFUSED:
+                    if record_held(found, answer) is DeleteOutcome.REFUSED:
                         continue
                     break
                 if answer is None:
@@ -209,7 +209,7 @@ class Executor:
             agreed = self._agree(action, live, reservations)
         if agreed is None:
             report.is_contradicted = True
-            report.notes.append(explain_changed(action))
+            report.reasons.append(explain_changed(action))
             return
         read = _Read(live=live, expires_at=expires_at, reservations=reservations)
         for share in agreed.shares:
@@ -262,7 +262,7 @@ class Executor:
         else:
             answer = await self._arbiter.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):
-            return note_held(report, answer)
+            return record_held(report, answer)
         try:
             outcome = await self._delete(replace(one, pod=answer.pod), zone, report, read)
         except (ApiError, asyncio.CancelledError):
@@ -298,9 +298,9 @@ class Executor:
             self._count(group, "unknown")
             raise
         except (NotFound, Conflict) as error:
-            return self._note_changed(group, pod, report, error)
+            return self._record_changed(group, pod, report, error)
         except Refused as error:
-            return self._note_refused(group, pod, report, error)
+            return self._record_refused(group, pod, report, error)
         except Throttled as error:
             self._deletes.refuse(pod)
             return cut_short_by(report, f"{error}")
@@ -314,7 +314,7 @@ class Executor:
         self._on_step(read.live, one)
         return DeleteOutcome.WENT
 
-    def _note_changed(
+    def _record_changed(
         self, group: GroupName | None, pod: Pod, report: Report, error: NotFound | Conflict
     ) -> DeleteOutcome:
         """Another client changed or deleted the pod: what we know of its zone is old (SI-04).
@@ -328,10 +328,10 @@ class Executor:
         else:
             self._deletes.drop(pod)
         report.is_contradicted = True
-        report.notes.append(note_pod(Code.VIEW_CHANGED, pod, error))
+        report.reasons.append(explain_pod(Code.VIEW_CHANGED, pod, error))
         return DeleteOutcome.CHANGED
 
-    def _note_refused(
+    def _record_refused(
         self, group: GroupName | None, pod: Pod, report: Report, error: Refused
     ) -> DeleteOutcome:
         self._count(group, "refused")
@@ -341,7 +341,7 @@ class Executor:
             if now - at > REFUSAL_LASTS:
                 del self._refused_at[uid]
         self._refused_at[pod.uid] = now
-        report.notes.append(note_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
+        report.reasons.append(explain_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
         return DeleteOutcome.REFUSED
 
     def _count(self, group: GroupName | None, outcome: str) -> None:

@@ -71,7 +71,7 @@ class OtherOperators:
         return len(self._signs)
 
     def begin(self) -> None:
-        """Note that this process acts from now on, and no earlier one does."""
+        """Record that this process acts from now on, and no earlier one does."""
         self._counts_from = self._clock.elapsed() + COMMIT_LIMIT
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:

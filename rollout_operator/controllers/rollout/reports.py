@@ -14,7 +14,7 @@ class Report:
     """What carrying out one action came to."""
 
     deleted: int = 0
-    notes: list[Reason] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
     """Why something that was planned was not done."""
     held: list[Refusal] = field(default_factory=list)
     """What budgets do not let go, in the order in which it was tried."""
@@ -49,13 +49,13 @@ def explain_changed(action: ReplacePods) -> Reason:
 
 
 def cut_short_by(report: Report, why: str) -> DeleteOutcome:
-    """Note why the rest has to wait for another live read."""
+    """Record why the rest has to wait for another live read."""
     report.cut_short = why
     return DeleteOutcome.LATE
 
 
-def note_held(report: Report, answer: Refusal) -> DeleteOutcome:
-    """Note that a pod may not go. Raises the error because of which the arbiter could not tell."""
+def record_held(report: Report, answer: Refusal) -> DeleteOutcome:
+    """Record that a pod may not go. Raises the error for which the arbiter could not tell."""
     match answer.error:
         case None:
             report.held.append(answer)
@@ -70,7 +70,9 @@ def note_held(report: Report, answer: Refusal) -> DeleteOutcome:
             raise error
 
 
-def note_pod(code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG) -> Reason:
+def explain_pod(
+    code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG
+) -> Reason:
     """Return why one pod was not deleted."""
     zone = pod.name.rpartition("-")[0]
     return Reason(

@@ -29,7 +29,7 @@ class RolloutClient(LiveReader, Writer, Protocol):
 class Recording:
     """What recording came to, where it was not done: why."""
 
-    notes: tuple[Reason, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     cut_short: str = ""
     """Why the live read was too old, if it was."""
 
@@ -105,5 +105,5 @@ def _records(plan: Plan, action: RecordRevision) -> bool:
 def _moved(action: RecordRevision) -> Recording:
     zone = action.zone.name
     text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
-    note = Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
-    return Recording(notes=(note,))
+    reason = Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+    return Recording(reasons=(reason,))

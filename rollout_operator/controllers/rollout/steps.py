@@ -101,7 +101,7 @@ class Steps:
             await self._context.executor.read_back(group.owners)
         except ApiError as error:
             return self._fail(attempt, error)
-        self._attempts.note_success(attempt)
+        self._attempts.record_success(attempt)
         return StepOutcome(again=self._context.resync)
 
     async def _try(self, group: Group, action: Action) -> StepOutcome:
@@ -113,30 +113,30 @@ class Steps:
         report = await self._context.executor.carry_out(group, action)
         if report.error is not None:
             step = self._fail(attempt, report.error, action.zone.name)
-            return replace(step, reasons=(*step.reasons, *report.notes))
-        refused = [note.text for note in report.notes if note.code is Code.DELETE_REFUSED]
+            return replace(step, reasons=(*step.reasons, *report.reasons))
+        refused = [reason.text for reason in report.reasons if reason.code is Code.DELETE_REFUSED]
         if refused and not report.deleted:
-            wait = self._attempts.note_failure(attempt, refused[0])
-            return StepOutcome(reasons=tuple(report.notes), again=wait)
+            wait = self._attempts.record_failure(attempt, refused[0])
+            return StepOutcome(reasons=tuple(report.reasons), again=wait)
         if report.is_cut_short and not report.deleted:
             return self._expire(attempt, report, action.zone.name)
-        self._attempts.note_success(attempt)
+        self._attempts.record_success(attempt)
         again = self._choose_recheck(group.name, report)
         if not report.held:
-            return StepOutcome(reasons=tuple(report.notes), again=again)
+            return StepOutcome(reasons=tuple(report.reasons), again=again)
         held = _name_held(report, action.zone.name)
         waits = [one.requeue_after or HELD_RECHECK for one in report.held]
-        return StepOutcome(reasons=(*held, *report.notes), again=min(again, *waits))
+        return StepOutcome(reasons=(*held, *report.reasons), again=min(again, *waits))
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
         asked = find_retry_after(error)
-        wait = self._attempts.note_failure(attempt, str(error), at_least=asked)
+        wait = self._attempts.record_failure(attempt, str(error), at_least=asked)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
         return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
     def _expire(self, attempt: Attempt, report: Report, zone: str) -> StepOutcome:
         """A live read was too old before anything was done: the next one may be, too."""
-        wait = self._attempts.note_failure(attempt, report.cut_short)
+        wait = self._attempts.record_failure(attempt, report.cut_short)
         has_failed = self._attempts.count(attempt) >= EXPIRED_IN_A_ROW
         reason = Reason(
             code=Code.LIVE_READ_EXPIRED,
@@ -144,7 +144,7 @@ class Steps:
             severity=Severity.WARN if has_failed else Severity.DEBUG,
             zone=zone,
         )
-        return StepOutcome(reasons=(reason, *report.notes), again=wait, failed=has_failed)
+        return StepOutcome(reasons=(reason, *report.reasons), again=wait, failed=has_failed)
 
     def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
         """Return when to look again if no event comes first."""

@@ -44,9 +44,9 @@ class Contests:
         self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
         self._named: dict[Uid, _Named] = {}
 
-    def note(self, action: ScaleZone) -> None:
+    def record(self, action: ScaleZone) -> None:
         """Remember that a count was written."""
-        self._rewrites.note(action.zone.uid, action.replicas)
+        self._rewrites.record(action.zone.uid, action.replicas)
 
     def wait_before(self, action: ScaleZone) -> timedelta:
         """Return how long a count must wait that did not stay when it was written; zero for go.

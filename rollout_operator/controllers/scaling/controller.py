@@ -196,14 +196,14 @@ class ScalingController:
             scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
 
     async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Tell whether a downscale must wait after a failure, or did not stay; note why if so."""
+        """Tell whether a downscale must wait after a failure, or did not stay; record why if so."""
         wait, failure = self._context.attempts.wait_before(_name(action))
         if wait:
             outcome.fail(word_failure(_word_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, outcome)
 
     async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Tell whether a count must wait because something else puts it back; note it if so."""
+        """Tell whether a count must wait because something else puts it back; record it if so."""
         wait = self._context.contests.wait_before(action)
         if wait:
             outcome.fail(await self._context.contests.describe(action, wait), wait)
@@ -260,7 +260,7 @@ class ScalingController:
         )
         is_written = await self._context.writes.send(one, outcome)
         if is_written:
-            self._context.contests.note(action)
+            self._context.contests.record(action)
         return is_written
 
     async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
@@ -300,13 +300,13 @@ class ScalingController:
         for reason in (*outcome.reasons, *failing):
             if reason.severity is not Severity.DEBUG:
                 metrics.scaling_failures.labels(plan.group, reason.code).inc()
-        self._note_next(plan)
+        self._record_next(plan)
         waits = (*outcome.reasons, *plan.waits, *failing)
         odd = tuple(one for one in plan.problems if one not in failing)
         shown = Plan(group=plan.group, waits=waits, problems=odd)
         return self._context.group_states.post(shown, Subject.SCALING)
 
-    def _note_next(self, plan: ScalingPlan) -> None:
+    def _record_next(self, plan: ScalingPlan) -> None:
         """Show when a zone may be scaled down next: 0 where nothing waits for that."""
         name, clock = plan.group, self._context.clock
         left = plan.next_downscale or timedelta(0)

@@ -110,10 +110,10 @@ class IntentWriter:
         except Conflict:
             now = _decode(await client.fetch(STATEFULSETS, sts.namespace, sts.name))
             if now.uid != sts.uid or now.annotations.get(DOWNSCALE_INTENT) != text:
-                self._downscales.note_revoked(sts, text, now.resource_version)
+                self._downscales.record_revoked(sts, text, now.resource_version)
                 return False
             now = await self._remove(now)
-        self._downscales.note_revoked(sts, text, now.resource_version)
+        self._downscales.record_revoked(sts, text, now.resource_version)
         return True
 
     async def _remove(self, sts: StatefulSet) -> StatefulSet:

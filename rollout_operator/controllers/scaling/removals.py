@@ -82,7 +82,7 @@ class Removals:
         """Hold the turn of a mark while it is removed; what raises no error counts as removed."""
         if self._is_ours(sts):
             yield
-            self._ours.note(sts.uid, _text(sts))
+            self._ours.record(sts.uid, _text(sts))
             return
         self._line.pop(sts.uid, None)
         self._paid_until = max(self._paid_until, self._clock.elapsed()) + self._interval
@@ -91,9 +91,9 @@ class Removals:
             yield
         finally:
             self._underway -= 1
-        self._foreign.note(sts.uid, None)
+        self._foreign.record(sts.uid, None)
 
-    def note_answered(self, set_uid: Uid) -> None:
+    def record_answered(self, set_uid: Uid) -> None:
         """A set was scaled down by a mark of ours: nobody contests that any more."""
         self._foreign.forget(set_uid)
 

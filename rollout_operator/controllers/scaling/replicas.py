@@ -136,7 +136,7 @@ class Counts:
                 del self._pending[uid]
                 self._downscales.end_announcement(uid)
                 if pending.generation is None and pending.keeps_time and pending.expires_at > now:
-                    self.note_downscale(uid)
+                    self.record_downscale(uid)
         left = [one.expires_at - now for one in self._pending.values() if one.generation is None]
         return min(left, default=None)
 
@@ -158,9 +158,9 @@ class Counts:
         underway = self._downscales.find_underway(sts.group)
         return underway is not None and underway.zone == sts.name
 
-    def note_downscale(self, uid: Uid) -> None:
+    def record_downscale(self, uid: Uid) -> None:
         """A set has just been scaled down, whoever did it: others wait from now on."""
-        self._downscales.last.note(uid, self._observer.now())
+        self._downscales.last.record(uid, self._observer.now())
         self._unrecorded.add(uid)
 
     def has_written(self, sts: StatefulSet) -> bool:
@@ -177,7 +177,7 @@ class Counts:
         last = self._downscales.last
         at = last.times[sts.uid]
         version = await self._times.keep(sts, at)
-        last.note_shown(sts.uid, at, version)
+        last.record_shown(sts.uid, at, version)
         if last.times.get(sts.uid) == at:
             self._unrecorded.discard(sts.uid)
 
@@ -220,7 +220,7 @@ class Counts:
             raise
         except (ApiError, InvalidInput):
             if mark is not None:
-                self._downscales.intents.note_void(zone.uid, mark)
+                self._downscales.intents.record_void(zone.uid, mark)
             raise
         finally:
             if is_announced:
@@ -246,7 +246,7 @@ class Counts:
                 raise Conflict(f"the API server does not confirm what the cache shows of {name}")
             zone, intents = agreed.zone, self._downscales.intents
             if mark is not None and zone.annotations.get(DOWNSCALE_INTENT) != mark:
-                intents.note_gone(zone.uid, mark, zone.resource_version)
+                intents.record_gone(zone.uid, mark, zone.resource_version)
                 raise Conflict(f"the mark of the downscale of {name} is not there any more")
             self._check_stopping(zone)
             age = self._clock.elapsed() - sent_at
@@ -279,7 +279,7 @@ class Counts:
         try:
             is_over = await self._intents.revoke(sts)
         except (Denied, Refused):
-            self._downscales.note_refused(sts, mark)
+            self._downscales.record_refused(sts, mark)
             raise
         pending = self._pending.get(sts.uid)
         if is_over and pending is not None and pending.mark == mark:
@@ -331,27 +331,27 @@ class Counts:
         except DecodeError as error:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
         if mark is not None:
-            self._downscales.intents.note_gone(zone.uid, mark, written.resource_version)
-            self._removals.note_answered(zone.uid)
+            self._downscales.intents.record_gone(zone.uid, mark, written.resource_version)
+            self._removals.record_answered(zone.uid)
         self._pending[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,
             expires_at=self._clock.elapsed() + UNSEEN_LIMIT,
         )
         if action.keeps_time:
-            self._note_written(written)
+            self._record_written(written)
         if written.replicas != action.replicas:
             # Some webhook knows better. Else the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
         self._on_scaled(action)
 
-    def _note_written(self, written: StatefulSet) -> None:
+    def _record_written(self, written: StatefulSet) -> None:
         """Remember a downscale that we wrote; the answer to the write may show its record."""
-        self.note_downscale(written.uid)
+        self.record_downscale(written.uid)
         last, uid = self._downscales.last, written.uid
         if self._times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
-            last.note_shown(uid, last.times[uid], written.resource_version)
+            last.record_shown(uid, last.times[uid], written.resource_version)
             self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:

@@ -42,7 +42,7 @@ class ReconcileOutcome:
         self.again = RESYNC
 
     def fail(self, reason: Reason, again: timedelta) -> None:
-        """Note a failed attempt, and when it is repeated."""
+        """Record a failed attempt, and when it is repeated."""
         self.reasons.append(reason)
         self.again = min(self.again, again + CATCH_UP)
 
@@ -85,23 +85,23 @@ class ScalingWrites:
         try:
             await one.send()
         except Conflict as error:
-            wait = attempts.note_failure(one.clash, str(error), at_least=RECHECK_WAIT)
+            wait = attempts.record_failure(one.clash, str(error), at_least=RECHECK_WAIT)
             outcome.fail(_word_clash(one, str(error)), wait)
             return False
         except DeadlinePassed as error:
-            wait = attempts.note_failure(one.late, str(error))
+            wait = attempts.record_failure(one.late, str(error))
             outcome.fail(self._word_late(one, str(error)), wait)
             return False
         except (ApiError, InvalidInput) as error:
-            wait = self._note_failure(one, error)
+            wait = self._record_failure(one, error)
             _fail(one, str(error), wait, outcome)
             return False
         for attempt in (one.attempt, one.clash, one.late):
-            attempts.note_success(attempt)
+            attempts.record_success(attempt)
         return True
 
     def _must_wait(self, one: Write, outcome: ReconcileOutcome) -> bool:
-        """Tell whether a write failed lately; note why if so."""
+        """Tell whether a write failed lately; record why if so."""
         wait, failure = self._attempts.wait_before(one.attempt)
         if wait:
             _fail(one, failure, wait, outcome)
@@ -115,11 +115,11 @@ class ScalingWrites:
             outcome.fail(self._word_late(one, failure), wait)
         return bool(wait)
 
-    def _note_failure(self, one: Write, error: ApiError | InvalidInput) -> timedelta:
+    def _record_failure(self, one: Write, error: ApiError | InvalidInput) -> timedelta:
         attempts, least = self._attempts, find_retry_after(error)
         if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
             least = max(least, HELD_WAIT)
-        wait = attempts.note_failure(one.attempt, str(error), at_least=least)
+        wait = attempts.record_failure(one.attempt, str(error), at_least=least)
         log.debug("Attempt failed", attempt=one.attempt[0], zone=one.zone, again_in=wait, err=error)
         return wait
 
@@ -135,7 +135,7 @@ def _word_clash(one: Write, failure: str) -> Reason:
 
 
 def _fail(one: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
-    """Note why a write failed, and how long its group waits for it still."""
+    """Record why a write failed, and how long its group waits for it still."""
     reason, left = word_failure(one.what, failure, one.zone), one.waited_for()
     if left is not None:
         text = f"{reason.text}; its group goes on nevertheless"

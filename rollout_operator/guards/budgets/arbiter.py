@@ -353,7 +353,7 @@ class Arbiter:
             refusal = assess_disruption(live)
             if refusal is None and self._age_of(grant) < limit:
                 self._pending.give(grant, seen)
-                self._precedence.note_granted(live)
+                self._precedence.record_granted(live)
                 log.info(
                     "Allowing disruption",
                     pod=seen.name, budget=live.budget.name, engine=grant.engine,

@@ -59,7 +59,7 @@ class UnusedGrants:
     def __len__(self) -> int:
         return len(self._by_uid)
 
-    def note(self, pod: Pod) -> None:
+    def record(self, pod: Pod) -> None:
         """A grant of a pod was released: the pod is untouched."""
         times = self.count(pod.uid) + 1
         self._by_uid.pop(pod.uid, None)  # the newest is the last one
@@ -150,7 +150,7 @@ class InFlight:
         self.release(grant)
         is_unused = grant.was_given and grant.engine is DisruptionSource.EVICTION
         if is_unused:
-            self.unused.note(grant.pod)
+            self.unused.record(grant.pod)
         return is_unused
 
     def release(self, grant: Grant) -> None:

@@ -85,7 +85,7 @@ class WaitingEvictions:
     def __len__(self) -> int:
         return sum(map(len, self._waiters.values()))
 
-    def note_refused(self, budget: Budget, pod: Pod) -> None:
+    def record_refused(self, budget: Budget, pod: Pod) -> None:
         """An eviction was refused for lack of room. One that came to nothing before has no turn."""
         self._forget_old()
         line = self._waiters.setdefault(_key(budget, pod), {})
@@ -99,7 +99,7 @@ class WaitingEvictions:
                 del line[pod.uid]  # it is the last one again
             line[pod.uid] = _repeat(known, now)
 
-    def note_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
+    def record_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
         """A pod was allowed to go; `most` are the places of a turn."""
         key = _key(budget, pod)
         # A pod that a client waits for is served by whatever makes it go.
@@ -196,12 +196,12 @@ class Precedence:
             return self._assess_rollout(snapshot)
         return self._assess_eviction(ask, snapshot)
 
-    def note_granted(self, snapshot: BudgetSnapshot) -> None:
+    def record_granted(self, snapshot: BudgetSnapshot) -> None:
         """A pod was allowed to go."""
         most = find_maximum(snapshot)
         if snapshot.engine is DisruptionSource.ROLLOUT:
             most = min(most, snapshot.override)
-        self._waiting.note_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))
+        self._waiting.record_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))
 
     def line_up(self, ask: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
         """Remember an eviction that lacks room, and say how many are in front of it."""
@@ -209,7 +209,7 @@ class Precedence:
             return refusal
         front = self._waiting.count_in_front(budget, ask.pod)
         if not ask.dry_run:
-            self._waiting.note_refused(budget, ask.pod)
+            self._waiting.record_refused(budget, ask.pod)
         place = f"{count(front, 'eviction')} in front" if front else "the next eviction in line"
         reason = replace(refusal.reason, text=f"{refusal.reason.text}; {place}")
         return replace(refusal, reason=reason)

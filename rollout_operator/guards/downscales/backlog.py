@@ -130,7 +130,7 @@ class Backlog:
             self._due.setdefault(set_uid, {}).update(backlog)
             self._versions[set_uid] = version
 
-    def note_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
+    def record_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
         """These pods have been told that they stay; some are told once more."""
         backlog = self._due.get(set_uid, {})
         settled: list[DueCancel] = []
@@ -232,13 +232,15 @@ class UnansweredCancels:
             unanswered = {uid for uid, error in failed.items() if error.may_arrive}
         finally:
             # Also where we are cancelled: then none of them has answered, for all we know.
-            self._note(set_uid, [(one.uid, one.path) for one in endpoints if one.uid in unanswered])
+            self._record(
+                set_uid, [(one.uid, one.path) for one in endpoints if one.uid in unanswered]
+            )
         return failed
 
     def suspect(self, set_uid: Uid, pods: Iterable[Uid], target: Target | None) -> None:
         """Reckon with calls of a process that has ended: it may have told these pods anything."""
         path = None if target is None else target.path
-        self._note(set_uid, [(uid, path) for uid in pods])
+        self._record(set_uid, [(uid, path) for uid in pods])
 
     def list_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
         """Return for how long pods may still hear there that they stay; nothing of the others."""
@@ -255,7 +257,7 @@ class UnansweredCancels:
         """The set is gone."""
         self._until.pop(set_uid, None)
 
-    def _note(self, set_uid: Uid, called: Sequence[_Called]) -> None:
+    def _record(self, set_uid: Uid, called: Sequence[_Called]) -> None:
         self._forget_old()
         if called:
             until = self._clock.elapsed() + self._lasts

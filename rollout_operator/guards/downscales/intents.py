@@ -47,18 +47,18 @@ class Intents:
         """A mark is about to be written by this process, or a write to hold by one that stands."""
         self._marks[set_uid] = _KnownMark(text)
 
-    def note_void(self, set_uid: Uid, text: str) -> None:
+    def record_void(self, set_uid: Uid, text: str) -> None:
         """The write that holds by a mark has got its answer, or is not sent at all."""
         mark = self._marks.get(set_uid)
         if mark is not None and mark.text == text:
             self._marks[set_uid] = replace(mark, is_void=True)
 
-    def note_gone(self, set_uid: Uid, text: str, version: str) -> None:
+    def record_gone(self, set_uid: Uid, text: str, version: str) -> None:
         """A mark is not on its set any more, from that version on."""
         is_ours = self.is_ours(set_uid, text)
         self._marks[set_uid] = _KnownMark(text, is_ours=is_ours, gone_from=version)
 
-    def note_refused(self, set_uid: Uid, text: str) -> bool:
+    def record_refused(self, set_uid: Uid, text: str) -> bool:
         """The API server will not remove a mark; tell whether that is known only now.
 
         By one of ours this process may send again: its end is known by nothing but its removal.

@@ -24,12 +24,12 @@ class LastDownscales:
         """Return all times that were seen, recorded or not."""
         return self._times
 
-    def note(self, set_uid: Uid, at: datetime) -> None:
+    def record(self, set_uid: Uid, at: datetime) -> None:
         """Remember that a set was scaled down; no record shows it yet. No time moves back."""
         self._times[set_uid] = max(at, self._times.get(set_uid, at))
         self._shown_from.pop(set_uid, None)
 
-    def note_shown(self, set_uid: Uid, at: datetime, version: str) -> None:
+    def record_shown(self, set_uid: Uid, at: datetime, version: str) -> None:
         """Remember which version shows a time, or a later one; nothing where a later was seen."""
         if self._times.get(set_uid) == at:
             self._shown_from[set_uid] = version

@@ -62,7 +62,7 @@ class PastNames:
         return now - self._complete_since >= FORGOTTEN
 
     def lose_track(self, now: timedelta) -> None:
-        """Note that sets and pods of any name may have been there until now."""
+        """Record that sets and pods of any name may have been there until now."""
         self._complete_since = now
 
     def add(self, namespace: str, name: str, end: int, now: timedelta) -> None:

@@ -92,7 +92,7 @@ class PodRecords:
 
     def _tell_forbidden(self, error: ApiError) -> None:
         if not self._is_forbidden:
-            log.warn("Downscales are not noted on pods: a crash would forget them", err=error)
+            log.warn("Downscales are not recorded on pods: a crash would forget them", err=error)
         self._is_forbidden = True
 
 

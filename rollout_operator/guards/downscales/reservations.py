@@ -161,15 +161,15 @@ class Downscales:
             for callback in self._callbacks:
                 callback(set_uid, announced.group)
 
-    def note_revoked(self, sts: StatefulSet, text: str, version: str) -> None:
+    def record_revoked(self, sts: StatefulSet, text: str, version: str) -> None:
         """A mark is gone from its set since that version: who waits for its downscale goes on."""
-        self.intents.note_gone(sts.uid, text, version)
+        self.intents.record_gone(sts.uid, text, version)
         for callback in self._callbacks:
             callback(sts.uid, sts.group)
 
-    def note_refused(self, sts: StatefulSet, text: str) -> None:
+    def record_refused(self, sts: StatefulSet, text: str) -> None:
         """The API server will not remove a mark: now there is an end to the wait for it."""
-        if self.intents.note_refused(sts.uid, text):
+        if self.intents.record_refused(sts.uid, text):
             for callback in self._callbacks:
                 callback(sts.uid, sts.group)
 
@@ -271,7 +271,7 @@ class Downscales:
         """Return when the newest review of it came, None where nothing can persist any more."""
         return reservation.asked_at if self.time_left(reservation) > timedelta(0) else None
 
-    def note_persisted(self, reservation: DownscaleReservation, now: datetime) -> None:
+    def record_persisted(self, reservation: DownscaleReservation, now: datetime) -> None:
         """The set wants fewer replicas now: `now` is the API server's time."""
         if reservation.state is ReservationState.PERSISTED:
             return
@@ -282,13 +282,13 @@ class Downscales:
         latest = reservation.latest or now + self.time_left(reservation)
         self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 
-    def note_reverted(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
+    def record_reverted(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
         """It had happened before it was adopted, no later than then, and was taken back."""
         self._persist(reservation, replaced_at, replaced_at)
 
     def _persist(self, reservation: DownscaleReservation, at: datetime, begun: datetime) -> None:
         reservation.state = ReservationState.PERSISTED
-        self.last.note(reservation.key.set_uid, at)
+        self.last.record(reservation.key.set_uid, at)
         self._unrecorded[reservation.key.set_uid] = begun
         self._tell(reservation)
 
@@ -296,7 +296,7 @@ class Downscales:
         """Return when a downscale of a set began that may not be recorded on it yet."""
         return self._unrecorded.get(set_uid)
 
-    def note_recorded(self, set_uid: Uid, begun: datetime) -> None:
+    def record_written(self, set_uid: Uid, begun: datetime) -> None:
         """The set carries the time of the downscale that began then."""
         if self._unrecorded.get(set_uid) == begun:
             del self._unrecorded[set_uid]
@@ -335,7 +335,7 @@ class Downscales:
         """Return what the zone tracker may say of a downscale that did not happen."""
         return self._entries.get(set_uid)
 
-    def note_restored(self, set_uid: Uid) -> None:
+    def record_restored(self, set_uid: Uid) -> None:
         """The zone tracker says again what it said before a downscale that did not happen."""
         self._entries.pop(set_uid, None)
 

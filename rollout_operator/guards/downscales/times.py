@@ -101,7 +101,7 @@ class Records(Times, Protocol):
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write down a downscale before it is allowed, or return why it must not be after all.
 
-        Notes on the reservation what was written. Raises as `read`.
+        Records on the reservation what was written. Raises as `read`.
         """
         ...
 

@@ -124,7 +124,7 @@ class Tracker:
         seen, problem = grant.seen, Conflict("the ConfigMap is written all the time")
         for _ in range(ATTEMPTS):
             zone_map = seen.zone_map or await self._open(grant.sts)
-            self._note_entry(grant, zone_map)
+            self._record_entry(grant, zone_map)
             try:
                 await self._write(zone_map, grant.sts.name, _format(grant.at))
             except (Conflict, NotFound) as error:
@@ -225,7 +225,7 @@ class Tracker:
             place = f"statefulset {one.name}: entry in ConfigMap {self._name}"
             raise InvalidInput(f"{BROKEN_TIMES[self.source]} {place}: {error}") from error
 
-    def _note_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
+    def _record_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
         """Remember what is about to be written: it may be, even if no answer comes."""
         held, ours = zone_map.data.get(grant.sts.name), grant.reservation.entry
         # What is there may be of a downscale of ours that never happened.

@@ -205,10 +205,10 @@ class Informer(Generic[Viewed]):
         # A refresh that was asked for meanwhile may know of something newer.
         self._is_refreshed = self._refreshed_at == refreshed_at
         self._list_due_at = asked_at + RELIST if self._is_refreshed else self._clock.elapsed()
-        self._failures.note_list()
+        self._failures.record_list()
         self._older_lists = 0
         self._meters.measure(self._of.store)
-        self._note_unreadable(changes)
+        self._record_unreadable(changes)
         tell = log.info if is_first or changes else log.debug
         tell("Listed", **self._of.keys, objects=len(views), changes=len(changes))
         for start in range(0, len(changes), STEP):
@@ -327,7 +327,7 @@ class Informer(Generic[Viewed]):
         changes = store.remove(view) if event.type == "DELETED" else store.upsert(view)
         self._advance(view.resource_version)
         self._meters.measure(store)
-        self._note_unreadable(changes)
+        self._record_unreadable(changes)
         self._tell(changes)
 
     def _read_bookmark(self, event: WatchEvent) -> str:
@@ -337,7 +337,7 @@ class Informer(Generic[Viewed]):
             raise Unreachable(f"{self._of.text('watch')}: {error}") from error
 
     def _advance(self, version: str) -> None:
-        """Note a version of the stream; one that is not older proves that the view is live."""
+        """Record a version of the stream; one that is not older proves that the view is live."""
         if not version or is_older(version, self._version):
             return
         self._version = version
@@ -345,10 +345,10 @@ class Informer(Generic[Viewed]):
         if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
             self._failures = Failures()
 
-    def _note_unreadable(self, changes: Sequence[Change[Viewed]]) -> None:
+    def _record_unreadable(self, changes: Sequence[Change[Viewed]]) -> None:
         for _, new in changes:
             if new is not None:
-                self._rereads.note(new)
+                self._rereads.record(new)
 
     async def _reread(self, broken: Unreadable) -> None:
         """Read one object again.

@@ -82,12 +82,12 @@ class OptionalInformer(Generic[Viewed]):
                 self._resource, self._namespace, limit=1, resource_version="0"
             )
         except ApiError as error:
-            self._note(error)
+            self._record(error)
             return False
         self._error = None
         return True
 
-    def _note(self, error: ApiError) -> None:
+    def _record(self, error: ApiError) -> None:
         self._is_refused = isinstance(error, NotFound | Denied)
         if self._answered.is_set() and not self._is_refused:
             log.debug("Kind not asked about", kind=self._resource.kind, err=error)

@@ -103,8 +103,8 @@ class Failures:
     gone: int = 0
     resumes: int = 0
 
-    def note_list(self) -> None:
-        """Note that a list came in: the next resume is a first one."""
+    def record_list(self) -> None:
+        """Record that a list came in: the next resume is a first one."""
         self.resumes = 0
 
     def next(self, error: ApiError, rng: float, *, has_list: bool) -> Retry:
@@ -178,8 +178,8 @@ class Rereads(Generic[Viewed]):
         self._due: dict[Key, _Due] = {}
         self._news = asyncio.Event()
 
-    def note(self, view: Viewed) -> None:
-        """Take note of a view that was stored; those that could be decoded do not matter."""
+    def record(self, view: Viewed) -> None:
+        """Record a view that was stored; those that could be decoded do not matter."""
         key = (view.namespace, view.name)
         if isinstance(view, Unreadable) and key not in self._due:
             self._due[key] = _Due(self._clock.elapsed() + FIRST, FIRST)

@@ -123,7 +123,7 @@ class KindCatalog:
         return known.kinds.get(kind)
 
     def doubt(self, group: str) -> None:
-        """Take note that something of a group was not found: look again, if not just done."""
+        """Record that something of a group was not found: look again, if not just done."""
         if group in self._groups:
             self._groups[group].is_doubted = True
 

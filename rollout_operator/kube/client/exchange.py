@@ -175,7 +175,7 @@ class Exchange:
             until_sent = self._fence(call.text) if call.is_write else None
             answer = await self._exchange(request, _choose_connect_limit(until_sent))
             if span.is_recorded:
-                span.note({"http.response.status_code": answer.status})
+                span.set_attributes({"http.response.status_code": answer.status})
         return answer
 
     async def _exchange(self, request: HttpRequest, connect: timedelta) -> _Answer:
@@ -185,7 +185,7 @@ class Exchange:
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request, connect.total_seconds())
-                self._transport.server_clock.note_header(response.headers.get("Date", ""))
+                self._transport.server_clock.record_header(response.headers.get("Date", ""))
                 answer = await _receive(request, response)
             statuses.append(f"{answer.status}")
         return answer
@@ -251,7 +251,7 @@ def _traced(call: Call) -> Iterator[Span]:
     """Surround one request, its wait for a token included, by a span."""
     with tracing.spans.begin_within(f"{call.verb} {call.resource.plural}".rstrip()) as span:
         if span.is_recorded:
-            span.note({"http.request.method": call.method, "url.path": call.path})
+            span.set_attributes({"http.request.method": call.method, "url.path": call.path})
         yield span
 
 

@@ -102,7 +102,7 @@ class MetadataWatch:
         if not version:
             raise Unreachable(f"{self._text('list')}: metadata.resourceVersion is empty")
         self._version, self._listed_at = version, asked_at
-        self._failures.note_list()
+        self._failures.record_list()
         for name, subscriber in self.subscribers.items():
             if name in versions:
                 subscriber.read_unless(versions[name])

@@ -126,7 +126,7 @@ class FollowedReference:
             shown = await self._callbacks.fetch()
         except (ApiError, InvalidInput) as error:
             self._version = None
-            self._note_failure(error)
+            self._record_failure(error)
             return
         self._version = shown.version
         self._failures, self._failing_since, self._ignores_changes = 0, None, False
@@ -135,7 +135,7 @@ class FollowedReference:
         self._delay = self._delay_of_next
         self._show(shown.scale)
 
-    def _note_failure(self, error: ApiError | InvalidInput) -> None:
+    def _record_failure(self, error: ApiError | InvalidInput) -> None:
         self._failures += 1
         self._ignores_changes = not isinstance(error, NotFound | InvalidInput)
         if self._failing_since is None:

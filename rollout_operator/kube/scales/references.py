@@ -132,7 +132,7 @@ class References:
         except ApiError:
             followed.read_unless("")
             raise
-        self._rewrites.note(reference, replicas)
+        self._rewrites.record(reference, replicas)
         followed.expect(replicas)
 
     async def run(self) -> None:

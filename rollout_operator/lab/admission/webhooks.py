@@ -148,11 +148,11 @@ class Admission:
         try:
             answer = await self._ask(hook, rounds.attempt, rounds.obj, is_mutating=True)
         except CallFailed as error:
-            rounds.note(hook, changed=False)
+            rounds.record(hook, changed=False)
             if not hook.is_ignored:
                 raise _failed(hook, error) from error
             return
-        rounds.note(hook, changed=rounds.apply(hook, answer))
+        rounds.record(hook, changed=rounds.apply(hook, answer))
 
     async def _validate_by(
         self, hook: RegisteredHook, attempt: Attempt, refusals: list[ApiRefusal]
@@ -178,9 +178,9 @@ class Admission:
         try:
             answer = decode_answer(await self._send(hook, call), uid, is_mutating=is_mutating)
             refusal = None if answer.is_allowed else denial(hook, answer.status)
-            entry.note(refusal)
+            entry.record(refusal)
         except CallFailed as error:
-            entry.note(error)
+            entry.record(error)
             raise
         finally:
             entry.close()
@@ -234,8 +234,8 @@ class _Rounds:
         """Tell whether it is a webhook's turn: in the second round only who was overtaken."""
         return not is_again or hook.key in self._again
 
-    def note(self, hook: RegisteredHook, *, changed: bool) -> None:
-        """Take note of a call that is over."""
+    def record(self, hook: RegisteredHook, *, changed: bool) -> None:
+        """Record a call that is over."""
         if changed:
             self._again |= self._called
             self._called.clear()
@@ -273,8 +273,8 @@ class _Question:
         self._status = -1
         self._message = "the request was given up"
 
-    def note(self, outcome: ApiRefusal | CallFailed | None) -> None:
-        """Take note of what came of it; None for an answer that allows."""
+    def record(self, outcome: ApiRefusal | CallFailed | None) -> None:
+        """Record what came of it; None for an answer that allows."""
         self._allowed = outcome is None
         self._message = "" if outcome is None else str(outcome)
         if outcome is None:

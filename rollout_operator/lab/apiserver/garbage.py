@@ -42,23 +42,23 @@ class GarbageCollector:
         self._owned: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
         """By the UID of an owner: who names it, in the order in which they came."""
         self._alive: dict[str, ObjectKey] = {}
-        store.listeners.append(self._note)
+        store.listeners.append(self._record)
 
     def stop(self) -> None:
         """Do nothing any more."""
         self._timers.stop()
 
-    def _note(self, commit: Commit) -> None:
+    def _record(self, commit: Commit) -> None:
         place = ObjectKey(commit.resource, commit.namespace, commit.name)
         before, after = commit.before, commit.after
         if before is None or after is None or _references(before) != _references(after):
             self._index(place, before, after)
         if before is None or after is None or uid_of(before) != uid_of(after):
-            self._note_life(place, before, after)
+            self._record_life(place, before, after)
         if after is not None and is_terminating(after) and _waits_for_dependants(after):
             self._check_soon(place)
 
-    def _note_life(
+    def _record_life(
         self, place: ObjectKey, before: JsonObject | None, after: JsonObject | None
     ) -> None:
         if after is not None:

@@ -55,7 +55,7 @@ class SetWrites:
 
     def create_pod(self, pod: JsonObject) -> None:
         """POST a pod."""
-        self._note(PODS, self._call("create", PODS, name_of(pod), body=pod))
+        self._record(PODS, self._call("create", PODS, name_of(pod), body=pod))
 
     def delete_pod(self, name: str) -> None:
         """DELETE the pod of that name, whichever it is by now; none is fine."""
@@ -74,7 +74,7 @@ class SetWrites:
             POD_INDEX_LABEL: str(parse_name(pod)[1]),
         }
         body: JsonObject = {**pod, "metadata": {**head, "labels": labels}}
-        self._note(PODS, self._call("update", PODS, name_of(pod), body=body))
+        self._record(PODS, self._call("update", PODS, name_of(pod), body=body))
 
     def adopt(self, resource: Resource, orphan: JsonObject) -> JsonObject | None:
         """PATCH the set in as controller of an orphan; return it, None where it is gone.
@@ -131,7 +131,7 @@ class SetWrites:
         body: JsonObject = {**sts, "status": status}
         name = name_of(sts)
         answer = self._call("update", STATEFULSETS, name, subresource="status", body=body)
-        self._note(STATEFULSETS, answer)
+        self._record(STATEFULSETS, answer)
 
     def _patch_owner(
         self, resource: Resource, obj: JsonObject, reference: JsonObject
@@ -170,7 +170,7 @@ class SetWrites:
             raise WriteFailed(answer)
         return answer.body
 
-    def _note(self, resource: Resource, written: JsonObject) -> None:
+    def _record(self, resource: Resource, written: JsonObject) -> None:
         version = int(text(written, "metadata", "resourceVersion") or 0)
         self.newest[resource.plural] = max(self.newest.get(resource.plural, 0), version)
 

@@ -87,7 +87,7 @@ class StatefulSets:
             self._wake(key)
 
     def see(self, commit: Commit) -> None:
-        """Take note of a commit, which gets into the cache at its pace."""
+        """Record a commit, which gets into the cache at its pace."""
         self._view.bring(commit)
 
     def load(self, commit: Commit) -> None:

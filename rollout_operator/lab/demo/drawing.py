@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rollout_operator.lab.demo.picture import Cell, DemoNote, Picture, PodCell, ZoneRow
+from rollout_operator.lab.demo.picture import Cell, DemoEntry, Picture, PodCell, ZoneRow
 from rollout_operator.lab.lines import BLANK, Line, Style
 
 MOST_PODS: Final = 21
@@ -85,9 +85,9 @@ def _begin(at: float, who: str) -> Line:
     return (f"{at:>5.2f} s  ", Style.FAINT), (f"{who:<{WHO}}", Style.BOLD)
 
 
-def draw_note(note: DemoNote) -> Line:
-    """Return a note as one line, however long."""
-    return (*_begin(note.at, note.who), (note.text, Style.PLAIN))
+def draw_entry(entry: DemoEntry) -> Line:
+    """Return an entry as one line, however long."""
+    return (*_begin(entry.at, entry.who), (entry.text, Style.PLAIN))
 
 
 def draw_moves(before: Sequence[ZoneRow], now: Sequence[ZoneRow], at: float) -> Iterator[Line]:

@@ -1,6 +1,6 @@
 """What is worth a line: records of the simulated world, and of the operator's own log.
 
-What stands in the grid anyway, as pods that come and go, is no note.
+What stands in the grid anyway, as pods that come and go, is no entry.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.demo.objects import OPERATOR, PERSON
-from rollout_operator.lab.demo.picture import DemoNote, DemoReason
+from rollout_operator.lab.demo.picture import DemoEntry, DemoReason
 from rollout_operator.lab.model.fields import text as read_text
 from rollout_operator.lab.model.history import Called, Fault, PodCalled, Record, Reviewed, Said
 from rollout_operator.model.lease import LEASE_DURATION
@@ -35,7 +35,7 @@ class Journal:
     """What was done and said since it was opened."""
 
     is_open: bool = False
-    notes: list[DemoNote] = field(default_factory=list)
+    entries: list[DemoEntry] = field(default_factory=list)
     move: DemoReason | None = None
     """Why the last pod was taken."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -48,42 +48,42 @@ class Journal:
         self.move = read_move(keys) or self.move
         self._add(read_log(keys, at, who))
 
-    def note(self, record: Record, begin: timedelta) -> None:
+    def record(self, record: Record, begin: timedelta) -> None:
         """Take a record of the world; what is refused in the same words again is no news."""
-        note = read_record(record, begin)
-        if note is not None and is_retried(record):
-            if note.text in self._refused:
+        entry = read_record(record, begin)
+        if entry is not None and is_retried(record):
+            if entry.text in self._refused:
                 return
-            self._refused.add(note.text)
-        self._add(note)
+            self._refused.add(entry.text)
+        self._add(entry)
 
-    def _add(self, note: DemoNote | None) -> None:
-        if note is not None and self.is_open:
-            self.notes.append(note)
+    def _add(self, entry: DemoEntry | None) -> None:
+        if entry is not None and self.is_open:
+            self.entries.append(entry)
 
 
-def read_record(record: Record, begin: timedelta) -> DemoNote | None:
+def read_record(record: Record, begin: timedelta) -> DemoEntry | None:
     """Return what a record of the world is worth, None where it is not worth a line."""
     at = (record.at - begin).total_seconds()
     match record:
         case PodCalled(actor=actor, method=method, pod=pod, path=path, status=status):
             answer = f"HTTP {status}" if status else "no answer"
             asked = f"{method} {pod}/{path.lstrip('/')}: {answer}"
-            return DemoNote(at=at, who=_name(actor), text=asked)
+            return DemoEntry(at=at, who=_name(actor), text=asked)
         case Reviewed(path=path, allowed=allowed, resource=resource, name=name):
             hook = path.partition("?")[0].rpartition("/")[2]
             subresource = resource.partition("/")[2]
             what = f"{subresource} of " if subresource else ""
             verdict = "allowed" if allowed else "denied"
-            return DemoNote(at=at, who="operator", text=f"review {hook}, {what}{name}: {verdict}")
+            return DemoEntry(at=at, who="operator", text=f"review {hook}, {what}{name}: {verdict}")
         case Called(actor=actor, status=status, message=message):
             if actor != PERSON or status < 400:
                 return None
-            return DemoNote(at=at, who=API_SERVER, text=f"refused: {message}")
+            return DemoEntry(at=at, who=API_SERVER, text=f"refused: {message}")
         case Fault(text=said):
-            return DemoNote(at=at, who="fault", text=said)
+            return DemoEntry(at=at, who="fault", text=said)
         case Said(actor=actor, text=said) if actor != OPERATOR:
-            return DemoNote(at=at, who=actor, text=said)
+            return DemoEntry(at=at, who=actor, text=said)
     return None
 
 
@@ -97,20 +97,20 @@ def is_retried(record: Record) -> bool:
     return False
 
 
-def read_log(keys: Mapping[str, object], at: float, who: str = "operator") -> DemoNote | None:
+def read_log(keys: Mapping[str, object], at: float, who: str = "operator") -> DemoEntry | None:
     """Return what a record of the operator's log is worth: what it does, and its reasons."""
     message, code = keys.get("msg"), keys.get("reason")
     if message == TERMINATING:
-        return DemoNote(at=at, who=who, text=f"deletes {keys.get('pod')}: {code}")
+        return DemoEntry(at=at, who=who, text=f"deletes {keys.get('pod')}: {code}")
     if message == RECORDING:
-        return DemoNote(at=at, who=who, text=f"{keys.get('zone')} is done: {code}")
+        return DemoEntry(at=at, who=who, text=f"{keys.get('zone')} is done: {code}")
     if message == ELECTED:
         before = _name_holder(str(keys.get("before")))
         text = f"takes the lease {keys.get('lease')} after {before}, and acts from now on"
-        return DemoNote(at=at, who=who, text=text)
+        return DemoEntry(at=at, who=who, text=text)
     if code is None or code == Code.STATUS_BEHIND or "why" not in keys:
         return None  # a status that is behind catches up at once
-    return DemoNote(at=at, who=who, text=f"{code}: {keys['why']}", is_why=True)
+    return DemoEntry(at=at, who=who, text=f"{code}: {keys['why']}", is_why=True)
 
 
 def read_move(keys: Mapping[str, object]) -> DemoReason | None:

@@ -76,7 +76,7 @@ class ZoneRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoNote:
+class DemoEntry:
     """Something that was done or said."""
 
     at: float
@@ -110,8 +110,8 @@ class Picture:
     """What will be seen, in plain words."""
     rows: tuple[ZoneRow, ...] = ()
     whys: tuple[DemoReason, ...] | None = None
-    """Why zones move or wait now; None where only notes tell of it."""
-    notes: tuple[DemoNote, ...] = ()
+    """Why zones move or wait now; None where only entries show it."""
+    entries: tuple[DemoEntry, ...] = ()
     """In the order in which they were made."""
     limit: int = 1
     """How many pods of a zone may be down."""

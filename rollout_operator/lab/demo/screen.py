@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
-from rollout_operator.lab.demo.drawing import draw_grid, draw_moves, draw_note, to_ascii
+from rollout_operator.lab.demo.drawing import draw_entry, draw_grid, draw_moves, to_ascii
 from rollout_operator.lab.demo.picture import Picture, ZoneRow
 from rollout_operator.lab.lines import BLANK, Line, render_line
 
@@ -84,7 +84,7 @@ class Plain:
     is_ascii: bool = False
     _rows: Sequence[ZoneRow] = field(default_factory=tuple)
     _shown: int = 0
-    """How many of the notes were taken."""
+    """How many of the entries were taken."""
     _held: list[tuple[float, Line]] = field(default_factory=list)
 
     @property
@@ -124,10 +124,10 @@ class Plain:
         self._rows, self._shown = (), 0
 
     def _gather(self, picture: Picture) -> None:
-        self._held += [(note.at, draw_note(note)) for note in picture.notes[self._shown :]]
+        self._held += [(entry.at, draw_entry(entry)) for entry in picture.entries[self._shown :]]
         moves = draw_moves(self._rows, picture.rows, picture.elapsed)
         self._held += [(picture.elapsed, move) for move in moves]
-        self._shown, self._rows = len(picture.notes), picture.rows
+        self._shown, self._rows = len(picture.entries), picture.rows
 
     def _tell_until(self, moment: float) -> None:
         self._held.sort(key=lambda each: each[0])

@@ -147,7 +147,7 @@ class DemoRun:
         await self._clock.sleep(FIRST_STEPS)
         self._begun = self._counted = self.sandbox.elapsed()
         self.sandbox.history.listeners.append(
-            lambda record: self._journal.note(record, self._begun)
+            lambda record: self._journal.record(record, self._begun)
         )
         self._journal.is_open = self._is_shown = True
 
@@ -158,7 +158,7 @@ class DemoRun:
 
     def forget(self) -> None:
         """Drop what has happened: a demo that serves goes on for days."""
-        self._journal.notes.clear()
+        self._journal.entries.clear()
         self.sandbox.history.records.clear()
         self.sandbox.api.compact()
         # Whoever opens a watch again begins where nothing is forgotten.
@@ -281,8 +281,8 @@ class DemoRun:
     # What there is to see
 
     def seen(self) -> object:
-        """Return what a step has to change: pods and notes."""
-        return [(row.name, row.cells) for row in self._read_rows()], len(self._journal.notes)
+        """Return what a step has to change: pods and entries."""
+        return [(row.name, row.cells) for row in self._read_rows()], len(self._journal.entries)
 
     def show(self) -> None:
         """Show what is now, while time may stand."""
@@ -315,7 +315,7 @@ class DemoRun:
             goal=self._versions[-1],
             rows=rows,
             whys=tuple(self._list_whys(rows)),
-            notes=tuple(self._journal.notes),
+            entries=tuple(self._journal.entries),
             limit=self.settings.limit,
             pace=controls.pace if controls else 1.0,
             keys=controls.list_keys() if controls else (),
@@ -328,7 +328,7 @@ class DemoRun:
         return add_up(self.sandbox.history.records, self._counted, self.settings.limit)
 
     def hear(self, line: bytes) -> None:
-        """Take note of a line of the operator's log."""
+        """Record a line of the operator's log."""
         who = ACTOR.get() if len(self.replicas) > 1 else "operator"
         self._journal.hear(line, self._since(), who)
 

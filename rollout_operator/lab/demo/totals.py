@@ -132,13 +132,13 @@ class _TotalsState:
         elif record.resource == PODS:
             self._move_pod(record)
         if record.at >= self.begin:
-            self._note_down()
+            self._record_down()
 
     def _move_pod(self, record: Commit) -> None:
         at = (record.at - self.begin).total_seconds()
         before, after = record.before, record.after
         if record.actor in REPLICAS and before is not None and _is_going(after):
-            self._note_delete(before, at)
+            self._record_delete(before, at)
             self._taken.setdefault(record.name, (text(controller_of(before), "name"), at))
         if after is None or not is_ready(after):
             self._ready.discard(record.name)
@@ -149,11 +149,11 @@ class _TotalsState:
             if begin >= 0:
                 self.restarts.append(Restart(zone, begin, at))
 
-    def _note_delete(self, before: JsonObject, at: float) -> None:
+    def _record_delete(self, before: JsonObject, at: float) -> None:
         if at >= 0 and not is_terminating(before):
             self.totals = replace(self.totals, deletes=self.totals.deletes + 1)
 
-    def _note_down(self) -> None:
+    def _record_down(self) -> None:
         down = [sum(place not in self._ready for place in each) for each in self._wanted.values()]
         zones = {zone for zone, _ in self._taken.values()}
         self.totals = replace(

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollout_operator.lab.demo.drawing import CELL_STYLES, NAME, name_state, to_ascii
-from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture, PodCell, ZoneRow
+from rollout_operator.lab.demo.picture import Cell, DemoEntry, DemoReason, Picture, PodCell, ZoneRow
 from rollout_operator.lab.lines import Line, Style
 
 STYLES: Final = {
@@ -37,7 +37,7 @@ SAMPLES_A_BAR: Final = 5
 # What the bars have at least, and a name with its count at most.
 LEAST_BARS: Final = 14
 BESIDES: Final = NAME + 14
-NOTE_HEAD: Final = 20
+ENTRY_HEAD: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class View:
             about, headline = lines(), headline[1:]
         shown = [*head, *about, *grid, *headline]
         room = height - len(shown) - len(foot) - 1
-        events = [] if room < 1 else [lines("")[0], *_choose_notes(picture, lines, room)]
+        events = [] if room < 1 else [lines("")[0], *_choose_entries(picture, lines, room)]
         blank = [lines("")[0]] * (height - len(shown) - len(foot) - len(events))
         for line in [*shown, *events, *blank, *foot][:height]:
             yield from _take_ascii(line) if self.is_ascii else line
@@ -192,25 +192,25 @@ def _draw_keys(picture: Picture) -> Iterator[RenderableType]:
     yield Text("  ".join(picture.keys), "reverse", no_wrap=True, overflow="ellipsis")
 
 
-def _choose_notes(
+def _choose_entries(
     picture: Picture, lines: Callable[..., list[list[Segment]]], room: int
 ) -> list[list[Segment]]:
-    """Return the newest notes that fit, the newest last and the others wholly and fainter."""
+    """Return the newest entries that fit, the newest last and the others wholly and fainter."""
     chosen: list[list[Segment]] = []
-    for note in reversed(
-        [note for note in picture.notes if not note.is_why or picture.whys is None]
+    for entry in reversed(
+        [entry for entry in picture.entries if not entry.is_why or picture.whys is None]
     ):
-        drawn = lines(_draw_note(note, is_newest=not chosen))
+        drawn = lines(_draw_entry(entry, is_newest=not chosen))
         if len(chosen) + len(drawn) > room:
             break
         chosen = [*drawn, *chosen]
     return chosen
 
 
-def _draw_note(note: DemoNote, *, is_newest: bool) -> RenderableType:
+def _draw_entry(entry: DemoEntry, *, is_newest: bool) -> RenderableType:
     line = Table.grid()
-    line.add_column(width=NOTE_HEAD)
+    line.add_column(width=ENTRY_HEAD)
     line.add_column()
     style = "" if is_newest else "bright_black"
-    line.add_row(Text(f"{note.at:>5.1f} s  {note.who}", style), Text(note.text, style))
+    line.add_row(Text(f"{entry.at:>5.1f} s  {entry.who}", style), Text(entry.text, style))
     return line

@@ -127,7 +127,7 @@ class History:
     """Told of each record as it happens, for those who watch a world live."""
 
     def add(self, record: Record) -> None:
-        """Take note of what just happened."""
+        """Record what just happened."""
         self.records.append(record)
         for listener in self.listeners:
             listener(record)

@@ -93,7 +93,7 @@ async def travel(trip: Trip, link: Link, outcome: FaultDecision) -> ApiAnswer:
     await link.stay_alive()
     if reply is None:
         _raise_lost(trip.call, message)
-    link.clock.note(reply.date.replace(microsecond=0))  # as the header has it
+    link.clock.record(reply.date.replace(microsecond=0))  # as the header has it
     if outcome.crash is CrashPoint.AFTER_REPLY:
         asyncio.get_running_loop().call_soon(link.crash)
     answer = reply.answer

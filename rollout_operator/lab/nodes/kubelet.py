@@ -91,7 +91,7 @@ class Kubelets:
         self._given = 0
 
     def see(self, commit: Commit) -> None:
-        """Take note of a change of a pod."""
+        """Record a change of a pod."""
         pod = commit.after
         if pod is None:
             self._forget(uid_of(commit.before or {}))
@@ -103,7 +103,7 @@ class Kubelets:
             self._begin_end(slot)
 
     def see_node(self) -> None:
-        """Take note of a change of nodes: pods that wait for one may get it."""
+        """Record a change of nodes: pods that wait for one may get it."""
         for slot in self._slots.values():
             waits = slot.shape is Shape.UNSCHEDULABLE and not slot.is_ending
             if waits and slot.behaviour.kind is not StartKind.PENDING:

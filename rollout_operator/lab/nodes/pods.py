@@ -118,7 +118,7 @@ class PodEndpoints:
             self._timers.cancel(call.timer)
             self._end(call, ConnectionResetError(f"{listener.name} has ended"))
             if call.timer:  # one that hangs was written down when it had acted
-                self._note(listener, call, status=0, acted=False)
+                self._record(listener, call, status=0, acted=False)
 
     def _choose(self, listener: _LivingPod, method: str) -> Response:
         for key in ((listener.name, method), (listener.name, "")):
@@ -132,7 +132,7 @@ class PodEndpoints:
             self._prepare(listener, call)
         is_answered = response.reply is PodReply.ANSWERS and not call.done.done()
         status = response.status if is_answered else 0
-        self._note(listener, call, status=status, acted=response.does_act)
+        self._record(listener, call, status=status, acted=response.does_act)
         call.timer = 0
         if response.reply is PodReply.HANGS:
             return  # stays in the list of calls, so that the end of the pod breaks it off
@@ -161,7 +161,7 @@ class PodEndpoints:
         since = listener.since.get(call.path, self._now()) + response.clock_offset
         return json.dumps({"timestamp": int(since.timestamp())}).encode()
 
-    def _note(self, listener: _LivingPod, call: _TakenCall, *, status: int, acted: bool) -> None:
+    def _record(self, listener: _LivingPod, call: _TakenCall, *, status: int, acted: bool) -> None:
         self._history.add(
             PodCalled(
                 at=self._elapsed(),

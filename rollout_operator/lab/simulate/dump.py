@@ -92,8 +92,8 @@ class FoundSet:
     @property
     def is_coupled(self) -> bool:
         """Tell whether its count comes from somewhere else."""
-        notes = self.view.annotations
-        return LEADING_ZONE in notes or bool(notes.get(MIRROR_NAME))
+        annotations = self.view.annotations
+        return LEADING_ZONE in annotations or bool(annotations.get(MIRROR_NAME))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

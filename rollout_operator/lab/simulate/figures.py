@@ -169,7 +169,7 @@ class _FiguresState:
             self._up.remove(commit.name)
             self._count_pod(commit.name, 1)
             self.crossings.extend(self._list_crossings(commit))
-        self._note_down(is_before=commit.actor == RESTORER)
+        self._record_down(is_before=commit.actor == RESTORER)
 
     def _move_places(self, zone: str, places: range) -> None:
         """Let a zone have other places; nearly all writes of a StatefulSet change none."""
@@ -202,7 +202,7 @@ class _FiguresState:
         if short:
             yield cross(text=f"{commit.name} goes down beside pods of {join_names(sorted(short))}")
 
-    def _note_down(self, *, is_before: bool) -> None:
+    def _record_down(self, *, is_before: bool) -> None:
         for zone, down in self._down.items():
             if is_before:
                 self.down_before[zone] = self.most_down[zone] = down

@@ -85,7 +85,7 @@ class Storyteller:
             yield from self._tell_one(record)
 
     def _read_ahead(self) -> None:
-        """Note what the telling of an earlier record depends on."""
+        """Record what the telling of an earlier record depends on."""
         last: dict[str, Said] = {}
         for record in self.history.records:
             match record:

@@ -22,7 +22,7 @@ class ZonesCode(StrEnum):
 
 
 @unique
-class ZoneNoteCode(StrEnum):
+class ZoneFindingCode(StrEnum):
     """What is to be known of zones: reasons of Events. Never renamed."""
 
     ZONE_UNKNOWN = "ZoneUnknown"
@@ -46,10 +46,10 @@ class ResolvedZone(msgspec.Struct, frozen=True, kw_only=True):
     """At least one. They are updated in this order."""
 
 
-class ZoneNote(msgspec.Struct, frozen=True, kw_only=True):
+class ZoneFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something to know of the zones."""
 
-    code: ZoneNoteCode
+    code: ZoneFindingCode
     text: str
 
 
@@ -63,4 +63,4 @@ class ZoneResolution(msgspec.Struct, frozen=True, kw_only=True):
     """By name; without those that span several zones."""
     unknown_zones: tuple[str, ...] = ()
     """Zones of `azOrder` that have no StatefulSet, in its order."""
-    notes: tuple[ZoneNote, ...] = ()
+    findings: tuple[ZoneFinding, ...] = ()

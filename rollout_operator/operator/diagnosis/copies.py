@@ -95,7 +95,7 @@ class _Reading:
                 return found
 
     async def list_optional(self, resource: Resource) -> list[_Found]:
-        """Return the same, none where they may not be read, which is noted."""
+        """Return the same, none where they may not be read, which is recorded."""
         try:
             return await self.list_all(resource)
         except NotFound:
@@ -105,7 +105,7 @@ class _Reading:
         return []
 
     async def fetch_optional(self, resource: Resource, name: str) -> list[_Found]:
-        """Return one object, none where it is not there or may not be read, which is noted."""
+        """Return one object, none where it is not there or may not be read, which is recorded."""
         try:
             raw = await self.client.fetch(resource, self.namespace, name)
             return [(resource, msgspec.Raw(raw))]

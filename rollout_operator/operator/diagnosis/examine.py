@@ -161,13 +161,13 @@ async def _ask(
     trials: tuple[PodTrial, ...] = ()
     paths: tuple[PathAnswer, ...] = ()
     for source, is_namespaced in ((Source.RIGHTS, True), (Source.CLUSTER_RIGHTS, False)):
-        with reading.noting(source):
+        with reading.recording(source):
             rights += await ask_rights(client, installation, is_namespaced=is_namespaced)
-    with reading.noting(Source.REACH):
+    with reading.recording(Source.REACH):
         reach = await try_webhooks(client, installation)
-    with reading.noting(Source.POD_TRIALS):
+    with reading.recording(Source.POD_TRIALS):
         trials = await try_pods(client, installation.namespace, raw_sets)
-    with reading.noting(Source.PREPARE_PATHS):
+    with reading.recording(Source.PREPARE_PATHS):
         paths = await ask_paths(client, installation.namespace, plan_questions(installation))
     if untold := explain_untold(paths):
         reading.unread[Source.PREPARE_PATHS] = untold
@@ -194,15 +194,15 @@ class Reading:
     unread: dict[Source, str] = field(default_factory=dict)
 
     @contextmanager
-    def noting(self, source: Source) -> Iterator[None]:
+    def recording(self, source: Source) -> Iterator[None]:
         """Take an error for a part that could not be read."""
         try:
             yield
         except OperatorError as error:
-            self.note(source, error)
+            self.record(source, error)
 
-    def note(self, source: Source, error: OperatorError) -> None:
-        """Note why a part could not be read; of what is not permitted the call says all."""
+    def record(self, source: Source, error: OperatorError) -> None:
+        """Record why a part could not be read; of what is not permitted the call says all."""
         denied = isinstance(error, Denied) and error.call
         self.unread[source] = f"may not {denied}" if denied else f"{error}"
 
@@ -218,7 +218,7 @@ class Reading:
         except Denied as error:
             if error.status == _UNAUTHORIZED:
                 raise
-            self.note(Source.NAMESPACE, error)
+            self.record(Source.NAMESPACE, error)
             return None
 
     async def list_all(
@@ -227,7 +227,7 @@ class Reading:
         """Return all objects of a kind; none where the cluster does not know the kind."""
         found: list[T] = []
         namespace = self.namespace if resource.is_namespaced else ""
-        with self.noting(source):
+        with self.recording(source):
             token = ""
             while True:
                 try:
@@ -256,7 +256,7 @@ class Reading:
         except NotFound:
             return None
         except OperatorError as error:
-            self.note(Source.LEASE, error)
+            self.record(Source.LEASE, error)
             return None
         return HeldLease(name=name, holder=lease.holder)
 

@@ -69,7 +69,7 @@ class Inspection:
     """What the operator would decide on them now."""
     observed: ObservedNamespace
     """All that was listed."""
-    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     """What could not be read, and why."""
 
     @property
@@ -137,8 +137,8 @@ class Inspector:
 
         Raises ApiError where sets or pods cannot be listed.
         """
-        notes: list[str] = []
-        seen, own = await both(self._read(notes, is_fresh), self._ask_operator(notes))
+        remarks: list[str] = []
+        seen, own = await both(self._read(remarks, is_fresh), self._ask_operator(remarks))
         groups = seen.observe()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
         plans = dict(zip(groups, planned, strict=True))
@@ -160,15 +160,15 @@ class Inspector:
             plans=plans,
             observed=seen,
             # What this person may not read, the operator has read.
-            notes=() if is_own else tuple(notes),
+            remarks=() if is_own else tuple(remarks),
         )
 
-    async def _read(self, notes: list[str], is_fresh: bool) -> ObservedNamespace:
+    async def _read(self, remarks: list[str], is_fresh: bool) -> ObservedNamespace:
         lister, namespace = _Lister(self._client, None if is_fresh else "0"), self._namespace
         # Pods last: what they show is no older than what their sets want.
         sets = await lister.list_all(STATEFULSETS, namespace, decode_statefulset)
         pods, budgets = await both(
-            lister.list_all(PODS, namespace, decode_pod), self._list_budgets(lister, notes)
+            lister.list_all(PODS, namespace, decode_pod), self._list_budgets(lister, remarks)
         )
         now = self._client.server_time() or self._clock.now()
         seen = ObservedNamespace(self._source, now)
@@ -182,16 +182,16 @@ class Inspector:
         scales = await self._scales.read(list_references(zone.sts for zone in group.zones))
         return await seen.plan(group, plan_scaling(ScalingSnapshot(group=group, scales=scales)))
 
-    async def _list_budgets(self, lister: _Lister, notes: list[str]) -> Sequence[AnyBudget]:
+    async def _list_budgets(self, lister: _Lister, remarks: list[str]) -> Sequence[AnyBudget]:
         try:
             return await lister.list_all(ZONE_BUDGETS, self._namespace, decode_budget)
         except NotFound:
             return ()  # the kind is not installed: then there is none
         except ApiError as error:
-            notes.append(f"budgets are left out: {error}")
+            remarks.append(f"budgets are left out: {error}")
             return ()
 
-    async def _ask_operator(self, notes: list[str]) -> Description | None:
+    async def _ask_operator(self, remarks: list[str]) -> Description | None:
         """Return what the operator says of itself."""
         if not self._service:
             return None
@@ -207,12 +207,12 @@ class Inspector:
             why = f"it takes the right to get services/proxy of {self._service}"
         except (ApiError, InvalidInput, msgspec.MsgspecError, RecursionError) as error:
             why = f"{error}"
-        notes.append(f"operator not reached: {why}")
-        notes.extend(await self._find_holder())
+        remarks.append(f"operator not reached: {why}")
+        remarks.extend(await self._find_holder())
         return None
 
     async def _find_holder(self) -> Sequence[str]:
-        """Return which process holds the Lease, as one note."""
+        """Return which process holds the Lease, as one remark."""
         try:
             lease = decode_lease(await self._client.fetch(LEASES, self._namespace, self._lease))
         except (ApiError, DecodeError):

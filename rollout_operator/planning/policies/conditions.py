@@ -101,8 +101,8 @@ def _explain(plan: PolicyPlan) -> str:
 
 def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:
     is_true = resolution.code is not ZonesCode.SPANS_ZONES
-    notes = "; ".join(one.text for one in resolution.notes)
-    return ConditionFinding(ZONES_RESOLVED, is_true, resolution.code, notes)
+    findings = "; ".join(one.text for one in resolution.findings)
+    return ConditionFinding(ZONES_RESOLVED, is_true, resolution.code, findings)
 
 
 def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:

@@ -26,7 +26,7 @@ from rollout_operator.model.policy.plan import (
     PolicyWaitCode,
 )
 from rollout_operator.model.policy.policy import PodOrder
-from rollout_operator.model.policy.zones import ZoneNoteCode, ZonesCode
+from rollout_operator.model.policy.zones import ZoneFindingCode, ZonesCode
 from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.policies.batches import (
     compute_deadline,
@@ -112,8 +112,8 @@ def _find_stop(snapshot: PolicySnapshot) -> tuple[PolicyWait | None, timedelta |
         text = "the policy selects no StatefulSet"
         return PolicyWait(code=PolicyWaitCode.NO_SETS, text=text), None
     if resolution.code is ZonesCode.SPANS_ZONES:
-        notes = (one for one in resolution.notes if one.code is ZoneNoteCode.SPANS_ZONES)
-        text = "; ".join(one.text for one in notes)
+        findings = (one for one in resolution.findings if one.code is ZoneFindingCode.SPANS_ZONES)
+        text = "; ".join(one.text for one in findings)
         return PolicyWait(code=PolicyWaitCode.SPANS_ZONES, text=text), None
     if blocker := find_group_blocker(group):
         is_strategy = blocker.reasons[0].code is Code.WRONG_STRATEGY

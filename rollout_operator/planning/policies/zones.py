@@ -16,8 +16,8 @@ from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.policy.zones import (
     ResolvedSet,
     ResolvedZone,
-    ZoneNote,
-    ZoneNoteCode,
+    ZoneFinding,
+    ZoneFindingCode,
     ZoneResolution,
     ZonesCode,
 )
@@ -53,10 +53,10 @@ def resolve_zones(
         zones=() if spans else _order_zones(policy, found),
         sets=found,
         unknown_zones=_list_unknown(policy, found, spans),
-        notes=(
-            *_note_spans(spans),
-            *_note_unknown(found),
-            *_note_unread(policy, ordered, nodes, frozen),
+        findings=(
+            *_list_spans(spans),
+            *_list_guessed(found),
+            *_list_unread(policy, ordered, nodes, frozen),
         ),
     )
 
@@ -149,28 +149,28 @@ def _list_unknown(
     return tuple(zone for zone in policy.zone_order if zone not in known)
 
 
-def _note_spans(spans: Mapping[str, Sequence[str]]) -> Iterator[ZoneNote]:
+def _list_spans(spans: Mapping[str, Sequence[str]]) -> Iterator[ZoneFinding]:
     for name, zones in spans.items():
         text = (
             f"StatefulSet {name} has pods in {join_names(zones)}, and says itself in which zone it"
             " belongs neither by label nor by nodeSelector or node affinity; nothing is updated"
         )
-        yield ZoneNote(code=ZoneNoteCode.SPANS_ZONES, text=text)
+        yield ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text=text)
 
 
-def _note_unknown(sets: Iterable[ResolvedSet]) -> Iterator[ZoneNote]:
+def _list_guessed(sets: Iterable[ResolvedSet]) -> Iterator[ZoneFinding]:
     for one in sets:
         if one.source is ZoneSource.SET_NAME:
             text = f"nothing says the zone of StatefulSet {one.name}; it is a zone of its own"
-            yield ZoneNote(code=ZoneNoteCode.ZONE_UNKNOWN, text=text)
+            yield ZoneFinding(code=ZoneFindingCode.ZONE_UNKNOWN, text=text)
 
 
-def _note_unread(
+def _list_unread(
     policy: Policy,
     sets: Iterable[PlacedSet],
     nodes: NodeLabels | None,
     frozen: Mapping[str, str],
-) -> Iterator[ZoneNote]:
+) -> Iterator[ZoneFinding]:
     """Yield that nodes would have been asked, and may not be read."""
     if nodes is not None:
         return
@@ -179,4 +179,4 @@ def _note_unread(
     ]
     if names:
         text = f"nodes may not be read, and are not asked for the zone of {join_names(names)}"
-        yield ZoneNote(code=ZoneNoteCode.NODES_UNREADABLE, text=text)
+        yield ZoneFinding(code=ZoneFindingCode.NODES_UNREADABLE, text=text)

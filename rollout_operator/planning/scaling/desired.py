@@ -33,7 +33,7 @@ class DesiredReplicas:
     """None where it stays as it is, or cannot be told."""
     what: str = ""
     """Who wants it, such as `zone-b follows zone-a`."""
-    note: str = ""
+    suffix: str = ""
     """What is said after the counts, with its comma; mostly empty."""
     keeps_apart: bool = False
     """Whether a downscale keeps the time between zones, label or not."""
@@ -52,7 +52,7 @@ class DesiredReplicas:
 
     def word(self, replicas_from: int, replicas_to: int) -> str:
         """Return a text such as `zone-b follows zone-a: 5 → 3`."""
-        return f"{self.what}: {replicas_from} → {replicas_to}{self.note}"
+        return f"{self.what}: {replicas_from} → {replicas_to}{self.suffix}"
 
 
 def count_replicas(sts: StatefulSet, scaling: ScalingSnapshot) -> int:

@@ -86,9 +86,9 @@ def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -
     what = f"{sts.name} follows {leading.name}"
     force = read_force(sts)
     if isinstance(force, int):
-        note = f", forced by {FORCE_REPLICAS}"
+        suffix = f", forced by {FORCE_REPLICAS}"
         return DesiredReplicas(
-            replicas=force, what=what, note=note, is_forced=True, problems=problems
+            replicas=force, what=what, suffix=suffix, is_forced=True, problems=problems
         )
     if force is not None:
         problems = (*problems, force)

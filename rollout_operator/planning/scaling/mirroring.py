@@ -88,9 +88,9 @@ def choose_mirrored(
         keeps_apart=sts.name in followed,
     )
     if isinstance(force, int):
-        note = f", forced by {FORCE_REPLICAS}"
+        suffix = f", forced by {FORCE_REPLICAS}"
         desired = replace(
-            desired, replicas=force, note=note, is_forced=True, waits=(), is_failure=False
+            desired, replicas=force, suffix=suffix, is_forced=True, waits=(), is_failure=False
         )
     return _add_delay(sts, replace(desired, problems=(*desired.problems, *problems)))
 

@@ -68,7 +68,7 @@ class _Draft:
     def downscale(self) -> ScaleZone | None:
         return next((one for one in self.scale if one.is_downscale), None)
 
-    def note_time(self, time: timedelta | None) -> None:
+    def record_time(self, time: timedelta | None) -> None:
         if time is not None:
             self.times.append(time)
 
@@ -83,7 +83,7 @@ def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
     leads = find_leads(zones)
     draft = _Draft()
     for zone in zones:
-        draft.note_time(find_settling(zone))
+        draft.record_time(find_settling(zone))
     for zone in zones:
         _plan_zone(zone, _choose_desired(zone.sts, leads, scaling), scaling, draft)
     scaled = {one.zone.uid for one in draft.scale}
@@ -127,7 +127,7 @@ def _plan_zone(
         return
     if desired.delay is not None:
         stays = choose_staying(zone, now, desired.delay, scaling)
-        draft.note_time(stays.requeue_after)
+        draft.record_time(stays.requeue_after)
         draft.messages.append(_Message(zone=sts, stays=stays))
     if wanted > now and _may_move(sts, desired.word(now, wanted), scaling, draft):
         draft.scale.append(_scale(sts, wanted, desired, Code.SCALE_UP, scaling))
@@ -158,7 +158,7 @@ def _plan_delayed(
     stays = choose_staying(zone, wanted, desired.delay, scaling)
     ask = answers.ask
     if answers.replicas > wanted:
-        desired = replace(desired, note=f"{desired.note}, on the way to {wanted}")
+        desired = replace(desired, suffix=f"{desired.suffix}, on the way to {wanted}")
     if answers.wait is not None:
         draft.waits.append(answers.wait)
     elif _is_permitted(sts, answers.replicas, desired, scaling, draft):
@@ -168,8 +168,8 @@ def _plan_delayed(
         else:
             draft.scale.append(_scale(sts, answers.replicas, desired, Code.SCALE_DOWN, scaling))
     draft.messages.append(_Message(zone=sts, stays=stays, ask=ask, has_new=answers.has_new))
-    draft.note_time(answers.requeue_after)
-    draft.note_time(stays.requeue_after)
+    draft.record_time(answers.requeue_after)
+    draft.record_time(stays.requeue_after)
 
 
 def _is_permitted(
@@ -196,7 +196,7 @@ def _is_permitted(
         draft.problems.append(blocker.reason)
     else:
         draft.waits.append(blocker.reason)
-    draft.note_time(blocker.requeue_after)
+    draft.record_time(blocker.requeue_after)
     if blocker.next_downscale is not None:
         draft.next_downscales.append(blocker.next_downscale)
     return False

@@ -89,7 +89,7 @@ class Reviewer:
         with tracing.spans.begin("review", SpanRole.SERVER) as span:
             verdict = await self._ask(path, review, deadline)
             if span.is_recorded:
-                span.note(_describe_review(path, review, verdict))
+                span.set_attributes(_describe_review(path, review, verdict))
                 keep_trace(span.log_keys)
         if isinstance(verdict, bytes):
             return verdict  # logged and counted by the replica that has decided

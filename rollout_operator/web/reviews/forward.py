@@ -135,11 +135,11 @@ class Forwarder:
                 answer = await self._send(leader, path, review, until)
         except _NotPassedOnError as error:
             self._count(path, error.outcome)
-            self._note_failure(leader, error)
+            self._record_failure(leader, error)
             text = f"this replica does not decide that, and {leader.holder}, which does,"
             return refuse_unelected(f"{text} {error}; try again")
         self._count(path, ForwardOutcome.ANSWERED)
-        self._note_answer(leader)
+        self._record_answer(leader)
         return answer
 
     async def close(self) -> None:
@@ -208,12 +208,12 @@ class Forwarder:
         finally:
             self._in_flight[kind] -= 1
 
-    def _note_answer(self, leader: Lease) -> None:
+    def _record_answer(self, leader: Lease) -> None:
         if self._failing:
             self._failing = ""
             log.info("Reviews are answered by the replica that leads again", leader=leader.holder)
 
-    def _note_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
+    def _record_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
         """Log it, as a warning once for each replica until one answers."""
         is_new = self._failing != leader.holder and error.was_asked
         if is_new:

@@ -175,7 +175,7 @@ class DownscaleReservations:
             # Again: while we looked, it may have been settled, or found on the pods.
             known = context.downscales.get(ask.set_uid)
             if known is not None and sts.replicas <= known.key.replicas_to:
-                context.downscales.note_persisted(known, context.server_time())
+                context.downscales.record_persisted(known, context.server_time())
             sets = [zone.sts for zone in group.zones]
             underway = context.downscales.find_underway(ask.group, sets, but=ask.set_uid)
             snapshot = DownscaleSnapshot(

@@ -128,18 +128,18 @@ def _render_summary(
         for phase, number, first in reversed(phases)
     )
     title = ", ".join(f"{number} {phase}" for phase, number, _ in reversed(phases))
-    notes = "".join(_list_notes(operator))
+    remarks = "".join(_list_remarks(operator))
     # While it begins nothing is known of groups, and that there are none would be wrong.
     is_known = operator is None or operator.is_ready
     empty = '<p class="empty">No rollout group in this namespace.</p>' if is_known else ""
     return (
-        f'<section id="summary" data-title="{title or "no groups"}">{notes}'
+        f'<section id="summary" data-title="{title or "no groups"}">{remarks}'
         f'<nav class="chips" aria-label="Groups by what they do">{chips}</nav>'
         f"{'' if chips else empty}</section>"
     )
 
 
-def _list_notes(operator: OperatorDescription | None) -> Iterator[str]:
+def _list_remarks(operator: OperatorDescription | None) -> Iterator[str]:
     if operator is None:
         return
     if not operator.is_ready:

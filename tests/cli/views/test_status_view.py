@@ -11,13 +11,13 @@ from rollout_operator.lab.lines import render_line
 from rollout_operator.model.description import Description, OperatorDescription, Phase
 from tests.cli.described import EXAMPLE, describe, group, zone
 
-NOTE = "operator not reached: no endpoints"
+REMARK = "operator not reached: no endpoints"
 
 
-def shown(description: Description, *notes: str, width: int = 80, **more: bool) -> str:
+def shown(description: Description, *remarks: str, width: int = 80, **more: bool) -> str:
     layout = replace(StatusLayout(width=width), **more)
     width = layout.width
-    lines = draw_status(description, notes, layout)
+    lines = draw_status(description, remarks, layout)
     texts = [render_line(line, 10_000, is_coloured=False).rstrip() for line in lines]
     assert max(map(len, texts)) <= width
     assert all(text.isprintable() for text in texts)
@@ -26,7 +26,7 @@ def shown(description: Description, *notes: str, width: int = 80, **more: bool) 
 
 def test_d_76_a_group_at_80_columns() -> None:
     assert (
-        shown(EXAMPLE, NOTE)
+        shown(EXAMPLE, REMARK)
         == """\
 namespace mimir  1 rollout group
 operator not reached: no endpoints

@@ -7,7 +7,7 @@ from tests.contract.reviews import allow, deny, patching
 from tests.contract.sides import CONFIG_MAPS, Decide, Hook, Verdict
 from tests.contract.world import World
 
-NOTE: JsonObject = {"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}}
+ANNOTATION: JsonObject = {"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}}
 ALL = ("CREATE", "UPDATE", "DELETE")
 SETS = ("statefulsets", "statefulsets/scale")
 
@@ -76,7 +76,7 @@ async def a_hook_asked_again_if_needed(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     first = Hook(name="first", decide=allow(), fields={"reinvocationPolicy": "IfNeeded"})
     never = Hook(name="never", decide=allow())
-    second = Hook(name="second", decide=patching(NOTE))
+    second = Hook(name="second", decide=patching(ANNOTATION))
     await world.register("Mutating", first, never, second)
     await _patched(world)
 
@@ -85,7 +85,7 @@ async def a_hook_asked_again_if_needed(world: World) -> None:
 async def a_hook_not_asked_again_where_nothing_changed(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     again = {"reinvocationPolicy": "IfNeeded"}
-    first = Hook(name="first", decide=patching(NOTE), fields=again)
+    first = Hook(name="first", decide=patching(ANNOTATION), fields=again)
     await world.register("Mutating", first, Hook(name="second", decide=allow(), fields=again))
     await _patched(world)
 
@@ -149,9 +149,9 @@ async def a_scale_that_is_denied_or_changed(world: World) -> None:
 
 
 @sequence()
-async def a_note_on_a_stateful_set_that_is_scaled_down(world: World) -> None:
+async def an_annotation_on_a_stateful_set_that_is_scaled_down(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
-    await world.register("Mutating", _hook(patching(NOTE), "statefulsets"))
+    await world.register("Mutating", _hook(patching(ANNOTATION), "statefulsets"))
     await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 2}})
     await world.update(STATEFULSETS, "a", statefulset("a", 1))
     await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 3}}, dryRun="All")

@@ -27,7 +27,7 @@ async def pages(world: World) -> None:
     rest = await world.clients.fetch_page(
         CONFIG_MAPS, world.namespace, limit=2, token=first.next_token
     )
-    world.note("pages", sizes=[len(first.items), len(rest.items)], is_last=not rest.next_token)
+    world.record("pages", sizes=[len(first.items), len(rest.items)], is_last=not rest.next_token)
 
 
 @sequence(needs=Needs.OBLIVION)
@@ -127,7 +127,7 @@ async def watches(world: World) -> None:
         CONFIG_MAPS, world.namespace, resource_version=version, lasts=timedelta(seconds=1)
     ) as events:
         types = [event.type async for event in events]
-    world.note("events", types=[kind for kind in types if kind != "BOOKMARK"])
+    world.record("events", types=[kind for kind in types if kind != "BOOKMARK"])
 
 
 @sequence(needs=Needs.OBLIVION)
@@ -144,4 +144,4 @@ async def a_watch_that_is_too_old(world: World) -> None:
                 pass
     except ApiError as raised:
         error = type(raised).__name__
-    world.note("the watch", raises=error)
+    world.record("the watch", raises=error)

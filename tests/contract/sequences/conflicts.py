@@ -44,12 +44,12 @@ async def _overtaken(world: World) -> None:
     await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
 
 
-async def _noted_while_scaled(world: World) -> None:
+async def _annotated_while_scaled(world: World) -> None:
     """Let somebody else annotate the set during the first review of its scale."""
-    note = _write(world, {"metadata": {"annotations": {"note": "inner"}}}, STATEFULSETS)
+    annotate = _write(world, {"metadata": {"annotations": {"note": "inner"}}}, STATEFULSETS)
     hook = Hook(
         name="one",
-        decide=_while_asked(world, note),
+        decide=_while_asked(world, annotate),
         groups=("apps",),
         resources=("statefulsets/scale",),
     )
@@ -148,7 +148,7 @@ async def created_by_another_during_a_create(world: World) -> None:
 @sequence()
 async def a_conflict_during_a_scale_asks_again(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
-    await _noted_while_scaled(world)
+    await _annotated_while_scaled(world)
     await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 1}})
     await world.get(STATEFULSETS, "a")
 
@@ -157,7 +157,7 @@ async def a_conflict_during_a_scale_asks_again(world: World) -> None:
 async def a_conflict_during_a_scale_put_with_version(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     body = tree(await world.get(STATEFULSETS, "a/scale"))
-    await _noted_while_scaled(world)
+    await _annotated_while_scaled(world)
     body["spec"]["replicas"] = 1
     await world.update(STATEFULSETS, "a/scale", body)
     await world.get(STATEFULSETS, "a")

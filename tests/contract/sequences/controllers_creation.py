@@ -120,7 +120,7 @@ async def all_that_a_revision_keeps(scene: Scene) -> None:
         found = tree(await scene.world.get(REVISIONS, name))
     metadata = found["metadata"]
     (reference,) = metadata["ownerReferences"]
-    scene.world.note(
+    scene.world.record(
         "the revision",
         annotations=metadata["annotations"],
         labels=sorted(metadata["labels"]),
@@ -140,7 +140,7 @@ async def _show_pod(scene: Scene, name: str) -> None:
     metadata = pod["metadata"]
     revision = metadata["labels"].pop("controller-revision-hash")
     await scene.settle()
-    scene.world.note(
+    scene.world.record(
         "the pod",
         revision=scene.seen.call_revision(revision),
         metadata=metadata,

@@ -133,7 +133,7 @@ async def failing_again_and_again_until_mended(scene: Scene) -> None:
     await scene.change(template=_image(pods.QUICK))
     await scene.until_rolled()
     await scene.settle()
-    scene.world.note("whole", sets=scene.seen.describe_sets())
+    scene.world.record("whole", sets=scene.seen.describe_sets())
 
 
 # Ready long enough

@@ -160,10 +160,10 @@ async def a_pod_that_has_lost_its_labels(scene: Scene) -> None:
     index = {"apps.kubernetes.io/pod-index": None}
     await scene.label("a-1", **index)
     await scene.rest("nobody minds")
-    scene.world.note("labels", found=_labels(scene, "a-1"))
+    scene.world.record("labels", found=_labels(scene, "a-1"))
     await scene.label("a-1", **index, **{"statefulset.kubernetes.io/pod-name": None})
     await scene.rest("it gets them back")
-    scene.world.note("labels", found=_labels(scene, "a-1"))
+    scene.world.record("labels", found=_labels(scene, "a-1"))
 
 
 @controlled
@@ -314,7 +314,7 @@ async def _until_status(scene: Scene, **fields: int | None) -> None:
 
 def _describe(scene: Scene, title: str) -> None:
     """Record what is there while the controller still tries, hence without waiting for rest."""
-    scene.world.note(title, sets=scene.seen.describe_sets(), pods=scene.seen.describe_pods())
+    scene.world.record(title, sets=scene.seen.describe_sets(), pods=scene.seen.describe_pods())
 
 
 async def _metadata(scene: Scene, resource: Any, name: str, **fields: object) -> None:

@@ -83,7 +83,7 @@ async def on_delete_two_templates_in_a_row(scene: Scene) -> None:
     await scene.settle()
     # Whether the controller has seen the one between is chance.
     sts = scene.seen.sets["a"]["status"]
-    scene.world.note("revisions", are_equal=sts["currentRevision"] == sts["updateRevision"])
+    scene.world.record("revisions", are_equal=sts["currentRevision"] == sts["updateRevision"])
 
 
 @controlled
@@ -144,7 +144,7 @@ async def on_delete_labels_of_the_template(scene: Scene) -> None:
     await scene.replace("a-2")
     await scene.rest("one replaced")
     labels = {name: pod["metadata"]["labels"].get("tier") for name, pod in scene.seen.pods.items()}
-    scene.world.note("labels", tier=dict(sorted(labels.items())))
+    scene.world.record("labels", tier=dict(sorted(labels.items())))
 
 
 @controlled

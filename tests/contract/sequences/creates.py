@@ -56,7 +56,7 @@ async def what_a_body_may_say(world: World) -> None:
             generation=9,
         ),
     )
-    world.note("the uid", is_another=uid_of(made) != uid)
+    world.record("the uid", is_another=uid_of(made) != uid)
 
 
 @sequence()
@@ -65,7 +65,7 @@ async def versions_rise_with_each_create(world: World) -> None:
     second = await world.create(SECRETS, secret("a"))
     third = await world.create(CONFIG_MAPS, config_map("a"))
     versions = [int(version_of(each)) for each in (first, second, third)]
-    world.note("the versions", rise=versions == sorted(set(versions)))
+    world.record("the versions", rise=versions == sorted(set(versions)))
 
 
 @sequence()
@@ -79,7 +79,7 @@ async def namespaces(world: World) -> None:
     found = await world.get(NAMESPACES, world.namespace)
     metadata = found.body["metadata"]
     assert isinstance(metadata, dict)
-    world.note("labels", are=metadata["labels"])
+    world.record("labels", are=metadata["labels"])
     with world.elsewhere("nowhere-at-all"):
         await world.create(CONFIG_MAPS, config_map("a"))
         await world.get(CONFIG_MAPS, "a")

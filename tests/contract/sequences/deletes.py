@@ -25,7 +25,7 @@ async def a_deleted_object_is_gone_and_its_name_is_free(world: World) -> None:
     await world.get(CONFIG_MAPS, "a")
     await world.delete(CONFIG_MAPS, "a")
     new = await world.create(CONFIG_MAPS, config_map("a"))
-    world.note("uids", differ=uid_of(old) != uid_of(new))
+    world.record("uids", differ=uid_of(old) != uid_of(new))
 
 
 @sequence()

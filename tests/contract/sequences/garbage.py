@@ -84,7 +84,7 @@ async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
         ending = tree(await world.get(PODS, "a"))["metadata"]
         await world.patch(PODS, "a", {"metadata": {"finalizers": None}})
         await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
-    world.note("the pod", grace=ending["deletionGracePeriodSeconds"])
+    world.record("the pod", grace=ending["deletionGracePeriodSeconds"])
     await world.until_gone(PODS, "a")
 
 

@@ -9,7 +9,7 @@ from tests.contract.reviews import allow, answering, deny, patching, silent
 from tests.contract.sides import CONFIG_MAPS, Decide, Hook, HookKind
 from tests.contract.world import World
 
-NOTE: JsonObject = {"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}}
+ANNOTATION: JsonObject = {"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}}
 
 
 async def _patched(world: World) -> None:
@@ -66,7 +66,7 @@ add_each(
 
 add_each(
     (
-        ("changes_the_object", _mutated(patching(NOTE))),
+        ("changes_the_object", _mutated(patching(ANNOTATION))),
         ("changes_nothing", _mutated(allow())),
         ("empty_patch", _mutated(patching())),
         ("denied", _mutated(deny(message="not now", code=429))),
@@ -74,7 +74,7 @@ add_each(
             patching({"op": "replace", "path": "/data/key", "value": "value"}))),
         ("silent", _mutated(silent(), timeoutSeconds=1)),
         ("silent_and_ignored", _mutated(silent(), timeoutSeconds=1, failurePolicy="Ignore")),
-        ("warned_and_changed", _mutated(patching(NOTE, warnings=["changed"]))),
+        ("warned_and_changed", _mutated(patching(ANNOTATION, warnings=["changed"]))),
     ),
     "mutating_hooks",
 )  # fmt: skip

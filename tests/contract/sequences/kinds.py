@@ -30,8 +30,8 @@ async def status_and_annotations_of_a_pod(world: World) -> None:
     conditions = [{"type": "Initialized", "status": "True"}]
     await world.patch(PODS, "a/status", {"status": {"conditions": conditions}}, STRATEGIC_PATCH)
     await world.patch(PODS, "a", {"status": {"phase": "Failed"}})
-    for note in ("1", None):
-        await world.patch(PODS, "a", {"metadata": {"annotations": {"x.org/note": note}}})
+    for text in ("1", None):
+        await world.patch(PODS, "a", {"metadata": {"annotations": {"x.org/note": text}}})
 
 
 @sequence()

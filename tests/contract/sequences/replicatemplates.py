@@ -115,7 +115,7 @@ async def a_template_that_is_gone(world: World) -> None:
 async def a_group_is_discovered(world: World) -> None:
     for group in (GROUP, "apps", "", "policy"):
         versions = await world.clients.fetch_group(group)
-        world.note(f"versions of {group!r}", preferred=versions[0])
+        world.record(f"versions of {group!r}", preferred=versions[0])
 
 
 @sequence()
@@ -141,7 +141,7 @@ async def kinds_are_discovered(world: World) -> None:
             if one.resource.kind in kinds:
                 below = one.subresources & {"scale", "status", "eviction"}
                 shown = msgspec.to_builtins(one.resource)
-                world.note("kind", **shown, has=sorted(below))
+                world.record("kind", **shown, has=sorted(below))
 
 
 @sequence()
@@ -150,7 +150,7 @@ async def scales_through_the_client(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("b", 2))
     for resource, name in ((REPLICA_TEMPLATES, "a"), (STATEFULSETS, "b")):
         raw = await world.clients.fetch(resource, world.namespace, name, "scale")
-        world.note("scale", scale=msgspec.json.decode(raw))
+        world.record("scale", scale=msgspec.json.decode(raw))
     missing = world.clients.fetch(REPLICA_TEMPLATES, world.namespace, "b", "scale")
     await world.attempt("missing", missing)
     await world.attempt("no scale", world.clients.fetch(PODS, world.namespace, "a", "scale"))
@@ -162,6 +162,6 @@ async def statuses_through_the_client(world: World) -> None:
     patch: JsonObject = {"status": {"replicas": 2}}
     for _ in range(2):
         raw = await world.clients.patch(REPLICA_TEMPLATES, world.namespace, "a", patch, "status")
-        world.note("patch", written=msgspec.json.decode(raw))
+        world.record("patch", written=msgspec.json.decode(raw))
     absent = world.clients.patch(REPLICA_TEMPLATES, world.namespace, "b", {}, "status")
     await world.attempt("absent", absent)

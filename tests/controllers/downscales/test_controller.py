@@ -35,7 +35,7 @@ SOON = timedelta(seconds=60)
 async def test_refused_by_somebody_else_afterwards() -> None:
     """LI-05, W-36, FP-22, SI-12: told after it cannot happen any more, and before a minute."""
     async with granted() as world:
-        assert world.noted() == ["zone-a-0", "zone-a-3", "zone-a-4"]
+        assert world.recorded() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         answered = world.clock.elapsed()
         await world.pass_time(35)
         assert world.calls.names("DELETE") == []
@@ -180,7 +180,7 @@ async def test_pods_that_change_all_the_time_do_not_shorten_the_pauses() -> None
 
 
 @in_virtual_time
-async def test_two_zones_whose_notes_are_found_are_not_both_taken_as_granted() -> None:
+async def test_two_zones_whose_records_are_found_are_not_both_taken_as_granted() -> None:
     """SI-11, D-25: zone a was refused, zone b granted; the next process cannot tell which."""
     world = three_zones(a=WAIT, b=WAIT)
     world.calls.answer = refuse("zone-a-4")
@@ -322,7 +322,7 @@ async def test_a_downscale_that_nobody_takes_back_is_forgotten_with_its_pods() -
         await world.watch()
         await world.pass_time(100)
         assert world.memory.downscales.list_sets() == []
-        assert world.noted() == []
+        assert world.recorded() == []
         world.commit("zone-a", 5)
         await _come_back(world)
         await world.pass_time(100)

@@ -1,4 +1,4 @@
-"""Downscales under caches that lag, stores that cannot be asked, and notes that others wrote."""
+"""Downscales under caches that lag, stores that cannot be asked, and records that others wrote."""
 
 import copy
 from collections import Counter
@@ -110,8 +110,8 @@ async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> N
 
 
 @in_virtual_time
-async def test_its_own_note_that_shows_late_is_no_story_of_another_process() -> None:
-    """LI-01, LI-02: refused and undone; the event of a note was lost, a list shows it later."""
+async def test_its_own_record_that_shows_late_is_none_of_another_process() -> None:
+    """LI-01, LI-02: refused and undone; the event of a record was lost, a list shows it later."""
     world = three_zones()
     async with world.controlling():
         world.calls.answer = refuse("zone-a-4")
@@ -120,17 +120,17 @@ async def test_its_own_note_that_shows_late_is_no_story_of_another_process() -> 
         await world.clock.sleep(timedelta(minutes=4))
         assert world.memory.downscales.list_sets() == []
         called = len(world.calls.calls)
-        assert world.noted()
+        assert world.recorded()
         await world.watch()
         await world.pass_time(1)
         assert (await world.ask("zone-b", 3)).is_allowed
-        assert world.noted() == ["zone-b-0", "zone-b-3", "zone-b-4"]
+        assert world.recorded() == ["zone-b-0", "zone-b-3", "zone-b-4"]
         assert len(world.calls.calls) == called + 2
 
 
 @in_virtual_time
 async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -> None:
-    """5, 3, 5 while nobody was there: the note on a pod that stays is all that is left of it."""
+    """5, 3, 5 while nobody was there: the record on a pod that stays is all that is left of it."""
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.ask("zone-a", 3)).is_allowed
     for name in ("zone-a-3", "zone-a-4"):
@@ -170,14 +170,14 @@ async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str
 
 
 @in_virtual_time
-async def test_a_note_that_was_left_over_is_no_proof_that_it_happened() -> None:
-    """LI-01: undone, and killed when one of its notes was still there: nobody waits for it."""
+async def test_a_record_that_was_left_over_is_no_proof_that_it_happened() -> None:
+    """LI-01: undone, and killed when one of its records was still there: nobody waits for it."""
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.ask("zone-a", 3)).is_allowed
     for ordinal in (3, 4):
         world.client.put("pods", pod("zone-a", ordinal))
     world.sync()
-    assert world.noted() == ["zone-a-0"]
+    assert world.recorded() == ["zone-a-0"]
     world.restart()
     async with world.controlling():
         await world.pass_time(60)
@@ -187,7 +187,7 @@ async def test_a_note_that_was_left_over_is_no_proof_that_it_happened() -> None:
 
 @in_virtual_time
 async def test_si11_a_downscale_that_nobody_is_prepared_for_counts_after_a_crash() -> None:
-    """3, 5 and 3 again before there are any new pods: one that stays has the note."""
+    """3, 5 and 3 again before there are any new pods: one that stays has the record."""
     world = three_zones(a=WAIT, b=WAIT)
     for name in ("zone-a-3", "zone-a-4"):
         world.remove_pod(name)
@@ -257,7 +257,7 @@ async def test_many_pods_are_told_a_few_at_a_time() -> None:
     assert len({call.pod for call in called}) == 100
 
 
-def _put_note(world: World, name: str, text: str) -> None:
+def _put_record(world: World, name: str, text: str) -> None:
     one = copy.deepcopy(world.client.objects["pods", name])
     meta: Json = part(one, "metadata")
     meta["annotations"] = {DOWNSCALE_RECORD: text}
@@ -265,7 +265,7 @@ def _put_note(world: World, name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "deletes"),
+    ("record", "deletes"),
     [
         ("rubbish", 0),
         ('{"replicasFrom":5,"replicasTo":-1,"at":"2026-01-02T03:04:05Z"}', 0),
@@ -277,10 +277,10 @@ def _put_note(world: World, name: str, text: str) -> None:
     ],
 )
 @in_virtual_time
-async def test_notes_that_others_wrote(note: str, deletes: int) -> None:
+async def test_records_that_others_wrote(record: str, deletes: int) -> None:
     """SEC-25: at most a pod is told that it stays; no time of the future is recorded, no spin."""
     world = three_zones()
-    _put_note(world, "zone-a-4", note)
+    _put_record(world, "zone-a-4", record)
     world.sync()
     world.restart()
     async with world.controlling():
@@ -291,11 +291,13 @@ async def test_notes_that_others_wrote(note: str, deletes: int) -> None:
 
 
 @in_virtual_time
-async def test_a_note_of_the_future_holds_nobody_back_for_ever() -> None:
+async def test_a_record_of_the_future_holds_nothing_back_for_ever() -> None:
     """SEC-25: it is found while the set wants fewer replicas already."""
     world = three_zones(4)
     world.client.put("pods", pod("zone-a", 4))
-    _put_note(world, "zone-a-4", '{"replicasFrom":5,"replicasTo":4,"at":"9999-12-31T23:59:59.9Z"}')
+    _put_record(
+        world, "zone-a-4", '{"replicasFrom":5,"replicasTo":4,"at":"9999-12-31T23:59:59.9Z"}'
+    )
     world.sync()
     world.restart()
     async with world.controlling():
@@ -303,7 +305,7 @@ async def test_a_note_of_the_future_holds_nobody_back_for_ever() -> None:
         await world.watch()
         await world.pass_time(60)
         assert world.annotation("zone-a") is None
-        assert world.noted() == []
+        assert world.recorded() == []
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""Notes on pods that another author wrote: who may patch pods may write them (D-24, SEC-25)."""
+"""Records on pods that another author wrote: who may patch pods may write them (D-24, SEC-25)."""
 
 import copy
 
@@ -10,7 +10,7 @@ from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, come_to_rest, part, pod, three_zones
 
-NOTE: Json = {"replicasFrom": 5, "replicasTo": 3, "at": "2026-01-02T03:04:05Z", "by": "another"}
+RECORD: Json = {"replicasFrom": 5, "replicasTo": 3, "at": "2026-01-02T03:04:05Z", "by": "another"}
 PLACE: Json = {"port": 8080, "path": "ingester/prepare", "service": "zone-a-headless"}
 
 
@@ -18,9 +18,9 @@ def _service(world: World) -> object:
     return part(world.client.objects["statefulsets", "zone-a"], "spec")["serviceName"]
 
 
-def _put_note(world: World, name: str, **changes: object) -> None:
+def _put_record(world: World, name: str, **changes: object) -> None:
     one = copy.deepcopy(world.client.objects["pods", name])
-    text = msgspec.json.encode({**NOTE, **changes}).decode()
+    text = msgspec.json.encode({**RECORD, **changes}).decode()
     part(one, "metadata")["annotations"] = {DOWNSCALE_RECORD: text}
     world.client.put("pods", one)
     world.sync()
@@ -39,10 +39,10 @@ def _put_note(world: World, name: str, **changes: object) -> None:
 async def test_d24_a_place_that_nothing_confirms_is_not_called(
     change: Json, message: str, field: str, lines: list[str]
 ) -> None:
-    """D-24, SEC-25: one warning names pod, field and value; no pod is called, the note goes."""
+    """D-24, SEC-25: one warning names pod, field and value; no pod is called, the record goes."""
     world = three_zones()
     place = {**PLACE, "service": _service(world), **change}
-    _put_note(world, "zone-a-4", **{field: place if field == "target" else [place]})
+    _put_record(world, "zone-a-4", **{field: place if field == "target" else [place]})
     world.restart()
     async with world.controlling():
         await world.pass_time(120)
@@ -56,11 +56,11 @@ async def test_d24_a_place_that_nothing_confirms_is_not_called(
 
 
 @in_virtual_time
-async def test_d24_a_set_that_is_not_prepared_adopts_no_note(lines: list[str]) -> None:
-    """D-24: pods of a set without the label are called by nobody, whatever a note says."""
+async def test_d24_a_set_that_is_not_prepared_adopts_no_record(lines: list[str]) -> None:
+    """D-24: pods of a set without the label are called by nobody, whatever a record says."""
     world = three_zones()
     world.label("zone-a", PREPARE_DOWNSCALE, None)
-    _put_note(world, "zone-a-4", target={**PLACE, "service": _service(world)})
+    _put_record(world, "zone-a-4", target={**PLACE, "service": _service(world)})
     world.restart()
     async with world.controlling():
         assert world.memory.downscales.list_sets() == []
@@ -78,7 +78,7 @@ async def test_li05_a_place_that_set_or_pod_confirm_is_called(port: int) -> None
     world = three_zones()
     one = world.client.objects["pods", "zone-a-4"]
     one["spec"] = {"initContainers": [{"name": "side", "ports": [{"containerPort": 9090}]}]}
-    _put_note(world, "zone-a-4", target={**PLACE, "port": port, "service": _service(world)})
+    _put_record(world, "zone-a-4", target={**PLACE, "port": port, "service": _service(world)})
     world.restart()
     async with world.controlling():
         await world.pass_time(120)
@@ -87,11 +87,11 @@ async def test_li05_a_place_that_set_or_pod_confirm_is_called(port: int) -> None
 
 @pytest.mark.parametrize("at", ["2025-06-01T00:00:00Z", "2026-01-02T03:04:05Z"])
 @in_virtual_time
-async def test_si11_the_time_in_a_note_is_no_time_of_a_downscale(at: str) -> None:
+async def test_si11_the_time_in_a_record_is_no_time_of_a_downscale(at: str) -> None:
     """SI-11: it counts from when it is found: a forged time cannot let another zone go earlier."""
     world = three_zones(3, a=WAIT, b=WAIT)
     world.client.put("pods", pod("zone-a", 3))
-    _put_note(world, "zone-a-3", at=at)
+    _put_record(world, "zone-a-3", at=at)
     await world.pass_time(600)
     world.restart()
     async with world.controlling():
@@ -121,7 +121,7 @@ async def test_si11_a_downscale_on_record_is_not_recorded_anew_at_each_start() -
 async def test_si11_a_made_up_uid_proves_no_downscale(at: str) -> None:
     """SI-11: `first` names a pod that never was; all pods are there since long ago."""
     world = three_zones(a=WAIT, b=WAIT)
-    _put_note(world, "zone-a-4", at=at, first="uid-of-no-pod")
+    _put_record(world, "zone-a-4", at=at, first="uid-of-no-pod")
     world.restart()
     async with world.controlling():
         await world.pass_time(120)

@@ -49,10 +49,10 @@ async def test_what_is_underway_is_shown_while_it_waits_for_its_turn() -> None:
     made = rollable()
     shown: list[PlanUnderway] = []
 
-    async def note(kind: str) -> None:
+    async def record(kind: str) -> None:
         shown.extend(made.group_states.list_underway().values())
 
-    made.client.turn = note
+    made.client.turn = record
     await made.controller.reconcile(GROUP)
     assert made.client.deleted == ["b-0"]
     assert {explain_actions(one.plan) for one in shown} == {

@@ -44,8 +44,8 @@ async def test_a_refused_pod_does_not_hide_the_next(refused: set[str], deleted: 
         fail_delete(made, name, Refused("not now", status=403))
     report = await made.step()
     assert made.client.deleted == deleted
-    assert {note.code for note in report.notes} <= {Code.DELETE_REFUSED}
-    assert {note.text.split()[0] for note in report.notes} == refused
+    assert {reason.code for reason in report.reasons} <= {Code.DELETE_REFUSED}
+    assert {reason.text.split()[0] for reason in report.reasons} == refused
     assert (report.deleted, report.error) == (len(deleted), None)
 
 
@@ -65,7 +65,7 @@ async def test_a_refused_broken_pod_does_not_hide_the_next(
     fail_delete(made, "b-0", Refused("not now", status=403))
     report = await made.step()
     assert made.client.deleted == ["b-1"]
-    assert [note.code for note in report.notes] == [Code.DELETE_REFUSED]
+    assert [reason.code for reason in report.reasons] == [Code.DELETE_REFUSED]
 
 
 @pytest.mark.parametrize("wide", ["cache", "store"])
@@ -122,7 +122,7 @@ async def test_what_the_store_shows_otherwise_than_the_cache(
     report = await made.step()
     assert made.client.deleted == deleted
     assert report.is_contradicted == (not deleted)
-    assert [note.code for note in report.notes] == ([] if deleted else [Code.VIEW_CHANGED])
+    assert [reason.code for reason in report.reasons] == ([] if deleted else [Code.VIEW_CHANGED])
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["has changed", "is gone"])
@@ -142,7 +142,7 @@ async def test_si04_a_pod_that_changes_between_read_and_delete_ends_the_round(
     made.client.before = change_late
     report = await made.step()
     assert made.client.deleted == []
-    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
     assert report.is_contradicted
 
 
@@ -158,7 +158,7 @@ async def test_fp04_nothing_goes_when_the_caches_see_another_zone_short_during_t
     made.client.before = lose_one
     report = await made.step()
     assert made.client.deleted == []
-    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
     assert report.is_contradicted
 
 
@@ -330,7 +330,7 @@ async def test_roll39_the_revision_is_not_recorded_of_a_set_that_changed(live: J
     made.client.put("statefulsets", live)
     report = await made.step()
     assert made.client.status_writes == []
-    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
 
 
 async def test_roll39_the_revision_is_not_recorded_where_a_pod_went_while_it_waited() -> None:
@@ -342,7 +342,7 @@ async def test_roll39_the_revision_is_not_recorded_where_a_pod_went_while_it_wai
     made.client.turn = lose_a_pod
     report = await made.step()
     assert (made.client.status_writes, made.client.calls) == ([], [])
-    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
 
 
 async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:

@@ -6,7 +6,7 @@ from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequ
 from rollout_operator.model.outcome import Code
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
 from tests.controllers.scaling_clients import NO_ANSWER, REFUSAL
-from tests.controllers.scaling_objects import ago, guarded, note_time, set_count, zone
+from tests.controllers.scaling_objects import ago, guarded, record_time, set_count, zone
 from tests.virtual_time import in_virtual_time
 
 FOREVER = [
@@ -191,7 +191,7 @@ async def test_a_downscale_is_decided_anew_on_what_the_api_server_holds() -> Non
 async def test_a_downscale_of_another_operator_is_seen_in_the_live_read() -> None:
     """SI-11: the time that another one wrote since counts, though the cache does not show it."""
     bench = Bench([zone("a", 2), zone("b", 5, follows="a", span="1h"), zone("c", 2)])
-    bench.client.change("zone-c", note_time(ago(0 * SECOND)))
+    bench.client.change("zone-c", record_time(ago(0 * SECOND)))
     await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
     bench.follow()

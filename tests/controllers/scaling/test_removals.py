@@ -50,7 +50,7 @@ async def test_li11_ever_new_marks_of_one_set_are_removed_ever_more_seldom() -> 
     for second in range(300):
         one = marked(1, f"{second}")
         if try_to_remove(removals, one):
-            intents.note_gone(one.uid, f"{second}", f"{second}")
+            intents.record_gone(one.uid, f"{second}", f"{second}")
             times += 1
         await CLOCK.sleep(SECOND)
     assert 3 < times <= 3 + 6
@@ -81,7 +81,7 @@ async def test_a_downscale_of_ours_that_was_answered_begins_anew() -> None:
     for _ in range(3):
         assert try_to_remove(removals, marked(1))
     assert not try_to_remove(removals, marked(1))
-    removals.note_answered(Uid("1"))
+    removals.record_answered(Uid("1"))
     assert try_to_remove(removals, marked(1))
 
 

@@ -22,9 +22,9 @@ from tests.web.downscale_world import part
 PATCH = "patch statefulsets/zone-b"
 
 
-def follower(leading: int = 2, **notes: str) -> Bench:
+def follower(leading: int = 2, **annotations: str) -> Bench:
     """Return zone-b with five replicas that follows zone-a, and zone-c that is at rest."""
-    return Bench([zone("a", leading), zone("b", 5, follows="a", **notes), old("c", 3)])
+    return Bench([zone("a", leading), zone("b", 5, follows="a", **annotations), old("c", 3)])
 
 
 def underway(bench: Bench) -> Underway | None:
@@ -287,7 +287,7 @@ async def test_si11_what_we_have_seen_counts_in_the_live_read_too() -> None:
 
     async def scale_other(call: str) -> None:
         if call.startswith("list statefulsets"):
-            bench.memory.counts.note_downscale(Uid("uid-zone-a"))
+            bench.memory.counts.record_downscale(Uid("uid-zone-a"))
 
     bench.client.pause = scale_other
     await bench.reconcile()

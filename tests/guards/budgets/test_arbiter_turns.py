@@ -153,7 +153,7 @@ async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> N
 async def test_li09_what_came_to_nothing_lets_those_in_earnest_go_first() -> None:
     """LI-09, D-68: many pods that are asked for in turn, and never go, starve no drain."""
     _, x = start()
-    x.pending.unused.note(x.cached("c-0"))
+    x.pending.unused.record(x.cached("c-0"))
     assert await rolled(x, "a-0") == "allowed"
     assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
     await x.clock.sleep(USUAL_PAUSE)

@@ -204,7 +204,7 @@ async def test_li09_each_time_it_waits_twice_as_long_up_to_a_minute() -> None:
     made = UnusedBench()
     waits = []
     for _ in range(6):
-        made.unused.note(A0)
+        made.unused.record(A0)
         waits.append(made.unused.wait_before(A0.uid) / SECOND)
         await made.clock.sleep(PAUSES.most)
         assert not made.unused.wait_before(A0.uid)
@@ -217,10 +217,10 @@ async def test_li09_each_time_it_waits_twice_as_long_up_to_a_minute() -> None:
 @in_virtual_time
 async def test_li09_after_a_while_it_is_forgotten() -> None:
     made = UnusedBench()
-    made.unused.note(A0)
+    made.unused.record(A0)
     await made.clock.sleep(REMEMBERED)
     assert made.unused.count(A0.uid) == 0
-    made.unused.note(A0)
+    made.unused.record(A0)
     assert made.unused.wait_before(A0.uid) == PAUSES.first
 
 
@@ -228,12 +228,12 @@ async def test_li09_after_a_while_it_is_forgotten() -> None:
 @in_virtual_time
 async def test_li09_a_pod_that_is_gone_is_forgotten(successor: list[Pod]) -> None:
     made = UnusedBench()
-    made.unused.note(A0)
+    made.unused.record(A0)
     made.cache.replace_all(successor)
     assert made.unused.count(A0.uid) == 0
     other = msgspec.structs.replace(A0, name="other", uid=Uid("other"))
     made.cache.upsert(other)
-    made.unused.note(other)
+    made.unused.record(other)
     assert len(made.unused) == 1
 
 
@@ -247,7 +247,7 @@ async def test_d68_the_memory_is_bounded() -> None:
     ]
     made.cache.replace_all(pods)
     for one in pods:
-        made.unused.note(one)
+        made.unused.record(one)
     assert len(made.unused) == MOST_PODS
     assert made.unused.count(pods[0].uid) == 0
     assert made.unused.count(pods[-1].uid) == 1

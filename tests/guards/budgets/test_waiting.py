@@ -44,7 +44,7 @@ class Bench:
 @in_virtual_time
 async def test_who_was_refused_is_awaited_for_twice_the_pause_of_kubectl() -> None:
     made = Bench()
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     await made.clock.sleep(2 * USUAL_PAUSE)
     assert made.front == ["a-0"]
     await made.clock.sleep(MOMENT)
@@ -55,9 +55,9 @@ async def test_who_was_refused_is_awaited_for_twice_the_pause_of_kubectl() -> No
 @in_virtual_time
 async def test_the_pause_is_learned_from_repeats_within_bounds(gap: float, pause: float) -> None:
     made = Bench()
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     await made.clock.sleep(timedelta(seconds=gap))
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     await made.clock.sleep(timedelta(seconds=2 * pause))
     assert made.front == ["a-0"]
     await made.clock.sleep(MOMENT)
@@ -67,9 +67,9 @@ async def test_the_pause_is_learned_from_repeats_within_bounds(gap: float, pause
 @in_virtual_time
 async def test_a_request_that_is_repeated_at_once_says_nothing_of_the_pause() -> None:
     made = Bench()
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     await made.clock.sleep(LEAST_PAUSE / 10)
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     await made.clock.sleep(2 * USUAL_PAUSE)
     assert made.front == ["a-0"]
 
@@ -77,16 +77,16 @@ async def test_a_request_that_is_repeated_at_once_says_nothing_of_the_pause() ->
 @in_virtual_time
 async def test_they_stand_in_the_order_in_which_they_came() -> None:
     made = Bench()
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     await made.clock.sleep(MOMENT)
-    made.waiting.note_refused(RULE, SECOND)
+    made.waiting.record_refused(RULE, SECOND)
     assert made.front == ["a-0", "b-0"]
     assert [one.pod for one in made.waiting.list_in_front(RULE, SECOND)] == [FIRST]
     assert made.waiting.list_in_front(RULE, FIRST) == []
     # Who has not asked for too long is the last one again.
     await made.clock.sleep(3 * USUAL_PAUSE)
-    made.waiting.note_refused(RULE, SECOND)
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, SECOND)
+    made.waiting.record_refused(RULE, FIRST)
     assert [one.pod for one in made.waiting.list_in_front(RULE, ROLLED)] == [SECOND, FIRST]
 
 
@@ -94,11 +94,11 @@ async def test_they_stand_in_the_order_in_which_they_came() -> None:
 @in_virtual_time
 async def test_a_pod_that_has_gone_is_awaited_no_more(now: list[Pod]) -> None:
     made = Bench()
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     made.cache.replace_all([*now, SECOND, ROLLED])
     assert made.front == []
     await made.clock.sleep(FORGET_EVERY)
-    made.waiting.note_refused(RULE, SECOND)
+    made.waiting.record_refused(RULE, SECOND)
     assert len(made.waiting) == 1
 
 
@@ -106,9 +106,9 @@ async def test_a_pod_that_has_gone_is_awaited_no_more(now: list[Pod]) -> None:
 async def test_d68_what_came_to_nothing_before_has_no_turn() -> None:
     """D-68: a forged list of evictions costs a rollout one turn for each pod, and no more."""
     made = Bench()
-    made.waiting.note_refused(RULE, FIRST)
-    made.unused.note(FIRST)
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
+    made.unused.record(FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     assert made.front == []
 
 
@@ -118,10 +118,10 @@ async def test_d68_the_memory_is_bounded() -> None:
     pods = [replace(FIRST, name=f"p-{at}", uid=Uid(f"u-{at}")) for at in range(MOST_WAITERS + 5)]
     made.cache.replace_all(pods)
     for one in pods:
-        made.waiting.note_refused(RULE, one)
+        made.waiting.record_refused(RULE, one)
     assert len(made.waiting) == MOST_WAITERS
     await made.clock.sleep(2 * MOST_PAUSE + MOMENT)
-    made.waiting.note_refused(RULE, pods[-1])
+    made.waiting.record_refused(RULE, pods[-1])
     assert len(made.waiting) == 1
 
 
@@ -129,7 +129,7 @@ async def test_d68_the_memory_is_bounded() -> None:
 async def test_partitions_and_budgets_do_not_wait_for_one_another() -> None:
     made = Bench()
     rule = by_partition()
-    made.waiting.note_refused(rule, FIRST)
+    made.waiting.record_refused(rule, FIRST)
     assert made.waiting.list_in_front(rule, SECOND) != []
     assert made.waiting.list_in_front(rule, member("b", 1)) == []
     assert made.waiting.list_in_front(by_partition(name="other"), SECOND) == []
@@ -139,8 +139,8 @@ async def test_partitions_and_budgets_do_not_wait_for_one_another() -> None:
 async def test_a_pod_that_a_rollout_replaces_is_served() -> None:
     """Its drain is content: so it was a place of the evictions."""
     made = Bench()
-    made.waiting.note_refused(RULE, FIRST)
+    made.waiting.record_refused(RULE, FIRST)
     made.waiting.hold(RULE, ROLLED, is_whole=False)
-    made.waiting.note_granted(RULE, FIRST, DisruptionSource.ROLLOUT, most=1)
+    made.waiting.record_granted(RULE, FIRST, DisruptionSource.ROLLOUT, most=1)
     assert made.front == []
     assert made.waiting.holds(RULE, SECOND, DisruptionSource.EVICTION)

@@ -47,11 +47,11 @@ def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     assert bench.owed() == {"pod-1": NONE, "pod-2": NONE}
 
     bench.clock.jump(SECOND)
-    bench.downscales.backlog.note_un_prepared(A, waiting("1"))
+    bench.downscales.backlog.record_un_prepared(A, waiting("1"))
     assert bench.owed() == {"pod-1": 10 * SECOND, "pod-2": NONE}
-    bench.downscales.backlog.note_un_prepared(A, waiting("12"))
+    bench.downscales.backlog.record_un_prepared(A, waiting("12"))
     assert bench.owed() == {"pod-2": 10 * SECOND}
-    bench.downscales.backlog.note_un_prepared(A, waiting("29"))
+    bench.downscales.backlog.record_un_prepared(A, waiting("29"))
     bench.assert_is_empty()
 
 
@@ -59,8 +59,8 @@ def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     """Only pods that were told can be owed; one by one they are settled."""
     backlog = bench.downscales.backlog
     bench.downscales.close(bench.begin(pods="123"), un_prepare=uids("1239"))
-    backlog.note_un_prepared(A, waiting("1"))
-    backlog.note_un_prepared(B, waiting("1"))
+    backlog.record_un_prepared(A, waiting("1"))
+    backlog.record_un_prepared(B, waiting("1"))
     backlog.settle(A, waiting("2"))
     backlog.list_due_cancels(A).clear()  # a copy
     assert bench.owed() == {"pod-3": NONE}
@@ -77,7 +77,7 @@ def test_d40_who_could_not_be_told_is_named_with_the_cause(bench: Bench) -> None
     assert backlog.describe_unreached() == (
         "to be told that they stay: pod-2 (DELETE pod-2: no connection)"
     )
-    backlog.note_un_prepared(A, waiting("2"))
+    backlog.record_un_prepared(A, waiting("2"))
     assert backlog.describe_unreached() is None
 
 
@@ -106,7 +106,7 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     assert ledger.backlog.find_version(B) == ""
     ledger.backlog.settle(A, waiting("1"))
     assert ledger.backlog.find_version(A) == "17"
-    ledger.backlog.note_un_prepared(A, waiting("2"))
+    ledger.backlog.record_un_prepared(A, waiting("2"))
     assert ledger.backlog.find_version(A) == ""
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), un_prepare=())
     assert ledger.backlog.find_version(A) == "", "nobody is owed anything"
@@ -149,10 +149,10 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
         elif step == "allow":
             ledger.allow(reservation)
         elif step == "persist":
-            ledger.note_persisted(reservation, bench.clock.now())
+            ledger.record_persisted(reservation, bench.clock.now())
         elif step == "fail":
             ledger.close(reservation, un_prepare=reservation.pods, again=SECOND)
-        ledger.backlog.note_un_prepared(uid, list(ledger.backlog.list_due_cancels(uid))[:1])
+        ledger.backlog.record_un_prepared(uid, list(ledger.backlog.list_due_cancels(uid))[:1])
         bench.clock.jump(SECOND)
         assert_is_sound(ledger)
 
@@ -192,7 +192,7 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
         bench.downscales.backlog.settle(uid, bench.downscales.backlog.list_due_cancels(uid))
         begun = bench.downscales.find_unrecorded(uid)
         if begun is not None:
-            bench.downscales.note_recorded(uid, begun)
+            bench.downscales.record_written(uid, begun)
 
     bench.assert_is_empty()
     for letter in "abc":
@@ -269,7 +269,7 @@ async def test_calls_that_are_cut_short_have_no_answer() -> None:
 
 @in_virtual_time
 async def test_what_another_process_may_have_sent() -> None:
-    """D-24: where a note does not tell the path, it may be any."""
+    """D-24: where a record does not tell the path, it may be any."""
     unanswered = UnansweredCancels(VirtualClock(), LASTS)
     unanswered.suspect(A, [ONE.uid], Target(port=80, path="prepare", service="s"))
     unanswered.suspect(A, [TWO.uid], None)

@@ -38,10 +38,10 @@ def test_what_a_mark_means(known: str, seen: StatefulSet, may_happen: bool, is_l
     if known:
         intents.begin(ZONE.uid, "a")
     if known == "void":
-        intents.note_void(ZONE.uid, "a")
-        intents.note_void(ZONE.uid, "b")
+        intents.record_void(ZONE.uid, "a")
+        intents.record_void(ZONE.uid, "b")
     if known == "gone":
-        intents.note_gone(ZONE.uid, "a", "7")
+        intents.record_gone(ZONE.uid, "a", "7")
     assert (intents.find([seen]) is not None) is may_happen
     assert intents.find([seen], but=ZONE.uid) is None
     assert (intents.list_left([seen]) == [seen]) is is_left
@@ -69,9 +69,9 @@ async def test_li15_a_mark_that_may_not_be_removed_counts_for_a_time_from_its_fi
     """LI-15: another text is another mark, and so is one that was gone in between."""
     clock, early = VirtualClock(), REFUSED_LIMIT * 0.8
     intents = Intents(clock)
-    assert intents.note_refused(ZONE.uid, "a")
+    assert intents.record_refused(ZONE.uid, "a")
     await clock.sleep(early)
-    assert not intents.note_refused(ZONE.uid, "a")
+    assert not intents.record_refused(ZONE.uid, "a")
     found = intents.find([marked("a")])
     assert found is not None
     assert found.left == REFUSED_LIMIT - early
@@ -80,10 +80,10 @@ async def test_li15_a_mark_that_may_not_be_removed_counts_for_a_time_from_its_fi
     assert intents.list_left([marked("a")]) == [marked("a")]
 
     assert intents.find([marked("b")]) is not None
-    assert intents.note_refused(ZONE.uid, "b")
+    assert intents.record_refused(ZONE.uid, "b")
     await clock.sleep(early)
-    intents.note_gone(ZONE.uid, "b", "7")
-    assert intents.note_refused(ZONE.uid, "b")
+    intents.record_gone(ZONE.uid, "b", "7")
+    assert intents.record_refused(ZONE.uid, "b")
     await clock.sleep(early)
     assert intents.find([marked("b", "8")]) is not None
 
@@ -94,7 +94,7 @@ async def test_si18_a_mark_of_ours_that_got_no_answer_counts_until_it_is_removed
     clock = VirtualClock()
     intents = Intents(clock)
     intents.begin(ZONE.uid, "a")
-    assert not intents.note_refused(ZONE.uid, "a")
+    assert not intents.record_refused(ZONE.uid, "a")
     await clock.sleep(2 * REFUSED_LIMIT)
     found = intents.find([marked("a")])
     assert found is not None
@@ -105,7 +105,7 @@ async def test_si18_a_mark_of_ours_that_got_no_answer_counts_until_it_is_removed
 async def test_si18_a_refusal_before_a_mark_is_used_again_shortens_nothing() -> None:
     clock = VirtualClock()
     intents = Intents(clock)
-    intents.note_refused(ZONE.uid, "a")
+    intents.record_refused(ZONE.uid, "a")
     intents.begin(ZONE.uid, "a")
     await clock.sleep(2 * REFUSED_LIMIT)
     assert intents.find([marked("a")]) is not None

@@ -33,7 +33,7 @@ from tests.examples import repeatable
 
 REPEATABLE: Final = repeatable(300)
 TEXT: Final = '{"replicasFrom":5,"replicasTo":3,"at":"2026-01-01T12:00:00Z"}'
-NOTE: Final = DownscaleRecord(replicas_from=5, replicas_to=3, at=NOW)
+RECORD: Final = DownscaleRecord(replicas_from=5, replicas_to=3, at=NOW)
 TARGET: Final = Target(port=8080, path="ingester/prepare", service="ingester")
 WHERE: Final = {"port": 8080, "path": "ingester/prepare", "service": "ingester"}
 
@@ -85,20 +85,20 @@ def patch_of(ordinal: int, text: str | None) -> JsonObject:
     return {"metadata": {"uid": Uid(f"uid-a-{ordinal}"), "annotations": annotations}}
 
 
-async def test_si11_a_note_tells_the_whole_story(client: RecordingClient) -> None:
+async def test_si11_a_record_has_all_of_its_downscale(client: RecordingClient) -> None:
     """D-23: with the UID, so that no other pod of the name is marked. One that stays remembers
     those that go: they may be gone before the time of their downscale is recorded.
     """
-    await PodRecords(client).write(NOTE, pods(4, 3), witness=pods(0)[0])
+    await PodRecords(client).write(RECORD, pods(4, 3), witness=pods(0)[0])
     assert client.patches == {f"zone-a-{at}": patch_of(at, TEXT) for at in (4, 3, 0)}
     (carrier,) = pods(4, record=TEXT)
-    assert read_downscale_record(carrier, NOW) == NOTE
+    assert read_downscale_record(carrier, NOW) == RECORD
     assert read_downscale_record(pods(4)[0], NOW) is None
 
 
 async def test_of_many_pods_few_carry_it(client: RecordingClient) -> None:
     """D-53: the default limits let ten requests through at once."""
-    await PodRecords(client).write(NOTE, pods(*range(64)))
+    await PodRecords(client).write(RECORD, pods(*range(64)))
 
     assert sorted(client.tried) == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
 
@@ -115,7 +115,7 @@ def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
 
 
 async def test_without_pods_there_is_nothing_to_write(client: RecordingClient) -> None:
-    await PodRecords(client).write(NOTE, [])
+    await PodRecords(client).write(RECORD, [])
     assert await PodRecords(client).remove([]) is None
     assert client.tried == []
 
@@ -129,7 +129,7 @@ async def test_one_copy_is_enough(
     client: RecordingClient, lines: list[str], error: ApiError
 ) -> None:
     client.errors = dict.fromkeys(("zone-a-4", "zone-a-3", "zone-a-2"), error)
-    await PodRecords(client).write(NOTE, pods(4, 3, 2, 1))
+    await PodRecords(client).write(RECORD, pods(4, 3, 2, 1))
 
     assert list(client.patches) == ["zone-a-1"]
     assert lines == []
@@ -148,7 +148,7 @@ async def test_without_any_copy_nobody_may_be_told(
     """FP-06: what nobody would know after a crash must not begin."""
     client.errors = {"zone-a-4": error, "zone-a-3": other}
     with pytest.raises(ApiError):
-        await PodRecords(client).write(NOTE, pods(4, 3))
+        await PodRecords(client).write(RECORD, pods(4, 3))
     assert lines == []
 
 
@@ -159,18 +159,18 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
     client.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
     records = PodRecords(client)
     for _ in range(3):
-        await records.write(NOTE, pods(4, 3))
+        await records.write(RECORD, pods(4, 3))
 
     (line,) = lines
     assert "level=warn" in line
-    assert "Downscales are not noted on pods: a crash would forget them" in line
+    assert "Downscales are not recorded on pods: a crash would forget them" in line
     assert "cannot patch pods" in line
     client.errors = {}
-    await records.write(NOTE, pods(4))
+    await records.write(RECORD, pods(4))
     assert client.patches == {"zone-a-4": patch_of(4, TEXT)}
 
 
-async def test_notes_are_removed_where_there_are_any(client: RecordingClient) -> None:
+async def test_records_are_removed_where_there_are_any(client: RecordingClient) -> None:
     carrying = [*pods(4, record=TEXT), *pods(3), *pods(2, record="x")]
 
     assert await PodRecords(client).remove(carrying) is None
@@ -192,7 +192,7 @@ async def test_a_pod_that_is_gone_needs_nothing_removed(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(TEXT.replace("}", ',"more":1}'), NOTE, id="of a later release"),
+        pytest.param(TEXT.replace("}", ',"more":1}'), RECORD, id="of a later release"),
         pytest.param(
             '{"replicasFrom":1,"replicasTo":0,"at":"2026-01-01T13:00:00.5+01:00"}',
             DownscaleRecord(replicas_from=1, replicas_to=0, at=NOW + timedelta(seconds=0.5)),
@@ -200,12 +200,12 @@ async def test_a_pod_that_is_gone_needs_nothing_removed(
         ),
         pytest.param(
             story(target=WHERE, earlier=[WHERE | {"scheme": "https"}]),
-            replace(NOTE, target=TARGET, earlier=(replace(TARGET, scheme="https"),)),
+            replace(RECORD, target=TARGET, earlier=(replace(TARGET, scheme="https"),)),
             id="D-24: where pods are called",
         ),
     ],
 )
-def test_notes_are_read(text: str, expected: DownscaleRecord) -> None:
+def test_records_are_read(text: str, expected: DownscaleRecord) -> None:
     (carrier,) = pods(4, record=text)
     assert read_downscale_record(carrier, NOW) == expected
 
@@ -255,7 +255,7 @@ def test_notes_are_read(text: str, expected: DownscaleRecord) -> None:
         pytest.param("\u202e\x9b31m", id="other control characters"),
     ],
 )
-def test_sec25_hostile_notes_are_refused_in_a_short_printable_line(text: str) -> None:
+def test_sec25_hostile_records_are_refused_in_a_short_printable_line(text: str) -> None:
     (carrier,) = pods(4, record=text)
     with pytest.raises(InvalidInput) as caught:
         read_downscale_record(carrier, NOW)

@@ -61,13 +61,13 @@ def test_d25_w15_a_reservation_holds_its_group_back_until_it_has_happened(bench:
     ledger.allow(reservation)
     assert ledger.find_underway(INGESTER) == expected
     assert [ledger.count(state) for state in ReservationState] == [0, 1, 0]
-    ledger.note_persisted(reservation, EPOCH)
+    ledger.record_persisted(reservation, EPOCH)
     assert ledger.find_underway(INGESTER) is None
     assert [ledger.count(state) for state in ReservationState] == [0, 0, 1]
 
 
 def test_d25_a_reservation_holds_back_neither_its_own_set_nor_other_groups(bench: Bench) -> None:
-    """Of two reservations the other one is found: a restarted process may find both notes."""
+    """Of two reservations the other one is found: a restarted process may find both records."""
     bench.open("a")
     assert (bench.underway(but=A), bench.underway(but=B)) == ("", "zone-a")
     assert bench.underway(group=GroupName("other")) == ""
@@ -130,22 +130,22 @@ def test_si11_the_time_of_a_downscale_is_the_later_one(
 ) -> None:
     reservation = bench.downscales.begin(sts("a"), key("a"), begun, [])
     assert bench.downscales.last.times == {}
-    bench.downscales.note_persisted(reservation, now)
+    bench.downscales.record_persisted(reservation, now)
 
     assert bench.downscales.last.times == {A: expected}
 
 
-def test_si11_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
+def test_si11_a_downscale_that_happened_is_recorded_once(bench: Bench) -> None:
     """D-24: seen again an hour later it is not younger. The time never moves back: a second one is
     seen by a clock that was set back, and the other zones wait as long.
     """
     reservation, late = bench.open(start=5, end=3), EPOCH + timedelta(seconds=30)
-    bench.downscales.note_persisted(reservation, late)
+    bench.downscales.record_persisted(reservation, late)
     called = len(bench.called)
-    bench.downscales.note_persisted(reservation, EPOCH + timedelta(hours=1))
+    bench.downscales.record_persisted(reservation, EPOCH + timedelta(hours=1))
     assert bench.downscales.last.times == {A: late}
     assert len(bench.called) == called
-    bench.downscales.note_persisted(bench.open(start=3, end=1), EPOCH)
+    bench.downscales.record_persisted(bench.open(start=3, end=1), EPOCH)
     assert bench.downscales.last.times == {A: late}
 
 
@@ -153,7 +153,7 @@ def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
     """A watch that was deaf for an hour: nothing can be written 36 s after it was asked for."""
     reservation = bench.open()
     bench.clock.jump(timedelta(hours=1))
-    bench.downscales.note_persisted(reservation, EPOCH + timedelta(hours=1))
+    bench.downscales.record_persisted(reservation, EPOCH + timedelta(hours=1))
     assert bench.downscales.last.times == {A: EPOCH + PERSIST_LIMIT}
 
 
@@ -174,7 +174,7 @@ def test_a_downscale_begins_with_its_first_answer(
     assert (reservation.state, reservation.begun) == (ReservationState.OPEN, expected)
     bench.downscales.allow(reservation)
     assert reservation.begun == expected
-    bench.downscales.note_persisted(reservation, EPOCH - SECOND)
+    bench.downscales.record_persisted(reservation, EPOCH - SECOND)
     assert bench.downscales.find_unrecorded(A) == expected
     assert bench.downscales.last.times == {A: expected}
 
@@ -186,16 +186,16 @@ def test_d23_a_downscale_that_is_not_recorded_is_remembered_until_it_is(bench: B
     """
     reservation, ledger = bench.open(), bench.downscales
     assert ledger.find_unrecorded(A) is None
-    ledger.note_persisted(reservation, EPOCH + 9 * SECOND)
+    ledger.record_persisted(reservation, EPOCH + 9 * SECOND)
     ledger.close(reservation, un_prepare=())
     assert (ledger.find_unrecorded(A), ledger.find_unrecorded(B)) == (EPOCH, None)
     assert ledger.remembers(A)
     assert ledger.list_sets() == [A]
     assert bench.underway() == ""
-    ledger.note_recorded(B, EPOCH)
-    ledger.note_recorded(A, EPOCH - SECOND)
+    ledger.record_written(B, EPOCH)
+    ledger.record_written(A, EPOCH - SECOND)
     assert ledger.find_unrecorded(A) == EPOCH
-    ledger.note_recorded(A, EPOCH)
+    ledger.record_written(A, EPOCH)
     bench.assert_is_empty()
     assert ledger.last.times == {A: EPOCH + 9 * SECOND}
     ledger.forget_set(A)
@@ -207,8 +207,8 @@ def test_d23_the_record_of_an_older_downscale_is_not_taken_for_that_of_a_newer(
 ) -> None:
     for begun in (EPOCH, EPOCH + SECOND):
         reservation = bench.downscales.begin(sts("a"), key("a"), begun, [])
-        bench.downscales.note_persisted(reservation, begun)
-    bench.downscales.note_recorded(A, EPOCH)
+        bench.downscales.record_persisted(reservation, begun)
+    bench.downscales.record_written(A, EPOCH)
 
     assert bench.downscales.find_unrecorded(A) == EPOCH + SECOND
 
@@ -216,7 +216,7 @@ def test_d23_the_record_of_an_older_downscale_is_not_taken_for_that_of_a_newer(
 def test_w36_the_pods_of_a_reservation_that_is_replaced_are_not_forgotten(bench: Bench) -> None:
     """5 to 3 happened; before its pods are gone, 3 to 2 begins and everything is taken back."""
     first = bench.open(start=5, end=3, pods="34")
-    bench.downscales.note_persisted(first, EPOCH)
+    bench.downscales.record_persisted(first, EPOCH)
     second = bench.open(start=3, end=2, pods="2")
 
     assert second.pods == called("234")
@@ -239,14 +239,14 @@ def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench:
 def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:
     """A review that was cancelled ends after the next one has begun."""
     first = bench.open(pods="12")
-    bench.downscales.note_persisted(first, EPOCH)
+    bench.downscales.record_persisted(first, EPOCH)
     second = bench.begin(start=1, end=0, pods="0")
     called = len(bench.called)
     bench.downscales.close(first, un_prepare=uids("12"))
     assert bench.downscales.get(A) is second
     assert bench.owed() == {}
     assert len(bench.called) == called
-    bench.downscales.note_recorded(A, EPOCH)
+    bench.downscales.record_written(A, EPOCH)
     bench.downscales.close(second, un_prepare=uids("0"))
     bench.downscales.backlog.settle(A, waiting("0"))
     bench.downscales.close(second, un_prepare=uids("0"))
@@ -270,7 +270,7 @@ def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
 
 def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
-    bench.downscales.note_persisted(bench.begin(pods="2"), EPOCH)
+    bench.downscales.record_persisted(bench.begin(pods="2"), EPOCH)
     bench.open("b")
     bench.called.clear()
     bench.downscales.forget_set(A)
@@ -294,7 +294,7 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
     steps: list[Callable[[], None]] = [
         lambda: ledger.renew(reservation, ()),
         lambda: ledger.allow(reservation),
-        lambda: ledger.note_persisted(reservation, EPOCH),
+        lambda: ledger.record_persisted(reservation, EPOCH),
         lambda: ledger.close(reservation, un_prepare=()),
     ]
     for number, step in enumerate(steps, 1):
@@ -317,28 +317,28 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
 def test_d66_memory_counts_for_views_of_before_the_record(version: str, is_seen: bool) -> None:
     """D-66, SI-11: a stale cache that shows no record is no person who removed it."""
     last = LastDownscales()
-    last.note(A, EPOCH)
+    last.record(A, EPOCH)
     assert last.list_unshown({A: version}) == {A: EPOCH}, "nothing is recorded yet"
-    last.note_shown(A, EPOCH, "10")
+    last.record_shown(A, EPOCH, "10")
     assert last.list_unshown({A: version}) == ({A: EPOCH} if is_seen else {})
     assert last.times == {A: EPOCH}
 
 
 def test_si11_the_next_downscale_is_bridged_anew() -> None:
     last = LastDownscales()
-    last.note(A, EPOCH)
-    last.note_shown(A, EPOCH, "10")
-    last.note(A, EPOCH + SECOND)
+    last.record(A, EPOCH)
+    last.record_shown(A, EPOCH, "10")
+    last.record(A, EPOCH + SECOND)
     assert last.list_unshown({A: "11"}) == {A: EPOCH + SECOND}
-    last.note_shown(A, EPOCH, "12")
+    last.record_shown(A, EPOCH, "12")
     assert last.list_unshown({A: "13"}) == {A: EPOCH + SECOND}, "that was the record of the first"
 
 
 def test_si11_no_time_moves_back_and_a_set_that_is_gone_has_none() -> None:
     last = LastDownscales()
-    last.note(A, EPOCH + SECOND)
-    last.note(A, EPOCH)
+    last.record(A, EPOCH + SECOND)
+    last.record(A, EPOCH)
     assert last.times == {A: EPOCH + SECOND}
     last.forget(A)
-    last.note_shown(A, EPOCH, "10")
+    last.record_shown(A, EPOCH, "10")
     assert last.list_unshown({A: "1"}) == last.times == {}

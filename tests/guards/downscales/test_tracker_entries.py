@@ -34,12 +34,12 @@ def test_si11_nothing_is_owed_for_what_has_happened_or_was_given_back(how: str) 
     reservation = bench.reservation(A)
     reservation.entry = TrackerEntry(NOW, None)
     if how != "given back":
-        ledger.note_persisted(reservation, EPOCH)
+        ledger.record_persisted(reservation, EPOCH)
     if how == "reserved again":
         assert bench.reservation(A).entry is None
         return
     ledger.close(reservation, un_prepare=())
     if how == "given back":
-        ledger.note_restored(A.uid)
+        ledger.record_restored(A.uid)
         assert not ledger.remembers(A.uid)
     assert ledger.find_entry(A.uid) is None

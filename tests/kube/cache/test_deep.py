@@ -88,7 +88,7 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, level
     page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels), deep_pod("a-2", "5", 1))
     store, seen = PodStore(), asyncio.Event()
 
-    def note(_: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+    def record(_: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         if isinstance(new, Pod) and new.name == "a-2" and new.phase == "Failed":
             seen.set()
 
@@ -100,7 +100,7 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, level
         resource=PODS, namespace="prod", decode=decode_pod, store=store
     )
     informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.5)
-    informer.on_change(note)
+    informer.on_change(record)
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(informer.run(), name="informer")
         await seen.wait()

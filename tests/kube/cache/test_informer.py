@@ -308,7 +308,7 @@ class Turns:
         self.most_decoded = max(self.most_decoded, self.decoded)
         return decode_pod(raw)
 
-    def note(self, old: object, new: object) -> None:
+    def record(self, old: object, new: object) -> None:
         self.reported += 1
         self.most_reported = max(self.most_reported, self.reported)
 
@@ -320,7 +320,7 @@ class Turns:
 
 async def read_in_turns(rig: Rig, turns: Turns, until: int) -> None:
     """Run an informer until it holds so many pods, beside others who want the loop."""
-    rig.informer.on_change(turns.note)
+    rig.informer.on_change(turns.record)
     async with asyncio.TaskGroup() as tasks:
         others = tasks.create_task(turns.run())
         task = tasks.create_task(rig.informer.run())

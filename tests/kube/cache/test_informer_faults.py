@@ -309,7 +309,7 @@ def test_fp10_three_failed_resumes_ask_for_a_list_and_a_list_starts_anew() -> No
         return failures.next(DOWN, 0.5, has_list=True)
 
     assert [resume().needs_list for _ in range(FAILED_RESUMES)] == [False, False, True]
-    failures.note_list()
+    failures.record_list()
     assert not resume().needs_list
     assert failures.in_row == 4, "a list alone ends no row: the next delay is longer"
 

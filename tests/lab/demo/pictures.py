@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture, PodCell, ZoneRow
+from rollout_operator.lab.demo.picture import Cell, DemoEntry, DemoReason, Picture, PodCell, ZoneRow
 from rollout_operator.lab.lines import Line, render_line
 
 VERSIONS = {
@@ -35,13 +35,13 @@ def row(
 
 def picture(
     *rows: ZoneRow,
-    notes: tuple[DemoNote, ...] = (),
+    entries: tuple[DemoEntry, ...] = (),
     whys: tuple[DemoReason, ...] | None = None,
     elapsed: float = 1.44,
 ) -> Picture:
     """Return a picture on its way to v2."""
     return Picture(
-        title="3 zones of 3 pods", elapsed=elapsed, goal="v2", rows=rows, notes=notes, whys=whys
+        title="3 zones of 3 pods", elapsed=elapsed, goal="v2", rows=rows, entries=entries, whys=whys
     )
 
 

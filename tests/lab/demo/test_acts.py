@@ -51,7 +51,7 @@ class Reader(Plain):
 
     def texts(self) -> list[str]:
         """Return what was said, in order."""
-        return [note.text for note in self.pictures[-1].notes]
+        return [entry.text for entry in self.pictures[-1].entries]
 
 
 async def read(story: str, *presses: tuple[Moment, str]) -> Reader:

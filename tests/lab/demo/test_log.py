@@ -14,7 +14,7 @@ from rollout_operator.lab.demo.log import (
     read_waits,
 )
 from rollout_operator.lab.demo.objects import PERSON, scale
-from rollout_operator.lab.demo.picture import DemoNote, DemoReason
+from rollout_operator.lab.demo.picture import DemoEntry, DemoReason
 from rollout_operator.lab.model.history import (
     Called,
     Commit,
@@ -83,16 +83,16 @@ MOVED = Commit(
 )
 def test_some_records_are_worth_a_line(record: Record, who: str, text: str) -> None:
     """Others are seen in the stories themselves."""
-    note = DemoNote(at=1.5, who=who, text=text) if who else None
-    assert read_record(record, BEGIN) == note
+    entry = DemoEntry(at=1.5, who=who, text=text) if who else None
+    assert read_record(record, BEGIN) == entry
 
 
-def seen(text: str, *, is_why: bool = False) -> DemoNote:
-    return DemoNote(at=1.5, who="operator", text=text, is_why=is_why)
+def seen(text: str, *, is_why: bool = False) -> DemoEntry:
+    return DemoEntry(at=1.5, who="operator", text=text, is_why=is_why)
 
 
 @pytest.mark.parametrize(
-    ("keys", "note"),
+    ("keys", "entry"),
     [
         (
             {"msg": "Terminating pod", "pod": "zone-a-0", "reason": "pod_outdated", "why": WHY},
@@ -112,10 +112,10 @@ def seen(text: str, *, is_why: bool = False) -> DemoNote:
         ({}, None),
     ],
 )
-def test_some_lines_of_the_log_become_notes(
-    keys: Mapping[str, object], note: DemoNote | None
+def test_some_lines_of_the_log_become_entries(
+    keys: Mapping[str, object], entry: DemoEntry | None
 ) -> None:
-    assert read_log(keys, 1.5) == note
+    assert read_log(keys, 1.5) == entry
 
 
 def test_of_several_replicas_each_has_its_name() -> None:
@@ -126,7 +126,7 @@ def test_of_several_replicas_each_has_its_name() -> None:
         "before": "operator-1_1",
     }
     text = "takes the lease rollout-operator after operator-1, and acts from now on"
-    assert read_log(elected, 1.5, "operator-2") == DemoNote(at=1.5, who="operator-2", text=text)
+    assert read_log(elected, 1.5, "operator-2") == DemoEntry(at=1.5, who="operator-2", text=text)
 
 
 def test_a_lease_that_is_not_renewed_is_a_reason() -> None:

@@ -321,13 +321,13 @@ async def test_a_demo_that_goes_on_forgets_what_was() -> None:
     async with open_stage(TALES["rollout"], SMALL, screen) as stage:
         await TALES["rollout"].play(stage)
         stage.forget()
-        assert stage.picture().notes == ()
+        assert stage.picture().entries == ()
         await stage.change_all(stage.next_version())
         await until_done(stage)
 
     assert stage.picture().goal == "v3"
     assert screen.pictures[-1].elapsed < 20
-    assert not any("v2" in note.text for note in screen.pictures[-1].notes)
+    assert not any("v2" in entry.text for entry in screen.pictures[-1].entries)
 
 
 @in_virtual_time

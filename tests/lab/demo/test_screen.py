@@ -9,7 +9,7 @@ from importlib.machinery import BuiltinImporter
 import pytest
 
 from rollout_operator.lab.demo.live import Live
-from rollout_operator.lab.demo.picture import DemoNote
+from rollout_operator.lab.demo.picture import DemoEntry
 from rollout_operator.lab.demo.screen import LIBRARY, Color, Plain, choose_screen
 from rollout_operator.lab.lines import Line, Style
 from tests.lab.demo.pictures import ENDING, OLD, picture, row
@@ -100,8 +100,8 @@ def test_plain_lines_in_ascii() -> None:
     assert "2 > 1" in stream.getvalue()
 
 
-def note(at: float, text: str) -> DemoNote:
-    return DemoNote(at=at, who="operator", text=text, is_why=True)
+def entry(at: float, text: str) -> DemoEntry:
+    return DemoEntry(at=at, who="operator", text=text, is_why=True)
 
 
 def test_plain_lines_come_once_and_in_order_of_time() -> None:
@@ -112,7 +112,7 @@ def test_plain_lines_come_once_and_in_order_of_time() -> None:
     moved = replace(MOVED, elapsed=0.50)
     screen.show(moved)
     # The word that the pod has to go is read after it was seen to go.
-    ended = replace(moved, notes=(note(0.49, "paused: x"),), whys=(), elapsed=0.55)
+    ended = replace(moved, entries=(entry(0.49, "paused: x"),), whys=(), elapsed=0.55)
     screen.show(ended)
     assert stream.getvalue() == grid, "young lines wait"
     screen.show(replace(ended, elapsed=0.9))
@@ -139,11 +139,11 @@ def test_plain_lines_that_wait_are_not_lost_at_the_end() -> None:
 def test_plain_lines_begin_anew_with_the_next_story() -> None:
     stream = io.StringIO()
     screen = Plain(stream)
-    screen.show(replace(STILL, notes=(note(0.0, "first"),)))
-    screen.finish(replace(MOVED, notes=(note(0.0, "first"),)), SUMMARY)
+    screen.show(replace(STILL, entries=(entry(0.0, "first"),)))
+    screen.finish(replace(MOVED, entries=(entry(0.0, "first"),)), SUMMARY)
     stream.truncate(stream.seek(0))
     screen.show(STILL)
-    screen.show(replace(STILL, notes=(note(0.0, "second"),), elapsed=1.0))
+    screen.show(replace(STILL, entries=(entry(0.0, "second"),), elapsed=1.0))
 
     text = stream.getvalue()
     assert text.startswith("3 zones of 3 pods")

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rollout_operator.lab.demo.drawing import CELL_STYLES
 from rollout_operator.lab.demo.keys import SHORT
 from rollout_operator.lab.demo.live import make_console
-from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture
+from rollout_operator.lab.demo.picture import Cell, DemoEntry, DemoReason, Picture
 from rollout_operator.lab.demo.view import View
 from rollout_operator.lab.lines import Style
 from tests.lab.demo.pictures import HALFWAY, NEW, OLD, STARTING, VERSIONS, picture, row
@@ -18,8 +18,8 @@ from tests.lab.demo.pictures import HALFWAY, NEW, OLD, STARTING, VERSIONS, pictu
 SIZES = [(80, 24), (120, 40), (200, 60)]
 DENIAL = "eviction of zone-a-0: 1 pod of zone-b is not ready; the next eviction in line"
 WHY = DemoReason(zone="zone-a", code="pods_starting", text="zone-a has 2 of 3 pods ready " * 6)
-NOTES = tuple(DemoNote(at=n, who="API server", text=f"{n}: {DENIAL}") for n in range(30))
-BUSY = replace(HALFWAY, about="Look at that.", whys=(WHY,), notes=NOTES, keys=SHORT)
+ENTRIES = tuple(DemoEntry(at=n, who="API server", text=f"{n}: {DENIAL}") for n in range(30))
+BUSY = replace(HALFWAY, about="Look at that.", whys=(WHY,), entries=ENTRIES, keys=SHORT)
 
 
 def draw(shown: Picture, width: int, height: int, *, is_ascii: bool = False) -> list[str]:
@@ -43,7 +43,7 @@ def test_a_picture_fills_the_terminal_and_no_more(width: int, height: int) -> No
     assert lines[-1].startswith("space pause")
     words = " ".join("".join(lines).replace("│", " ").split())
     assert words.count("zone-a has 2 of 3 pods ready") == 6, "the reason is whole"
-    assert "29: eviction" in words, "the newest note is shown"
+    assert "29: eviction" in words, "the newest entry is shown"
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -79,7 +79,7 @@ def test_the_end_takes_the_place_of_the_reason() -> None:
     assert not any("Why" in line for line in lines)
 
 
-def test_where_only_notes_tell_of_reasons_no_room_is_kept_for_them() -> None:
+def test_where_only_entries_show_reasons_no_room_is_kept_for_them() -> None:
     lines = draw(replace(BUSY, whys=None), 80, 24)
 
     assert not any("Why" in line for line in lines)

@@ -47,8 +47,11 @@ def chain() -> list[ZoneSpec]:
     """Return zone-b that follows zone-a, and zone-c that follows zone-b."""
     zones = []
     for letter, leading in (("a", ""), ("b", "zone-a"), ("c", "zone-b")):
-        notes = {**PATHS, **({"grafana.com/rollout-downscale-leader": leading} if leading else {})}
-        zones.append(ZoneSpec(name=f"zone-{letter}", labels=PREPARED, annotations=notes))
+        annotations = {
+            **PATHS,
+            **({"grafana.com/rollout-downscale-leader": leading} if leading else {}),
+        }
+        zones.append(ZoneSpec(name=f"zone-{letter}", labels=PREPARED, annotations=annotations))
     return zones
 
 

@@ -1,4 +1,4 @@
-"""What downscales read of pods and sets: addresses, notes, who was never ready, who is updated."""
+"""What downscales read of pods and sets: addresses, records, which are not ready or updated."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_a_pod_tells_its_address(status: dict[str, Any], ip: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "note"),
+    ("annotations", "record"),
     [
         pytest.param({DOWNSCALE_RECORD: "x"}, "x", id="D-23 undecoded"),
         pytest.param({DOWNSCALE_RECORD: ""}, "", id="empty"),
@@ -47,12 +47,12 @@ def test_a_pod_tells_its_address(status: dict[str, Any], ip: str) -> None:
         pytest.param(None, "", id="null annotations"),
     ],
 )
-def test_a_pod_carries_its_note(annotations: object, note: str) -> None:
+def test_a_pod_carries_its_record(annotations: object, record: str) -> None:
     tree = with_metadata(pod_tree(), annotations=annotations)
-    assert decode_pod(as_json(tree)).downscale_record == note
+    assert decode_pod(as_json(tree)).downscale_record == record
 
 
-def test_a_note_that_is_no_text_is_an_error_that_names_it() -> None:
+def test_a_record_that_is_no_text_is_an_error_that_names_it() -> None:
     tree = with_metadata(pod_tree(), annotations={DOWNSCALE_RECORD: 7})
     with pytest.raises(DecodeError, match="expected str"):
         decode_pod(as_json(tree))

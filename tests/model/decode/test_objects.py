@@ -66,10 +66,10 @@ def test_w38_zpdb47_the_annotation_of_earlier_releases_is_read_where_the_conditi
 ) -> None:
     """ZPDB-47."""
     without = {"type": "Ready", "status": "True", "lastTransitionTime": None}
-    notes = {"grafana.com/ready-time": written}
-    tree = with_metadata(pod_tree(conditions=[without]), annotations=notes)
+    annotations = {"grafana.com/ready-time": written}
+    tree = with_metadata(pod_tree(conditions=[without]), annotations=annotations)
     assert decode_pod(as_json(tree)).ready_since == since
-    tree = with_metadata(pod_tree(), annotations=notes)
+    tree = with_metadata(pod_tree(), annotations=annotations)
     assert decode_pod(as_json(tree)).ready_since == SINCE_READ
 
 

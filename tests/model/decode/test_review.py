@@ -53,12 +53,12 @@ def new_of(found: object) -> Scalable | Unusable:
 def test_a_whole_review_is_read(version: Version) -> None:
     """ADM-05, ADM-10: both versions alike."""
     labels = {"grafana.com/no-downscale": "true"}
-    notes = {"grafana.com/prepare-downscale-http-port": "80"}
+    annotations = {"grafana.com/prepare-downscale-http-port": "80"}
     found = tree(
         version,
         dryRun=True,
         subResource="status",
-        object=workload(labels={"a": "b", **labels}, annotations={**notes, "c": "d"}),
+        object=workload(labels={"a": "b", **labels}, annotations={**annotations, "c": "d"}),
     )
 
     assert decode(found) == Review(
@@ -83,7 +83,7 @@ def test_a_whole_review_is_read(version: Version) -> None:
             resource_version="7",
             replicas=2,
             labels=labels,
-            annotations=notes,
+            annotations=annotations,
             has_annotations=True,
             service_name="store",
         ),

@@ -303,7 +303,7 @@ async def test_rights_are_asked_as_the_caller_may(
         ("secrets", set[Source]()),
     ],
 )
-async def test_what_may_not_be_read_is_noted(plural: str, sources: set[Source]) -> None:
+async def test_what_may_not_be_read_is_recorded(plural: str, sources: set[Source]) -> None:
     installation = await read(Cluster(denied=(plural,)))
 
     assert {*installation.unread} == sources

@@ -172,7 +172,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_shown() -> None:
         seen = await inspector.inspect()
 
         assert seen.own is None
-        assert seen.notes == (
+        assert seen.remarks == (
             "operator not reached: it takes the right to get services/proxy of"
             " rollout-operator:8001",
             "budgets are left out: cannot list budgets",
@@ -191,7 +191,7 @@ async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
         seen = await asking(
             world, services=msgspec.json.encode(own), zoneawarepoddisruptionbudgets=refused
         ).inspect()
-        assert (seen.best, seen.notes) == (own, ())
+        assert (seen.best, seen.remarks) == (own, ())
         assert seen.description.operator == operator
 
         idle = msgspec.structs.replace(operator, is_acting=False)
@@ -208,7 +208,7 @@ async def test_an_operator_of_another_version_is_not_misread() -> None:
         seen = await asking(world, services=msgspec.json.encode(own)).inspect()
 
         assert seen.own is None
-        assert seen.notes == (
+        assert seen.remarks == (
             "operator not reached: it writes version 2 of its description, this command reads 1",
         )
 
@@ -231,8 +231,8 @@ async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes
         seen = await asking(world, services=body).inspect()
 
     assert seen.own is None
-    assert seen.notes[0].startswith("operator not reached: ")
-    assert why in seen.notes[0]
+    assert seen.remarks[0].startswith("operator not reached: ")
+    assert why in seen.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer(
         down = Unreachable("no endpoints available")
         seen = await asking(world, services=down, leases=lease).inspect()
 
-        assert seen.notes == (
+        assert seen.remarks == (
             "operator not reached: no endpoints available",
             f"the Lease rollout-operator is held by pod-a_1, renewed {renewed}{tail}",
         )

@@ -1,4 +1,4 @@
-"""`doctor` asks pods where they are to be prepared, and makes a finding or a note of what comes."""
+"""`doctor` asks pods where they are to be prepared, and reports what comes, or why nothing did."""
 
 import asyncio
 from datetime import timedelta
@@ -75,7 +75,7 @@ async def test_what_a_pod_does_not_answer_is_found(
         (Denied("no", status=403), [f"may not get pods/proxy in namespace {NAMESPACE}"]),
     ],
 )
-async def test_what_proves_nothing_is_a_note(answer: int | ApiError, why: list[str]) -> None:
+async def test_what_proves_nothing_is_no_finding(answer: int | ApiError, why: list[str]) -> None:
     diagnosis = await examine(Preparing(answer), NAMESPACE, NOW)
 
     assert [one.why for one in diagnosis.skipped] == why

@@ -78,10 +78,12 @@ def read_sets(text: str) -> list[StatefulSet]:
     sets: list[StatefulSet] = []
     for statement in text.split("; "):
         (letter,), named = read_words(statement)
-        notes = {key: str(value) for key, value in named.items()}
-        if "ago" in notes:
-            notes["last"] = format_downscale_time(NOW - parse_duration(notes.pop("ago")))
-        sets.append(zone_set(letter, **notes))  # type: ignore[arg-type]  # texts only
+        annotations = {key: str(value) for key, value in named.items()}
+        if "ago" in annotations:
+            annotations["last"] = format_downscale_time(
+                NOW - parse_duration(annotations.pop("ago"))
+            )
+        sets.append(zone_set(letter, **annotations))  # type: ignore[arg-type]  # texts only
     return sets
 
 

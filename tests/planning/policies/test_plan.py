@@ -10,8 +10,8 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.policy.plan import PolicyPlan, PolicySnapshot, PolicyWaitCode
 from rollout_operator.model.policy.policy import PodOrder
 from rollout_operator.model.policy.zones import (
-    ZoneNote,
-    ZoneNoteCode,
+    ZoneFinding,
+    ZoneFindingCode,
     ZoneResolution,
     ZonesCode,
 )
@@ -212,11 +212,13 @@ def test_what_stops_a_label_group_stops_a_policy(changes: dict[str, Any]) -> Non
 
 def test_pods_in_several_zones_stop_everything() -> None:
     """MT-06, MAZ-20."""
-    note = ZoneNote(code=ZoneNoteCode.SPANS_ZONES, text="StatefulSet x has pods in 2a and 2b")
-    spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, notes=(note,))
+    finding = ZoneFinding(
+        code=ZoneFindingCode.SPANS_ZONES, text="StatefulSet x has pods in 2a and 2b"
+    )
+    spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
     found = plan_policy(dataclasses.replace(snapshot(prev("a")), resolution=spans))
 
-    assert (found.action, found.wait and found.wait.text) == (None, note.text)
+    assert (found.action, found.wait and found.wait.text) == (None, finding.text)
 
 
 def test_a_stateful_set_without_a_zone_stops_everything() -> None:

@@ -17,7 +17,12 @@ from rollout_operator.model.policy.policy import (
     RefusedPolicy,
 )
 from rollout_operator.model.policy.status import PolicyStatus
-from rollout_operator.model.policy.zones import ZoneNote, ZoneNoteCode, ZoneResolution, ZonesCode
+from rollout_operator.model.policy.zones import (
+    ZoneFinding,
+    ZoneFindingCode,
+    ZoneResolution,
+    ZonesCode,
+)
 from rollout_operator.planning.policies.plan import plan_policy
 from rollout_operator.planning.policies.status import (
     find_batch,
@@ -54,9 +59,9 @@ def short(status: PolicyStatus) -> list[str]:
 
 
 def spanning() -> PolicySnapshot:
-    note = ZoneNote(code=ZoneNoteCode.SPANS_ZONES, text="x has pods in 2a and 2b")
+    finding = ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text="x has pods in 2a and 2b")
     case = snapshot(prev("a"), B)
-    spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, notes=(note,))
+    spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
     return PolicySnapshot(policy=case.policy, resolution=spans, group=case.group)
 
 

@@ -116,7 +116,7 @@ def test_the_first_source_that_answers_counts(
     assert names(found) == [(zone, [one.name])]
     is_unknown = source is ZoneSource.SET_NAME
     assert found.code == (ZonesCode.SOME_BY_FALLBACK if is_unknown else ZonesCode.ALL_RESOLVED)
-    assert [note.code for note in found.notes] == ["ZoneUnknown"] * is_unknown
+    assert [finding.code for finding in found.findings] == ["ZoneUnknown"] * is_unknown
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_pods_in_several_zones_stop_everything() -> None:
     assert found.zones == ()
     assert [one.name for one in found.sets] == ["other"]
     assert found.unknown_zones == ("x",)
-    assert [note.text for note in found.notes] == [
+    assert [finding.text for finding in found.findings] == [
         "StatefulSet db-zone-b has pods in 2a and 2b, and says itself in which zone it belongs"
         " neither by label nor by nodeSelector or node affinity; nothing is updated"
     ]
@@ -167,7 +167,7 @@ def test_what_is_written_down_settles_where_pods_may_be() -> None:
 
 
 def test_without_rights_nodes_are_left_out() -> None:
-    """MT-13, MAZ-20: the next source answers, and a note says why."""
+    """MT-13, MAZ-20: the next source answers, and a finding says why."""
     sets = (placed("a-zone-a", pod_nodes=("b1",)), placed("b", "2b"))
     found = resolve_zones(policy(), sets, None, {})
 
@@ -175,10 +175,10 @@ def test_without_rights_nodes_are_left_out() -> None:
         ("zone-a", "NameSuffix"),
         ("2b", "Label"),
     ]
-    assert [(note.code, note.text) for note in found.notes] == [
+    assert [(finding.code, finding.text) for finding in found.findings] == [
         ("NodesUnreadable", "nodes may not be read, and are not asked for the zone of a-zone-a")
     ]
-    assert resolve_zones(policy(), sets[1:], None, {}).notes == ()
+    assert resolve_zones(policy(), sets[1:], None, {}).findings == ()
 
 
 @pytest.mark.parametrize("nodes", [("b1",), ("a1", "b1"), ()])
@@ -188,7 +188,7 @@ def test_pods_that_move_change_no_zone_of_a_rollout(nodes: tuple[str, ...]) -> N
     found = resolve(policy(), moved, db="2a", gone="2c")
 
     assert found.sets == (ResolvedSet(name="db", zone="2a", source=ZoneSource.NODES),)
-    assert (found.code, found.notes) == (ZonesCode.ALL_RESOLVED, ())
+    assert (found.code, found.findings) == (ZonesCode.ALL_RESOLVED, ())
     assert resolve(policy(), moved).sets[:1] != found.sets
     assert resolve_zones(policy(), (moved,), None, {"db": "2a"}) == found
 
@@ -231,6 +231,6 @@ def test_a_set_of_an_unknown_zone_stays_alone() -> None:
     found = resolve(policy(), placed("db"), placed("x", "db"))
 
     assert names(found) == [("db", ["x"]), ("db", ["db"])]
-    assert [note.text for note in found.notes] == [
+    assert [finding.text for finding in found.findings] == [
         "nothing says the zone of StatefulSet db; it is a zone of its own"
     ]

@@ -183,7 +183,7 @@ def test_names_that_could_be_a_path_are_refused_and_named(key: str, text: str) -
 
 
 @pytest.mark.parametrize(
-    ("notes", "expected"),
+    ("annotations", "expected"),
     [
         pytest.param({}, [], id="none at all"),
         pytest.param({"name": "", "kind": ""}, [], id="MIRR-02 both empty"),
@@ -205,8 +205,8 @@ def test_names_that_could_be_a_path_are_refused_and_named(key: str, text: str) -
         ),
     ],
 )
-def test_mirr02_half_a_reference_is_none(notes: dict[str, str], expected: list[str]) -> None:
-    assert show(annotated(counted("b", 3), **notes), scale="5/5") == expected
+def test_mirr02_half_a_reference_is_none(annotations: dict[str, str], expected: list[str]) -> None:
+    assert show(annotated(counted("b", 3), **annotations), scale="5/5") == expected
 
 
 def test_references_are_listed_once_and_in_order_and_not_of_zones_that_follow() -> None:
@@ -224,7 +224,7 @@ def test_references_are_listed_once_and_in_order_and_not_of_zones_that_follow() 
 
 
 @pytest.mark.parametrize(
-    ("notes", "expected"),
+    ("annotations", "expected"),
     [
         pytest.param(
             {"delay": "1h", "url": ""},
@@ -240,8 +240,8 @@ def test_references_are_listed_once_and_in_order_and_not_of_zones_that_follow() 
         ),
     ],
 )
-def test_delay01_half_a_delay_is_none_and_named(notes: dict[str, str], expected: str) -> None:
-    assert show(mirroring("b", 5, **notes), scale="3/5") == [
+def test_delay01_half_a_delay_is_none_and_named(annotations: dict[str, str], expected: str) -> None:
+    assert show(mirroring("b", 5, **annotations), scale="3/5") == [
         down("b", "5 → 3"),
         f"problem bad_delay zone-b: StatefulSet zone-b: {expected}",
     ]
@@ -253,7 +253,7 @@ def test_delay01_a_delay_of_nothing_is_none(delay: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("notes", "why"),
+    ("annotations", "why"),
     [
         ({"delay": "1.5h"}, f"annotation {DOWNSCALE_DELAY}: not a valid duration string: "),
         ({"delay": "-1h"}, f"annotation {DOWNSCALE_DELAY}: not a valid duration string: "),
@@ -265,9 +265,9 @@ def test_delay01_a_delay_of_nothing_is_none(delay: str) -> None:
     ],
 )
 def test_w20_a_delay_that_cannot_be_read_blocks_downscales_only(
-    notes: dict[str, str], why: str
+    annotations: dict[str, str], why: str
 ) -> None:
-    zone = delayed("b", 5, **notes)
+    zone = delayed("b", 5, **annotations)
     up_, level, down_ = (
         plan_scaling(view(zone, scale=scale, answers={"b-4": answer(99 * HOUR)}))
         for scale in ("7/5", "5/5", "3/5")

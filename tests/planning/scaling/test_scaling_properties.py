@@ -53,20 +53,20 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
     pods = draw(st.sampled_from(["l" * number] * 3 + [draw(broken)]))
     ago = draw(st.sampled_from([None, None, timedelta(0), 3 * HOUR, 5 * HOUR]))
     base = counted(letter, number, pods=pods, ago=ago, label=draw(some("0", "2h", "4h")))
-    notes = {"force": str(draw(counts)) if draw(rarely) else None}
+    annotations = {"force": str(draw(counts)) if draw(rarely) else None}
     kind = draw(st.sampled_from("ffmmmba"))
     if kind in "fb":
-        notes["leading"] = f"zone-{draw(st.sampled_from('aaabbbcdx'))}"
-        notes["gate"] = draw(some("true", "false"))
+        annotations["leading"] = f"zone-{draw(st.sampled_from('aaabbbcdx'))}"
+        annotations["gate"] = draw(some("true", "false"))
     if kind in "mb":
-        notes |= {"name": "demo", "kind": "ReplicaTemplate", "version": f"{DEMO.group}/v1"}
-        notes |= {"write_back": draw(some("false", "true"))}
-        notes |= draw(st.sampled_from([{}, {"delay": "1h", "url": URL}]))
+        annotations |= {"name": "demo", "kind": "ReplicaTemplate", "version": f"{DEMO.group}/v1"}
+        annotations |= {"write_back": draw(some("false", "true"))}
+        annotations |= draw(st.sampled_from([{}, {"delay": "1h", "url": URL}]))
     if draw(rarely):
-        notes[draw(st.sampled_from(["force", "last", "span", "version", "delay", "url"]))] = draw(
-            hostile
+        annotations[draw(st.sampled_from(["force", "last", "span", "version", "delay", "url"]))] = (
+            draw(hostile)
         )
-    base = annotated(base, **notes)
+    base = annotated(base, **annotations)
     base = guarded(base) if draw(st.integers(0, 3)) == 0 else base
     if draw(rarely):
         base = changed(base, is_terminating=True)
@@ -121,15 +121,15 @@ def current(case: ScalingSnapshot, zone: Zone) -> int:
 
 def find_wanted(case: ScalingSnapshot, zone: Zone) -> int | None:
     """Return the count that a zone should have, naively; None for none that can be told."""
-    notes = zone.sts.annotations
-    force = notes.get(FORCE_REPLICAS, "")
+    annotations = zone.sts.annotations
+    force = annotations.get(FORCE_REPLICAS, "")
     forced = int(force) if force.isdecimal() and int(force) < 2**31 else None
-    if LEADING_ZONE in notes:
-        leading = [one for one in case.group.zones if one.sts.name == notes[LEADING_ZONE]]
+    if LEADING_ZONE in annotations:
+        leading = [one for one in case.group.zones if one.sts.name == annotations[LEADING_ZONE]]
         if not leading:
             return None
         return current(case, leading[0]) if forced is None else forced
-    if not notes.get("grafana.com/rollout-mirror-replicas-from-resource-name"):
+    if not annotations.get("grafana.com/rollout-mirror-replicas-from-resource-name"):
         return None
     reading = case.scales.get(DEMO)
     return forced if forced is not None else getattr(reading, "replicas", None)

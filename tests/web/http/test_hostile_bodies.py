@@ -34,7 +34,7 @@ def heap_of_others() -> None:
 
 @asynccontextmanager
 async def beating() -> AsyncIterator[list[float]]:
-    """Note how much processor time this process had from turn to turn of the loop.
+    """Record how much processor time this process had from turn to turn of the loop.
 
     Time of the processor, all threads together, not of a clock: what stops the loop in here needs
     at least as much of it, and what else the machine does needs none.

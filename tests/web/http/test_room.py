@@ -273,8 +273,8 @@ async def test_d50_one_that_waits_in_vain_is_told_to_try_again() -> None:
 @in_virtual_time
 async def test_a_review_in_parts_is_the_same_review() -> None:
     """What is copied into memory of its own comes out as it went in."""
-    notes = {f"note-{number}": "x" * 100 for number in range(3000)}
-    body = body_of(object={**json.loads(body_of())["request"]["object"], "notes": notes})
+    annotations = {f"note-{number}": "x" * 100 for number in range(3000)}
+    body = body_of(object={**json.loads(body_of())["request"]["object"], "notes": annotations})
     bodies = make_bodies()
     review = await bodies.read(Upload(body, 1 << 23).as_request(), LIMIT)
     small = await bodies.read(Upload(body_of(), 1 << 23).as_request(), LIMIT)

@@ -109,7 +109,7 @@ async def test_t07_4_a_pod_refuses(tracker: str) -> None:
 
 
 @in_virtual_time
-async def test_t07_5_what_cannot_be_noted_is_refused() -> None:
+async def test_t07_5_what_cannot_be_recorded_is_refused() -> None:
     """T-07 #5, PREP-25, D-23: a downscale that a crash would forget does not begin."""
     world = three_zones()
     world.fail(Unreachable("etcd is down"), "patch pods")
@@ -123,11 +123,11 @@ async def test_t07_5_what_cannot_be_noted_is_refused() -> None:
 
 @in_virtual_time
 async def test_t07_5_a_role_that_may_not_annotate_pods_does_not_block() -> None:
-    """RBAC-10, D-23: the note is lost, the downscale is not."""
+    """RBAC-10, D-23: the record is lost, the downscale is not."""
     world = three_zones()
     world.fail(Denied("pods is forbidden", status=403), "patch pods")
     assert (await world.ask("zone-a", 3)).is_allowed
-    assert world.noted() == []
+    assert world.recorded() == []
 
 
 @BOTH_MODES
@@ -201,7 +201,7 @@ async def test_t07_64_pods(
     assert (await world.ask("zone-a", 0)).is_allowed is allowed
     assert len(world.calls.names("POST")) == posts
     assert len(world.calls.names("DELETE")) == deletes
-    assert world.noted() == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
+    assert world.recorded() == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
     assert recorded(world) == ({"zone-a"} if tracker and allowed else set())
 
 
@@ -237,13 +237,13 @@ async def test_t07_urls() -> None:
     """T-07, SEED-116, FQDN: the address of the pod, under the name that spec.serviceName gives."""
     hosts: list[tuple[str, str, int, str]] = []
 
-    async def note(method: str, one: Endpoint) -> None:
+    async def record(method: str, one: Endpoint) -> None:
         hosts.append((one.host, one.ip, one.port, one.path))
 
     set_ = zone("zone-a")
     part(set_, "spec")["serviceName"] = "service-name"
     world = prepared_alone(set_)
-    world.calls.answer = note
+    world.calls.answer = record
     assert (await world.ask("zone-a", 3)).is_allowed
     domain = "service-name.test.svc.cluster.local."
     path = "ingester/prepare"

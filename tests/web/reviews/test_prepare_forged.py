@@ -87,11 +87,11 @@ def _lie(world: World, lie: Lie, subresource: str = "") -> bytes:
 async def test_sec09_a_set_without_the_label_is_none_to_be_prepared(
     lie: Lie, subresource: str
 ) -> None:
-    """D-68: no call, no note, no reservation; nobody of the group has to wait."""
+    """D-68: no call, no record, no reservation; nobody of the group has to wait."""
     world = prepared_alone(zone("zone-a", labels={}, annotations={}))
     assert await _ask(world, _lie(world, lie, subresource)) is Code.NOT_GUARDED
     assert world.calls.calls == []
-    assert world.noted() == []
+    assert world.recorded() == []
     assert world.memory.downscales.list_sets() == []
     assert (await world.ask("zone-b", 4)).is_allowed
 
@@ -148,8 +148,8 @@ async def test_d68_the_label_that_the_same_request_takes_off_still_counts(labels
     world = three_zones()
     review = _genuine(world)
     new = part(part(review, "request"), "object")
-    notes = {**WHERE, PREPARE_PATH: "another"}
-    new["metadata"] = {**part(new, "metadata"), "labels": labels, "annotations": notes}
+    annotations = {**WHERE, PREPARE_PATH: "another"}
+    new["metadata"] = {**part(new, "metadata"), "labels": labels, "annotations": annotations}
     assert await _ask(world, msgspec.json.encode(review)) is Code.PODS_PREPARED
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
     assert world.calls.paths("POST") == {PATH}

@@ -154,7 +154,7 @@ async def test_si10_a_review_that_waited_for_the_calls_before_it() -> None:
 
 @in_virtual_time
 async def test_si10_a_process_that_follows_does_not_know_what_was_sent() -> None:
-    """LI-05: it died while pods were told that they stay; their notes say that much."""
+    """LI-05: it died while pods were told that they stay; their records say that much."""
     async with late() as (world, pods):
         pass
     world.restart()
@@ -167,14 +167,14 @@ async def test_si10_a_process_that_follows_does_not_know_what_was_sent() -> None
 
 
 @in_virtual_time
-async def test_si10_notes_stay_until_no_call_can_arrive() -> None:
+async def test_si10_records_stay_until_no_call_can_arrive() -> None:
     """The second call was answered; a process that follows must know of the first one, too."""
     async with late() as (world, pods):
         await time_out(pods)
         await world.pass_time(3)
         assert pods.is_prepared == {"zone-a-4": False, "zone-a-3": False}
         assert world.memory.downscales.backlog.count() == 0
-        assert world.noted() == ["zone-a-0", "zone-a-3", "zone-a-4"]
+        assert world.recorded() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         world.restart()
         world.memory.controller.adopt_all()
         assert is_refused(await world.ask("zone-a", 3))

@@ -140,7 +140,7 @@ async def test_si10_ordinals_that_move_are_refused(replicas: int, first: int, as
 
 @in_virtual_time
 async def test_what_is_found_during_the_live_read_counts() -> None:
-    """D-25, SI-12: the notes of an earlier process are taken up while the group is read."""
+    """D-25, SI-12: the records of an earlier process are taken up while the group is read."""
     world = three_zones()
     a = decode_statefulset(raw(world.client.objects["statefulsets", "zone-a"]))
     found = Key(set_uid=a.uid, replicas_from=5, replicas_to=4)

@@ -38,8 +38,8 @@ async def test_si16_repeated(times: int, at_once: bool, whole: bool) -> None:
     assert [verdict.annotations for verdict in verdicts] == (stamps if whole else [{}] * times)
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
     assert world.calls.names("DELETE") == []
-    notes = [call for call in world.client.calls if call.startswith("patch")]
-    assert notes == [f"patch pods/zone-a-{ordinal}" for ordinal in (4, 3, 0)], "one that stays"
+    patches = [call for call in world.client.calls if call.startswith("patch")]
+    assert patches == [f"patch pods/zone-a-{ordinal}" for ordinal in (4, 3, 0)], "one that stays"
 
 
 async def _ask_often(world: World, times: int, *, at_once: bool, whole: bool) -> list[Verdict]:
@@ -221,7 +221,8 @@ async def _cancel_at(world: World, step: int) -> bool:
 @pytest.mark.parametrize("step", range(1, 10))
 @in_virtual_time
 async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> None:
-    """W-13, FP-22, LI-05: cancelled in the look, the notes, the calls; every pod called is owed."""
+    """W-13, FP-22, LI-05: cancelled in the live read, the records, the calls: pods that were called
+    are un-prepared."""
     world = three_zones()
     assert await _cancel_at(world, step)
     downscales = world.memory.downscales
@@ -235,7 +236,7 @@ async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> Non
         assert called <= called_pods
         assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
         assert downscales.backlog.list_due_cancels(A) == {}
-        assert not [name for name in world.noted() if name.startswith("zone-a")]
+        assert not [name for name in world.recorded() if name.startswith("zone-a")]
 
 
 @in_virtual_time

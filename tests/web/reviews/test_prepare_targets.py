@@ -119,7 +119,7 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
         pytest.param(PREPARE_PATH, RIGHT, False, {WRONG}, id="another path"),
         pytest.param(PREPARE_PATH, None, False, {WRONG}, id="no path"),
         pytest.param(PREPARE_PORT, None, False, {WRONG}, id="no port"),
-        # The process that called the pods tells them; a note alone moves nothing then.
+        # The process that called the pods tells them; a record alone moves nothing then.
         pytest.param(PREPARE_DOWNSCALE, None, False, {WRONG}, id="no label"),
     ],
 )
@@ -159,8 +159,8 @@ async def test_d24_whoever_asks_the_same_meanwhile_is_judged_by_the_target_of_no
 
 
 @in_virtual_time
-async def test_a_note_of_an_earlier_release_says_no_target() -> None:
-    """LI-05, FP-40: then pods are told where the set says it; the notes of both go away."""
+async def test_a_record_of_an_earlier_release_says_no_target() -> None:
+    """LI-05, FP-40: then pods are told where the set says it; the records of both go away."""
     world = three_zones()
     assert (await world.ask("zone-a", 3)).is_allowed
     _strip_targets(world)
@@ -170,7 +170,7 @@ async def test_a_note_of_an_earlier_release_says_no_target() -> None:
 
 @in_virtual_time
 async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
-    """SI-10, FP-40: what a note without target tells may be of any target."""
+    """SI-10, FP-40: what a record without target tells may be of any target."""
     world = three_zones()
     assert (await world.ask("zone-a", 3)).is_allowed
     _strip_targets(world)
@@ -186,11 +186,11 @@ async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
 
 
 def _strip_targets(world: World) -> None:
-    """Make all notes those of a release that did not note where pods are called."""
-    for name in world.noted():
+    """Make all records those of a release that did not record where pods are called."""
+    for name in world.recorded():
         one = world.client.objects["pods", name]
-        notes = part(part(one, "metadata"), "annotations")
-        story = msgspec.json.decode(str(notes[DOWNSCALE_RECORD]))
+        annotations = part(part(one, "metadata"), "annotations")
+        story = msgspec.json.decode(str(annotations[DOWNSCALE_RECORD]))
         assert story.pop("target")["path"] == RIGHT
-        notes[DOWNSCALE_RECORD] = msgspec.json.encode(story).decode()
+        annotations[DOWNSCALE_RECORD] = msgspec.json.encode(story).decode()
         world.client.put("pods", one)
