@@ -117,6 +117,20 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that is what every pod passes through on its way up: others may stay down."""
 
 
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, as far as it says in which zone its pods run."""
+
+    name: str
+    uid: Uid
+    resource_version: str
+    labels: Mapping[str, str] = {}
+    """Those that were asked for."""
+    keys: frozenset[str] = frozenset()
+    """Which those are: of any other label nothing is known."""
+    namespace: str = ""
+    """Always empty: the kind belongs to the cluster."""
+
+
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """One hook of a webhook configuration."""
 

@@ -12,6 +12,7 @@ from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import (
+    Node,
     Pod,
     StatefulSet,
     Unreadable,
@@ -235,6 +236,10 @@ class BudgetStore(Store[AnyBudget]):
 
 class ConfigurationStore(Store[Configuration]):
     """Webhook configurations: all of a kind, or one of a name."""
+
+
+class NodeStore(Store[Node | Unreadable]):
+    """Nodes, as far as they say in which zone pods run."""
 
 
 class PolicyStore(Store[WatchedPolicy | Unreadable]):

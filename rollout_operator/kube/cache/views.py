@@ -5,7 +5,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WebhookConfiguration
+from rollout_operator.model.objects import Node, Pod, StatefulSet, Unreadable, WebhookConfiguration
 from rollout_operator.model.policy.watched import WatchedPolicy
 
 Viewed = TypeVar(
@@ -15,6 +15,7 @@ Viewed = TypeVar(
     WebhookConfiguration | Unreadable,
     Budget | FlawedBudget | Unreadable,
     WatchedPolicy | Unreadable,
+    Node | Unreadable,
 )
 
 

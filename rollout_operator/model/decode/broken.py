@@ -29,6 +29,7 @@ _CLUSTER_KINDS: Final = frozenset(
         "ValidatingWebhookConfiguration",
         "MutatingWebhookConfiguration",
         "ClusterRolloutSchedule",
+        "Node",
     }
 )
 

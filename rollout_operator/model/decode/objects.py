@@ -30,6 +30,7 @@ from rollout_operator.model.decode.wire import (
     Selector,
     SetStatus,
     WireBookmark,
+    WireNode,
     WirePod,
     WirePorts,
     WireStatefulSet,
@@ -43,7 +44,7 @@ from rollout_operator.model.names import (
     Revision,
     Uid,
 )
-from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.objects import Node, Pod, StatefulSet
 
 # Of what the operator writes on pods: a record of a downscale may name the targets of earlier ones.
 LONGEST_RECORD: Final = 8 << 10
@@ -56,6 +57,7 @@ _ANNOTATIONS: Final = tuple(sorted(STATEFULSET_ANNOTATIONS))
 _Instant = Annotated[datetime, Meta(tz=True)]
 
 _BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
+_NODE: Final = msgspec.json.Decoder(WireNode)
 _POD: Final = msgspec.json.Decoder(WirePod)
 _PORTS: Final = msgspec.json.Decoder(WirePorts)
 _STATEFULSET: Final = msgspec.json.Decoder(WireStatefulSet)
@@ -142,6 +144,19 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         available_replicas=status.available_replicas,
         current_revision=Revision(sys.intern(bound_text(status.current_revision))),
         update_revision=Revision(sys.intern(bound_text(status.update_revision))),
+    )
+
+
+def decode_node(raw: JsonBytes, keys: frozenset[str]) -> Node:
+    """Return a node with these of its labels. Raises DecodeError naming node, field and value."""
+    head = read_as("Node", raw, _NODE).metadata
+    known = head.labels or {}
+    return Node(
+        name=head.name,
+        uid=Uid(head.uid),
+        resource_version=head.resource_version,
+        labels=_keep_labels({key: known[key] for key in sorted(keys) if key in known}),
+        keys=keys,
     )
 
 

@@ -50,6 +50,18 @@ class PodHead(ObjectHead):
     owner_references: list[Owner] | None = None
 
 
+class NodeHead(Wire):
+    name: Required
+    uid: Required
+    resource_version: Required
+    labels: Strings = None
+
+
+class WireNode(Wire):
+    metadata: NodeHead
+    kind: str | None = None
+
+
 class Running(Wire):
     pass
 
