@@ -1,0 +1,260 @@
+"""Read a registry: what a tag names and says of itself, and which tags there are.
+
+Decides what is asked in which order, what an answer means, and for how long all of it may take. The
+digest is asked first: what it names never changes, so it is read once. How requests are made is
+decided in `exchange`, what an image says in `manifest`; when a registry is asked, and again after a
+failure, is left to the caller.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.reference import ImageReference, Repository, check_digest
+from rollout_operator.model.units import format_duration
+from rollout_operator.oci.errors import (
+    BadAnswer,
+    NoAnswer,
+    RegistryBusy,
+    RegistryDenied,
+    RegistryDistrusted,
+    RegistryError,
+    RegistryUnreachable,
+    ReleaseNotFound,
+)
+from rollout_operator.oci.exchange import LookUp, RegistryExchange, RegistryQuestion
+from rollout_operator.oci.keyring import Keyring
+from rollout_operator.oci.manifest import (
+    ACCEPT,
+    LONGEST_CONFIG,
+    LONGEST_MANIFEST,
+    Labels,
+    Manifest,
+    choose_config,
+    choose_platform,
+    compute_digest,
+    decode_config,
+    decode_manifest,
+    is_complete,
+    make_metadata,
+    verify_digest,
+)
+from rollout_operator.oci.refusals import deny, error_of
+from rollout_operator.oci.sender import RegistryAnswer, Route
+from rollout_operator.oci.tags import FIRST_PAGE, LONGEST_PAGE, read_next_page, read_tags
+from rollout_operator.oci.tokens import NotAccepted
+
+T = TypeVar("T")
+
+RESULTS: Final[Mapping[type[RegistryError], str]] = {
+    ReleaseNotFound: "not_found",
+    RegistryDenied: "denied",
+    RegistryBusy: "busy",
+    RegistryUnreachable: "unreachable",
+    RegistryDistrusted: "distrusted",
+}
+"""What outcomes of look-ups are called, beside `ok`, `invalid` and `cancelled`."""
+
+# Several requests, to token servers and stores as well.
+LOOK_UP_LIMIT: Final = timedelta(seconds=60)
+# Each is a kilobyte or less for most, and seven at the most.
+MOST_CACHED: Final = 1000
+MOST_TAGS: Final = 20_000
+MOST_PAGES: Final = 100
+_DIGEST_HEADER: Final = "Docker-Content-Digest"
+# HEAD is younger than GET, and not each proxy passes it on.
+_WITHOUT_HEAD: Final = frozenset({400, 405, 501})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess:
+    """How a registry may be asked, as its ImageRepository says."""
+
+    keyring: Keyring = field(default_factory=Keyring)
+    is_insecure: bool = False
+    """Whether a registry without TLS is asked all the same. No bad certificate is accepted."""
+    route: Route = field(default_factory=Route)
+
+
+class _Unsuccessful(Exception):
+    """Within this module: the registry answered, and not with a success."""
+
+    def __init__(self, answer: RegistryAnswer) -> None:
+        super().__init__(f"HTTP status {answer.status}")
+        self.answer = answer
+
+
+class RegistryClient:
+    """Look-ups in all registries; every method raises InvalidInput and RegistryError only."""
+
+    def __init__(
+        self,
+        exchange: RegistryExchange,
+        clock: Clock,
+        count: Callable[[str], object] = lambda result: None,
+        limit: timedelta = LOOK_UP_LIMIT,
+    ) -> None:
+        """`count` is called with the name of the outcome of each look-up."""
+        self._exchange = exchange
+        self._clock = clock
+        self._count = count
+        self._limit = limit
+        self._cache: OrderedDict[tuple[Repository, str], ReleaseMetadata] = OrderedDict()
+
+    async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
+        """Return what an image says of itself; without tag and digest it is the tag `latest`.
+
+        The registry is asked each time for the digest, also where the rest is known: whoever may
+        not read an image learns nothing of it here.
+        """
+        shown = image.digest or f"tag {image.tag or 'latest'}"
+        with self._counted():
+            look_up = _begin(image.repository, access)
+            return await self._bounded(look_up, shown, self._read_release(look_up, image))
+
+    async def list_tags(self, repository: Repository, access: RegistryAccess) -> Sequence[str]:
+        """Return all tags of a repository, as the registry orders them."""
+        with self._counted():
+            look_up = _begin(repository, access)
+            return await self._bounded(look_up, "tags", self._read_tags(look_up))
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the outcome of what it surrounds by the class of its error."""
+        result = "cancelled"
+        try:
+            yield
+            result = "ok"
+        except InvalidInput:
+            result = "invalid"
+            raise
+        except RegistryError as error:
+            result = RESULTS[type(error)]
+            raise
+        finally:
+            self._count(result)
+
+    async def _bounded(self, look_up: LookUp, shown: str, work: Coroutine[Any, Any, T]) -> T:
+        """Return what the work returns, or say in one sentence what went wrong with it."""
+        repository = look_up.repository
+        subject = f"cannot read {shown} of {repository.name} in registry {repository.registry}"
+        try:
+            async with asyncio.timeout(self._limit.total_seconds()):
+                return await work
+        except _Unsuccessful as error:
+            raise error_of(subject, error.answer, look_up.credential, self._clock.now()) from error
+        except NotAccepted as error:
+            raise deny(subject, repository.registry, look_up.credential) from error
+        except NoAnswer as error:
+            raise RegistryUnreachable(f"{subject}: {error}; it is asked again later") from error
+        except BadAnswer as error:
+            text = f"{subject}: {error}; its answer is not used: mend the registry or the image"
+            raise RegistryDistrusted(text) from error
+        except TimeoutError as error:
+            limit = format_duration(self._limit)
+            text = f"{subject}: it took longer than {limit}; it is asked again later"
+            raise RegistryUnreachable(text) from error
+
+    async def _read_release(self, look_up: LookUp, image: ImageReference) -> ReleaseMetadata:
+        digest = await self._ask_digest(look_up, image)
+        if digest and (known := self._cache.get((look_up.repository, digest))) is not None:
+            self._cache.move_to_end((look_up.repository, digest))
+            return known
+        reference = digest or image.tag or "latest"
+        manifest, digest = await self._read_manifest(look_up, reference, digest)
+        sources = await self._list_sources(look_up, manifest)
+        metadata = make_metadata(digest, manifest, sources)
+        self._cache[look_up.repository, digest] = metadata
+        while len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
+        return metadata
+
+    async def _ask_digest(self, look_up: LookUp, image: ImageReference) -> str | None:
+        """Return the digest of an image, None where the registry does not tell it this way."""
+        reference = image.digest or image.tag or "latest"
+        question = RegistryQuestion(path=f"manifests/{reference}", method="HEAD", accept=ACCEPT)
+        answer = await self._exchange.ask(look_up, question)
+        if answer.status in _WITHOUT_HEAD:
+            return image.digest
+        _check(answer)
+        return image.digest or _read_digest(answer)
+
+    async def _read_manifest(
+        self, look_up: LookUp, reference: str, digest: str | None
+    ) -> tuple[Manifest, str]:
+        question = RegistryQuestion(
+            path=f"manifests/{reference}", accept=ACCEPT, longest=LONGEST_MANIFEST
+        )
+        answer = _check(await self._exchange.ask(look_up, question))
+        digest = digest or _read_digest(answer) or compute_digest(answer.body)
+        verify_digest(digest, answer.body)
+        content_type = answer.headers.get("Content-Type", "").partition(";")[0].strip()
+        return decode_manifest(answer.body, content_type), digest
+
+    async def _list_sources(self, look_up: LookUp, manifest: Manifest) -> list[Labels]:
+        """Return what there is of an image, fetching no more than what is still missing."""
+        found = list(manifest.labels)
+        try:
+            if not is_complete(found) and (platform := choose_platform(manifest)) is not None:
+                digest = platform.digest
+                manifest, _ = await self._read_manifest(look_up, digest, digest)
+                found += manifest.labels
+            if not is_complete(found) and (config := choose_config(manifest)) is not None:
+                found.append(await self._read_config(look_up, config.digest))
+        except _Unsuccessful as error:
+            # A copy need not hold each platform that its index names.
+            if error.answer.status != 404:
+                raise
+        return found
+
+    async def _read_config(self, look_up: LookUp, digest: str) -> Labels:
+        question = RegistryQuestion(path=f"blobs/{digest}", longest=LONGEST_CONFIG)
+        answer = _check(await self._exchange.ask(look_up, question))
+        verify_digest(digest, answer.body)
+        return decode_config(answer.body)
+
+    async def _read_tags(self, look_up: LookUp) -> Sequence[str]:
+        tags: list[str] = []
+        page: str | None = FIRST_PAGE
+        asked: set[str] = set()
+        while page is not None:
+            if page in asked or len(asked) == MOST_PAGES:
+                raise BadAnswer("its list of tags has no end")
+            asked.add(page)
+            question = RegistryQuestion(path=page, longest=LONGEST_PAGE)
+            answer = _check(await self._exchange.ask(look_up, question))
+            tags += read_tags(answer.body)
+            if len(tags) > MOST_TAGS:
+                raise BadAnswer(f"it has more than {MOST_TAGS} tags")
+            page = read_next_page(answer.headers.getall("Link", ()))
+        return tags
+
+
+def _begin(repository: Repository, access: RegistryAccess) -> LookUp:
+    """Return a look-up. Raises InvalidInput where the credential for it cannot be read."""
+    return LookUp(
+        repository=repository,
+        credential=access.keyring.choose(repository),
+        is_insecure=access.is_insecure,
+        route=access.route,
+    )
+
+
+def _check(answer: RegistryAnswer) -> RegistryAnswer:
+    if not 200 <= answer.status < 300:
+        raise _Unsuccessful(answer)
+    return answer
+
+
+def _read_digest(answer: RegistryAnswer) -> str | None:
+    try:
+        return check_digest(answer.headers.get(_DIGEST_HEADER, ""))
+    except InvalidInput:
+        return None

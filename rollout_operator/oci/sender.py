@@ -1,0 +1,190 @@
+"""The way to registries: one HTTP request, with bounds on its time and on every byte of its answer.
+
+A registry is a stranger, named by a tenant: nothing that it answers is unpacked, kept as a cookie
+or read beyond what was asked for. Redirects are not followed here: `exchange` decides which of them
+are, and with which credentials.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Literal
+
+import aiohttp
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from rollout_operator import __version__
+from rollout_operator.model.units import format_duration
+from rollout_operator.oci.errors import BadAnswer, NoAnswer
+
+# Names of stores below a CDN are signed in a header of a redirect: two or three kilobytes of it.
+_LONGEST_HEADER: Final = 16 * 1024
+_MOST_HEADERS: Final = 96
+_READ_BUFFER: Final = 64 * 1024
+# An error is a line of JSON; the rest of a longer one is left unread.
+LONGEST_ERROR: Final = 16 * 1024
+CONNECT_LIMIT: Final = timedelta(seconds=5)
+
+# Python encodes names of hosts itself, and refuses labels that DNS does.
+_LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How hosts are reached: which certificates are good, and through which proxy."""
+
+    trust: ssl.SSLContext | None = None
+    """None: the CAs of the system."""
+    proxy: str | None = field(default=None, repr=False)
+    """URL, perhaps with a password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryRequest:
+    """One request, as it goes out."""
+
+    url: URL = field(repr=False)
+    method: Literal["GET", "HEAD", "POST"] = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    form: Mapping[str, str] | None = field(default=None, repr=False)
+    route: Route = field(default_factory=Route)
+    longest: int
+    """How many bytes the body of a success may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAnswer:
+    """What came back. The body of a failure is cut, and that of a redirect left unread."""
+
+    status: int
+    headers: CIMultiDictProxy[str] = field(
+        default_factory=lambda: CIMultiDictProxy(CIMultiDict()), repr=False
+    )
+    body: bytes = field(default=b"", repr=False)
+
+
+class RegistrySender:
+    """Sends requests, each once. The first of them opens what all share."""
+
+    def __init__(self, limit: timedelta) -> None:
+        """`limit` is the time of one request, its whole answer included."""
+        self._limit = limit
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    async def send(self, request: RegistryRequest) -> RegistryAnswer:
+        """Return the answer. Raises NoAnswer and BadAnswer.
+
+        The library's errors hold the request with all its headers. So ours are raised where no
+        such error is in hand any more, and none of them is its cause.
+        """
+        if self._is_closed:
+            raise NoAnswer("the operator is stopping")
+        if self._session is None:
+            self._session = _open_session()
+        try:
+            async with asyncio.timeout(self._limit.total_seconds()) as limit:
+                return await _exchange(self._session, request)
+        except _LOST as error:
+            lost = (
+                NoAnswer(f"no answer within {format_duration(self._limit)}")
+                if limit.expired()
+                else _translate(error)
+            )
+        raise lost
+
+    async def close(self) -> None:
+        """Close all connections: requests under way fail, and none may follow."""
+        self._is_closed = True
+        if self._session is not None:
+            await self._session.close()
+
+
+def _open_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        headers={
+            "User-Agent": f"rollout-operator/{__version__}",
+            # What is compressed may be a thousand times as long, and would be another digest.
+            "Accept-Encoding": "identity",
+        },
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT.total_seconds()),
+        # It would read passwords from a file in the home folder, too.
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=_READ_BUFFER,
+        max_headers=_MOST_HEADERS,
+        max_line_size=_LONGEST_HEADER,
+        max_field_size=_LONGEST_HEADER,
+    )
+
+
+async def _exchange(session: aiohttp.ClientSession, request: RegistryRequest) -> RegistryAnswer:
+    async with session.request(
+        request.method,
+        request.url,
+        headers=request.headers,
+        data=request.form,
+        allow_redirects=False,
+        ssl=request.route.trust or True,
+        proxy=request.route.proxy,
+    ) as response:
+        try:
+            body = await _read(response, request)
+        finally:
+            # Released, the rest of it might be read in the background to its end.
+            if not response.content.is_eof():
+                response.close()
+        return RegistryAnswer(status=response.status, headers=response.headers, body=body)
+
+
+async def _read(response: aiohttp.ClientResponse, request: RegistryRequest) -> bytes:
+    if request.method == "HEAD":
+        return b""
+    if not 200 <= response.status < 300:
+        return b"" if response.status < 400 else await _read_some(response, LONGEST_ERROR)
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise BadAnswer("the answer is compressed, which was not asked for")
+    if (response.content_length or 0) <= request.longest:
+        body = await _read_some(response, request.longest + 1)
+        if len(body) <= request.longest:
+            return body
+    raise BadAnswer(f"the answer is longer than {request.longest} bytes")
+
+
+async def _read_some(response: aiohttp.ClientResponse, longest: int) -> bytes:
+    body = bytearray()
+    while len(body) < longest and (piece := await response.content.read(longest - len(body))):
+        body += piece
+    return bytes(body)
+
+
+def _translate(error: Exception) -> NoAnswer:
+    """Return what went wrong in words of our own: those of the library quote URLs and servers."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = error.certificate_error
+        message = why.verify_message if isinstance(why, ssl.SSLCertVerificationError) else ""
+        return NoAnswer(": ".join(filter(None, ("certificate not accepted", message))))
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return NoAnswer("no TLS connection", is_without_tls=True)
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+        return NoAnswer("no connection through the proxy")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return NoAnswer("no address is known for its name")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        code = error.os_error.errno or 0
+        why_not = f": {os.strerror(code).lower()}" if code > 0 else ""
+        return NoAnswer(f"no connection{why_not}", is_without_tls=True)
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        limit = format_duration(CONNECT_LIMIT)
+        return NoAnswer(f"no connection within {limit}", is_without_tls=True)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return NoAnswer("no valid HTTP answer, or too long headers")
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return NoAnswer("the answer broke off")
+    return NoAnswer("the connection broke")

@@ -1,0 +1,183 @@
+"""What a registry is shown: nothing at first, then what its challenge asks for, within bounds.
+
+Decides which challenge is answered with which credential, and for how long a token is used again.
+A token is asked for by the right to pull from one repository and no other right, whatever the
+registry would like; a password goes to the token server that the registry names, and there over
+TLS only, unless the registry itself has none. Which requests carry what comes out is decided in
+`exchange`.
+"""
+
+import base64
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+from yarl import URL
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.oci.challenge import Challenge
+from rollout_operator.oci.errors import BadAnswer
+from rollout_operator.oci.keyring import RegistryCredential
+from rollout_operator.oci.sender import RegistryAnswer, RegistryRequest, Route
+
+# Some are signed lists of all rights, of several kilobytes.
+LONGEST_ANSWER: Final = 64 * 1024
+_LONGEST_TOKEN: Final = 32 * 1024
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+# A token without a time is good for a minute, and none for less, by the protocol.
+_SHORTEST_LIFE: Final = timedelta(seconds=60)
+_LONGEST_LIFE: Final = timedelta(hours=1)
+# So that it does not end on its way.
+_MARGIN: Final = timedelta(seconds=10)
+_MOST_KEPT: Final = 1000
+_CLIENT_ID: Final = "rollout-operator"
+# A registry may know the repository by another name than ours. Any right beyond pull is not ours.
+_PULL_ONLY: Final = re.compile(r"repository:[a-z0-9._/:-]{1,300}:pull")
+
+Send = Callable[[RegistryRequest], Awaitable[RegistryAnswer]]
+
+
+class _TokenAnswer(msgspec.Struct):
+    token: str = ""
+    access_token: str = ""
+    expires_in: int | float | None = None
+
+
+_ANSWER: Final = msgspec.json.Decoder(_TokenAnswer)
+
+
+class NotAccepted(Exception):
+    """Within this package: a server does not accept what it was shown, or wants what is not had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """For whom a token is: what proves who asks, and what is asked for."""
+
+    origin: str
+    """Scheme and host of the registry."""
+    name: str
+    """Of the repository."""
+    credential: RegistryCredential | None
+    route: Route = field(default_factory=Route)
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether the registry is asked without TLS."""
+        return self.origin.startswith("http://")
+
+
+class Tokens:
+    """The values of `Authorization` that registries accept, until they expire."""
+
+    def __init__(self, send: Send, clock: Clock) -> None:
+        self._send = send
+        self._clock = clock
+        self._kept: OrderedDict[Holder, tuple[str, timedelta]] = OrderedDict()
+
+    def find(self, holder: Holder) -> str | None:
+        """Return what was accepted the last time, None where that is nothing or has expired."""
+        value, until = self._kept.get(holder, ("", timedelta(0)))
+        return value if self._clock.elapsed() < until else None
+
+    def forget(self, holder: Holder) -> None:
+        """Drop what the registry does not accept any more."""
+        self._kept.pop(holder, None)
+
+    async def obtain(self, holder: Holder, challenges: Sequence[Challenge]) -> str:
+        """Return what answers one of the challenges: a token before a password.
+
+        Raises NotAccepted, and NoAnswer and BadAnswer of the token server.
+        """
+        by_scheme = {challenge.scheme: challenge for challenge in reversed(challenges)}
+        if (bearer := by_scheme.get("bearer")) is not None:
+            value, life = await self._obtain_token(holder, bearer)
+        elif "basic" in by_scheme and (basic := _render_basic(holder.credential)):
+            value, life = basic, _LONGEST_LIFE
+        else:
+            raise NotAccepted
+        self._keep(holder, value, life)
+        return value
+
+    def _keep(self, holder: Holder, value: str, life: timedelta) -> None:
+        self._kept[holder] = (value, self._clock.elapsed() + life - _MARGIN)
+        self._kept.move_to_end(holder)
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+
+    async def _obtain_token(self, holder: Holder, bearer: Challenge) -> tuple[str, timedelta]:
+        credential = holder.credential
+        if credential is not None and credential.registry_token:
+            return f"Bearer {credential.registry_token}", _LONGEST_LIFE
+        answer = await self._send(_make_request(holder, bearer))
+        if answer.status in {400, 401, 403}:
+            raise NotAccepted
+        if not 200 <= answer.status < 300:
+            raise BadAnswer(f"its token server answered with HTTP status {answer.status}")
+        return _read_token(answer.body)
+
+
+def _make_request(holder: Holder, bearer: Challenge) -> RegistryRequest:
+    """Return the request for a token. Raises BadAnswer where the realm is not to be asked."""
+    realm = _read_realm(bearer.parameters.get("realm", ""), may_be_plain=holder.is_plain)
+    scope = bearer.parameters.get("scope", "")
+    asked = {"scope": scope if _PULL_ONLY.fullmatch(scope) else f"repository:{holder.name}:pull"}
+    if service := bearer.parameters.get("service"):
+        asked["service"] = service
+    credential = holder.credential
+    if credential is not None and credential.identity_token:
+        form = {
+            **asked,
+            "grant_type": "refresh_token",
+            "client_id": _CLIENT_ID,
+            "refresh_token": credential.identity_token,
+        }
+        return RegistryRequest(
+            url=realm, method="POST", form=form, route=holder.route, longest=LONGEST_ANSWER
+        )
+    basic = _render_basic(credential)
+    return RegistryRequest(
+        url=realm.update_query(asked),
+        headers={"Authorization": basic} if basic else {},
+        route=holder.route,
+        longest=LONGEST_ANSWER,
+    )
+
+
+def _read_realm(text: str, *, may_be_plain: bool) -> URL:
+    try:
+        url = URL(text)
+        host = url.host
+    except ValueError:
+        host = None
+    if not host or url.scheme not in {"https", "http"} or url.user or url.password:
+        raise BadAnswer("the realm of its challenge is no URL of a token server")
+    if url.scheme == "http" and not may_be_plain:
+        raise BadAnswer("the realm of its challenge is a token server without TLS")
+    return url
+
+
+def _render_basic(credential: RegistryCredential | None) -> str:
+    """Return the header of a user and a password; empty where there is none."""
+    if credential is None or not credential.username:
+        return ""
+    pair = f"{credential.username}:{credential.password}".encode()
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def _read_token(body: bytes) -> tuple[str, timedelta]:
+    try:
+        answer = _ANSWER.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        answer = None
+    if answer is None:
+        raise BadAnswer("its token server answered with no JSON object of a token")
+    token = answer.token or answer.access_token
+    if not _TOKEN.fullmatch(token) or len(token) > _LONGEST_TOKEN:
+        raise BadAnswer("its token server answered with no token")
+    seconds = min(max(answer.expires_in or 0, 0), _LONGEST_LIFE.total_seconds())
+    return f"Bearer {token}", max(timedelta(seconds=seconds), _SHORTEST_LIFE)
