@@ -16,6 +16,7 @@ BASE: Final = MANIFESTS / "base"
 WEBHOOKS, LEAST, DEPLOYMENTS = "webhooks", "webhooks-least-privilege", "no-downscale-deployments"
 TRACKER, SCALING, MIRRORING, MONITORING = "zone-tracker", "scaling", "mirroring", "monitoring"
 REPLICAS, PRIORITY = "replicas", "priority-class"
+POLICIES, NODE_LABELS = "multi-az-rollouts", "multi-az-rollouts-nodes"
 NETWORK, CERTIFICATES = "network-policy", "client-certificates"
 
 VALIDATING: Final = "ValidatingWebhookConfiguration"

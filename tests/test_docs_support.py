@@ -17,6 +17,7 @@ WORDS: Final = {
     ("patch", "statefulsets"): "patch StatefulSets",
     ("update", "secrets"): "read and write the one Secret",
     ("patch", "replicatemplates/status"): "write the status of ReplicaTemplates",
+    ("patch", "multiazrollouts/status"): "write the status of MultiAZRollouts",
     ("create", "configmaps"): "create ConfigMaps",
     ("patch", "configmaps"): "and write one",
     ("patch", "validatingwebhookconfigurations"): "patch webhook configurations",

@@ -16,6 +16,7 @@ from tests.rendered import (
     MONITORING,
     MUTATING,
     NAMESPACE,
+    POLICIES,
     PRIORITY,
     REPLICAS,
     SCALING,
@@ -59,7 +60,16 @@ ROLES = {
     ),
 }
 
+ROLES["MAZ-84 status and strategy, and nothing else of a policy"] = (
+    POLICIES,
+    {
+        *(("multiazrollouts", verb, "") for verb in ("list", "watch", "get")),
+        ("multiazrollouts/status", "patch", ""),
+        ("statefulsets", "patch", ""),
+    },
+)
 GROUPS = {
+    POLICIES: {"apps", "rollout.grafana.com"},
     TRACKER: {""},
     SCALING: {"apps"},
     MIRRORING: {"apps", "rollout-operator.grafana.com"},

@@ -20,9 +20,9 @@ def render_page() -> str:
         "",
         "<!-- made by `python -m tests.site.reference`, checked by a test -->",
         "",
-        "The definitions are in [manifests/crds](../../manifests/crds). [Budgets](../budgets.md)"
-        " and",
-        "[scaling](../scaling.md) say what the kinds are for.",
+        "The definitions are in [manifests/crds](../../manifests/crds). [Budgets](../budgets.md),",
+        "[scaling](../scaling.md) and [MultiAZRollout](../multi-az-rollouts.md) say what the kinds"
+        " are for.",
     ]
     kinds = [line for name in KINDS for line in _render_kind(_read(name))]
     return "\n".join([*head, *kinds, ""])
