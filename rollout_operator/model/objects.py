@@ -23,6 +23,15 @@ from rollout_operator.model.names import (
 _ORDINAL_DIGITS: Final = 10
 
 
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of which nothing matters but where it is."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    resource_version: str
+
+
 class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     """One zone of a group, as the API server shows it."""
 

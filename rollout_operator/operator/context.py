@@ -106,6 +106,11 @@ class Context:
         """Return how old the caches of sets and pods may be."""
         return max(self.set_informer.age, self.pod_informer.age)
 
+    async def wait_known(self) -> None:
+        """Wait until sets and pods are known."""
+        await self.set_informer.wait_synced()
+        await self.pod_informer.wait_synced()
+
     def find_lack(self) -> str | None:
         """Say why sets or pods are not known yet, None where they are."""
         return _describe_unsynced(self.set_informer) or _describe_unsynced(self.pod_informer)

@@ -109,8 +109,7 @@ class Engine:
 
     async def wait_known(self) -> None:
         """Wait until the caches are filled."""
-        await self._context.set_informer.wait_synced()
-        await self._context.pod_informer.wait_synced()
+        await self._context.wait_known()
         await self._budgets.wait_known()
         self.known.set()
 

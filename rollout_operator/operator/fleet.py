@@ -70,6 +70,7 @@ class Fleet:
         self._is_several = is_several
         self._engines: dict[str, Engine] = {}
         self._server: ReviewServer | None = None
+        self._wait_found: Callable[[], Awaitable[None]] | None = None
         self._tasks: TaskStack | None = None
         self._is_serving = asyncio.Event()
         self._is_acting = asyncio.Event()
@@ -93,8 +94,12 @@ class Fleet:
             find_partial_lack=lambda: _ask(engine, Health.list_missing),
             describe=lambda: _ask(engine, Health.list_descriptions),
         )
-        if self._tasks is not None:
+        if self._tasks is not None and not self._process.is_stopping:
             self._begin(engine, self._tasks)
+
+    def wait_for(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Become ready after `wait`, which waits until all namespaces are added."""
+        self._wait_found = wait
 
     def serve_reviews(self, server: ReviewServer) -> None:
         """Serve reviews as well."""
@@ -194,6 +199,8 @@ class Fleet:
 
     async def _wait_any_known(self) -> None:
         """Wait for all namespaces for a moment, then for any."""
+        if self._wait_found is not None:
+            await self._wait_found()
         with suppress(TimeoutError):
             async with asyncio.timeout(TOGETHER.total_seconds()):
                 for engine in tuple(self._engines.values()):

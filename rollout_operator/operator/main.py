@@ -129,7 +129,8 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
         namespaces = _build_namespaces(config, transport, clock, telemetry)
         admin.show(namespaces.describe)
-        await namespaces.fleet.serve(stop, limits.sync, also={"heartbeat": heartbeat.run()})
+        also = {"heartbeat": heartbeat.run(), **namespaces.discover()}
+        await namespaces.fleet.serve(stop, limits.sync, also)
     log.info("Rollout operator has stopped")
 
 
@@ -170,9 +171,8 @@ def _build_namespaces(
     webhooks = _build_webhooks(config, process) if config.answers_reviews else None
     reviews = None if webhooks is None else webhooks.make_reviews
     namespaces = Namespaces(config, process, telemetry, reviews)
-    for namespace in config.namespaces or (config.namespace,):
-        namespaces.add(namespace)
     if webhooks is not None:
+        webhooks.begin_namespace = namespaces.add_for_review
         webhooks.report_to(telemetry.health)
         namespaces.fleet.serve_reviews(webhooks)
     return namespaces

@@ -4,17 +4,24 @@ Decides what each namespace has for itself. One namespace alone has the metrics 
 the process; several have their own, so that each says what it lacks.
 """
 
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from typing import Final
 
 from rollout_operator import __version__
+from rollout_operator.config.environment import is_label
 from rollout_operator.config.flags import Config
 from rollout_operator.model.description import Description, OperatorDescription
 from rollout_operator.operator.budget_status import BudgetReports
+from rollout_operator.operator.discovery import Discovery
 from rollout_operator.operator.engine import Engine, ReviewSource
 from rollout_operator.operator.fleet import Fleet
 from rollout_operator.operator.process import Process, Telemetry
 from rollout_operator.planning.description.namespaces import merge_descriptions
 from rollout_operator.telemetry.logs import bind_keys
+
+# Others are found by what is in them; these may hold a Deployment that is not to be scaled down.
+MOST_FOR_REVIEWS: Final = 64
 
 
 class Namespaces:
@@ -29,9 +36,34 @@ class Namespaces:
         self._telemetry = telemetry
         self._reviews = reviews
         self.fleet = Fleet(process, is_several=config.watches_several)
+        self._discovery: Discovery | None = None
+        self._begun_for_reviews = 0
+        for namespace in config.namespaces or (config.namespace,):
+            self.add(namespace)
+
+    def discover(self) -> Mapping[str, Coroutine[None, None, None]]:
+        """Return the task that finds all namespaces of the cluster, where that is asked for."""
+        if not self._config.watches_all:
+            return {}
+        self._discovery = discovery = Discovery(self._process, self.add)
+        self.fleet.wait_for(discovery.wait_answered)
+        return {"namespaces": discovery.run()}
+
+    def add_for_review(self, namespace: str) -> None:
+        """Look after a namespace of the cluster of whose objects a review is the first sign.
+
+        Anybody who reaches the port may name a namespace: so many are believed.
+        """
+        is_open = self._discovery is not None and not self._discovery.is_forbidden
+        if not is_open or self._begun_for_reviews >= MOST_FOR_REVIEWS or not is_label(namespace):
+            return
+        self._begun_for_reviews += 1
+        self.add(namespace)
 
     def add(self, namespace: str) -> None:
-        """Look after one more namespace."""
+        """Look after a namespace from now on."""
+        if namespace in self.fleet.engines:
+            return
         if not self._config.watches_several:
             self._add(namespace, self._telemetry)
             return

@@ -8,6 +8,7 @@ refused, to be tried again.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Final
 
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
@@ -15,6 +16,9 @@ from rollout_operator.operator.reviews import Reviews
 from rollout_operator.planning.downscales.request import RETRY, refuse
 from rollout_operator.telemetry.logs import bind_keys
 from rollout_operator.web.reviews.dispatch import Reviewer
+
+# A namespace of which a review is the first sign is listed in a few milliseconds.
+KNOWN_WITHIN: Final = timedelta(seconds=1)
 
 Choose = Callable[[Reviews], Reviewer]
 
@@ -25,6 +29,7 @@ class _Routes:
 
     reviews: Mapping[str, Reviews]
     choose: Choose
+    begin: Callable[[str], None]
 
     def find(self, namespace: str) -> Reviews:
         """Return what answers for an object there."""
@@ -44,17 +49,24 @@ class _RoutedHook:
     routes: _Routes
 
     async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
+        if review.namespace not in self.routes.reviews:
+            self.routes.begin(review.namespace)
         reviews = self.routes.find(review.namespace)
-        if review.namespace == reviews.namespace and (lack := reviews.find_lack()) is not None:
-            text = f"namespace {review.namespace} is not followed yet: {lack}; try again"
-            return refuse(Code.CANNOT_CHECK, text, status=RETRY)
+        if review.namespace == reviews.namespace and not await reviews.is_known(KNOWN_WITHIN):
+            text = f"namespace {review.namespace} is not followed yet: {reviews.find_lack()}"
+            return refuse(Code.CANNOT_CHECK, f"{text}; try again", status=RETRY)
         with bind_keys(namespace=review.namespace):
             return await self.routes.choose(reviews).hooks[self.path].review(review, until)
 
 
-def route_reviews(reviews: Mapping[str, Reviews], choose: Choose) -> Reviewer:
-    """Return what has each review answered by its namespace; there must be one at least."""
-    routes = _Routes(reviews, choose)
+def route_reviews(
+    reviews: Mapping[str, Reviews], choose: Choose, begin: Callable[[str], None]
+) -> Reviewer:
+    """Return what has each review answered by its namespace; there must be one at least.
+
+    `begin` is called with a namespace that is not among them, and may add it.
+    """
+    routes = _Routes(reviews, choose, begin)
     first = choose(next(iter(reviews.values())))
     hooks = {path: _RoutedHook(path, routes) for path in first.paths}
     return replace(first, hooks=hooks, on_verdict=routes.count)

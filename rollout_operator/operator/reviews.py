@@ -111,6 +111,17 @@ class Reviews:
         """Return whose objects are reviewed."""
         return self._context.namespace
 
+    async def is_known(self, within: timedelta) -> bool:
+        """Tell whether objects are known, waiting so long for that."""
+        if self.find_lack() is None:
+            return True
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                await self._context.wait_known()
+        except TimeoutError:
+            return False
+        return True
+
     def find_lack(self) -> str | None:
         """Say why objects are not known yet, None where they are."""
         return self._context.find_lack()

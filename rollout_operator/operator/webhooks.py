@@ -57,6 +57,8 @@ class Webhooks:
         self._forwarder = self._build_forwarder()
         self._configurations = Configurations(process, config.bundle_names)
         self._reviews: dict[str, Reviews] = {}
+        self.begin_namespace: Callable[[str], None] = _begin_none
+        """Called with each namespace of which a review is the first sign."""
         self._injector = (
             self._build_injector() if config.updates_bundle and config.self_signed else None
         )
@@ -134,7 +136,7 @@ class Webhooks:
 
     def _route(self, choose: Choose) -> Reviewer:
         if self._config.watches_several:
-            return route_reviews(self._reviews, choose)
+            return route_reviews(self._reviews, choose, self.begin_namespace)
         return choose(next(iter(self._reviews.values())))
 
     async def _close_reviews(self) -> None:
@@ -293,6 +295,10 @@ class Webhooks:
     def _wake_injector(self) -> None:
         if self._injector is not None:
             self._injector.wake()
+
+
+def _begin_none(namespace: str) -> None:
+    """Look after no other namespace than those that were named."""
 
 
 def make_serving(client_ca_file: str) -> ServingCertificate:

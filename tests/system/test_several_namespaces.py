@@ -30,7 +30,7 @@ from tests.world.hooks import (
     NO_DOWNSCALE as NO_DOWNSCALE_HOOK,
 )
 from tests.world.judge import Judge
-from tests.world.manifests import ACCOUNT
+from tests.world.manifests import ACCOUNT, apply_manifests, remove_cluster_scoped
 from tests.world.operatorproc import OperatorProcess
 from tests.world.webpods import WebPods
 from tests.world.world import World
@@ -79,6 +79,18 @@ class Several:
         return {world.namespace for world in (*self.worlds, self.forbidden)}
 
 
+def launch(home: World, watched: str) -> OperatorProcess:
+    """Return an operator of `home` that watches what the variable says; it is not started."""
+    home.may_be_forbidden = True
+    flags = ("-kubernetes.client-qps=100", "-kubernetes.client-burst=100")
+    variables = {
+        "WATCH_NAMESPACE": watched,
+        "POD_NAMESPACE": home.namespace,
+        "LOG_LEVEL": "debug",
+    }
+    return OperatorProcess(replace(home.launch(*TLS_FLAGS, *flags), namespace="", env=variables))
+
+
 @asynccontextmanager
 async def several(home: World) -> AsyncIterator[Several]:
     """Yield an operator that is ready, in its own namespace and three others."""
@@ -86,14 +98,8 @@ async def several(home: World) -> AsyncIterator[Several]:
         others = [await stack.enter_async_context(beside(home)) for _ in range(2)]
         forbidden = await stack.enter_async_context(beside(home, is_granted=False))
         await home.grant_webhooks()
-        home.may_be_forbidden = True
         names = ",".join(world.namespace for world in (home, *others, forbidden))
-        launch = replace(
-            home.launch(*TLS_FLAGS, "-kubernetes.client-qps=100", "-kubernetes.client-burst=100"),
-            namespace="",
-            env={"WATCH_NAMESPACE": names, "POD_NAMESPACE": home.namespace, "LOG_LEVEL": "debug"},
-        )
-        operator = await stack.enter_async_context(OperatorProcess(launch))
+        operator = await stack.enter_async_context(launch(home, names))
         await operator.wait_ready()
         yield Several(operator=operator, home=home, worlds=[home, *others], forbidden=forbidden)
 
@@ -220,3 +226,56 @@ async def _list_strays(found: Several, begun: int) -> list[str]:
         if (target := entry.get("objectRef", {})).get("namespace") not in found.watched
         and target.get("resource") not in CLUSTER_SCOPED
     ]
+
+
+@asynccontextmanager
+async def listing(home: World) -> AsyncIterator[None]:
+    """Let the operator of `home` list what tells it of namespaces, in the whole cluster."""
+    name = f"spaces-{home.namespace}"
+    rules = [
+        {"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]}
+        for group, plural in (
+            ("apps", "statefulsets"),
+            ("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets"),
+            ("rollout.grafana.com", "multiazrollouts"),
+        )
+    ]
+    authorization = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home.namespace}
+    granted: list[Json] = [
+        {"kind": "ClusterRole", "rules": rules},
+        {
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": authorization, "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
+        },
+    ]
+    head = {"apiVersion": f"{authorization}/v1", "metadata": {"name": name}}
+    granted = [{**head, **one} for one in granted]
+    await apply_manifests(home.api, "", granted)
+    yield
+    await remove_cluster_scoped(home.api, granted)
+
+
+async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world: World) -> None:
+    """MAZ-65: else its own, which one line says. A namespace with a group is found by it."""
+    await world.grant_webhooks()
+    async with beside(world) as other, launch(world, "") as operator:
+        names = await world.create(*three_zones(replicas=1))
+        assert await other.create(*three_zones(replicas=1)) == names
+        await operator.wait_ready()
+        await wait_line(operator, "Looking after its own namespace alone", world.namespace)
+        warnings = [line for line in operator.log_lines() if "kind=StatefulSet" in line]
+        assert len([line for line in warnings if "level=warn" in line]) == 1
+        await other.set_image(names, "v2")
+        await world.roll(names, "v2")
+        assert await operator.terminate() == 0
+        other.judge.elsewhere = {world.namespace}
+        assert await other.judge.deletes() == [], "it may, but has not been told of it"
+        async with listing(world):
+            operator.start()
+            await operator.wait_ready()
+            await other.wait_adopted(names)
+        for each, elsewhere in ((world, other), (other, world)):
+            each.judge.elsewhere = {elsewhere.namespace}
+            await each.judge.assert_clean()

@@ -5,7 +5,14 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.objects import Node, Pod, StatefulSet, Unreadable, WebhookConfiguration
+from rollout_operator.model.objects import (
+    Node,
+    Placed,
+    Pod,
+    StatefulSet,
+    Unreadable,
+    WebhookConfiguration,
+)
 from rollout_operator.model.policy.watched import WatchedPolicy
 
 Viewed = TypeVar(
@@ -16,6 +23,7 @@ Viewed = TypeVar(
     Budget | FlawedBudget | Unreadable,
     WatchedPolicy | Unreadable,
     Node | Unreadable,
+    Placed | Unreadable,
 )
 
 

@@ -6,7 +6,7 @@ caches, what follows from them to the planner.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Protocol, TypeVar
@@ -31,6 +31,7 @@ from rollout_operator.model.decode.wire import (
     SetStatus,
     WireBookmark,
     WireNode,
+    WirePlaced,
     WirePod,
     WirePorts,
     WireStatefulSet,
@@ -44,7 +45,7 @@ from rollout_operator.model.names import (
     Revision,
     Uid,
 )
-from rollout_operator.model.objects import Node, Pod, StatefulSet
+from rollout_operator.model.objects import Node, Placed, Pod, StatefulSet
 
 # Of what the operator writes on pods: a record of a downscale may name the targets of earlier ones.
 LONGEST_RECORD: Final = 8 << 10
@@ -56,6 +57,7 @@ _ANNOTATIONS: Final = tuple(sorted(STATEFULSET_ANNOTATIONS))
 
 _Instant = Annotated[datetime, Meta(tz=True)]
 
+_PLACED: Final = msgspec.json.Decoder(WirePlaced)
 _BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
 _NODE: Final = msgspec.json.Decoder(WireNode)
 _POD: Final = msgspec.json.Decoder(WirePod)
@@ -114,6 +116,21 @@ def _decode_ports(raw: JsonBytes) -> tuple[int, ...]:
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
     ports = {port.container_port for one in containers for port in one.ports or ()}
     return tuple(sorted(ports))
+
+
+def place_decoder(kind: str) -> Callable[[JsonBytes], Placed]:
+    """Return what decodes where an object of `kind` is. It raises DecodeError."""
+
+    def decode(raw: JsonBytes) -> Placed:
+        head = read_as(kind, raw, _PLACED).metadata
+        return Placed(
+            namespace=sys.intern(head.namespace),
+            name=head.name,
+            uid=Uid(head.uid),
+            resource_version=head.resource_version,
+        )
+
+    return decode
 
 
 def decode_statefulset(raw: JsonBytes) -> StatefulSet:

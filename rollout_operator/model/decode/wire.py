@@ -37,6 +37,11 @@ class ObjectHead(Wire):
     deletion_timestamp: str | None = None
 
 
+class WirePlaced(Wire):
+    metadata: ObjectHead
+    kind: str | None = None
+
+
 class PodAnnotations(Struct, gc=False):
     downscale: str | None = msgspec.field(default=None, name=DOWNSCALE_RECORD)
     disruption: str | None = msgspec.field(default=None, name=DISRUPTION_RECORD)
