@@ -10,6 +10,7 @@ from typing import Final
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
     LEASES,
+    MULTI_AZ_ROLLOUTS,
     PODS,
     STATEFULSETS,
     ZONE_BUDGETS,
@@ -161,6 +162,8 @@ class Book:
     """Writes of ConfigMaps: of the zone tracker, there is no other."""
     budgets: list[Commit] = field(default_factory=list)
     """Writes of zone-aware disruption budgets."""
+    policies: list[Commit] = field(default_factory=list)
+    """Writes of MultiAZRollouts."""
     leases: list[Commit] = field(default_factory=list)
     """Writes of Leases: of the election, there is no other."""
     evictions: dict[int, Called] = field(default_factory=dict)
@@ -239,6 +242,8 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) 
         book.configurations.append(commit)
     if plural == ZONE_BUDGETS.plural and commit.namespace == book.promises.namespace:
         book.budgets.append(commit)
+    if plural == MULTI_AZ_ROLLOUTS.plural and commit.namespace == book.promises.namespace:
+        book.policies.append(commit)
     if plural == CONFIG_MAPS.plural and commit.namespace == book.promises.namespace:
         book.maps.append(commit)
     if plural == LEASES.plural:

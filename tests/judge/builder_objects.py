@@ -19,6 +19,7 @@ PLACES: Final = {
     "limit": ("metadata", "annotations", "rollout-max-unavailable"),
     "paused": ("metadata", "annotations", "grafana.com/rollout-paused"),
     "group": ("metadata", "labels", "rollout-group"),
+    "min_ready": ("spec", "minReadySeconds"),
 }
 
 

@@ -5,7 +5,7 @@ break that it allowed is judged beside it, in `invariants_budgets`. Two allowanc
 separate its faults from coincidence: `known`, how long a fact must have been true, and `flight`,
 for the state of sets, of which no precondition of a pod's delete can speak. Where a request was
 made to be late, nothing counts that happened after the look it rests on. Downscales are judged in
-`invariants_downscale`.
+`invariants_downscale`, what else is promised of pods that a policy drives in `invariants_policies`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from tests.judge.budgets import Eviction, Rule
 from tests.judge.deletes import Delete, list_deletes
 from tests.judge.invariants_budgets import Judge
 from tests.judge.objects import Pod, Set
+from tests.judge.policies import PolicyBook, read_policies
 from tests.judge.promises import LIVE_READ_LASTS, Promises, Violation
 from tests.judge.state import Disruption, World
 
@@ -97,18 +98,20 @@ def find_broken(book: Book) -> Iterator[Violation]:
         yield from judge_request(delete, book)
     yield from find_blind(deletes)
     world, judge = World(spares_new=not book.promises.is_observed), Judge(book)
+    policies = read_policies(book)
     for write in book.writes:
         if write.ended_pod is not None:
-            yield from _judge_end(world, judge, write, deletes.get(write.commit.call))
+            asked = deletes.get(write.commit.call)
+            yield from _judge_end((world, policies), judge, write, asked)
         world.take(write)
         judge.take(write)
 
 
 def _judge_end(
-    world: World, judge: Judge, write: Write, asked: Delete | None
+    state: tuple[World, PolicyBook], judge: Judge, write: Write, asked: Delete | None
 ) -> Iterator[Violation]:
     """Judge the end of a pod, if the operator has a part in it."""
-    pod, book = write.ended_pod, judge.book
+    (world, _), pod, book = state, write.ended_pod, judge.book
     assert pod is not None, "asked for only then"
     since = write.at - book.promises.known
     disruption = judge.find(world, write, cut(asked, since) if asked else None)
@@ -116,7 +119,7 @@ def _judge_end(
     if disruption is not None:
         yield from judge.judge(disruption, rules)
     if asked is not None:
-        for one in _judge(world, pod, asked, write.at, book.promises, rules):
+        for one in _judge(state, pod, (asked, write.at), book.promises, rules):
             yield replace(one, is_promised=one.is_promised or bool(rules))
         _disrupt(world, pod, write.at, asked)
     elif disruption is not None and rules:
@@ -208,16 +211,17 @@ def _find_stale(delete: Delete, book: Book) -> str:
 
 
 def _judge(
-    world: World,
+    state: tuple[World, PolicyBook],
     pod: Pod,
-    delete: Delete,
-    at: timedelta,
+    asked: tuple[Delete, timedelta],
     promises: Promises,
     rules: Sequence[Rule],
 ) -> Iterator[Violation]:
+    (world, policies), (delete, at) = state, asked
     since = at if promises.is_observed else cut(delete, at - promises.known)
     owner = world.find_owner(pod.owner, since)
-    if owner is None or not _was_grouped(world, owner, since):
+    is_owned = any(policies.list_owners(pod.owner, since, at))
+    if owner is None or not (is_owned or _was_grouped(world, owner, since)):
         why = "has no group" if owner else "is no StatefulSet's"
         yield Violation(invariant="SI-06", at=at, text=f"delete of {pod.name}, which {why}")
         return
@@ -231,8 +235,9 @@ def _judge(
         # Partitions are whole apart from one another: of evictions then only SI-05 speaks.
         counts_evictions=promises.is_observed and not any(rule.pattern for rule in rules),
     )
-    # What never was up is not disrupted.
-    spared = {"SI-01", "SI-02", "SI-03", "SI-04"} if pod.name in world.unused else set()
+    # What never was up is not disrupted; what a policy drives obeys the policy's own rules.
+    is_spared = pod.name in world.unused or policies.drives(pod, since, at)
+    spared = {"SI-01", "SI-02", "SI-03", "SI-04"} if is_spared else set()
     for invariant, check in CHECKS.items():
         for text, is_excused in () if invariant in spared else check(case):
             text = f"delete of {pod.name}: {text}"

@@ -66,7 +66,12 @@ class Set:
     """Whether its pods are to be prepared before they are scaled away."""
     min_time: timedelta = timedelta(0)
     """Between downscales of zones, as this one has it; zero if it says nothing of it."""
+    min_ready: timedelta = timedelta(0)
+    """For how long a pod must have been ready to count, where a policy drives it."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its template."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -100,6 +105,7 @@ def read_set(found: Json) -> Set:
     """Return the record of a StatefulSet object."""
     meta, spec, status = found["metadata"], found["spec"], found.get("status", {})
     labels, annotations = meta.get("labels", {}), meta.get("annotations", {})
+    template = spec.get("template", {})
     replicas = spec.get("replicas", 1)
     return Set(
         name=meta["name"],
@@ -116,7 +122,10 @@ def read_set(found: Json) -> Set:
         ready_replicas=status.get("readyReplicas", 0),
         must_prepare=labels.get(PREPARE) == "true",
         min_time=read_time(annotations.get(MIN_TIME) or labels.get(MIN_TIME) or ""),
+        min_ready=timedelta(seconds=spec.get("minReadySeconds", 0)),
         labels=labels,
+        pod_labels=template.get("metadata", {}).get("labels", {}),
+        node_selector=template.get("spec", {}).get("nodeSelector", {}),
     )
 
 

@@ -8,6 +8,7 @@ from tests.judge import (
     invariants_budgets,
     invariants_downscales,
     invariants_election,
+    invariants_policies,
     invariants_requests,
     invariants_reviews,
     invariants_rollouts,
@@ -79,6 +80,15 @@ COVERAGE: Final[Mapping[str, str]] = {
     " from it in the end, the status of the object included",
     "DELAY-08": "judged per delayed downscale, by what pods know of themselves: for how long each"
     " had been prepared, and that it had said so",
+    "MAZ-25": "judged per delete of a pod of a policy: no label drives it",
+    "MAZ-30": "judged per delete, on what the store had; and no number of a batch for other pods",
+    "MAZ-31": "judged at the commit of each delete, strictly",
+    "MAZ-32": "judged per delete, on what has lasted for 5 s; `minReadySeconds` included",
+    "MAZ-33": "judged per delete of a healthy pod",
+    "MAZ-36": "judged per delete of a healthy pod, on what has lasted for 5 s in its zone",
+    "MAZ-40": "judged per delete of a healthy pod: since when all had been available, to a second",
+    "MAZ-43": "as MAZ-40, where a process began in the pause",
+    "MAZ-46": "judged per delete: a policy that is paused only carries out what it had recorded",
     "ROLL-39": "judged per status write that sets the current revision, on what has lasted for 5 s",
 }
 
@@ -89,6 +99,7 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
     found = [
         *invariants_rollouts.find_broken(book),
         *invariants_rollouts.find_foreign(book),
+        *invariants_policies.find_broken(book),
         *invariants_downscales.find_broken(book),
         *invariants_budgets.find_overlaps(book),
         *invariants_reviews.find_broken(book),
@@ -112,7 +123,8 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
 
 def find_observed_violations(history: History, promises: Promises) -> list[Violation]:
     """Return what deletes and evictions break in a history that was watched from outside."""
-    return list(invariants_rollouts.find_broken(read_book(history, promises)))
+    book = read_book(history, promises)
+    return [*invariants_rollouts.find_broken(book), *invariants_policies.find_broken(book)]
 
 
 def find_observed_downscales(history: History, promises: Promises) -> list[Violation]:

@@ -1,0 +1,293 @@
+"""What is promised of MultiAZRollouts at every moment: MAZ-25, 30 to 33, 36, 40, 43, 46 and SI-17.
+
+Checked at the commit of each delete by the operator of a pod that a policy owned at that time, and
+at each batch that the operator records. What a policy says is taken from its object as it was in
+the last five seconds: a promise is broken where it was so in all of its states. Pods, pauses and
+zones are counted anew from what the store had; of a status only the pods, the number and the end of
+a batch are read. SI-07 and SI-08 of the same deletes are judged in `invariants_rollouts`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from tests.judge.book import Book, Write
+from tests.judge.deletes import Delete, list_deletes
+from tests.judge.objects import Json, Pod, Set
+from tests.judge.policies import (
+    Owned,
+    PolicyBook,
+    RecordedBatch,
+    count_limit,
+    read_batch,
+    read_policies,
+)
+from tests.judge.policy_state import NO_TIME, Pause, PolicyDisruption, PolicyWorld
+from tests.judge.promises import Promises, Violation
+from tests.judge.state import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyCase:
+    """One delete of a pod that a policy owned, at its commit."""
+
+    state: PolicyWorld
+    book: Book
+    policies: PolicyBook
+    pod: Pod
+    owner: Set
+    owners: tuple[Owned, ...]
+    """All that owned it in the last five seconds."""
+    batch: RecordedBatch | None
+    delete: Delete
+    at: timedelta
+
+    @property
+    def promises(self) -> Promises:
+        return self.book.promises
+
+    @property
+    def known(self) -> timedelta:
+        """Return when a fact must have begun to be one that the operator had to know."""
+        return _cut(self.delete, self.at - self.promises.known)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Tell whether it was available: one that was not costs nothing, and waits for nothing."""
+        outage = self.state.outages.get(self.pod.name)
+        return outage is None or (outage.ended is not None and outage.ended <= self.at)
+
+    @property
+    def pause(self) -> Pause:
+        return self.state.pauses.get(self.owners[-1].policy.uid, Pause())
+
+    @property
+    def interval(self) -> timedelta:
+        return min(one.policy.interval for one in self.owners)
+
+    @property
+    def goes_on(self) -> bool:
+        """Tell whether its batch has begun before, or the one before was not wanted any more."""
+        last, batch = self.pause.batch, self.batch
+        if last is None or batch is None:
+            return True
+        if (last.policy_uid, last.number) == (batch.policy_uid, batch.number):
+            return True
+        sets = self.state.world.window(self.owner.uid, self.known)
+        is_for = last.set_name == self.owner.name
+        has_changed = any(one.update_revision != last.revision for one in [self.owner, *sets])
+        return is_for and has_changed and not self._has_ended(last)
+
+    def _has_ended(self, last: RecordedBatch) -> bool:
+        return any(
+            one.is_complete
+            for one in self.policies.batches
+            if one.at <= self.at and (one.policy_uid, one.number) == (last.policy_uid, last.number)
+        )
+
+    def list_sets(self, *, is_near: bool) -> list[Set]:
+        """Return the other sets of the policy: of the same zone, or of another one.
+
+        Only what was so for all of the last five seconds.
+        """
+        window = self.policies.window(self.known, self.at)
+        return [
+            zone
+            for zone in self.state.world.sets.values()
+            if zone.uid != self.owner.uid
+            if all(_is_beside(state, self.owner, zone, is_near=is_near) for state in window)
+        ]
+
+    def forgives(self, other: PolicyDisruption) -> bool:
+        """Tell whether it could not be seen: a dead process had asked for one of the two."""
+        live_read = self.delete.live_read
+        is_hidden = live_read is None or live_read.at <= other.begun
+        return self.delete.is_ghost or (other.delete.is_ghost and is_hidden)
+
+
+def _is_beside(state: Mapping[str, Owned], zone: Set, other: Set, *, is_near: bool) -> bool:
+    mine, its = state.get(zone.uid), state.get(other.uid)
+    if mine is None or its is None or mine.policy.uid != its.policy.uid:
+        return False
+    return (mine.zone == its.zone) == is_near
+
+
+def _cut(delete: Delete, since: timedelta) -> timedelta:
+    came_late = delete.is_late or delete.was_held
+    return min(since, delete.live_read.at) if came_late and delete.live_read else since
+
+
+def find_broken(book: Book) -> Iterator[Violation]:
+    """Yield what the operator's deletes and records break that policies promise."""
+    policies = read_policies(book)
+    if not policies.begins:
+        return
+    yield from _find_misnumbered(book)
+    deletes = list_deletes(book)
+    state = PolicyWorld(World(spares_new=not book.promises.is_observed))
+    for write in book.writes:
+        asked = deletes.get(write.commit.call)
+        if write.ended_pod is not None and asked is not None:
+            yield from _judge_end(state, book, policies, (write, asked))
+        state.take(write, policies.window(write.at, write.at)[-1])
+
+
+def _judge_end(
+    state: PolicyWorld, book: Book, policies: PolicyBook, what: tuple[Write, Delete]
+) -> Iterator[Violation]:
+    write, asked = what
+    pod, at = write.ended_pod, write.at
+    assert pod is not None, "asked for only then"
+    found = policies.list_owners(pod.owner, _cut(asked, at - book.promises.known), at)
+    owners = tuple(one for one in found if one is not None)
+    owner = state.world.find_owner(pod.owner, at - book.promises.known)
+    if owner is None or not owners:
+        return
+    batch = policies.find_batch(pod, at)
+    if batch is not None or len(owners) == len(found):
+        case = PolicyCase(
+            state=state, book=book, policies=policies, pod=pod, owner=owner, owners=owners,
+            batch=batch, delete=asked, at=at,
+        )  # fmt: skip
+        yield from _judge(case)
+    revision = owner.update_revision
+    one = PolicyDisruption(pod=pod, delete=asked, batch=batch, revision=revision, begun=at)
+    state.disrupt(one, {each.policy.uid for each in owners})
+
+
+def _judge(case: PolicyCase) -> Iterator[Violation]:
+    for invariant, check in CHECKS.items():
+        for text in check(case):
+            yield Violation(
+                invariant=invariant,
+                at=case.at,
+                text=f"delete of {case.pod.name}: {text}",
+                is_promised=not case.delete.is_ghost,
+            )
+
+
+def _recorded(case: PolicyCase) -> Iterator[str]:
+    if case.batch is None and case.owner.group is None:
+        yield "no batch of its policy had recorded it"
+
+
+def _driven(case: PolicyCase) -> Iterator[str]:
+    if case.batch is None and case.owner.group is not None:
+        name = case.owners[-1].policy.name
+        yield f"policy {name} drives group {case.owner.group}, and had not recorded it"
+
+
+def _one_batch(case: PolicyCase) -> Iterator[str]:
+    pause = case.pause
+    if case.is_healthy and case.interval and pause.is_open and not case.goes_on:
+        number = pause.batch.number if pause.batch else 0
+        if not all(map(case.forgives, case.state.open)) or not case.state.open:
+            yield f"batch {number} is not complete"
+
+
+def _one_zone(case: PolicyCase) -> Iterator[str]:
+    others = {zone.uid for zone in case.list_sets(is_near=False)}
+    found = [one for one in case.state.open if one.pod.owner in others]
+    if found and not all(map(case.forgives, found)):
+        names = ", ".join(one.pod.name for one in found)
+        yield f"the operator's disruption of another zone is not over: {names}"
+
+
+def _one_set(case: PolicyCase) -> Iterator[str]:
+    near = {zone.uid: zone for zone in case.list_sets(is_near=True)}
+    found = [
+        one
+        for one in case.state.open
+        if one.pod.owner in near and one.revision == near[one.pod.owner].update_revision
+    ]
+    if case.is_healthy and found and not all(map(case.forgives, found)):
+        names = ", ".join(one.pod.name for one in found)
+        yield f"another StatefulSet of its zone has its turn: {names}"
+
+
+def _others_whole(case: PolicyCase) -> Iterator[str]:
+    at = case.at + case.promises.time_error
+    for zone in case.list_sets(is_near=False):
+        for name in case.state.list_short(zone, case.known, at):
+            yield f"{name} of another zone is not available"
+
+
+def _within_limit(case: PolicyCase) -> Iterator[str]:
+    if not case.is_healthy:
+        return
+    near = [case.owner, *case.list_sets(is_near=True)]
+    at = case.at + case.promises.time_error
+    missing = {name for zone in near for name in case.state.list_short(zone, case.known, at)}
+    uids = {zone.uid for zone in near}
+    own = [one for one in case.state.open if one.pod.owner in uids and not case.forgives(one)]
+    missing |= {case.pod.name, *(one.pod.name for one in own)}
+    sets = case.state.world.window(case.owner.uid, case.known)
+    limit = max(count_limit(case.owners, one) for one in [case.owner, *sets])
+    if len(missing) > limit:
+        yield f"{len(missing)} of its zone missing, limit {limit}: {sorted(missing)}"
+
+
+def _after_pause(case: PolicyCase) -> Iterator[str]:
+    text = _find_shortened(case)
+    if text and not case.book.runs.count_starts(case.pause.begun or NO_TIME, case.at):
+        yield text
+
+
+def _after_pause_of_others(case: PolicyCase) -> Iterator[str]:
+    text = _find_shortened(case)
+    if text and case.book.runs.count_starts(case.pause.begun or NO_TIME, case.at):
+        yield f"{text}, and a process began in it"
+
+
+def _find_shortened(case: PolicyCase) -> str:
+    begun = case.pause.begun
+    if begun is None or case.pause.is_open or not case.is_healthy or case.goes_on:
+        return ""
+    passed = case.at - begun
+    if passed + case.promises.time_error >= case.interval:
+        return ""
+    return f"{passed.total_seconds():.1f} s of a pause of {case.interval.total_seconds():.0f} s"
+
+
+def _unpaused(case: PolicyCase) -> Iterator[str]:
+    if not all(one.policy.is_paused for one in case.owners) or case.batch is None:
+        return
+    same = (case.batch.policy_uid, case.batch.number)
+    recorded = min(
+        one.at for one in case.policies.batches if (one.policy_uid, one.number) == same
+    )  # fmt: skip
+    since = recorded - case.promises.known
+    owners = case.policies.list_owners(case.owner.uid, since, case.at)
+    if all(one is not None and one.policy.is_paused for one in owners):
+        yield f"policy {case.owners[-1].policy.name} was paused before its batch began"
+
+
+CHECKS: Final[Mapping[str, Callable[[PolicyCase], Iterator[str]]]] = {
+    "SI-17": _recorded,
+    "MAZ-25": _driven,
+    "MAZ-30": _one_batch,
+    "MAZ-31": _one_zone,
+    "MAZ-32": _others_whole,
+    "MAZ-33": _one_set,
+    "MAZ-36": _within_limit,
+    "MAZ-40": _after_pause,
+    "MAZ-43": _after_pause_of_others,
+    "MAZ-46": _unpaused,
+}
+
+
+def _find_misnumbered(book: Book) -> Iterator[Violation]:
+    """Yield batches that the operator has recorded under a number with other pods (MAZ-30)."""
+    for commit in book.policies:
+        if not book.is_operator(commit.actor) or commit.after is None:
+            continue
+        before, now = _find_number(commit.before), _find_number(commit.after)
+        if before and now and before[0] == now[0] and before[1] != now[1]:
+            text = f"batch {now[0]} of {commit.name} was recorded with other pods before"
+            yield Violation(invariant="MAZ-30", at=commit.at, text=text)
+
+
+def _find_number(found: Json | None) -> tuple[int, frozenset[str]] | None:
+    one = next(read_batch(found, NO_TIME), None) if found else None
+    return None if one is None else (one.number, one.pods)

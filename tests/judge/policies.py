@@ -1,0 +1,221 @@
+"""What MultiAZRollouts say in a history: which sets each of them owned, in which zone, and when.
+
+Read as a person reads the objects: nothing is taken from the operator's own decoding or planning.
+Zones are told by labels, a node selector or the name, in the order of the specification. What node
+affinity and the labels of nodes say of them is not read: such a history is judged by these alone.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.lab.model.history import Commit
+from tests.judge.book import Book, Write
+from tests.judge.objects import Json, Pod, Set, read_limit
+
+ZONE_LABELS: Final = ("zone", "availability-zone")
+_SUFFIX: Final = re.compile(r"-(zone-[A-Za-z0-9]+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySpec:
+    """A policy as one write left it, without its status."""
+
+    name: str
+    uid: str
+    created: str
+    selector: Json = field(default_factory=dict)
+    limit: str = "1"
+    interval: timedelta = timedelta(seconds=30)
+    is_paused: bool = False
+    key: str = "topology.kubernetes.io/zone"
+    order: tuple[str, ...] = ()
+
+    def selects(self, zone: Set) -> bool:
+        """Tell whether it selects a set."""
+        wanted = self.selector.get("matchLabels") or {}
+        terms = self.selector.get("matchExpressions") or ()
+        return (
+            bool(wanted or terms)
+            and all(zone.labels.get(key) == value for key, value in wanted.items())
+            and all(_holds(term, zone.labels) for term in terms)
+        )
+
+    def find_zone(self, zone: Set) -> str:
+        """Return in which zone a set is."""
+        listed = (one for one in self.order if zone.name.endswith(f"-{one}"))
+        suffix = _SUFFIX.search(zone.name)
+        said = (
+            *(zone.labels.get(self.key), zone.pod_labels.get(self.key)),
+            zone.node_selector.get(self.key),
+            *(found.get(key) for key in ZONE_LABELS for found in (zone.labels, zone.pod_labels)),
+            *(next(listed, None), suffix[1] if suffix else None),
+        )
+        return next((one for one in said if one), zone.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBatch:
+    """`status.lastBatch`, as one write left it."""
+
+    at: timedelta
+    policy: str
+    policy_uid: str
+    number: int
+    set_name: str
+    revision: str
+    pods: frozenset[str]
+    """UIDs."""
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What a policy has of one set."""
+
+    policy: PolicySpec
+    zone: str
+
+
+_State = Mapping[str, Owned]
+"""By UID of a set."""
+
+
+@dataclass(slots=True)
+class PolicyBook:
+    """All that policies were, at each moment of a history."""
+
+    begins: list[timedelta] = field(default_factory=list)
+    states: list[_State] = field(default_factory=list)
+    batches: list[RecordedBatch] = field(default_factory=list)
+    """In order; one for each write of a policy that has one."""
+
+    def window(self, since: timedelta, at: timedelta) -> Sequence[_State]:
+        """Return what was owned from then on, the state that was current then included."""
+        first = max(bisect_right(self.begins, since) - 1, 0)
+        return self.states[first : bisect_right(self.begins, at)] or [{}]
+
+    def list_owners(self, owner: str, since: timedelta, at: timedelta) -> list[Owned | None]:
+        """Return what owned a set in a span of time; None for a moment in which nothing did."""
+        return [state.get(owner) for state in self.window(since, at)]
+
+    def find_batch(self, pod: Pod, at: timedelta) -> RecordedBatch | None:
+        """Return the newest batch by then that names a pod."""
+        ended = bisect_right(self.batches, at, key=lambda one: one.at)
+        named = (one for one in reversed(self.batches[:ended]) if pod.uid in one.pods)
+        return next(named, None)
+
+    def drives(self, pod: Pod, since: timedelta, at: timedelta) -> bool:
+        """Tell whether a policy alone answers for the delete of a pod, and no label."""
+        owners = self.list_owners(pod.owner, since, at)
+        return all(owners) or (any(owners) and self.find_batch(pod, at) is not None)
+
+
+def read_policies(book: Book) -> PolicyBook:
+    """Return what the policies of a history were; nothing where it has none."""
+    found = PolicyBook()
+    if not book.policies:
+        return found
+    found.begins.append(timedelta.min)
+    found.states.append({})
+    specs: dict[str, PolicySpec] = {}
+    sets: dict[str, Set] = {}
+    writes = {write.commit.revision: write for write in book.writes}
+    commits = [*book.policies, *(write.commit for write in book.writes)]
+    for commit in sorted(commits, key=lambda one: one.revision):
+        if commit.revision not in writes:
+            specs.pop(commit.name, None)
+            _take_policy(found, specs, commit)
+        elif not _take_set(sets, writes[commit.revision]):
+            continue
+        state = share(specs.values(), sets.values())
+        if state != found.states[-1]:
+            found.begins.append(commit.at)
+            found.states.append(state)
+    return found
+
+
+def _take_policy(found: PolicyBook, specs: dict[str, PolicySpec], commit: Commit) -> None:
+    after: Json | None = commit.after
+    if after is None:
+        return
+    if "deletionTimestamp" not in after["metadata"]:
+        specs[commit.name] = read_spec(after)
+    found.batches += read_batch(after, commit.at)
+
+
+def _take_set(sets: dict[str, Set], write: Write) -> bool:
+    """Move on by one write; tell whether it was one of a set."""
+    for view in (write.before, write.now):
+        if isinstance(view, Set):
+            sets.pop(view.uid, None)
+    if isinstance(write.now, Set):
+        sets[write.now.uid] = write.now
+    return isinstance(write.before or write.now, Set)
+
+
+def share(specs: Iterable[PolicySpec], sets: Iterable[Set]) -> _State:
+    """Return which policy owns which sets: the oldest first, and each as a whole or not at all."""
+    owned: dict[str, Owned] = {}
+    known = list(sets)
+    for spec in sorted(specs, key=lambda one: (one.created, one.name)):
+        mine = [one for one in known if spec.selects(one)]
+        uids, groups = {one.uid for one in mine}, {one.group for one in mine} - {None}
+        is_split = any(one.group in groups and one.uid not in uids for one in known)
+        if not is_split and not uids & owned.keys():
+            owned |= {one.uid: Owned(spec, spec.find_zone(one)) for one in mine}
+    return owned
+
+
+def read_spec(found: Json) -> PolicySpec:
+    """Return the record of a policy."""
+    meta, spec = found["metadata"], found.get("spec", {})
+    update = spec.get("rollingUpdate") or {}
+    return PolicySpec(
+        name=meta["name"],
+        uid=meta["uid"],
+        created=meta.get("creationTimestamp", ""),
+        selector=spec.get("statefulSetSelector") or {},
+        limit=str(update.get("maxUnavailable", 1)),
+        interval=timedelta(seconds=update.get("intervalSeconds", 30)),
+        is_paused=bool(spec.get("paused")),
+        key=update.get("azTopologyKey", "topology.kubernetes.io/zone"),
+        order=tuple(spec.get("azOrder") or ()),
+    )
+
+
+def read_batch(found: Json, at: timedelta) -> Iterator[RecordedBatch]:
+    """Yield the batch that a policy has recorded, if it has one."""
+    batch = (found.get("status") or {}).get("lastBatch")
+    if batch:
+        yield RecordedBatch(
+            at=at,
+            policy=found["metadata"]["name"],
+            policy_uid=found["metadata"]["uid"],
+            number=batch["number"],
+            set_name=batch["statefulSet"],
+            revision=batch.get("updateRevision", ""),
+            pods=frozenset(pod["uid"] for pod in batch["pods"]),
+            is_complete="completionTime" in batch,
+        )
+
+
+def count_limit(owners: Iterable[Owned], zone: Set) -> int:
+    """Return how many pods of a zone may be missing while a set of it is updated, at most."""
+    return max(read_limit(one.policy.limit, zone.replicas) for one in owners)
+
+
+def _holds(term: Json, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(term["key"]), term.get("values") or ()
+    match term["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None

@@ -1,0 +1,126 @@
+"""The state that a history has led to, for its policies: outages, pauses, what is on the way.
+
+Beside `state.World`: here a pod counts as available only when its `minReadySeconds` are over.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from tests.judge.book import Write
+from tests.judge.deletes import Delete
+from tests.judge.objects import Pod, Set
+from tests.judge.policies import Owned, RecordedBatch
+from tests.judge.state import World
+
+NO_TIME: Final = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDisruption:
+    """A delete of the operator for a policy; it lasts until a new pod of that name is up."""
+
+    pod: Pod
+    delete: Delete
+    batch: RecordedBatch | None
+    revision: str
+    """The update revision of the set at that time."""
+    begun: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """When a wanted pod was not available; the end is that of its `minReadySeconds`."""
+
+    begun: timedelta
+    ended: timedelta | None = None
+
+    def lasts(self, known: timedelta, at: timedelta) -> bool:
+        """Tell whether it is one at a time, and had begun when it had to be known."""
+        return self.begun <= known and (self.ended is None or self.ended > at)
+
+
+@dataclass(slots=True)
+class Pause:
+    """Since when the pods of a policy are whole, for the pause that counts from it."""
+
+    batch: RecordedBatch | None = None
+    """The last one of which a pod was deleted."""
+    short_since: timedelta | None = None
+    is_open: bool = False
+    """Whether a pod was deleted since all of them were available last."""
+    begun: timedelta | None = None
+
+    def take(self, shorts: Iterable[Outage], interval: timedelta, at: timedelta) -> None:
+        """Move on to a moment at which these outages were the last of its pods, or are."""
+        ends = [one.ended for one in shorts]
+        if None in ends:
+            self.short_since = at if self.short_since is None else self.short_since
+        elif self.short_since is not None:
+            is_running = self.begun is not None and self.short_since < self.begun + interval
+            if self.is_open or is_running:
+                self.begun = max([at, *(one for one in ends if one is not None)])
+            self.short_since, self.is_open = None, False
+
+
+@dataclass(slots=True)
+class PolicyWorld:
+    """Where a history has come to, for its policies."""
+
+    world: World
+    outages: dict[str, Outage] = field(default_factory=dict)
+    """By pod name, the newest of each."""
+    pauses: dict[str, Pause] = field(default_factory=dict)
+    """By UID of a policy."""
+    open: list[PolicyDisruption] = field(default_factory=list)
+
+    def take(self, write: Write, owned: Mapping[str, Owned]) -> None:
+        """Move on by one write."""
+        self.world.take(write)
+        self._take_outages(write.at)
+        self.open = [one for one in self.open if self._lasts(one)]
+        for policy in {one.policy.uid: one.policy for one in owned.values()}.values():
+            uids = {uid for uid, one in owned.items() if one.policy.uid == policy.uid}
+            pause = self.pauses.setdefault(policy.uid, Pause())
+            pause.take(self._list_outages(uids), policy.interval, write.at)
+
+    def disrupt(self, one: PolicyDisruption, policies: Iterable[str]) -> None:
+        """Record a delete of the operator."""
+        self.open.append(one)
+        for uid in policies:
+            pause = self.pauses.setdefault(uid, Pause())
+            pause.is_open, pause.batch = True, one.batch or pause.batch
+
+    def list_short(self, zone: Set, known: timedelta, at: timedelta) -> list[str]:
+        """Return the wanted pods of a set that are not available, and that must be known to be."""
+        named = ((name, self.outages.get(name)) for name in zone.pod_names)
+        return [name for name, outage in named if outage and outage.lasts(known, at)]
+
+    def _take_outages(self, at: timedelta) -> None:
+        shorts = self.world.short_since
+        for name, begun in shorts.items():
+            if name not in self.outages or self.outages[name].ended is not None:
+                before = self.outages.get(name)
+                is_same = before is not None and before.lasts(at, at)
+                self.outages[name] = Outage(before.begun if is_same and before else begun)
+        for name, outage in self.outages.items():
+            if outage.ended is None and name not in shorts:
+                self.outages[name] = replace(outage, ended=at + self._find_patience(name))
+
+    def _find_patience(self, name: str) -> timedelta:
+        pod = self.world.pods.get(name)
+        zone = self.world.sets.get(pod.owner) if pod else None
+        return zone.min_ready if zone else NO_TIME
+
+    def _list_outages(self, uids: Iterable[str]) -> list[Outage]:
+        sets = [self.world.sets[uid] for uid in uids if uid in self.world.sets]
+        names = [name for zone in sets for name in zone.pod_names]
+        return [self.outages[name] for name in names if name in self.outages]
+
+    def _lasts(self, one: PolicyDisruption) -> bool:
+        zone, name = self.world.sets.get(one.pod.owner), one.pod.name
+        if zone is None or name not in zone.pod_names:
+            return False
+        pod = self.world.pods.get(name)
+        return pod is None or pod.uid == one.pod.uid or not self.world.is_available(name)
