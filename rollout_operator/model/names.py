@@ -112,6 +112,10 @@ DEPLOY_MESSAGE: Final = "rollout.kuberik.com/deploy-message"
 DEPLOYMENT_MESSAGE: Final = "rollout.kuberik.com/deployment-message"
 DEPLOY_USER: Final = "rollout.kuberik.com/deploy-user"
 WAIT_FOR_FLUX: Final = "rollout.kuberik.com/wait-for-flux"
+# On OCIRepositories and Kustomizations of Flux: the Rollout that writes the tag, or a variable.
+TAG_FROM: Final = "rollout.kuberik.com/rollout"
+SUBSTITUTE: Final = "rollout.kuberik.com/substitute."
+"""Followed by the name of a variable and `.from`."""
 # On HealthChecks: what they look at, and how often.
 CHECKED_KUSTOMIZATION: Final = "healthcheck.kuberik.com/kustomization"
 CHECK_INTERVAL: Final = "healthcheck.kuberik.com/requeue-interval"

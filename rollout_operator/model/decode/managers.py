@@ -1,22 +1,24 @@
-"""Who writes `spec.replicas` of an object, by its `metadata.managedFields`.
+"""Who writes fields of an object, such as `spec.replicas`, by its `metadata.managedFields`.
 
 Decides only what names are there. Any client writes managedFields as it likes, a mebibyte of them
 and nested as deeply as the API server lets pass: what cannot be read names nobody, and names are
 shown in part only, on one printable line.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from rollout_operator.model.decode.not_ready import one_line
+from rollout_operator.model.decode.wire import JsonBytes
 
 # More would fill a sentence with names and tell a person nothing that the first do not.
 MOST_NAMES: Final = 3
 _LONGEST_NAME: Final = 60
 
 _NONE: Final = msgspec.Raw()
+_EMPTY: Final = msgspec.Raw(b"{}")
 
 
 class _Spec(msgspec.Struct, rename={"replicas": "f:replicas"}):
@@ -42,6 +44,10 @@ class _Object(msgspec.Struct):
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 _FIELDS: Final = msgspec.json.Decoder(_Fields | None)
+_SET: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PREFIX: Final = "f:"
+# No API server stores a longer name.
+_LONGEST_MANAGER: Final = 128
 
 
 def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
@@ -55,6 +61,31 @@ def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
         return ()
     names = (one_line(one.manager)[:_LONGEST_NAME] for one in _list_writers(entries))
     return tuple(dict.fromkeys(name for name in names if name and name != but))[-MOST_NAMES:]
+
+
+def decode_field_writers(body: JsonBytes, path: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return who wrote each field below a path such as `("spec", "ref")`, the newest last.
+
+    Never raises, whatever `body` is: what cannot be read was written by nobody.
+    """
+    try:
+        entries = _OBJECT.decode(body).metadata.managed_fields or []
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    found: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        for field in _list_fields(entry.fields, path):
+            found.setdefault(field, {})[entry.manager[:_LONGEST_MANAGER]] = None
+    return {field: tuple(managers) for field, managers in found.items()}
+
+
+def _list_fields(fields: msgspec.Raw, path: Sequence[str]) -> Sequence[str]:
+    try:
+        for step in path:
+            fields = _SET.decode(fields).get(f"{_PREFIX}{step}", _EMPTY)
+        return [key[len(_PREFIX) :] for key in _SET.decode(fields) if key.startswith(_PREFIX)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ()
 
 
 def _list_writers(entries: list[_ManagedFields]) -> Iterator[_ManagedFields]:

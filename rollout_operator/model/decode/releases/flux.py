@@ -1,0 +1,308 @@
+"""JSON of objects of Flux → what decides of them; annotations that cannot be obeyed are told.
+
+Versions of one API differ in fields that are not read here, but for the old text of the tag that an
+image policy selects. What cannot be read raises DecodeError naming object, field and value.
+"""
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from rollout_operator.model.decode.broken import show_value
+from rollout_operator.model.decode.managers import decode_field_writers
+from rollout_operator.model.decode.not_ready import one_line
+from rollout_operator.model.decode.releases.head import ReadHead, read_body, read_head
+from rollout_operator.model.decode.wire import JsonBytes, Strings, Wire
+from rollout_operator.model.errors import DecodeError, InvalidInput
+from rollout_operator.model.names import SUBSTITUTE, TAG_FROM
+from rollout_operator.model.releases.flux import (
+    IMAGE_POLICY,
+    IMAGE_REPOSITORY,
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+    AnnotationProblem,
+    AnnouncedTag,
+    FluxProgress,
+    FluxReference,
+    ImagePolicy,
+    ImageRepository,
+    InventoryEntry,
+    Kustomization,
+    OciRepository,
+)
+from rollout_operator.model.releases.reference import (
+    check_digest,
+    check_tag,
+    parse_reference,
+    parse_repository,
+)
+from rollout_operator.model.releases.release import PolicyOrder
+
+_FROM: Final = ".from"
+_LONGEST_NAME: Final = 253
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+# Flux refuses a Kustomization with another variable as a whole.
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What `spec.ref` of an OCIRepository chooses by.
+_CHOICES: Final = ("tag", "digest", "semver")
+
+
+class _Named(Wire):
+    name: str = ""
+    namespace: str | None = None
+
+
+class _Latest(Wire):
+    name: str = ""
+    tag: str = ""
+    digest: str = ""
+
+
+class _PolicySpec(Wire):
+    image_repository_ref: _Named
+    policy: dict[str, msgspec.Raw] | None = None
+
+
+class _PolicyStatus(Wire):
+    latest_ref: _Latest | None = None
+    latest_image: str | None = None
+
+
+class _Policy(Wire):
+    spec: _PolicySpec
+    status: _PolicyStatus | None = None
+
+
+class _RepositorySpec(Wire):
+    image: str
+    secret_ref: _Named | None = None
+    cert_secret_ref: _Named | None = None
+    proxy_secret_ref: _Named | None = None
+    provider: str | None = None
+    insecure: bool | None = None
+
+
+class _Repository(Wire):
+    spec: _RepositorySpec
+
+
+class _Condition(Wire):
+    type: str = ""
+    status: str = ""
+    message: str | None = None
+
+
+class _Artifact(Wire):
+    revision: str = ""
+
+
+class _Entry(Wire):
+    id: str = ""
+    v: str = ""
+
+
+class _Inventory(Wire):
+    entries: list[_Entry] | None = None
+
+
+class _Status(Wire):
+    # Flux writes -1 before its first look.
+    observed_generation: Annotated[int, Meta(ge=-1, le=2**63 - 1)] | None = None
+    conditions: list[_Condition] | None = None
+    artifact: _Artifact | None = None
+    last_applied_revision: str | None = None
+    inventory: _Inventory | None = None
+
+
+class _Choice(Wire):
+    tag: str | None = None
+    digest: str | None = None
+    semver: str | None = None
+
+
+class _OciSpec(Wire):
+    ref: _Choice | None = None
+    suspend: bool | None = None
+
+
+class _Oci(Wire):
+    spec: _OciSpec
+    status: _Status | None = None
+    api_version: str = "source.toolkit.fluxcd.io/v1"
+
+
+class _Source(_Named):
+    kind: str = ""
+
+
+class _PostBuild(Wire):
+    substitute: Strings = None
+
+
+class _KustomizationSpec(Wire):
+    source_ref: _Source
+    post_build: _PostBuild | None = None
+    suspend: bool | None = None
+
+
+class _Kustomization(Wire):
+    spec: _KustomizationSpec
+    status: _Status | None = None
+    api_version: str = "kustomize.toolkit.fluxcd.io/v1"
+
+
+_POLICY: Final = msgspec.json.Decoder(_Policy)
+_REPOSITORY: Final = msgspec.json.Decoder(_Repository)
+_OCI: Final = msgspec.json.Decoder(_Oci)
+_KUSTOMIZATION: Final = msgspec.json.Decoder(_Kustomization)
+
+
+def decode_image_policy(raw: JsonBytes) -> ImagePolicy:
+    """Return what announces releases, of any version of its API."""
+    head = read_head(IMAGE_POLICY, raw).head
+    wire = read_body(IMAGE_POLICY, raw, _POLICY)
+    place = wire.spec.image_repository_ref
+    orders = [one for one in PolicyOrder if one in (wire.spec.policy or {})]
+    try:
+        latest = _find_latest(wire.status or _PolicyStatus())
+    except InvalidInput as error:
+        raise DecodeError(f"{IMAGE_POLICY} {head.key}: {error}") from error
+    return ImagePolicy(
+        head=head,
+        repository=FluxReference(
+            kind=IMAGE_REPOSITORY, namespace=place.namespace or head.namespace, name=place.name
+        ),
+        latest=latest,
+        order=orders[0] if len(orders) == 1 else None,
+    )
+
+
+def decode_image_repository(raw: JsonBytes) -> ImageRepository:
+    """Return where images are."""
+    head = read_head(IMAGE_REPOSITORY, raw).head
+    spec = read_body(IMAGE_REPOSITORY, raw, _REPOSITORY).spec
+    try:
+        image = parse_repository(spec.image)
+    except InvalidInput as error:
+        raise DecodeError(f"{IMAGE_REPOSITORY} {head.key}: spec.image: {error}") from error
+    return ImageRepository(
+        head=head,
+        image=image,
+        pull_secret=_name_of(spec.secret_ref),
+        certificates=_name_of(spec.cert_secret_ref),
+        proxy=_name_of(spec.proxy_secret_ref),
+        provider=spec.provider or "",
+        is_insecure=bool(spec.insecure),
+    )
+
+
+def decode_oci_repository(raw: JsonBytes) -> OciRepository:
+    """Return an artifact that is fetched by tag."""
+    read = read_head(OCI_REPOSITORY, raw)
+    wire = read_body(OCI_REPOSITORY, raw, _OCI)
+    status = wire.status or _Status()
+    choice = wire.spec.ref or _Choice()
+    rollout = read.annotations.get(TAG_FROM)
+    problem = "" if rollout is None else _find_bad_name(rollout)
+    revision = "" if status.artifact is None else status.artifact.revision
+    return OciRepository(
+        head=read.head,
+        api_version=wire.api_version,
+        rollout=None if problem else rollout,
+        reference={one: value for one in _CHOICES if (value := getattr(choice, one))},
+        writers=decode_field_writers(raw, ("spec", "ref")),
+        progress=_convert_progress(status, revision, bool(wire.spec.suspend)),
+        problems=(_tell(OCI_REPOSITORY, read, TAG_FROM, problem),) if problem else (),
+    )
+
+
+def decode_kustomization(raw: JsonBytes) -> Kustomization:
+    """Return manifests that are applied with variables."""
+    read = read_head(KUSTOMIZATION, raw)
+    wire = read_body(KUSTOMIZATION, raw, _KUSTOMIZATION)
+    status, source = wire.status or _Status(), wire.spec.source_ref
+    keys = sorted(one for one in read.annotations if one.startswith(SUBSTITUTE))
+    bad = {one: problem for one in keys if (problem := _find_bad_variable(one, read))}
+    rollouts = {_variable(one): read.annotations[one] for one in keys if one not in bad}
+    writers = decode_field_writers(raw, ("spec", "postBuild", "substitute"))
+    substitute = (wire.spec.post_build or _PostBuild()).substitute or {}
+    entries = (status.inventory or _Inventory()).entries or []
+    return Kustomization(
+        head=read.head,
+        api_version=wire.api_version,
+        source=FluxReference(
+            kind=source.kind, namespace=source.namespace or read.head.namespace, name=source.name
+        ),
+        rollouts=rollouts,
+        substitute={
+            key: value for key, value in substitute.items() if key in {*rollouts, *writers}
+        },
+        writers=writers,
+        progress=_convert_progress(
+            status, status.last_applied_revision or "", bool(wire.spec.suspend)
+        ),
+        inventory=tuple(InventoryEntry(id=one.id, version=one.v) for one in entries),
+        problems=tuple(_tell(KUSTOMIZATION, read, key, problem) for key, problem in bad.items()),
+    )
+
+
+def _find_latest(status: _PolicyStatus) -> AnnouncedTag | None:
+    latest = status.latest_ref
+    try:
+        if latest is not None and latest.tag:
+            digest = check_digest(latest.digest) if latest.digest else None
+            return AnnouncedTag(tag=check_tag(latest.tag), image=latest.name, digest=digest)
+    except InvalidInput as error:
+        raise InvalidInput(f"status.latestRef: {error}") from error
+    return _parse_latest_image(status.latest_image) if status.latest_image else None
+
+
+def _parse_latest_image(text: str) -> AnnouncedTag:
+    """Return what controllers of Flux before 2.3 write (RELB-27)."""
+    try:
+        found = parse_reference(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"status.latestImage: {error}") from error
+    if found.tag is None:
+        raise InvalidInput(f"status.latestImage: {show_value(text)} has no tag")
+    return AnnouncedTag(tag=found.tag, image=str(found.repository), digest=found.digest)
+
+
+def _convert_progress(status: _Status, revision: str, is_suspended: bool) -> FluxProgress:
+    ready = next((one for one in status.conditions or [] if one.type == "Ready"), _Condition())
+    return FluxProgress(
+        is_suspended=is_suspended,
+        observed_generation=max(status.observed_generation or 0, 0),
+        is_ready=ready.status == "True",
+        message=ready.message or "",
+        revision=revision,
+    )
+
+
+def _name_of(reference: _Named | None) -> str | None:
+    return reference.name or None if reference is not None else None
+
+
+def _find_bad_name(name: str) -> str:
+    if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
+        return ""
+    return f"{show_value(name)} is no name of a Rollout"
+
+
+def _find_bad_variable(key: str, read: ReadHead) -> str:
+    if not key.endswith(_FROM):
+        return f"it does not end in {_FROM}"
+    if not _VARIABLE.fullmatch(_variable(key)):
+        return f"{show_value(_variable(key))} is no variable: letters, digits and _"
+    return _find_bad_name(read.annotations[key])
+
+
+def _variable(key: str) -> str:
+    return key.removeprefix(SUBSTITUTE).removesuffix(_FROM)
+
+
+def _tell(kind: str, read: ReadHead, key: str, problem: str) -> AnnotationProblem:
+    text = f"{kind} {read.head.key}: annotation {one_line(key)}: {problem}"
+    return AnnotationProblem(rollout=read.annotations[key].strip()[:_LONGEST_NAME], text=text)

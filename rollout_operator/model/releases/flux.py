@@ -1,0 +1,122 @@
+"""Objects of Flux: what announces releases, and what is written when one is deployed.
+
+Only what decides is kept of them. They belong to others: nothing but the tag of an OCIRepository
+and single variables of a Kustomization is ever written.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.releases.reference import Repository
+from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.rollout import ReleaseHead
+
+IMAGE_POLICY: Final = "ImagePolicy"
+IMAGE_REPOSITORY: Final = "ImageRepository"
+OCI_REPOSITORY: Final = "OCIRepository"
+KUSTOMIZATION: Final = "Kustomization"
+
+Writers = Mapping[str, tuple[str, ...]]
+"""By field, its field managers."""
+
+
+class AnnouncedTag(msgspec.Struct, frozen=True, kw_only=True):
+    """The tag that an image policy selects now."""
+
+    tag: str
+    image: str = ""
+    """The repository by name; empty where the policy does not say it."""
+    digest: str | None = None
+
+
+class FluxReference(msgspec.Struct, frozen=True, kw_only=True):
+    """Another object, by kind, namespace and name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class ImagePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What announces releases. Whether it is ready does not matter (REL-32)."""
+
+    head: ReleaseHead
+    repository: FluxReference
+    latest: AnnouncedTag | None = None
+    """None while no tag is selected."""
+    order: PolicyOrder | None = None
+
+
+class ImageRepository(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the images of a policy are, and how the registry is asked."""
+
+    head: ReleaseHead
+    image: Repository
+    pull_secret: str | None = None
+    certificates: str | None = None
+    """The Secret with the certificates for the registry."""
+    proxy: str | None = None
+    """The Secret with the address of a proxy."""
+    provider: str = ""
+    """The cloud that has the credentials; empty and `generic` are none."""
+    is_insecure: bool = False
+
+
+class FluxProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a controller of Flux has come with an object."""
+
+    is_suspended: bool = False
+    observed_generation: int = 0
+    is_ready: bool = False
+    message: str = ""
+    """Of the condition `Ready`."""
+    revision: str = ""
+    """What an OCIRepository fetched or a Kustomization applied last; empty for nothing."""
+
+
+class AnnotationProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """An annotation that cannot be obeyed."""
+
+    rollout: str
+    """The Rollout that it names, or seems to."""
+    text: str
+
+
+class OciRepository(msgspec.Struct, frozen=True, kw_only=True):
+    """An OCIRepository: an artifact in a registry, fetched by tag."""
+
+    head: ReleaseHead
+    api_version: str
+    rollout: str | None = None
+    """The Rollout that writes its tag."""
+    reference: Mapping[str, str] = {}
+    """`tag`, `digest` and `semver` of `spec.ref`, as far as they are not empty."""
+    writers: Writers = {}
+    progress: FluxProgress = FluxProgress()
+    problems: tuple[AnnotationProblem, ...] = ()
+
+
+class InventoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One object that a Kustomization applied, as its inventory has it."""
+
+    id: str
+    version: str = ""
+
+
+class Kustomization(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kustomization of Flux: manifests that are applied, with variables in them."""
+
+    head: ReleaseHead
+    api_version: str
+    source: FluxReference
+    rollouts: Mapping[str, str] = {}
+    """By variable, the Rollout that writes it."""
+    substitute: Mapping[str, str] = {}
+    """Of the variables that any Rollout writes or wrote, their values."""
+    writers: Writers = {}
+    """Of the same variables."""
+    progress: FluxProgress = FluxProgress()
+    inventory: tuple[InventoryEntry, ...] = ()
+    problems: tuple[AnnotationProblem, ...] = ()
