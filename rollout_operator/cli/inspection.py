@@ -28,7 +28,7 @@ SERVICE: Final = Flag(
     kind=TEXT,
     default="rollout-operator:8001",
     help="Service and port by which the operator's own view is asked for, through the API server;"
-    " empty asks for none.",
+    " of one in another namespace, NAMESPACE/NAME:PORT. Empty asks for none.",
 )
 INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
 

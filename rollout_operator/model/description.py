@@ -150,6 +150,11 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Waiting, ...] = ()
     downscale: DownscaleDescription | None = None
 
+    @property
+    def title(self) -> str:
+        """Return its name, after that of its namespace where there are several."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Whether one pod or StatefulSet may move now, and what has to happen first."""
@@ -183,6 +188,11 @@ class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """That of the first of `waits`, where there are any."""
     waits: tuple[Waiting, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return its name, after that of its namespace where there are several."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class NamespaceDescription(msgspec.Struct, frozen=True, kw_only=True):

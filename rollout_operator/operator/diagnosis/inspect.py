@@ -41,6 +41,7 @@ from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.observed import ObjectsFrom, ObservedNamespace
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.description.namespaces import select_namespace
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 
 # What the operator itself would say is worth less than an answer now.
@@ -123,11 +124,15 @@ class Inspector:
     def __init__(
         self, client: ApiClient, namespace: str, clock: Clock, *, service: str, lease: str
     ) -> None:
-        """`service` is the operator's, as `NAME:PORT`, empty to ask none; `lease` its Lease."""
+        """`service` is the operator's, as `NAME:PORT`, empty to ask none; `lease` its Lease.
+
+        Where the operator is in another namespace, the service names it: `NAMESPACE/NAME:PORT`.
+        """
         self._client = client
         self._namespace = namespace
         self._clock = clock
-        self._service = service
+        home, _, self._service = service.rpartition("/")
+        self._home = home or namespace
         self._lease = lease
         self._source = ObjectsFrom(client, namespace, clock)
         self._scales = ScaleReader(client, namespace, clock)
@@ -198,9 +203,12 @@ class Inspector:
         try:
             async with asyncio.timeout(OWN_LIMIT.total_seconds()):
                 body = await self._client.fetch(
-                    SERVICES, self._namespace, self._service, "proxy/status.json"
+                    SERVICES, self._home, self._service, "proxy/status.json"
                 )
-            return _read_description(body)
+            own = select_namespace(_read_description(body), self._namespace)
+            why = f"it does not look after namespace {self._namespace}"
+            if own is not None:
+                return own
         except TimeoutError:
             why = f"no answer within {OWN_LIMIT.total_seconds():g} s"
         except Denied:
@@ -214,7 +222,7 @@ class Inspector:
     async def _find_holder(self) -> Sequence[str]:
         """Return which process holds the Lease, as one remark."""
         try:
-            lease = decode_lease(await self._client.fetch(LEASES, self._namespace, self._lease))
+            lease = decode_lease(await self._client.fetch(LEASES, self._home, self._lease))
         except (ApiError, DecodeError):
             return ()  # there need not be one, nor a right to read it
         if not lease.holder:

@@ -4,7 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from rollout_operator.model.description import Description, NamespaceDescription
+from rollout_operator.model.description import (
+    Description,
+    NamespaceDescription,
+    OperatorDescription,
+)
 
 
 def merge_descriptions(own: Description, others: Iterable[Description]) -> Description:
@@ -26,16 +30,34 @@ def merge_descriptions(own: Description, others: Iterable[Description]) -> Descr
     )
 
 
-def select_namespace(description: Description, namespace: str) -> Description:
-    """Return what is said of one namespace; of another than that of a single one, nothing."""
+def select_namespace(description: Description, namespace: str) -> Description | None:
+    """Return what a process of several namespaces says of one, None where that is not of them."""
     if not description.namespaces:
         return description
+    found = next((one for one in description.namespaces if one.name == namespace), None)
+    if found is None:
+        return None
     return msgspec.structs.replace(
         description,
         namespace=namespace,
+        operator=_narrow(description.operator, found),
         groups=tuple(group for group in description.groups if group.namespace == namespace),
         budgets=tuple(budget for budget in description.budgets if budget.namespace == namespace),
         namespaces=(),
+    )
+
+
+def _narrow(
+    operator: OperatorDescription | None, namespace: NamespaceDescription
+) -> OperatorDescription | None:
+    """Return what the process is to one of its namespaces."""
+    if operator is None:
+        return None
+    return msgspec.structs.replace(
+        operator,
+        is_ready=operator.is_ready and namespace.is_ready,
+        is_acting=namespace.is_acting,
+        missing=(*operator.missing, *namespace.missing),
     )
 
 

@@ -62,7 +62,7 @@ def choose_phase(plan: Plan, steps: Sequence[Step], progress: Progress) -> Phase
 def list_worst_first(groups: Iterable[GroupDescription]) -> list[GroupDescription]:
     """Return groups as people read them: of a hundred those first that do not go on."""
     places = {phase: place for place, phase in enumerate(reversed(Phase))}
-    return sorted(groups, key=lambda group: (places[group.phase], group.name))
+    return sorted(groups, key=lambda group: (places[group.phase], group.namespace, group.name))
 
 
 def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:

@@ -11,6 +11,7 @@ from rollout_operator.model.description import (
     BudgetDescription,
     Description,
     GroupDescription,
+    NamespaceDescription,
     OperatorDescription,
     Waiting,
     ZoneDescription,
@@ -34,9 +35,17 @@ def render_time(time: datetime) -> str:
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def render_namespace(namespace: NamespaceDescription) -> str:
+    """Return how one of several namespaces is doing."""
+    if namespace.is_ready:
+        return f"namespace {namespace.name}: ready"
+    return f"namespace {namespace.name}: not ready: {'; '.join(namespace.missing)}"
+
+
 def _list_lines(description: Description) -> Iterator[str]:
     if description.operator is not None:
         yield from _list_operator(description.operator)
+    yield from map(render_namespace, description.namespaces)
     yield count(len(description.groups), "rollout group")
     for group in list_worst_first(description.groups):
         yield ""
@@ -54,7 +63,7 @@ def _list_operator(operator: OperatorDescription) -> Iterator[str]:
 
 
 def _list_group(group: GroupDescription) -> Iterator[str]:
-    yield f'group "{group.name}": {group.phase}'
+    yield f'group "{group.title}": {group.phase}'
     yield f"  {group.headline}{f' [{group.code}]' if group.code is not None else ''}"
     first = group.waits[0] if group.waits else None
     is_shown = first is not None and (first.code, first.text) == (group.code, group.headline)
@@ -116,7 +125,7 @@ def _list_waits(title: str, waits: Sequence[Waiting]) -> Iterator[str]:
 def _list_budget(budget: BudgetDescription) -> Iterator[str]:
     first = budget.waits[0] if budget.waits else None
     code = "" if first is None else f" [{first.code}]"
-    yield f'budget "{budget.name}": {budget.text}{code}'
+    yield f'budget "{budget.title}": {budget.text}{code}'
     if first is not None and first.remedy:
         yield f"  {first.remedy}"
     yield from _list_waits("waits", budget.waits[1:])

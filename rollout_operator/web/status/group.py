@@ -62,11 +62,11 @@ def count_cells(group: GroupDescription) -> int:
 
 def render_group(group: GroupDescription, *, has_grid: bool) -> str:
     """Return the section of a group; without its grid where the page has enough of them."""
-    name, leading = escape(group.name), _find_leading(group)
+    name, leading = escape(group.title), _find_leading(group)
     since = render_time(group.since, "for") if group.since is not None else ""
     zones = "".join(_list_zones(group, has_grid=has_grid))
     return (
-        f'<article class="card {PHASE_ICONS[group.phase]}" id="{make_anchor(group.name)}">'
+        f'<article class="card {PHASE_ICONS[group.phase]}" id="{make_anchor(group.title)}">'
         f'<header><h2 title="{name}">{name}</h2>{render_phase(group.phase)}'
         f'<span class="since">{since}</span></header>'
         f'<p class="headline">{render_headline(group)}</p>'

@@ -18,10 +18,12 @@ from rollout_operator.model.description import (
     BudgetDescription,
     Description,
     GroupDescription,
+    NamespaceDescription,
     OperatorDescription,
     Phase,
 )
 from rollout_operator.planning.description.phase import list_worst_first
+from rollout_operator.planning.description.text import render_namespace
 from rollout_operator.web.status.group import (
     PHASE_ICONS,
     count_cells,
@@ -102,16 +104,18 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
     """Yield id, what it is made of, and what makes it."""
     groups = list_worst_first(description.groups)
     phases = Counter(group.phase for group in groups)
-    firsts = {group.phase: group.name for group in reversed(groups)}
+    firsts = {group.phase: group.title for group in reversed(groups)}
     operator = description.operator
-    summary = (tuple((phase, phases[phase], firsts[phase]) for phase in firsts), operator)
-    yield "summary", summary, partial(_render_summary, summary[0], operator)
+    chips = tuple((phase, phases[phase], firsts[phase]) for phase in firsts)
+    lacking = tuple(one for one in description.namespaces if not one.is_ready)
+    summary = (chips, operator, lacking)
+    yield "summary", summary, partial(_render_summary, *summary)
     room = MOST_CELLS
     for group in groups[:FULL_GROUPS]:
         room -= (cells := count_cells(group))
         has_grid = room + cells > 0
         render = partial(render_group, group, has_grid=has_grid)
-        yield make_anchor(group.name), (group, has_grid), render
+        yield make_anchor(group.title), (group, has_grid), render
     yield from _list_rows(groups[FULL_GROUPS:])
     if description.budgets:
         yield "budgets", description.budgets, partial(_render_budgets, description.budgets)
@@ -120,7 +124,9 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
 
 
 def _render_summary(
-    phases: Sequence[tuple[Phase, int, str]], operator: OperatorDescription | None
+    phases: Sequence[tuple[Phase, int, str]],
+    operator: OperatorDescription | None,
+    lacking: Sequence[NamespaceDescription],
 ) -> str:
     chips = "".join(
         f'<a class="phase {PHASE_ICONS[phase]}" href="#{make_anchor(first)}">'
@@ -128,7 +134,7 @@ def _render_summary(
         for phase, number, first in reversed(phases)
     )
     title = ", ".join(f"{number} {phase}" for phase, number, _ in reversed(phases))
-    remarks = "".join(_list_remarks(operator))
+    remarks = "".join((*_list_remarks(operator), *_list_lacking(lacking)))
     # While it begins nothing is known of groups, and that there are none would be wrong.
     is_known = operator is None or operator.is_ready
     empty = '<p class="empty">No rollout group in this namespace.</p>' if is_known else ""
@@ -154,6 +160,13 @@ def _list_remarks(operator: OperatorDescription | None) -> Iterator[str]:
         )
 
 
+def _list_lacking(namespaces: Sequence[NamespaceDescription]) -> Iterator[str]:
+    if namespaces:
+        lines = map(escape, map(render_namespace, namespaces[:MOST_PARTS]))
+        says = f"<b>Namespaces that are not ready</b>{render_items(lines, 'plain')}"
+        yield f'<div class="note bad">{render_icon("held")}<div>{says}</div></div>'
+
+
 def _list_rows(groups: Sequence[GroupDescription]) -> Iterator[tuple[str, object, Render]]:
     shown = groups[:MOST_ROWS]
     for start in range(0, len(shown), ROWS_TOGETHER):
@@ -172,7 +185,8 @@ def _render_rows(key: str, groups: Sequence[GroupDescription]) -> str:
 
 def _render_row(group: GroupDescription) -> str:
     return (
-        f'<p id="{make_anchor(group.name)}">{render_phase(group.phase)} <b>{escape(group.name)}</b>'
+        f'<p id="{make_anchor(group.title)}">{render_phase(group.phase)}'
+        f" <b>{escape(group.title)}</b>"
         f' <span class="figures">{group.ready}/{group.desired} ready</span>'
         f" {render_headline(group)}</p>"
     )
@@ -192,7 +206,7 @@ def _render_budget(budget: BudgetDescription) -> str:
     text = "" if budget.waits else f"<p>{escape(budget.text)}</p>"
     return (
         f'<div class="budget {kind}"><div class="room"><b>{budget.allowed}</b>{room}</div>'
-        f'<div><b class="zone-name">{escape(budget.name)}</b> <span class="figures">'
+        f'<div><b class="zone-name">{escape(budget.title)}</b> <span class="figures">'
         f"at most {escape(budget.maximum)} · {budget.zones} zones · {budget.pods} pods,"
         f" {budget.unavailable} down</span>{text}{waits}</div></div>"
     )

@@ -11,6 +11,7 @@ from rollout_operator.model.description import Description, OperatorDescription,
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.operator.diagnosis.inspect import Inspector, list_namespaces
+from rollout_operator.planning.description.namespaces import merge_descriptions
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -199,6 +200,22 @@ async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
         seen = await asking(world, services=msgspec.json.encode(own)).inspect()
         assert seen.best is seen.description
         assert seen.best.operator == idle
+
+
+@in_virtual_time
+async def test_maz60_of_an_operator_of_several_namespaces_the_one_is_shown() -> None:
+    async with observed_cluster(*ZONES) as world:
+        operator = OperatorDescription(version="9", is_ready=True, is_acting=True)
+        now = world.sandbox.clock().now()
+        whole = Description(namespace="ops", now=now, operator=operator)
+        mine = msgspec.structs.replace(whole, namespace=world.sandbox.namespace)
+        other = msgspec.structs.replace(mine, namespace="other")
+        for watched, own in ((mine, mine), (other, None)):
+            merged = merge_descriptions(whole, [watched])
+            seen = await asking(world, services=msgspec.json.encode(merged)).inspect()
+            assert seen.own == own
+        why = f"it does not look after namespace {world.sandbox.namespace}"
+        assert seen.remarks[0] == f"operator not reached: {why}"
 
 
 @in_virtual_time

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rollout_operator.model.description import (
     Description,
     GroupDescription,
+    NamespaceDescription,
     Phase,
     PodState,
     Step,
@@ -50,6 +52,20 @@ async def read(description: Description) -> Elements:
     assert len(ids) == len({*ids})
     assert [one for one, _ in elements.tags].count("script") == 1
     return elements
+
+
+@in_virtual_time
+async def test_maz60_groups_of_one_name_in_two_namespaces_are_told_apart() -> None:
+    groups = [replace(group(), namespace=namespace) for namespace in ("loki", "mimir")]
+    lacking = NamespaceDescription(
+        name="tempo", is_ready=False, is_acting=False, missing=("pods watch: <forbidden>",)
+    )
+
+    page = await read(replace(describe(*groups), namespaces=(lacking,)))
+
+    assert "loki/ingester" in page.text
+    assert "mimir/ingester" in page.text
+    assert "namespace tempo: not ready: pods watch: <forbidden>" in page.text
 
 
 @in_virtual_time

@@ -1,0 +1,60 @@
+"""Several namespaces as one description, and one of them out of it (MAZ-60)."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from rollout_operator.model.description import Description, OperatorDescription
+from rollout_operator.planning.description.namespaces import merge_descriptions, select_namespace
+from rollout_operator.planning.description.text import render_description
+from tests.cli.described import EXAMPLE, NOW
+
+PROCESS: Final = OperatorDescription(version="9", is_ready=True, is_acting=True)
+OWN: Final = Description(namespace="ops", now=NOW, operator=PROCESS)
+READY: Final = replace(EXAMPLE, namespace="mimir", operator=PROCESS)
+HELD: Final = Description(
+    namespace="loki",
+    now=NOW,
+    operator=replace(PROCESS, is_ready=False, is_acting=False, missing=("pods watch: forbidden",)),
+)
+OTHER: Final = replace(READY, namespace="other")
+
+
+def test_maz60_what_stands_in_a_description_says_where_it_is() -> None:
+    merged = merge_descriptions(OWN, [READY, HELD, OTHER])
+
+    assert (merged.namespace, merged.operator) == ("ops", PROCESS)
+    assert [one.title for one in merged.groups] == ["mimir/ingester", "other/ingester"]
+    assert [one.title for one in merged.budgets] == ["mimir/ingester", "other/ingester"]
+    assert [(one.name, one.is_ready) for one in merged.namespaces] == [
+        ("loki", False),
+        ("mimir", True),
+        ("other", True),
+    ]
+
+
+def test_maz60_the_text_names_namespaces_and_what_they_lack() -> None:
+    lines = list(render_description(merge_descriptions(OWN, [READY, HELD])))
+
+    assert "namespace loki: not ready: pods watch: forbidden" in lines
+    assert "namespace mimir: ready" in lines
+    assert any(line.startswith('group "mimir/ingester": ') for line in lines)
+
+
+def test_one_namespace_is_taken_out_with_what_the_process_is_to_it() -> None:
+    merged = merge_descriptions(OWN, [READY, HELD])
+
+    held, ready = select_namespace(merged, "loki"), select_namespace(merged, "mimir")
+
+    assert held is not None
+    assert held.operator == HELD.operator
+    assert (held.groups, held.namespaces) == ((), ())
+    assert ready is not None
+    assert ready.operator == PROCESS
+    assert [group.name for group in ready.groups] == ["ingester"]
+    assert select_namespace(merged, "elsewhere") is None
+
+
+def test_the_description_of_one_namespace_stays_as_it_is() -> None:
+    assert select_namespace(EXAMPLE, "elsewhere") is EXAMPLE
+    assert [group.title for group in EXAMPLE.groups] == ["ingester"]
