@@ -17,6 +17,7 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 MONITORING = ROOT / "manifests" / "components" / "monitoring"
 # A chart cannot refer to files outside of it.
 COPIES = {
+    "charts/crds/crds/multiazrollouts.yaml": ROOT / "manifests/crds/multiazrollouts.yaml",
     "charts/crds/crds/replicatemplates.yaml": ROOT / "manifests/crds/replicatemplates.yaml",
     "charts/crds/crds/zoneawarepoddisruptionbudgets.yaml": ROOT
     / "manifests/crds/zoneawarepoddisruptionbudgets.yaml",

@@ -353,7 +353,7 @@ def test_dep80_the_kinds_are_installed_unless_they_are_switched_off() -> None:
     for is_on in (True, False):
         words = ("--include-crds", "--set", f"crds.enabled={is_on}".lower())
         text = run_helm("template", RELEASE, CHART, *words)
-        assert text.count("kind: CustomResourceDefinition\nmetadata:\n  name") == 2 * is_on
+        assert text.count("kind: CustomResourceDefinition\nmetadata:\n  name") == 3 * is_on
         assert ("helm.sh/hook: pre-upgrade" in text) is is_on
 
 

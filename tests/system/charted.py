@@ -48,6 +48,7 @@ HOOKS: Final = ("no-downscale", "prepare-downscale", *BUDGET_HOOKS)
 KINDS: Final = (
     "replicatemplates.rollout-operator.grafana.com",
     "zoneawarepoddisruptionbudgets.rollout-operator.grafana.com",
+    "multiazrollouts.rollout.grafana.com",
 )
 _HOOK: Final = "helm.sh/hook"
 

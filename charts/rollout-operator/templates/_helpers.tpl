@@ -80,6 +80,9 @@ labels:
 {{- fail "webhooks.certificate.source existingSecret needs webhooks.certificate.secretName" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.multiAZRollout.enabled .Values.webhooks.enabled (eq (.Values.multiAZRollout.metricsPort | default 8080 | int) (int .Values.webhooks.port)) -}}
+{{- fail "multiAZRollout.metricsPort and webhooks.port are the same" -}}
+{{- end -}}
 {{- with .Values.networkPolicy -}}
 {{- if .enabled -}}
 {{- range $key := list "fromApiServer" "toApiServer" "nodes" -}}
@@ -89,4 +92,91 @@ labels:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What the operator may do in its own namespace. */}}
+{{- define "ro.rules" -}}
+rules:
+  - apiGroups: [""]
+    resources: [pods]
+    verbs: [list, watch, get, delete, patch]
+  - apiGroups: [apps]
+    resources: [statefulsets]
+    verbs: [list, watch, get{{ if or .Values.scaling.enabled .Values.webhooks.enabled }}, patch{{ end }}]
+  - apiGroups: [apps]
+    resources: [statefulsets/status]
+    verbs: [update]
+  - apiGroups: [rollout-operator.grafana.com]
+    resources: [zoneawarepoddisruptionbudgets]
+    verbs: [list, watch]
+  - apiGroups: [rollout-operator.grafana.com]
+    resources: [zoneawarepoddisruptionbudgets/status]
+    verbs: [patch]
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    resourceNames: [rollout-operator]
+    verbs: [get, patch]
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [create]
+  - apiGroups: [events.k8s.io]
+    resources: [events]
+    verbs: [create, patch]
+  {{- if .Values.mirroring.enabled }}
+  {{- range prepend .Values.mirroring.kinds (dict "apiGroup" "rollout-operator.grafana.com" "resource" "replicatemplates") }}
+  - apiGroups: [{{ .apiGroup | quote }}]
+    resources: [{{ .resource }}/scale]
+    verbs: [get]
+  - apiGroups: [{{ .apiGroup | quote }}]
+    resources: [{{ .resource }}/status]
+    verbs: [patch]
+  - apiGroups: [{{ .apiGroup | quote }}]
+    resources: [{{ .resource }}]
+    verbs: [list, watch]
+  {{- end }}
+  {{- end }}
+  {{- if .Values.zoneTracker.enabled }}
+  - apiGroups: [""]
+    resources: [configmaps]
+    verbs: [create]
+  - apiGroups: [""]
+    resources: [configmaps]
+    resourceNames: [{{ .Values.zoneTracker.configMapName }}]
+    verbs: [get, patch]
+  {{- end }}
+  {{- if .Values.webhooks.enabled }}
+  {{- if include "ro.selfSigned" . }}
+  - apiGroups: [""]
+    resources: [secrets]
+    resourceNames: [{{ .Values.webhooks.selfSignedCertSecretName }}]
+    verbs: [get, update]
+  {{- if not .Values.webhooks.createSecret }}
+  - apiGroups: [""]
+    resources: [secrets]
+    verbs: [create]
+  {{- end }}
+  {{- end }}
+  {{- if .Values.webhooks.noDownscale.deployments }}
+  - apiGroups: [apps]
+    resources: [deployments, replicasets]
+    verbs: [get]
+  {{- end }}
+  {{- end }}
+  {{- with .Values.rbac.extraRules }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* What MultiAZRollouts need beside that. */}}
+{{- define "ro.policyRules" -}}
+rules:
+  - apiGroups: [rollout.grafana.com]
+    resources: [multiazrollouts]
+    verbs: [list, watch, get]
+  - apiGroups: [rollout.grafana.com]
+    resources: [multiazrollouts/status]
+    verbs: [patch]
+  - apiGroups: [apps]
+    resources: [statefulsets]
+    verbs: [patch]
 {{- end -}}

@@ -26,7 +26,9 @@ namespace, and "crds" where the kinds are mounted.
 {{- if .crds -}}
 {{- $files := dict -}}
 {{- range $path, $content := $root.Subcharts.crds.Files.Glob "crds/*.yaml" -}}
+{{- if or $root.Values.multiAZRollout.enabled (ne (base $path) "multiazrollouts.yaml") -}}
 {{- $_ := set $files (base $path) (toString $content) -}}
+{{- end -}}
 {{- end -}}
 {{- $objects = append $objects (dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" $here "data" $files) -}}
 {{- end -}}
