@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.model.releases.object_status import ObjectStatus
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.releases.kstatus import assess_status
+from rollout_operator.planning.releases.kstatus.assess import assess_status
 from tests.planning.releases.builders import START, at
 
 CURRENT, IN_PROGRESS, FAILED, TERMINATING, UNKNOWN = ObjectStatus

@@ -10,7 +10,7 @@ from typing import Final
 
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
-from rollout_operator.planning.releases.object_fields import ApiObject
+from rollout_operator.planning.releases.kstatus.fields import ApiObject
 
 Rule = Callable[[ApiObject, datetime], StatusVerdict]
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
-from rollout_operator.planning.releases.object_fields import ApiObject
-from rollout_operator.planning.releases.workloads import RULES
+from rollout_operator.planning.releases.kstatus.fields import ApiObject
+from rollout_operator.planning.releases.kstatus.workloads import RULES
 
 
 def assess_status(tree: Mapping[str, object], now: datetime) -> StatusVerdict:

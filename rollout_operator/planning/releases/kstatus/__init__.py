@@ -1,0 +1,1 @@
+"""What objects of any kind are at, by the rules of kstatus."""
