@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from rollout_operator.model.releases.compat import ReleaseCompat
-from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.release import PolicyOrder, Release
 from rollout_operator.model.releases.rollout import ReleaseIntents, ReleaseSpec
 from rollout_operator.model.releases.status import ExcludedRelease, HistoryEntry
 from rollout_operator.model.units import quote
 from rollout_operator.planning.releases.intents import is_unblocked
+from rollout_operator.planning.releases.versions import find_version_key
 
 
 class ManualRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,19 @@ def is_done_already(
     """Tell whether `force-deploy` asks for what is deployed, and no pin hides it (RELB-09)."""
     forced, is_pinned = intents.force_deploy, spec.wanted_version is not None
     return bool(forced) and not is_pinned and current is not None and current.version.tag == forced
+
+
+def is_superseded(
+    tag: str, current: str | None, available: Iterable[Release], order: PolicyOrder | None
+) -> bool:
+    """Tell whether a tag is known to be the current one, or older (RELB-11)."""
+    if current is None or tag == current:
+        return tag == current
+    keys = find_version_key(tag), find_version_key(current)
+    if order is PolicyOrder.SEMVER and keys[0] is not None and keys[1] is not None:
+        return keys[0] <= keys[1]
+    tags = [one.tag for one in available]
+    return tag in tags and current in tags and tags.index(tag) < tags.index(current)
 
 
 def list_excluded(

@@ -1,0 +1,123 @@
+"""What one decision on a Rollout is made of, and what comes out of it."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+
+import msgspec
+
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.release import PolicyOrder, Release
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.status import ConsumedIntent, ReleaseStatus
+
+
+@unique
+class FluxKind(StrEnum):
+    """The kinds of Flux that carry a tag."""
+
+    OCI_REPOSITORY = "OCIRepository"
+    KUSTOMIZATION = "Kustomization"
+
+
+class FluxTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """One place of an object of Flux that an annotation gives to the Rollout."""
+
+    kind: FluxKind
+    name: str
+    variable: str = ""
+    """Of a Kustomization: what is substituted."""
+    tag: str | None = None
+    """What stands there now."""
+    waiting_for: str = ""
+    """What Flux has yet to do until the tag runs; empty where it is through."""
+
+
+class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
+    """What the image policy of a Rollout says."""
+
+    latest: str | None = None
+    """The tag that it selects. None while it selects none."""
+    digest: str | None = None
+    order: PolicyOrder | None = None
+    problem: str = ""
+    """Why it cannot be read."""
+
+
+class ReleaseMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image says of itself."""
+
+    release: Release
+    artifact_type: str | None = None
+    source: str | None = None
+    title: str | None = None
+    description: str | None = None
+
+
+class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one decision works on."""
+
+    rollout: ReleaseRollout | RefusedRelease
+    now: datetime
+    policy: PolicyReading = PolicyReading()
+    metadata: Mapping[str, ReleaseMetadata | None] = {}
+    """By tag. None where the registry has no such tag; absent where it did not answer yet."""
+    gates: tuple[ReleaseGate, ...] = ()
+    """All that are known, of all Rollouts."""
+    checks: tuple[HealthCheck, ...] = ()
+    """All that are known."""
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    """Labels of namespaces."""
+    targets: tuple[FluxTarget, ...] = ()
+    write_problem: str = ""
+    """Why a target could not be written, until it could."""
+    verifies_wanted: bool = False
+    """Whether a pin of a tag that the registry does not have is held."""
+    compat: ReleaseCompat = OURS
+
+
+class ApplyTag(msgspec.Struct, frozen=True, kw_only=True):
+    """Write a tag into an object of Flux."""
+
+    target: FluxTarget
+    tag: str
+    is_drift: bool = False
+    """Whether the object had it before, or came after the deployment."""
+
+
+class RemoveIntents(msgspec.Struct, frozen=True, kw_only=True):
+    """Remove annotations that had their effect, as far as their values are still these."""
+
+    intents: tuple[ConsumedIntent, ...]
+
+
+class RequestReconcile(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask Flux to look at an object now."""
+
+    target: FluxTarget
+
+
+ReleaseAction = ApplyTag | RemoveIntents | RequestReconcile
+
+
+class ReleaseEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a Rollout."""
+
+    reason: str
+    note: str
+    severity: Severity = Severity.INFO
+
+
+class ReleasePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done. The status is written first: it records what the actions carry out."""
+
+    status: ReleaseStatus
+    actions: tuple[ReleaseAction, ...] = ()
+    events: tuple[ReleaseEvent, ...] = ()
+    requeue_after: timedelta | None = None
+    """When time alone changes something. None until anything else does."""
+    problem: str = ""
+    """Why the pass failed, and is to be tried again with growing pauses."""

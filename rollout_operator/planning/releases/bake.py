@@ -1,0 +1,201 @@
+"""How a release that is deployed proves itself: it starts to bake, and succeeds or fails.
+
+A bake starts once every HealthCheck is healthy since the cutoff: the deployment or the last retry.
+An error of a HealthCheck from the cutoff on fails it, and so does a start that is overdue, but for
+a release in recovery mode: it follows a failure, and only time is against it. Times to come, which
+another clock wrote, count as now.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.releases.health import HealthCheck, HealthStatus
+from rollout_operator.model.releases.plan import ReleaseEvent
+from rollout_operator.model.releases.rollout import ReleaseSpec
+from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck, HistoryEntry
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.wording import join_names
+
+STARTED: Final = "BakeTimeStarted"
+PASSED: Final = "BakeTimePassed"
+FAILED: Final = "BakeTimeFailed"
+
+# After this a release in recovery mode counts as stalled where no timeout says otherwise.
+_RECOVERY: Final = timedelta(hours=1)
+_SOON: Final = timedelta(seconds=1)
+_LEAST_POLL: Final = timedelta(seconds=10)
+_LONGEST_POLL: Final = timedelta(minutes=1)
+
+
+class BakeContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bake depends on."""
+
+    spec: ReleaseSpec
+    checks: tuple[HealthCheck, ...]
+    now: datetime
+    is_recovering: bool = False
+    blocker: str = ""
+    """What Flux has yet to do before a bake may start."""
+
+
+class BakeStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass makes of a deployment."""
+
+    entry: HistoryEntry
+    events: tuple[ReleaseEvent, ...] = ()
+
+
+def advance_bake(entry: HistoryEntry, context: BakeContext) -> BakeStep:
+    """Return the deployment as time and health leave it (REL-71 to 78)."""
+    if not entry.is_active:
+        return BakeStep(entry=entry)
+    failed = None if context.is_recovering else _find_failure(entry, context)
+    if failed is not None:
+        return failed
+    started: tuple[ReleaseEvent, ...] = ()
+    if entry.bake_start_time is None:
+        waits = _find_wait(entry, context)
+        if waits:
+            return BakeStep(entry=msgspec.structs.replace(entry, bake_status_message=waits))
+        if not context.spec.has_bake:
+            return BakeStep(entry=_end(entry, BakeStatus.SUCCEEDED, "no bake is configured"))
+        entry = msgspec.structs.replace(
+            entry,
+            bake_status=BakeStatus.IN_PROGRESS,
+            bake_start_time=context.now,
+            bake_status_message="every HealthCheck is healthy; the bake has started",
+        )
+        started = (_event(STARTED, entry),)
+    step = _finish(entry, context)
+    return BakeStep(entry=step.entry, events=started + step.events)
+
+
+def find_cutoff(entry: HistoryEntry, now: datetime) -> datetime:
+    """Return since when health counts."""
+    retried = entry.last_retry_timestamp
+    latest = entry.timestamp if retried is None else max(entry.timestamp, retried)
+    return min(latest, now)
+
+
+def has_error(check: HealthCheck, cutoff: datetime, now: datetime) -> bool:
+    """Tell whether a check saw a failure from the cutoff on, whatever it says now."""
+    error = check.status.last_error_time
+    return error is not None and min(error, now) >= cutoff
+
+
+def is_overdue(entry: HistoryEntry, context: BakeContext) -> bool:
+    """Tell whether a release in recovery mode has not become healthy in time (RELB-18)."""
+    if not context.is_recovering or not entry.is_active or entry.bake_start_time is not None:
+        return False
+    limit = _RECOVERY if context.spec.deploy_timeout is None else context.spec.deploy_timeout
+    return context.now - find_cutoff(entry, context.now) > limit
+
+
+def next_bake_pass(entry: HistoryEntry, context: BakeContext, *, is_manual: bool) -> timedelta:
+    """Return when time alone may change a deployment that is active (REL-90, RELB-19)."""
+    now, spec = context.now, context.spec
+    if entry.bake_start_time is not None:
+        ends = min(entry.bake_start_time, now) + (spec.bake_time or timedelta(0))
+        return max(ends - now, _SOON)
+    waited = now - find_cutoff(entry, now)
+    if spec.deploy_timeout is None:
+        return _poll(waited)
+    left = spec.deploy_timeout - waited
+    if left < timedelta(0):
+        return _poll(-left)
+    # Of a release that was asked for by name somebody may wait to hear.
+    share = max(left / 10, _LEAST_POLL) if is_manual else left
+    return max(min(left, share), _SOON)
+
+
+def _poll(waited: timedelta) -> timedelta:
+    """Return a pause that grows with what was waited."""
+    return min(max(waited, _LEAST_POLL), _LONGEST_POLL)
+
+
+def _find_failure(entry: HistoryEntry, context: BakeContext) -> BakeStep | None:
+    now, timeout = context.now, context.spec.deploy_timeout
+    cutoff = find_cutoff(entry, now)
+    is_late = timeout is not None and now - cutoff > timeout
+    if is_late and timeout is not None and entry.bake_start_time is None:
+        silent = [
+            one for one in context.checks if not _is_healthy_since(one, cutoff, now, after=True)
+        ]
+        text = f"the deploy timeout of {format_duration(timeout)} passed before the bake started"
+        return _fail(entry, now, text, tuple(_describe_silent(one) for one in silent))
+    failing = [one for one in context.checks if has_error(one, cutoff, now)]
+    if not failing:
+        return None
+    began = entry.bake_start_time
+    times = [min(one.status.last_error_time or now, now) for one in failing]
+    is_baking = began is not None and max(times) >= began
+    when = "after the bake started" if is_baking else "after deployment, before the bake started"
+    named = [
+        f"{one.head.key} ({one.status.message})" if one.status.message else one.head.key
+        for one in failing
+    ]
+    text = f"a HealthCheck failed {when}: {join_names(named)}"
+    return _fail(entry, now, text, tuple(_describe(one, one.status.message) for one in failing))
+
+
+def _fail(
+    entry: HistoryEntry, now: datetime, text: str, failed: tuple[FailedHealthCheck, ...]
+) -> BakeStep:
+    entry = msgspec.structs.replace(
+        _end(entry, BakeStatus.FAILED, text), bake_end_time=now, failed_health_checks=failed
+    )
+    return BakeStep(entry=entry, events=(_event(FAILED, entry, Severity.WARN),))
+
+
+def _find_wait(entry: HistoryEntry, context: BakeContext) -> str:
+    """Return what a bake waits for, empty where it may start (REL-74, RELB-16)."""
+    if context.blocker:
+        return f"waiting for Flux: {context.blocker}"
+    cutoff = find_cutoff(entry, context.now)
+    late = [
+        one.head.key for one in context.checks if not _is_healthy_since(one, cutoff, context.now)
+    ]
+    return f"waiting for health: {join_names(late)}" if late else ""
+
+
+def _is_healthy_since(
+    check: HealthCheck, cutoff: datetime, now: datetime, *, after: bool = False
+) -> bool:
+    changed = check.status.last_change_time
+    if check.status.status != HealthStatus.HEALTHY or changed is None:
+        return False
+    changed = min(changed, now)
+    return changed > cutoff if after else changed >= cutoff
+
+
+def _finish(entry: HistoryEntry, context: BakeContext) -> BakeStep:
+    span, began = context.spec.bake_time, entry.bake_start_time
+    if span is None:
+        done = _end(entry, BakeStatus.SUCCEEDED, "every HealthCheck became healthy")
+        return BakeStep(entry=msgspec.structs.replace(done, bake_end_time=context.now))
+    if began is None or context.now - began < span:
+        return BakeStep(entry=entry)
+    done = _end(entry, BakeStatus.SUCCEEDED, f"the bake of {format_duration(span)} passed")
+    done = msgspec.structs.replace(done, bake_end_time=context.now)
+    return BakeStep(entry=done, events=(_event(PASSED, done),))
+
+
+def _end(entry: HistoryEntry, status: BakeStatus, text: str) -> HistoryEntry:
+    return msgspec.structs.replace(entry, bake_status=status, bake_status_message=text)
+
+
+def _describe(check: HealthCheck, message: str | None) -> FailedHealthCheck:
+    return FailedHealthCheck(name=check.head.name, namespace=check.head.namespace, message=message)
+
+
+def _describe_silent(check: HealthCheck) -> FailedHealthCheck:
+    status = check.status.status or "not evaluated"
+    return _describe(check, check.status.message or f"its status is {status}")
+
+
+def _event(reason: str, entry: HistoryEntry, severity: Severity = Severity.INFO) -> ReleaseEvent:
+    note = f"{entry.version.tag}: {entry.bake_status_message}"
+    return ReleaseEvent(reason=reason, note=note, severity=severity)

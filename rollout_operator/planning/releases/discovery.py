@@ -1,0 +1,84 @@
+"""What a Rollout learns of releases: the tag that its image policy selects joins its list."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.releases.plan import PolicyReading, ReleaseEvent, ReleaseMetadata
+from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.rollout import ReleaseSpec
+from rollout_operator.model.releases.status import ReleaseStatus
+from rollout_operator.model.units import quote
+from rollout_operator.planning.releases.retention import retain_releases
+
+DIGEST_CHANGED: Final = "ReleaseDigestChanged"
+
+_BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+Metadata = Mapping[str, ReleaseMetadata | None]
+
+
+def discover(
+    status: ReleaseStatus, policy: PolicyReading, metadata: Metadata
+) -> tuple[ReleaseStatus, tuple[ReleaseEvent, ...]]:
+    """Return the status with the release that the policy selects (REL-34 to 36).
+
+    A release that is known keeps its place. Its metadata are refreshed, and a tag that moved is
+    told and not deployed again (RELB-04).
+    """
+    if not policy.latest:
+        return status, ()
+    found = metadata.get(policy.latest)
+    release = found.release if found else Release(tag=policy.latest)
+    release = msgspec.structs.replace(
+        release, tag=policy.latest, digest=policy.digest or release.digest
+    )
+    known = next((one for one in status.available_releases if one.tag == release.tag), None)
+    if known is None:
+        listed = (*status.available_releases, release)
+    else:
+        fresh = release if found else msgspec.structs.replace(known, digest=release.digest)
+        fresh = msgspec.structs.replace(fresh, digest=fresh.digest or known.digest)
+        listed = tuple(fresh if one is known else one for one in status.available_releases)
+    status = msgspec.structs.replace(status, available_releases=listed)
+    if found:
+        status = _describe(status, found)
+    return status, _compare(known, release)
+
+
+def forget(
+    status: ReleaseStatus, spec: ReleaseSpec, latest: str | None, now: datetime
+) -> ReleaseStatus:
+    """Return the status without releases of which nothing is wanted any more (RELB-22).
+
+    What the policy selects stays: taken off, it would join again as if it were new.
+    """
+    in_use = {one.version.tag for one in status.history} | ({latest} if latest else set())
+    kept = retain_releases(
+        status.available_releases,
+        in_use,
+        horizon=now - min(spec.retention, now - _BEGINNING - timedelta(days=1)),
+        least=spec.least_available,
+    )
+    return msgspec.structs.replace(
+        status, available_releases=kept, available_releases_count=len(kept)
+    )
+
+
+def _describe(status: ReleaseStatus, found: ReleaseMetadata) -> ReleaseStatus:
+    return msgspec.structs.replace(
+        status,
+        artifact_type=found.artifact_type,
+        source=found.source,
+        title=found.title,
+        description=found.description,
+    )
+
+
+def _compare(known: Release | None, fresh: Release) -> tuple[ReleaseEvent, ...]:
+    if known is None or known.digest is None or fresh.digest in {None, known.digest}:
+        return ()
+    note = f"the image of {quote(fresh.tag)} is now {fresh.digest}; it is not deployed again"
+    return (ReleaseEvent(reason=DIGEST_CHANGED, note=note),)

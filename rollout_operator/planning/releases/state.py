@@ -1,0 +1,111 @@
+"""One pass over a Rollout: what is found and decided so far."""
+
+import msgspec
+
+from rollout_operator.model.releases.plan import (
+    ReleaseAction,
+    ReleaseEvent,
+    ReleaseSnapshot,
+)
+from rollout_operator.model.releases.release import AnnouncedReleases, ReleaseCandidates
+from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.model.releases.status import HistoryEntry
+from rollout_operator.planning.conditions import ConditionFinding
+from rollout_operator.planning.releases.bake import (
+    BakeContext,
+)
+from rollout_operator.planning.releases.candidates import choose_candidates
+from rollout_operator.planning.releases.deployment import (
+    RECOVERING,
+    DeployRequest,
+)
+from rollout_operator.planning.releases.health import (
+    list_checks,
+)
+from rollout_operator.planning.releases.intents import (
+    consume,
+    drop_intents,
+    list_left_over,
+    without_left_over,
+)
+from rollout_operator.planning.releases.selection import (
+    ManualRequest,
+)
+
+
+class ReleasePass:
+    """The snapshot, and the status, events and actions that come of it."""
+
+    def __init__(self, snapshot: ReleaseSnapshot, rollout: ReleaseRollout) -> None:
+        self.snapshot = snapshot
+        self.now = snapshot.now
+        self.rollout = rollout
+        self.spec = rollout.spec
+        self.status = rollout.status
+        self.intents = without_left_over(rollout)
+        self.consumed = list_left_over(rollout)
+        self.checks = list_checks(
+            rollout.head, self.spec.checks, snapshot.checks, snapshot.namespaces
+        )
+        self.findings: list[ConditionFinding] = []
+        self.events: list[ReleaseEvent] = []
+        self.actions: list[ReleaseAction] = []
+        self.problem = ""
+        self.ready_note = ""
+        self.request: DeployRequest | None = None
+        self.manual: ManualRequest | None = None
+
+    @property
+    def current(self) -> HistoryEntry | None:
+        """Return the deployment that is in place, as this pass leaves it."""
+        return self.status.current
+
+    @property
+    def current_tag(self) -> str | None:
+        """Return its tag."""
+        return None if self.current is None else self.current.version.tag
+
+    def replace(self, **fields: object) -> None:
+        """Set fields of the status."""
+        self.status = msgspec.structs.replace(self.status, **fields)
+
+    def consume(self, *annotations: str) -> None:
+        """Record that annotations had their effect."""
+        self.consumed += consume(self.intents, annotations)
+        self.intents = drop_intents(self.intents, annotations)
+
+    def bake_context(self) -> BakeContext:
+        """Return what a bake depends on."""
+        return BakeContext(
+            spec=self.spec,
+            checks=self.checks,
+            now=self.now,
+            is_recovering=self.is_recovering(),
+            blocker=self.find_blocker(),
+        )
+
+    def is_recovering(self) -> bool:
+        """Tell whether failures do not count for the current deployment."""
+        # A deployment of this pass decided anew.
+        now = next((one.is_true for one in self.findings if one.type == RECOVERING), None)
+        return self.status.has_condition(RECOVERING) if now is None else now
+
+    def find_blocker(self) -> str:
+        """Return what Flux has yet to do (RELB-16). Without a bake its writes are enough."""
+        waits = self.rollout.waits_for_flux and self.spec.has_bake
+        for one in self.snapshot.targets:
+            if one.tag != self.current_tag:
+                return f"{one.kind} {one.name} does not have the tag yet"
+            if waits and one.waiting_for:
+                return f"{one.kind} {one.name}: {one.waiting_for}"
+        return ""
+
+    def find_candidates(self) -> ReleaseCandidates:
+        """Return the releases that are newer than the current one."""
+        announced = AnnouncedReleases(
+            available=self.status.available_releases,
+            current=self.current_tag,
+            latest=self.snapshot.policy.latest,
+            order=self.snapshot.policy.order,
+        )
+        return choose_candidates(announced, self.snapshot.compat)

@@ -1,0 +1,130 @@
+"""A Rollout that is planned, and whose plans are carried out: pass by pass, with a clock."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.plan import (
+    ApplyTag,
+    FluxTarget,
+    PolicyReading,
+    ReleaseMetadata,
+    ReleasePlan,
+    ReleaseSnapshot,
+    RemoveIntents,
+)
+from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
+from rollout_operator.planning.releases.intents import FIELDS
+from rollout_operator.planning.releases.plan import plan_release
+from tests.planning.releases.builders import START, releases, rollout
+
+
+class ReleaseWorld:
+    """All that a Rollout depends on."""
+
+    def __init__(self, *, latest: str | None = None, known: str = "", **spec: Any) -> None:
+        self.rollout: ReleaseRollout = rollout(
+            status=ReleaseStatus(available_releases=releases(known)), **spec
+        )
+        self.latest = latest or (known.split()[-1] if known else None)
+        self.order: PolicyOrder | None = PolicyOrder.SEMVER
+        self.policy_problem = ""
+        self.digest: str | None = None
+        self.metadata: dict[str, ReleaseMetadata | None] = {}
+        self.gates: tuple[ReleaseGate, ...] = ()
+        self.checks: tuple[HealthCheck, ...] = ()
+        self.targets: tuple[FluxTarget, ...] = ()
+        self.write_problem = ""
+        self.verifies_wanted = False
+        self.compat: ReleaseCompat = OURS
+        self.now = START
+        self.plan = ReleasePlan(status=self.rollout.status)
+
+    @property
+    def status(self) -> ReleaseStatus:
+        return self.rollout.status
+
+    @property
+    def current(self) -> HistoryEntry:
+        assert self.status.current is not None
+        return self.status.current
+
+    def history(self) -> str:
+        """Return `2.0.0 Deploying, 1.0.0 Succeeded`, the newest first."""
+        return ", ".join(f"{one.version.tag} {one.bake_status}" for one in self.status.history)
+
+    def tags(self) -> str:
+        return " ".join(one.version.tag for one in self.status.history)
+
+    def reason(self, kind: str) -> str:
+        """Return status and reason of a condition: `True Normal`."""
+        found = self.status.find_condition(kind)
+        return "" if found is None else f"{found.status} {found.reason}"
+
+    def events(self) -> list[str]:
+        return [one.reason for one in self.plan.events]
+
+    def set_spec(self, **spec: Any) -> None:
+        self._replace(spec=msgspec.structs.replace(self.rollout.spec, **spec))
+
+    def set_status(self, **status: Any) -> None:
+        self._replace(status=msgspec.structs.replace(self.rollout.status, **status))
+
+    def ask(self, **intents: str | None) -> None:
+        """Set annotations, by the names of their fields."""
+        self._replace(intents=msgspec.structs.replace(self.rollout.intents, **intents))
+
+    def wait(self, minutes: float) -> None:
+        self.now += timedelta(minutes=minutes)
+
+    def snapshot(self) -> ReleaseSnapshot:
+        reading = PolicyReading(
+            latest=self.latest, digest=self.digest, order=self.order, problem=self.policy_problem
+        )
+        return ReleaseSnapshot(
+            rollout=self.rollout,
+            now=self.now,
+            policy=reading,
+            metadata=self.metadata,
+            gates=self.gates,
+            checks=self.checks,
+            namespaces={"prod": {}},
+            targets=self.targets,
+            write_problem=self.write_problem,
+            verifies_wanted=self.verifies_wanted,
+            compat=self.compat,
+        )
+
+    def step(self, latest: str | None = None, *, acts: bool = True) -> ReleasePlan:
+        """Plan, write the status and, unless the process dies before it, act."""
+        self.latest = latest or self.latest
+        self.plan = plan_release(self.snapshot())
+        self._replace(status=self.plan.status)
+        if acts:
+            self._act()
+        return self.plan
+
+    def _act(self) -> None:
+        for action in self.plan.actions:
+            if isinstance(action, ApplyTag) and not self.write_problem:
+                known = [one for one in self.targets if one != action.target]
+                fresh = msgspec.structs.replace(action.target, tag=action.tag)
+                self.targets = (*known, fresh)
+            if isinstance(action, RemoveIntents):
+                self.ask(**{FIELDS[one.annotation]: None for one in action.intents})
+
+    def _replace(self, **fields: Any) -> None:
+        self.rollout = msgspec.structs.replace(self.rollout, **fields)
+
+
+def deployed(tag: str, **spec: Any) -> ReleaseWorld:
+    """Return a world in which one release was deployed at the start, as it then stands."""
+    world = ReleaseWorld(latest=tag, **spec)
+    world.step()
+    return world

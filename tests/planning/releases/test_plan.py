@@ -1,0 +1,393 @@
+"""Which release a Rollout deploys: from pass to pass, with pins, gates, health and annotations."""
+
+import pytest
+
+from rollout_operator.model.releases.compat import KUBERIK
+from rollout_operator.model.releases.plan import RemoveIntents
+from rollout_operator.model.releases.rollout import RefusedRelease
+from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, TriggeredBy
+from rollout_operator.model.releases.status import TriggerKind as Kind
+from rollout_operator.planning.releases.plan import plan_release
+from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate, releases
+from tests.planning.releases.release_world import ReleaseWorld, deployed
+
+CLOSED = gate(passing=False)
+
+
+def ids(world: ReleaseWorld) -> list[int | None]:
+    return [one.id for one in world.status.history]
+
+
+def tags_of(found: object) -> str:
+    assert isinstance(found, tuple)
+    return " ".join(one.tag for one in found)
+
+
+def test_the_newest_release_is_deployed_once() -> None:
+    """RT-01, RT-02."""
+    world = deployed("0.1.0")
+    assert "Automatic deployment" in (world.current.message or "")
+    world.step("0.2.0")
+    assert (world.tags(), ids(world)) == ("0.2.0 0.1.0", [2, 1])
+    world.step()
+    assert world.tags() == "0.2.0 0.1.0"
+    world.step("0.3.0")
+    assert ids(world) == [3, 2, 1]
+    assert world.reason("Ready") == "True RolloutSucceeded"
+
+
+def test_entries_without_a_number_stay_so() -> None:
+    """RT-04."""
+    world = ReleaseWorld(known="2.0.0 1.0.0", latest="3.0.0")
+    world.set_status(history=(entry("2.0.0", id=None), entry("1.0.0", id=None)))
+    world.step()
+    assert (world.tags(), ids(world)) == ("3.0.0 2.0.0 1.0.0", [1, None, None])
+
+
+@pytest.mark.parametrize(("limit", "number"), [(2, 3), (3, 4), (10, 11)])
+def test_the_history_is_cut(limit: int, number: int) -> None:
+    """RT-03, RT-05, RT-06."""
+    world = ReleaseWorld(history_limit=limit)
+    for version in range(number):
+        world.step(f"0.{version}.0")
+    assert len(world.status.history) == limit
+    assert world.current.id == number
+
+
+def test_a_pin_goes_back_and_its_end_goes_on() -> None:
+    """RT-07, RT-10."""
+    world = ReleaseWorld(known="0.1.0 0.2.0 0.3.0", wanted_version="0.1.0")
+    assert world.step().requeue_after is not None
+    assert world.tags() == "0.1.0"
+    world.set_spec(wanted_version=None)
+    world.step()
+    assert world.tags() == "0.3.0 0.1.0"
+    world.set_spec(wanted_version="0.1.0")
+    world.step()
+    assert world.tags() == "0.1.0 0.3.0 0.1.0"
+
+
+def test_a_pin_with_a_message() -> None:
+    """RT-08."""
+    world = ReleaseWorld(known="0.1.0", wanted_version="0.1.0")
+    world.ask(deploy_message="because")
+    world.step()
+    assert world.current.message == "because"
+    assert world.rollout.intents.deploy_message is None
+
+
+def test_a_pin_of_an_unknown_tag_is_deployed_unless_it_is_to_be_verified() -> None:
+    """RT-09, RELB-23."""
+    world = ReleaseWorld(known="0.1.0 0.2.0", wanted_version="0.3.0")
+    world.metadata = {"0.3.0": None}
+    world.verifies_wanted = True
+    world.step()
+    assert world.tags() == ""
+    assert world.reason("DeploymentBlocked") == "True WantedVersionNotFound"
+    assert world.reason("WantedVersionFound") == "False NotFound"
+    world.verifies_wanted = False
+    world.step()
+    assert world.tags() == "0.3.0"
+    world.set_spec(wanted_version=None)
+    world.step()
+    assert world.reason("WantedVersionFound") == ""
+
+
+def test_releases_are_listed_as_they_are_announced() -> None:
+    """RT-11, RT-12: candidates are shown, and nothing is deployed."""
+    world = ReleaseWorld(known="0.0.9")
+    world.set_status(history=(entry("0.0.9"),))
+    world.gates = (gate(allowed=""),)
+    world.step("0.1.0")
+    assert tags_of(world.status.available_releases) == "0.0.9 0.1.0"
+    assert tags_of(world.status.release_candidates) == "0.1.0"
+    world.step("0.2.0")
+    assert tags_of(world.status.release_candidates) == "0.2.0 0.1.0"
+    assert world.status.available_releases_count == 3
+    assert world.tags() == "0.0.9"
+    assert world.reason("GatesPassing") == "False NoAllowedVersions"
+
+
+def test_a_tag_of_ones_own_that_cannot_be_compared() -> None:
+    """RT-13, RELB-05."""
+    world = ReleaseWorld(known="1.1.0 1.2.0")
+    world.set_status(history=(entry("mine"),))
+    world.step()
+    assert world.status.release_candidates == ()
+    assert world.reason("UpgradePathUnknown") == "True CurrentUnknown"
+    ready = world.status.find_condition("Ready")
+    assert ready is not None
+    assert "no release can be compared with mine" in ready.message
+
+
+@pytest.mark.parametrize("closed", [CLOSED, gate(allowed="9.9.9")])
+def test_gates_hold_no_first_deployment_back(closed: object) -> None:
+    """RT-23, RT-24, RT-25, REL-53: nor does health."""
+    world = ReleaseWorld(latest="0.1.0", checks=ALL_CHECKS)
+    world.gates = (closed,)  # type: ignore[assignment]  # one of two gates
+    world.checks = (check(status="Unhealthy"),)
+    world.step()
+    assert world.tags() == "0.1.0"
+
+
+def test_a_pin_passes_gates() -> None:
+    """RT-20."""
+    world = deployed("0.2.0")
+    world.gates = (CLOSED,)
+    world.set_spec(wanted_version="0.1.0")
+    world.step()
+    assert world.tags() == "0.1.0 0.2.0"
+
+
+def test_a_closed_gate_holds_the_next_release() -> None:
+    """RT-17, RELB-06: it is reported once."""
+    world = deployed("0.1.0")
+    world.gates = (CLOSED,)
+    world.step("0.2.0")
+    assert world.events() == ["SomeGatesBlocking"]
+    for _ in range(20):
+        world.step()
+        assert world.events() == []
+    assert world.tags() == "0.1.0"
+    world.gates = ()
+    world.step()
+    assert world.tags() == "0.2.0 0.1.0"
+
+
+def test_gates_are_bypassed_by_name() -> None:
+    """RT-26."""
+    world = ReleaseWorld(known="0.1.0 0.2.0")
+    world.gates = (CLOSED,)
+    world.ask(bypass_gates="0.2.0")
+    world.step()
+    assert world.tags() == "0.2.0"
+    assert world.reason("GatesPassing") == "True GatesBypassed"
+    assert world.current.message == "Automatic deployment, with gate bypass"
+    ready = world.status.find_condition("Ready")
+    assert ready is not None
+    assert "with gate bypass" in ready.message
+    assert world.rollout.intents.bypass_gates is None
+
+
+def test_a_bypass_of_what_is_past_is_dropped_and_one_to_come_stays() -> None:
+    """RT-27, RELB-11."""
+    world = deployed("0.1.0")
+    world.gates = (CLOSED,)
+    world.ask(bypass_gates="0.2.0")
+    world.step("0.3.0")
+    assert (world.tags(), world.reason("GatesPassing")) == ("0.1.0", "False SomeGatesBlocking")
+    assert world.rollout.intents.bypass_gates == "0.2.0"
+    world.ask(bypass_gates="0.0.9")
+    world.step()
+    assert "BypassGatesDropped" in world.events()
+    assert world.rollout.intents.bypass_gates is None
+
+
+def test_an_unhealthy_check_holds_the_next_release() -> None:
+    """RT-51, RT-76, RELB-20: the event names it, once for each release."""
+    world = deployed("0.1.0", checks=ALL_CHECKS)
+    world.checks = (check(status="Healthy", change=0),)
+    world.step()
+    world.checks = (check(status="Unhealthy", message="down"),)
+    world.step("0.2.0")
+    assert world.events()[0] == "HealthCheckBlocking"
+    assert world.reason("DeploymentBlocked") == "True UnhealthyHealthChecks"
+    world.step()
+    assert (world.tags(), world.events()) == ("0.1.0", [])
+    world.checks = (check(status="Pending"),)
+    world.step()
+    assert world.tags() == "0.2.0 0.1.0"
+
+
+def test_health_is_told_behind_a_closed_gate_too() -> None:
+    """RT-76, RT-77, RT-78."""
+    world = deployed("0.1.0", checks=ALL_CHECKS)
+    world.gates = (CLOSED,)
+    world.checks = (check(status="Healthy", change=0),)
+    world.step("0.2.0")
+    assert world.reason("DeploymentBlocked") == "False HealthChecksHealthy"
+    world.set_spec(wanted_version="0.1.0")
+    world.step()
+    assert world.reason("DeploymentBlocked") == "False ManualDeployment"
+
+
+def test_health_does_not_hold_a_pin() -> None:
+    """RT-54."""
+    world = deployed("0.1.0", checks=ALL_CHECKS)
+    world.checks = (check(status="Unhealthy"),)
+    world.set_spec(wanted_version="0.2.0")
+    world.step()
+    assert world.tags() == "0.2.0 0.1.0"
+
+
+def test_an_odd_order_and_a_forced_release() -> None:
+    """RT-60, RT-61."""
+    world = ReleaseWorld(known="3.0.0 2.0.0 1.0.0", latest="3.0.0", bake_time=MINUTE)
+    world.gates = (CLOSED,)
+    world.step()
+    assert world.tags() == "3.0.0"
+    world.ask(force_deploy="2.0.0")
+    world.checks = ()
+    world.step()
+    assert world.history() == "2.0.0 Deploying, 3.0.0 Cancelled"
+    assert world.current.message == "Manual deployment, with force deploy"
+    assert world.rollout.intents.force_deploy is None
+
+
+def test_a_forced_release_with_a_message_and_a_name() -> None:
+    """RT-62, RT-65."""
+    world = deployed("1.0.0")
+    world.set_status(available_releases=releases("1.0.0 2.0.0"))
+    world.gates = (CLOSED,)
+    world.ask(force_deploy="2.0.0", deploy_message="now", deploy_user="ann")
+    world.step()
+    assert world.current.message == "now"
+    assert world.current.triggered_by == TriggeredBy(kind=Kind.USER, name="ann")
+    world.step()
+    assert world.rollout.intents == ReleaseWorld().rollout.intents
+
+
+def test_an_unknown_release_cannot_be_forced() -> None:
+    """RT-63."""
+    world = deployed("1.0.0")
+    world.ask(force_deploy="3.0.0")
+    plan = world.step()
+    assert '"3.0.0"' in plan.problem
+    assert world.reason("Ready") == "False RolloutFailed"
+    assert world.events()[0] == "RolloutFailed"
+    assert world.step().events == ()
+    world.ask(force_deploy=None)
+    world.step()
+    assert world.reason("Ready") == "True RolloutSucceeded"
+
+
+def test_a_pin_hides_what_is_forced() -> None:
+    """RT-64."""
+    world = ReleaseWorld(known="1.0.0 2.0.0", wanted_version="1.0.0")
+    world.ask(force_deploy="2.0.0")
+    world.step()
+    assert (world.tags(), world.current.message) == ("1.0.0", "Manual deployment")
+    assert world.rollout.intents.force_deploy == "2.0.0"
+
+
+def test_to_force_what_is_deployed_is_done() -> None:
+    """RELB-09: the next release is deployed."""
+    world = deployed("1.0.0")
+    world.ask(force_deploy="1.0.0")
+    world.step()
+    assert world.events()[0] == "ForceDeployNoop"
+    world.step("2.0.0")
+    assert world.tags() == "2.0.0 1.0.0"
+
+
+def test_words_for_a_manual_deployment_do_not_stay_for_the_next() -> None:
+    """RT-66, RT-67."""
+    world = deployed("1.0.0")
+    world.ask(deploy_user="ann", deployment_message="old")
+    world.step("2.0.0")
+    by_itself = TriggeredBy(kind=Kind.SYSTEM, name="rollout-controller")
+    assert world.current.triggered_by == by_itself
+    assert world.current.message == "Automatic deployment"
+    assert world.rollout.intents == ReleaseWorld().rollout.intents
+    world.ask(deploy_user="")
+    world.set_spec(wanted_version="1.0.0")
+    world.step()
+    assert world.current.triggered_by == by_itself
+
+
+def test_a_failed_release_stops_the_next_until_it_is_unblocked() -> None:
+    """RT-57, RT-58, RT-59, RELB-34."""
+    world = ReleaseWorld(known="1.0.0", latest="1.1.0", bake_time=MINUTE)
+    world.set_status(history=(entry("1.0.0", BakeStatus.FAILED),))
+    world.step()
+    assert world.tags() == "1.0.0"
+    for shown in (world.status.release_candidates, world.status.gated_release_candidates):
+        assert tags_of(shown) == "1.1.0"
+    world.gates = (CLOSED,)
+    world.ask(unblock_failed="true", bypass_gates="1.1.0", deploy_user="ann")
+    assert world.step().requeue_after is None
+    assert world.history() == "1.1.0 Deploying, 1.0.0 Failed"
+    assert world.current.triggered_by == TriggeredBy(kind=Kind.USER, name="ann")
+    text = "Automatic deployment, with gate bypass, with failed bake unblock"
+    assert world.current.message == text
+    assert world.rollout.intents == ReleaseWorld().rollout.intents
+
+
+def test_an_unblocking_that_is_not_needed_stays() -> None:
+    """RELB-11."""
+    world = deployed("1.0.0")
+    world.ask(unblock_failed="true")
+    world.step("1.1.0")
+    assert world.current.message == "Automatic deployment"
+    assert world.rollout.intents.unblock_failed == "true"
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_release_that_failed_is_not_deployed_again_after_a_pin(asks: bool) -> None:
+    """RELB-24."""
+    world = ReleaseWorld(known="1.0.0 2.0.0")
+    world.set_status(history=(entry("1.0.0"), entry("2.0.0", BakeStatus.FAILED)))
+    world.ask(unblock_failed="true" if asks else None)
+    world.step()
+    assert world.tags().split()[0] == ("2.0.0" if asks else "1.0.0")
+    assert [one.tag for one in world.status.excluded_releases] == ([] if asks else ["2.0.0"])
+    world.compat = KUBERIK
+    world.step()
+    assert world.tags().split()[0] == "2.0.0"
+
+
+def test_a_rollout_that_is_suspended_deploys_nothing() -> None:
+    """RELB-33."""
+    world = deployed("1.0.0")
+    world.set_spec(is_suspended=True, wanted_version="0.9.0")
+    world.step("2.0.0")
+    assert world.tags() == "1.0.0"
+    assert world.reason("DeploymentBlocked") == "True Suspended"
+
+
+def test_what_had_its_effect_is_removed_after_a_crash_and_has_it_once() -> None:
+    """RELB-10."""
+    world = deployed("1.0.0")
+    world.set_status(available_releases=releases("1.0.0 2.0.0"))
+    world.gates = (CLOSED,)
+    world.ask(force_deploy="2.0.0")
+    world.step("2.0.0", acts=False)
+    world.set_spec(wanted_version="1.0.0")
+    world.step(acts=False)
+    world.set_spec(wanted_version=None)
+    consumed = ConsumedIntent(annotation="rollout.kuberik.com/force-deploy", value="2.0.0")
+    assert RemoveIntents(intents=(consumed,)) in world.step().actions
+    assert world.tags() == "1.0.0 2.0.0 1.0.0"
+    world.step()
+    assert world.status.consumed_intents == ()
+
+
+def test_nothing_is_known_to_deploy() -> None:
+    """REL-40, RELB-08, REL-33."""
+    world = ReleaseWorld()
+    world.step()
+    assert (world.reason("Ready"), world.events()) == (
+        "False NoReleasesAvailable", ["NoReleasesAvailable"]
+    )  # fmt: skip
+    assert world.step().events == ()
+    world.policy_problem = "it is not there"
+    assert world.step("1.0.0").problem == "it is not there"
+    assert world.reason("Ready") == "False RolloutFailed"
+    world.policy_problem = ""
+    world.step()
+    assert world.tags() == "1.0.0"
+
+
+def test_a_refused_rollout_says_why_and_keeps_its_status() -> None:
+    """RELB-23, REL-87."""
+    world = deployed("1.0.0")
+    refused = RefusedRelease(head=world.rollout.head, problem="spec: no", status=world.status)
+    snapshot = world.snapshot()
+    plan = plan_release(type(snapshot)(rollout=refused, now=world.now))
+    assert plan.status.history == world.status.history
+    ready = plan.status.find_condition("Ready")
+    assert ready is not None
+    assert (ready.reason, ready.message) == ("InvalidSpec", "spec: no")
+    assert [one.reason for one in plan.events] == ["InvalidSpec"]
+    again = RefusedRelease(head=refused.head, problem="spec: no", status=plan.status)
+    assert plan_release(type(snapshot)(rollout=again, now=world.now)).events == ()

@@ -1,0 +1,110 @@
+"""Whatever happens in whatever order: one release at a time, gates hold, and it comes to rest."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget
+from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
+from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check, gate
+from tests.planning.releases.release_world import ReleaseWorld
+
+MOST_PASSES = 12
+
+
+def change(world: ReleaseWorld, rng: Random) -> None:
+    """Let one thing happen, as people, clocks and clusters do."""
+    tag = f"1.{rng.randrange(6)}.0"
+    minutes = (world.now - START) / MINUTE
+    match rng.randrange(14):
+        case 0 | 1:
+            world.latest = tag
+        case 2:
+            world.gates = tuple(
+                gate(name, passing=rng.random() < 0.6, allowed=rng.choice([None, None, tag, ""]))
+                for name in "ab"[: rng.randrange(3)]
+            )
+        case 3 | 4:
+            status = rng.choice(["Healthy", "Healthy", "Unhealthy", "Pending", ""])
+            error = minutes if status == "Unhealthy" and rng.random() < 0.7 else None
+            world.checks = (check(status=status, change=minutes, error=error),)
+        case 5 | 6:
+            world.wait(rng.choice([0.1, 1, 5, 90]))
+        case 7:
+            world.set_spec(wanted_version=rng.choice([None, None, tag]))
+        case 8:
+            name = rng.choice(["force_deploy", "bypass_gates"])
+            world.ask(**{name: rng.choice([tag, "9.9.9", None])})
+        case 9:
+            name = rng.choice(["unblock_failed", "retry", "deploy_user", "deploy_message"])
+            world.ask(**{name: rng.choice(["true", None])})
+        case 10:
+            world.set_spec(
+                bake_time=rng.choice([None, MINUTE]),
+                deploy_timeout=rng.choice([None, 2 * MINUTE]),
+                checks=rng.choice([None, ALL_CHECKS]),
+            )
+        case 11:
+            world.set_spec(is_suspended=rng.random() < 0.3)
+        case 12:
+            world.write_problem = rng.choice(["", "", "forbidden"])
+        case _:
+            shown = rng.choice(["mine", world.latest])
+            waiting = rng.choice(["", "", "it is suspended"])
+            world.targets = (
+                FluxTarget(
+                    kind=FluxKind.OCI_REPOSITORY, name="app", tag=shown, waiting_for=waiting
+                ),
+            )
+
+
+def check_step(world: ReleaseWorld, before: ReleaseStatus, asked: set[str]) -> None:
+    """Check what one pass did; `asked` are the tags that were asked for by name."""
+    status = world.status
+    assert not any(one.is_active for one in status.history[1:])
+    assert all(one.tag == world.current.version.tag for one in world.plan.actions if
+               isinstance(one, ApplyTag))  # fmt: skip
+    both = [status.has_condition(one) for one in ("Reconciling", "Stalled")]
+    assert both != [True, True]
+    assert msgspec.json.decode(msgspec.json.encode(status), type=ReleaseStatus) == status
+    old = before.current
+    new = status.current
+    is_new = new is not None and (old is None or (new.id, new.timestamp) != (old.id, old.timestamp))
+    if not is_new:
+        return
+    tag = world.current.version.tag
+    assert not world.rollout.spec.is_suspended
+    if old is None or tag in asked:
+        return
+    for one in world.gates:
+        assert one.is_passing
+        assert one.allowed_versions is None or tag in one.allowed_versions
+    past = status.history[1]
+    assert past.bake_status != BakeStatus.CANCELLED or before.has_condition("BakeFailureDisabled")
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
+    """REL-01, REL-52, RELB-10, RELB-21: also where the process dies between record and effect."""
+    rng = Random(seed)
+    world = ReleaseWorld(history_limit=50)
+    world.order = rng.choice([PolicyOrder.SEMVER, PolicyOrder.ALPHABETICAL])
+    world.compat = rng.choice([OURS, KUBERIK])
+    for _ in range(60):
+        change(world, rng)
+        before, intents = world.status, world.rollout.intents
+        asked = {intents.force_deploy, intents.bypass_gates, world.rollout.spec.wanted_version}
+        world.step(acts=rng.random() < 0.8)
+        check_step(world, before, {one for one in asked if one})
+    world.write_problem = ""
+    passes = 0
+    while True:
+        before = world.status
+        plan = world.step()
+        passes += 1
+        if world.status == before and not plan.actions and not plan.events:
+            break
+        assert passes < MOST_PASSES

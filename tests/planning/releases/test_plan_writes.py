@@ -1,0 +1,102 @@
+"""What is written into objects of Flux, and what becomes of a plan that is cut short."""
+
+from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget
+from tests.planning.releases.builders import MINUTE
+from tests.planning.releases.release_world import ReleaseWorld, deployed
+
+REPOSITORY = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="0.1.0")
+VARIABLE = FluxTarget(kind=FluxKind.KUSTOMIZATION, name="app", variable="app_version", tag="0.1.0")
+BOTH = (REPOSITORY, VARIABLE)
+
+
+def world_with_targets() -> ReleaseWorld:
+    world = deployed("0.1.0")
+    world.targets = BOTH
+    world.step()
+    return world
+
+
+def test_a_release_is_on_record_before_it_is_written() -> None:
+    """RT-29, RT-30, RELB-15: only then it is ready, and without a bake succeeds."""
+    world = world_with_targets()
+    plan = world.step("0.2.0")
+    assert plan.actions == tuple(ApplyTag(target=one, tag="0.2.0") for one in BOTH)
+    assert world.history() == "0.2.0 Deploying, 0.1.0 Succeeded"
+    assert (world.reason("Ready"), plan.requeue_after is not None) == (
+        "False WritingTargets", True
+    )  # fmt: skip
+    assert "DeploymentSucceeded" not in world.events()
+    world.step()
+    assert world.events()[0] == "DeploymentSucceeded"
+    assert world.history() == "0.2.0 Succeeded, 0.1.0 Succeeded"
+    assert world.reason("Ready") == "True RolloutSucceeded"
+    assert world.step().events == ()
+
+
+def test_a_crash_before_a_write_leaves_it_to_the_next_pass() -> None:
+    """RELB-15: nothing is deployed twice."""
+    world = world_with_targets()
+    world.step("0.2.0", acts=False)
+    plan = world.step()
+    assert plan.actions == tuple(ApplyTag(target=one, tag="0.2.0") for one in BOTH)
+    world.step()
+    assert world.tags() == "0.2.0 0.1.0"
+    assert world.reason("Ready") == "True RolloutSucceeded"
+
+
+def test_a_write_that_is_refused_is_tried_again() -> None:
+    """REL-62, RELB-15."""
+    world = world_with_targets()
+    world.write_problem = "OCIRepository app: forbidden"
+    world.step("0.2.0")
+    plan = world.step()
+    assert (plan.problem, world.reason("Ready")) == (
+        "OCIRepository app: forbidden", "False RolloutFailed"
+    )  # fmt: skip
+    assert world.step().events == ()
+    assert world.step().actions != ()
+    world.write_problem = ""
+    world.step()
+    world.step()
+    assert world.reason("Ready") == "True RolloutSucceeded"
+
+
+def test_an_object_that_was_changed_gets_its_tag_back() -> None:
+    """RELB-12: also one that is annotated later; nothing is deployed for it."""
+    world = world_with_targets()
+    edited = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="mine")
+    world.targets = (edited, VARIABLE)
+    plan = world.step()
+    assert plan.actions == (ApplyTag(target=edited, tag="0.1.0", is_drift=True),)
+    assert world.events() == ["DriftCorrected"]
+    assert world.reason("Ready") == "True RolloutSucceeded"
+    assert world.step().actions == ()
+    assert world.tags() == "0.1.0"
+
+
+def test_a_rollout_that_is_suspended_writes_nothing() -> None:
+    """RELB-33: what is on record is written afterwards."""
+    world = world_with_targets()
+    world.step("0.2.0", acts=False)
+    world.set_spec(is_suspended=True)
+    assert world.step().actions == ()
+    assert "DeploymentSucceeded" not in world.events()
+    world.set_spec(is_suspended=False)
+    world.step()
+    world.step()
+    assert world.events()[0] == "DeploymentSucceeded"
+
+
+def test_a_bake_starts_once_flux_has_the_tag() -> None:
+    """RELB-16."""
+    world = deployed("0.1.0", bake_time=MINUTE)
+    world.targets = (REPOSITORY,)
+    world.step()
+    world.wait(2)
+    world.step()
+    world.step("0.2.0", acts=False)
+    assert world.history() == "0.2.0 Deploying, 0.1.0 Succeeded"
+    world.step()
+    assert world.history() == "0.2.0 Deploying, 0.1.0 Succeeded"
+    world.step()
+    assert world.history() == "0.2.0 InProgress, 0.1.0 Succeeded"
