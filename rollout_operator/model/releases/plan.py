@@ -10,7 +10,8 @@ from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.release import PolicyOrder, Release
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.release import PolicyOrder
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.status import ConsumedIntent, ReleaseStatus
 
@@ -45,16 +46,6 @@ class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
     order: PolicyOrder | None = None
     problem: str = ""
     """Why it cannot be read."""
-
-
-class ReleaseMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What an image says of itself."""
-
-    release: Release
-    artifact_type: str | None = None
-    source: str | None = None
-    title: str | None = None
-    description: str | None = None
 
 
 class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from rollout_operator.planning.releases.deployment import (
     DeployRequest,
     render_failure,
 )
+from rollout_operator.planning.releases.discovery import make_release
 from rollout_operator.planning.releases.gates import GatesVerdict
 from rollout_operator.planning.releases.health import (
     BlockedCode,
@@ -69,7 +70,6 @@ def _report_blocked(state: ReleasePass, health: HealthVerdict, found: Release) -
 def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = None) -> None:
     """Request a deployment; `verdict` is that of gates where these were asked."""
     known = next((one for one in state.status.available_releases if one.tag == tag), None)
-    metadata = state.snapshot.metadata.get(tag)
     failed = state.current is not None and state.current.has_failed
     blocked = drop_intents(state.intents, [names.UNBLOCK_FAILED])
     excluded = list_excluded(
@@ -77,7 +77,7 @@ def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = N
     )
     would_not = failed or tag in {one.tag for one in excluded}
     state.request = DeployRequest(
-        release=known or (metadata.release if metadata else Release(tag=tag)),
+        release=known or make_release(tag, state.snapshot.metadata.get(tag)),
         is_manual=verdict is None,
         is_forced=state.intents.force_deploy == tag,
         is_bypassing=(

@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.releases.plan import PolicyReading, ReleaseEvent, ReleaseMetadata
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.plan import PolicyReading, ReleaseEvent
 from rollout_operator.model.releases.release import Release
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import ReleaseStatus
@@ -31,10 +32,8 @@ def discover(
     if not policy.latest:
         return status, ()
     found = metadata.get(policy.latest)
-    release = found.release if found else Release(tag=policy.latest)
-    release = msgspec.structs.replace(
-        release, tag=policy.latest, digest=policy.digest or release.digest
-    )
+    release = make_release(policy.latest, found)
+    release = msgspec.structs.replace(release, digest=policy.digest or release.digest)
     known = next((one for one in status.available_releases if one.tag == release.tag), None)
     if known is None:
         listed = (*status.available_releases, release)
@@ -46,6 +45,19 @@ def discover(
     if found:
         status = _describe(status, found)
     return status, _compare(known, release)
+
+
+def make_release(tag: str, found: ReleaseMetadata | None) -> Release:
+    """Return a release with what its image says of itself, as far as that is known."""
+    if found is None:
+        return Release(tag=tag)
+    return Release(
+        tag=tag,
+        digest=found.digest or None,
+        version=found.version or None,
+        revision=found.revision or None,
+        created=found.created,
+    )
 
 
 def forget(
@@ -70,10 +82,10 @@ def forget(
 def _describe(status: ReleaseStatus, found: ReleaseMetadata) -> ReleaseStatus:
     return msgspec.structs.replace(
         status,
-        artifact_type=found.artifact_type,
-        source=found.source,
-        title=found.title,
-        description=found.description,
+        artifact_type=found.artifact_type or None,
+        source=found.source or None,
+        title=found.title or None,
+        description=found.description or None,
     )
 
 

@@ -8,11 +8,11 @@ import msgspec
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import (
     ApplyTag,
     FluxTarget,
     PolicyReading,
-    ReleaseMetadata,
     ReleasePlan,
     ReleaseSnapshot,
     RemoveIntents,

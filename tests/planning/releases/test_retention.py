@@ -5,7 +5,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.plan import PolicyReading, ReleaseMetadata
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.plan import PolicyReading
 from rollout_operator.model.releases.release import Release
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import ReleaseStatus
@@ -74,7 +75,7 @@ def test_what_is_known_of_a_release() -> None:
     status, events = discover(
         ReleaseStatus(available_releases=releases("1 2")),
         PolicyReading(latest="1", digest="sha256:a"),
-        {"1": ReleaseMetadata(release=Release(tag="1", revision="r"), title="t")},
+        {"1": ReleaseMetadata(digest="sha256:a", revision="r", title="t")},
     )
     assert status.available_releases == (
         Release(tag="1", digest="sha256:a", revision="r"), Release(tag="2")
