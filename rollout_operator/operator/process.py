@@ -82,15 +82,17 @@ class Telemetry:
     @classmethod
     def begin(cls, clock: Clock) -> "Telemetry":
         """Return that of an operator that has done nothing yet; needs a running loop."""
-        return cls._make(Metrics(), clock)
+        return cls._make(Metrics(), Health(clock), clock)
 
     def for_namespace(self, namespace: str, clock: Clock) -> "Telemetry":
         """Return that of one of several namespaces, which says what it lacks by itself."""
-        return self._make(self.metrics.for_namespace(namespace), clock)
+        return self._make(
+            self.metrics.for_namespace(namespace), Health(clock, is_whole=False), clock
+        )
 
     @classmethod
-    def _make(cls, metrics: Metrics, clock: Clock) -> "Telemetry":
-        return cls(metrics, Health(clock), GroupStates(metrics, clock))
+    def _make(cls, metrics: Metrics, health: Health, clock: Clock) -> "Telemetry":
+        return cls(metrics, health, GroupStates(metrics, clock))
 
 
 class Process:

@@ -49,10 +49,12 @@ def _fine() -> str | None:
 
 
 class Health:
-    """Readiness and liveness of the whole process."""
+    """Readiness and liveness of the whole process, or of one of its namespaces."""
 
-    def __init__(self, clock: HealthClock) -> None:
+    def __init__(self, clock: HealthClock, *, is_whole: bool = True) -> None:
+        """Only for the whole process a loss of liveness means a restart, and is logged as one."""
         self._clock = clock
+        self._is_whole = is_whole
         self._parts: list[_Part] = []
         self._is_stopping = False
         self._was_ready = False
@@ -111,7 +113,7 @@ class Health:
             return ()
         faults = _ask((part.name, part.is_alive) for part in self._parts)
         # The kubelet's event tells only the status code: the cause of the restart must be here.
-        if faults and not self._was_faulty:
+        if faults and not self._was_faulty and self._is_whole:
             log.error("Liveness lost", why="; ".join(faults))
         self._was_faulty = bool(faults)
         return faults

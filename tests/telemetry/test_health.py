@@ -53,6 +53,17 @@ def test_readiness_and_liveness_are_apart() -> None:
     assert health.list_faults() == ("b: task died",)
 
 
+def test_maz60_what_a_namespace_lacks_is_told_and_holds_no_other(lines: list[str]) -> None:
+    health, namespace = Health(FakeClock()), Health(FakeClock(), is_whole=False)
+    namespace.part("pods watch", is_alive=lambda: "forbidden")
+    health.part("namespace a", find_partial_lack=lambda: "pods watch: forbidden")
+
+    assert namespace.list_faults() == ("pods watch: forbidden",)
+    assert (health.list_missing(), health.list_faults()) == ((), ())
+    assert health.list_partial_lacks() == ("namespace a: pods watch: forbidden",)
+    assert [line for line in lines if "Liveness lost" in line] == [], "nothing is restarted"
+
+
 def test_stopping_is_not_ready_and_not_dead() -> None:
     health = Health(FakeClock())
     health.part("tasks", is_alive=lambda: "ended: pod informer")
