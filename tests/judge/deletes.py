@@ -15,6 +15,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.history import Called, Fault
 from tests.judge.book import Book, ProcessRun, labels
 from tests.judge.objects import Set
+from tests.judge.policies import read_batch
 
 # Nothing is committed so long after it was sent: an API server ends every request after 60 s.
 IN_FLIGHT: Final = timedelta(seconds=120)
@@ -231,7 +232,16 @@ def _name_groups(book: Book) -> dict[str, str]:
 
 
 def _find_groups(book: Book) -> dict[int, _Groups]:
-    """Return the groups of the set that owned each deleted pod, by number of the request."""
+    """Return the groups of the set that owned each deleted pod, by number of the request.
+
+    What a policy had recorded is no group's: it looks at all that its own selector selects.
+    """
+    recorded = {
+        uid
+        for one in book.policies
+        for batch in read_batch(one.after or {}, one.at)
+        for uid in batch.pods
+    }
     groups: dict[str, _Groups] = {}
     found: dict[int, _Groups] = {}
     for write in book.writes:
@@ -241,6 +251,6 @@ def _find_groups(book: Book) -> dict[int, _Groups]:
             name = ours.get("rollout-group", ours.get("grafana.com/rollout-group", ""))
             groups.setdefault(getattr(write.now, "uid", ""), []).append((write.at, str(name)))
         pod = write.ended_pod
-        if pod is not None and commit.call:
+        if pod is not None and commit.call and pod.uid not in recorded:
             found[commit.call] = groups.get(pod.owner, [])
     return found

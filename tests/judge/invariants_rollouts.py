@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from rollout_operator.kube.api import NODES
 from tests.judge.book import Book, Write
 from tests.judge.budgets import Eviction, Rule
 from tests.judge.deletes import Delete, list_deletes
@@ -142,7 +143,9 @@ def find_foreign(book: Book) -> Iterator[Violation]:
         if resource.is_namespaced:
             is_fine = request.namespace == book.promises.namespace
         else:
-            is_fine = resource.plural.endswith("webhookconfigurations")
+            # Where nothing else says the zones of a policy its nodes do.
+            is_zones = resource == NODES and request.verb in ("get", "list") and book.policies
+            is_fine = bool(is_zones) or resource.plural.endswith("webhookconfigurations")
         if not is_fine:
             where = request.namespace or "the whole cluster"
             text = f"{request.verb} {resource.plural} {request.name} in {where}"

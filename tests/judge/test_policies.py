@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, JsonObject
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, JsonObject
 from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, find_broken, full
 from tests.judge.builder_objects import metadata_of, part_of, statefulset
 from tests.judge.objects import Json, read_set
@@ -274,6 +274,22 @@ def test_a_shorter_pause_counts_at_once() -> None:
     first(history)
     policy(history, 24, rollingUpdate={"intervalSeconds": 5})
     assert find_broken(batch(history, 25.5, 2, "a-1")) == []
+
+
+@pytest.mark.parametrize(("has_policy", "broken"), [(True, []), (False, ["SI-24"])])
+def test_nodes_are_read_for_policies_alone(has_policy: bool, broken: list[str]) -> None:
+    """SI-24: nodes are the cluster's; where nothing else says a zone they do."""
+    history = HistoryBuilder().zones()
+    if has_policy:
+        policy(history, 0)
+    assert find_broken(history.call(5, "list", NODES)) == broken
+
+
+def test_a_look_by_the_selector_of_the_policy() -> None:
+    """SI-09: what a policy deletes rests on a look at all that it selects, of whatever group."""
+    history = policy(HistoryBuilder().zones(), 0)
+    record(history, 9, 1, "a-0").live_read(9.5, query={"labelSelector": "!app"})
+    assert find_broken(history.delete(10, "a-0", is_read=False)) == []
 
 
 @pytest.mark.parametrize(
