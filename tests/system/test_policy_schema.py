@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+import yaml
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.model.decode.policy import decode_policy
@@ -16,16 +17,25 @@ from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.policy.policy import Policy, RefusedPolicy
 from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.planning.policies.status import render_batch
+from tests.kustomize import render
 from tests.model.policy_trees import SELECTOR, policy_tree
 from tests.planning.policies.snapshots import batch
+from tests.rendered import MANIFESTS
 from tests.system.waits import show_columns
-from tests.world.api import Api, Json, Resource
+from tests.world.api import NAMESPACES, STATEFULSETS, Api, Json, Resource
 from tests.world.budgets import install_kinds
+from tests.world.manifests import KINDS
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
 POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
+SHIPPED: Final = {
+    **KINDS,
+    "MultiAZRollout": POLICIES,
+    "Namespace": NAMESPACES,
+    "StatefulSet": STATEFULSETS,
+}
 OTHER: Final = "another-namespace"
 LONG: Final = "a" * 63
 DEFAULTS: Final = {
@@ -131,6 +141,30 @@ async def test_defaults_are_those_of_the_decoder_and_a_status_is_kept_whole(worl
     columns = await show_columns(world, POLICIES)
     assert columns["Phase"] == "Waiting"
     assert [*columns] == ["Name", "Phase", "Zone", "Updated", "Total", "Ready"]
+
+
+async def test_maz_83_what_is_shipped_is_accepted(world: World) -> None:
+    """MAZ-83: each object of the page's folder and of its sample, in a namespace that exists."""
+    await install_kinds(world.api)
+    path = MANIFESTS / "multi-az-rollouts"
+    sample = [*yaml.safe_load_all((path / "sample.yaml").read_text())]
+    answers = {}
+    for one in (*render(path), *sample):
+        resource = SHIPPED[one["kind"]]
+        if resource.is_namespaced:
+            one["metadata"]["namespace"] = world.namespace
+        name = one["metadata"]["name"]
+        answer = await world.api.exchange(
+            "PATCH",
+            resource.path(one["metadata"].get("namespace", ""), name),
+            body=one,
+            query={"fieldManager": "test", "force": "true", "dryRun": "All"},
+            content_type="application/apply-patch+yaml",
+        )
+        answers[f"{one['kind']} {name}"] = (answer.status in (200, 201), answer.warnings)
+
+    assert {name: found for name, found in answers.items() if found != (True, ())} == {}
+    assert len(answers) == 14
 
 
 def _in(world: World, spec: Json) -> Json:
