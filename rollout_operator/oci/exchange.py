@@ -157,7 +157,7 @@ class RegistryExchange:
 
     async def _send(self, request: RegistryRequest) -> RegistryAnswer:
         """Send one request in its turn, through the proxy that it wants."""
-        host = f"{request.url.host}"
+        host = request.url.authority
         if request.route.proxy is None and (proxy := self._choose_proxy(f"{request.url}")):
             request = replace(request, route=replace(request.route, proxy=proxy))
         turns = self._host_turns.setdefault(host, asyncio.Semaphore(AT_MOST_PER_HOST))

@@ -95,6 +95,7 @@ class FakeRegistry:
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
+        self._underway: set[asyncio.Task[Any]] = set()
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         tls = issue_tls()[0] if self.is_secure else None
@@ -109,7 +110,13 @@ class FakeRegistry:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        for task in self._underway:
+            task.cancel()
         await self._runner.cleanup()
+        await asyncio.gather(*self._underway, return_exceptions=True)
+        # The tasks of connections end after those of their requests.
+        for _ in range(5):
+            await asyncio.sleep(0)
 
     @property
     def host(self) -> str:
@@ -142,6 +149,10 @@ class FakeRegistry:
         return [f"{seen.method} {seen.path.removeprefix(f'/v2/{NAME}/')}" for seen in self.seen]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self._underway.add(task)
+        task.add_done_callback(self._underway.discard)
         self.seen.append(
             Seen(request.method, request.path, dict(request.query), dict(request.headers))
         )
