@@ -1,6 +1,10 @@
-"""What a Rollout learns of releases: the tag that its image policy selects joins its list."""
+"""What a Rollout learns of releases, and what it forgets.
 
-from collections.abc import Mapping
+The tag that its image policy selects joins its list. What stays of that is the newest part, so that
+the order of announcements is kept: releases that may be deployed or gone back to.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -12,9 +16,11 @@ from rollout_operator.model.releases.release import Release
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.model.units import quote
-from rollout_operator.planning.releases.retention import retain_releases
 
 DIGEST_CHANGED: Final = "ReleaseDigestChanged"
+
+# Each has some hundred bytes in the status, whose object must stay below 1.5 MiB.
+MOST_RELEASES: Final = 1000
 
 _BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -77,6 +83,25 @@ def forget(
     return msgspec.structs.replace(
         status, available_releases=kept, available_releases_count=len(kept)
     )
+
+
+def retain_releases(
+    available: Sequence[Release], deployed: Collection[str], *, horizon: datetime, least: int
+) -> tuple[Release, ...]:
+    """Return the releases that stay (REL-84).
+
+    These are all since the oldest that is deployed, all after the newest that was created before
+    `horizon`, and at least `least`.
+    """
+    first = len(available) - min(least, len(available))
+    in_use = (place for place, one in enumerate(available) if one.tag in deployed)
+    expired = (
+        place
+        for place, one in enumerate(available)
+        if one.created is not None and one.created < horizon
+    )
+    first = min(first, next(in_use, first), max(expired, default=-1) + 1)
+    return tuple(available[first:][-MOST_RELEASES:])
 
 
 def _describe(status: ReleaseStatus, found: ReleaseMetadata) -> ReleaseStatus:

@@ -1,4 +1,4 @@
-"""Which releases stay on record."""
+"""Which releases join the list, and which stay on it."""
 
 from datetime import timedelta
 
@@ -10,8 +10,12 @@ from rollout_operator.model.releases.plan import PolicyReading
 from rollout_operator.model.releases.release import Release
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import ReleaseStatus
-from rollout_operator.planning.releases.discovery import discover, forget
-from rollout_operator.planning.releases.retention import MOST_RELEASES, retain_releases
+from rollout_operator.planning.releases.discovery import (
+    MOST_RELEASES,
+    discover,
+    forget,
+    retain_releases,
+)
 from tests.planning.releases.builders import START, entry, releases
 
 AGES = {"0.1.0": 10, "0.2.0": 8, "0.3.0": 2, "0.4.0": 0}
