@@ -59,6 +59,7 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 	@$(PY) -m tests.world.promql >/dev/null
 	@$(PY) -m tests.world.kubectl >/dev/null
 	@$(PY) -m tests.world.helm >/dev/null
+	@$(PY) -m tests.world.registry >/dev/null
 
 test: lint controlplane ## everything, on a real control plane too
 	$(PYTEST) $(ARGS)

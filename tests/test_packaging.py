@@ -122,6 +122,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
         "tests.world.promql",
         "tests.world.kubectl",
         "tests.world.helm",
+        "tests.world.registry",
         "pytest -n",
     ]
     assert commands[-1] == checks[-1]
