@@ -13,10 +13,10 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.worker import Waker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
+from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
-from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
@@ -59,9 +59,9 @@ async def open_pipeline(target: Target) -> AsyncIterator[Pipeline]:
 
         def follow(
             resource: Resource,
-            decode: Callable[[bytes | msgspec.Raw], Viewed],
-            store: Store[Viewed],
-        ) -> Informer[Viewed]:
+            decode: Callable[[bytes | msgspec.Raw], Cached],
+            store: Store[Cached],
+        ) -> Informer[Cached]:
             of = Collection(
                 resource=resource, namespace=target.namespace, decode=decode, store=store
             )

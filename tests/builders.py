@@ -40,7 +40,7 @@ REVISIONS: Final = {
     "o": Revision("old"),
 }
 
-_View = TypeVar("_View", StatefulSet, Pod)
+_Decoded = TypeVar("_Decoded", StatefulSet, Pod)
 
 
 def sts_uid(letter: str) -> Uid:
@@ -184,5 +184,5 @@ def _outline_share(share: EqualPods) -> str:
     return f"{share.room} of {word}[{' '.join(one.pod.name for one in share.pods)}]"
 
 
-def _change(view: _View, changes: Mapping[str, object]) -> _View:
-    return replace(view, **changes)
+def _change(obj: _Decoded, changes: Mapping[str, object]) -> _Decoded:
+    return replace(obj, **changes)

@@ -117,7 +117,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         ),
     },
     "operator": {"": (), "diagnosis": ()},
-    "cli": {"": ("views",), "views": ()},
+    "cli": {"": ("text",), "text": ()},
 }
 # The simulated cluster knows nothing of the operator but what calls look like and what they mean.
 CLUSTER = {*INSIDE["lab"]} - {"", "demo", "simulate"}

@@ -99,7 +99,7 @@ Exit codes:
 
 # What else is copied decides nothing here.
 _READ_BESIDE: Final = (ZONE_BUDGETS.plural, NATIVE_BUDGETS.plural)
-_View = TypeVar("_View")
+_Decoded = TypeVar("_Decoded")
 
 
 def run(words: Sequence[str]) -> int:
@@ -156,12 +156,12 @@ def _read(words: Words) -> AdoptableNamespace:
             if words.has(flag):
                 raise UsageError(f"-{flag.name} says where a cluster is, and -f that none is read")
         content, _ = read_file(words.value(FILE), sys.stdin.buffer)
-        return view_objects(read_objects(content), words.value(NAMESPACE_FLAG))
+        return decode_objects(read_objects(content), words.value(NAMESPACE_FLAG))
     be_quiet()
     access = find_access(words)
     copy = asyncio.run(_copy(access))
     unread = [text for text in copy.unread if text.startswith(_READ_BESIDE)]
-    return view_objects(copy.objects, access.namespace, unread)
+    return decode_objects(copy.objects, access.namespace, unread)
 
 
 async def _copy(access: Access) -> ObjectsCopy:
@@ -169,14 +169,14 @@ async def _copy(access: Access) -> ObjectsCopy:
         return await copy_namespace(client, access.namespace, LoopClock())
 
 
-def view_objects(
+def decode_objects(
     objects: Sequence[JsonObject], namespace: str, unread: Sequence[str] = ()
 ) -> AdoptableNamespace:
     """Return what was read of a namespace; empty: of the only one that the objects are in.
 
     Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
     """
-    sets = _view(objects, "StatefulSet", decode_adoptable)
+    sets = _decode_kind(objects, "StatefulSet", decode_adoptable)
     found = sorted({one.namespace for one in sets if one.namespace})
     if not namespace and len(found) > 1:
         raise InvalidInput(f"the StatefulSets are in {join_names(found)}: choose one with -n")
@@ -189,9 +189,9 @@ def view_objects(
     return AdoptableNamespace(
         namespace=where,
         sets=own,
-        pods=_view(here, "Pod", decode_labelled_pod),
-        native_budgets=_view(here, "PodDisruptionBudget", decode_native_budget),
-        zone_budgets=_view(_fill_in(here), "ZoneAwarePodDisruptionBudget", decode_budget),
+        pods=_decode_kind(here, "Pod", decode_labelled_pod),
+        native_budgets=_decode_kind(here, "PodDisruptionBudget", decode_native_budget),
+        zone_budgets=_decode_kind(_fill_in(here), "ZoneAwarePodDisruptionBudget", decode_budget),
         unread=tuple(unread),
     )
 
@@ -203,9 +203,9 @@ def _refuse_twins(sets: Sequence[AdoptableSet]) -> None:
         raise InvalidInput(f"the input has StatefulSet {join_names(twins)} more than once")
 
 
-def _view(
-    objects: Sequence[JsonObject], kind: str, decode: Callable[[bytes], _View]
-) -> tuple[_View, ...]:
+def _decode_kind(
+    objects: Sequence[JsonObject], kind: str, decode: Callable[[bytes], _Decoded]
+) -> tuple[_Decoded, ...]:
     return tuple(decode(msgspec.json.encode(one)) for one in objects if one["kind"] == kind)
 
 

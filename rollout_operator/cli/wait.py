@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.inspection import INSPECTION_FLAGS, be_quiet, open_inspector, refuse_words
-from rollout_operator.cli.views.status_changes import list_changes, render_group_line
+from rollout_operator.cli.text.status_changes import list_changes, render_group_line
 from rollout_operator.config.grammar import (
     DURATION,
     TEXT,

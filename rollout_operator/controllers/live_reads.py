@@ -38,7 +38,7 @@ LIVE_PAGE: Final = 500
 # A selector is part of a URL, of which proxies take 8 KiB; a comma becomes three characters.
 LONGEST_SELECTOR: Final = 3000
 
-View = TypeVar("View", StatefulSet, Pod)
+Decoded = TypeVar("Decoded", StatefulSet, Pod)
 
 
 def choose_most_live_reads(qps: float) -> int:
@@ -198,11 +198,11 @@ class GroupReader:
     async def _list(
         self,
         resource: Resource,
-        decode: Callable[[msgspec.Raw], View],
+        decode: Callable[[msgspec.Raw], Decoded],
         selector: str,
         turns: int,
-    ) -> list[View | Unreadable]:
-        objects: list[View | Unreadable] = []
+    ) -> list[Decoded | Unreadable]:
+        objects: list[Decoded | Unreadable] = []
         token = ""
         while True:
             page = await self._reader.fetch_page(

@@ -65,7 +65,7 @@ class Observer:
     async def observe_live(self, cached: Group) -> Group:
         """Return the group as the store has it now. Raises what `Reader.fetch_page` raises.
 
-        Its `view_age` counts from when the first request was sent. Whatever else the read brings is
+        Its `snapshot_age` counts from when the first request was sent. What else the read brings is
         left out by owner, and pods of a member that the cache does not know are not found: such a
         snapshot is not that of the caches, and nothing is done on it.
         """
@@ -114,7 +114,7 @@ class Observer:
             unreadable=tuple(one for one in members if isinstance(one, Unreadable)),
             now=now,
             deletions=self.pending.list_going({member.uid for member in members}, pods, now),
-            view_age=age,
+            snapshot_age=age,
             downscale=self.find_downscale(name, sets),
             other_rollout=self.find_other_rollout(name, sets),
         )

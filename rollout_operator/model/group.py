@@ -110,7 +110,7 @@ class Group:
     """Everything that `plan_group` reads.
 
     `zones` are in any order. `deletions` are pods that go although `zones` may not show it yet, by
-    UID. `view_age` is the age of the oldest proof that the caches behind `zones` are live.
+    UID. `snapshot_age` is the age of the oldest proof that the caches behind `zones` are live.
     """
 
     name: GroupName
@@ -118,7 +118,7 @@ class Group:
     now: datetime
     unreadable: tuple[Unreadable, ...] = ()
     deletions: Mapping[Uid, Deletion]
-    view_age: timedelta = timedelta(0)
+    snapshot_age: timedelta = timedelta(0)
     downscale: Underway | None = None
     """Of one of the zones; it may still persist, or be refused by somebody else."""
     other_rollout: OtherRollout | None = None

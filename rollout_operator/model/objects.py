@@ -1,7 +1,7 @@
 """Slim views of API objects: the fields that decide, and no more.
 
 Views are frozen. Two views that differ only in `resource_version` decide alike: see
-`kube.cache.views.decides`.
+`kube.cache.cached.decides`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -25,17 +25,17 @@ from rollout_operator.kube.api import (
     ApiClient,
     Resource,
 )
+from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
-from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.events import EventSender
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
 from rollout_operator.operator.events import Events
 from rollout_operator.operator.process import EngineSettings, Process, Telemetry
-from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from rollout_operator.pods.client import PodClient
 
 # So many time-outs after a call was given up, the pod has handled it or never will.
@@ -117,8 +117,8 @@ class Context:
 
     def on_stale(self, callback: Callable[[], None]) -> None:
         """Call back when the caches of sets or pods turn too old to decide by."""
-        self.set_informer.staleness.add(VIEW_LIMIT, callback)
-        self.pod_informer.staleness.add(VIEW_LIMIT, callback)
+        self.set_informer.staleness.add(SNAPSHOT_LIMIT, callback)
+        self.pod_informer.staleness.add(SNAPSHOT_LIMIT, callback)
 
     def refresh(self, cause: str) -> None:
         """List sets and pods anew."""
@@ -169,7 +169,7 @@ class Context:
             clock=self.clock,
         )
 
-    def make_informer(self, client: ApiClient, collection: Collection[Viewed]) -> Informer[Viewed]:
+    def make_informer(self, client: ApiClient, collection: Collection[Cached]) -> Informer[Cached]:
         """Return what follows a collection by this client."""
         return Informer(client, collection, self.metrics, self.clock, self.rng)
 
@@ -198,9 +198,9 @@ class Context:
         self,
         client: ApiClient,
         resource: Resource,
-        decode: Callable[[bytes | msgspec.Raw], Viewed],
-        store: Store[Viewed],
-    ) -> Informer[Viewed]:
+        decode: Callable[[bytes | msgspec.Raw], Cached],
+        store: Store[Cached],
+    ) -> Informer[Cached]:
         collection = Collection(
             resource=resource, namespace=self.namespace, decode=decode, store=store
         )
@@ -222,13 +222,13 @@ class Context:
         return arrivals
 
 
-def _describe_unsynced(informer: Informer[Viewed]) -> str | None:
+def _describe_unsynced(informer: Informer[Cached]) -> str | None:
     if informer.has_synced:
         return None
     return f"not followed yet: {informer.last_error or 'no answer yet'}"
 
 
-def _describe_age(informer: Informer[Viewed]) -> str | None:
+def _describe_age(informer: Informer[Cached]) -> str | None:
     """Say how old a view may be, and why it is not newer."""
     if not informer.has_synced:
         return None
@@ -236,7 +236,7 @@ def _describe_age(informer: Informer[Viewed]) -> str | None:
     return age if informer.last_error is None else f"{age}: {informer.last_error}"
 
 
-def _describe_broken(informer: Informer[Viewed]) -> str | None:
+def _describe_broken(informer: Informer[Cached]) -> str | None:
     """Say what is wrong with a watch that a restart may mend; trouble of the server is not that."""
     broken_for = informer.broken_for
     if broken_for is None or broken_for < BROKEN_LIMIT:

@@ -225,14 +225,14 @@ def choose_budget_event(
 
 
 def regard(
-    kind: EventKind, view: StatefulSet | Pod | Budget | FlawedBudget | Unreadable
+    kind: EventKind, obj: StatefulSet | Pod | Budget | FlawedBudget | Unreadable
 ) -> Regarding:
     """Return a view as the object of an Event."""
-    return Regarding(kind, view.namespace, view.name, view.uid)
+    return Regarding(kind, obj.namespace, obj.name, obj.uid)
 
 
-def _find_problem(view: Budget | FlawedBudget | Unreadable) -> str:
-    match view:
+def _find_problem(obj: Budget | FlawedBudget | Unreadable) -> str:
+    match obj:
         case Budget():
             return ""
         case FlawedBudget(problem=problem):

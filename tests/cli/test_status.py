@@ -10,7 +10,7 @@ import yaml
 
 from rollout_operator.cli.main import main
 from rollout_operator.cli.status import STATUS_FLAGS, render_json, show, tell_changes
-from rollout_operator.cli.views.screen import find_output
+from rollout_operator.cli.text.screen import find_output
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.zones import three_zones
@@ -112,16 +112,16 @@ class InspectionSource:
 async def test_without_a_terminal_only_what_changes_is_written() -> None:
     async with observed_cluster(*ZONES) as world:
         lines: list[str] = []
-        views = InspectionSource(world)
-        task = asyncio.ensure_future(tell_changes(views, VirtualClock(), lines.append))
+        source = InspectionSource(world)
+        task = asyncio.ensure_future(tell_changes(source, VirtualClock(), lines.append))
         await VirtualClock().sleep(world.patience)
         assert len(lines) == 4, "a group and its zones"
         assert lines[1].endswith(" zone ingester-zone-a: 2/2 ready, 2/2 updated\n")
 
         lines.clear()
-        views.error = Unreachable("refused")
+        source.error = Unreachable("refused")
         await VirtualClock().sleep(world.patience)
-        views.error = None
+        source.error = None
         await VirtualClock().sleep(world.patience)
         assert [line[9:] for line in lines] == ["not read: refused\n", "the error is gone\n"]
 

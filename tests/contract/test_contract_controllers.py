@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.controllers_pods import HELD, QUICK
-from tests.contract.controllers_scene import Scene, staged
+from tests.contract.controllers_rig import ControllerRig, staged
 from tests.contract.controllers_seen import is_going
 from tests.contract.controllers_sets import PARALLEL, web
 from tests.contract.plays import Needs, Sequence, list_sequences
@@ -24,7 +24,9 @@ def revision(name: str, number: int) -> JsonObject:
     return {"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "revision": number}
 
 
-def play(act: Callable[[Scene], Awaitable[None]], pace: StepTimes | None = None) -> list[str]:
+def play(
+    act: Callable[[ControllerRig], Awaitable[None]], pace: StepTimes | None = None
+) -> list[str]:
     """Play a scene on a sandbox and return its transcript."""
     one = Sequence(topic="x", name="y", play=staged(act), needs=Needs.CONTROLLERS)
     found = play_simulated(one) if pace is None else play_simulated(one, pace=pace)
@@ -53,10 +55,10 @@ def play(act: Callable[[Scene], Awaitable[None]], pace: StepTimes | None = None)
 def test_order_is_told_only_where_it_is_determined(
     image: str, policy: str, has_order: bool
 ) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.create(web(image=image, pods=policy))
-        await scene.until("three", lambda: len(scene.seen.pods) == 3)
-        await scene.rest("three")
+    async def act(rig: ControllerRig) -> None:
+        await rig.create(web(image=image, pods=policy))
+        await rig.until("three", lambda: len(rig.seen.pods) == 3)
+        await rig.rest("three")
 
     lines = play(act)
 
@@ -66,15 +68,15 @@ def test_order_is_told_only_where_it_is_determined(
 
 @pytest.mark.parametrize("pace", [StepTimes(), SLOW], ids=["quick", "slow"])
 def test_rest_waits_for_a_controller_however_slow_it_is(pace: StepTimes) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.whole(pods=PARALLEL)
-        await scene.change(replicas=1)
-        await scene.settle()
-        going = sorted(name for name, one in scene.seen.pods.items() if is_going(one))
-        scene.world.record("going", pods=going)
-        await scene.end(*going)
-        await scene.settle()
-        scene.world.record("left", pods=sorted(scene.seen.pods))
+    async def act(rig: ControllerRig) -> None:
+        await rig.whole(pods=PARALLEL)
+        await rig.change(replicas=1)
+        await rig.settle()
+        going = sorted(name for name, one in rig.seen.pods.items() if is_going(one))
+        rig.world.record("going", pods=going)
+        await rig.end(*going)
+        await rig.settle()
+        rig.world.record("left", pods=sorted(rig.seen.pods))
 
     lines = play(act, pace)
 
@@ -88,13 +90,13 @@ def test_what_another_controller_would_do_makes_another_transcript() -> None:
     """Each of these could be what one of two controllers does with the same set."""
 
     def rolled(strategy: str, policy: str, *, back: bool) -> list[str]:
-        async def act(scene: Scene) -> None:
-            await scene.whole(strategy=strategy, pods=policy)
-            await scene.version("2")
-            await scene.settle()
+        async def act(rig: ControllerRig) -> None:
+            await rig.whole(strategy=strategy, pods=policy)
+            await rig.version("2")
+            await rig.settle()
             if back:
-                await scene.version("1")
-            await scene.rest("then")
+                await rig.version("1")
+            await rig.rest("then")
 
         return play(act)
 
@@ -110,9 +112,9 @@ def test_what_another_controller_would_do_makes_another_transcript() -> None:
 
 
 def test_a_wait_that_takes_too_long_says_what_is_there_instead() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.create(web(replicas=1, image="pending"))
-        await scene.until_whole()
+    async def act(rig: ControllerRig) -> None:
+        await rig.create(web(replicas=1, image="pending"))
+        await rig.until_whole()
 
     with pytest.raises(TimeoutError, match=r"not a whole: .*'a-0 #1': 'a:r1 Pending unready of a'"):
         play(act)

@@ -146,7 +146,7 @@ async def test_si_09_the_age_of_a_read_counts_from_when_it_is_sent() -> None:
         made.clock.jump(2 * SECOND)
 
     made.client.turn, made.client.before = wait, be_slow
-    assert (await read(made, "g1")).view_age == 4 * SECOND
+    assert (await read(made, "g1")).snapshot_age == 4 * SECOND
 
 
 @pytest.mark.parametrize("is_sent", [False, True], ids=["before its turn", "once it is sent"])

@@ -122,7 +122,7 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
             trouble = "\n".join(str(error) for error in failed.exceptions)
         broken = await cluster.world.judge.violations()
         texts = [*(f"{one.invariant}: {one.text}" for one in broken), *trouble.splitlines()]
-        screen.finish(stage.picture(), await _sum_up(cluster.world, texts))
+        screen.finish(stage.snapshot(), await _sum_up(cluster.world, texts))
     return not texts
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rollout_operator.lab.demo.picture import (
+from rollout_operator.lab.demo.screen import Screen
+from rollout_operator.lab.demo.snapshot import (
     DemoEntry,
-    Picture,
+    DemoSnapshot,
     ZoneRow,
     list_places,
     read_cell,
     read_row,
 )
-from rollout_operator.lab.demo.screen import Screen
 from rollout_operator.model.outcome import Code
 from tests.world.operatorproc import OperatorProcess
 from tests.world.sets import Missing, Snapshot
@@ -65,7 +65,7 @@ class Stage:
             await asyncio.sleep(TICK.total_seconds())
             if not self.operator.is_running:
                 raise OperatorEndedError(f"the operator has ended\n{self.operator.child.tail()}")
-            self.screen.show(self.picture())
+            self.screen.show(self.snapshot())
 
     async def until(self, is_shown: Shown) -> None:
         """Wait until the zones look so."""
@@ -87,10 +87,10 @@ class Stage:
         self.goal = image
         await self.act(text, self.world.set_image(ZONES, image))
 
-    def picture(self) -> Picture:
+    def snapshot(self) -> DemoSnapshot:
         """Return what is known now, the newest of the log included."""
         said = read_entries(self.operator.log_lines(), self.begun)
-        return Picture(
+        return DemoSnapshot(
             title=self.title,
             elapsed=time.monotonic() - self._begin,
             goal=self.goal,
@@ -103,7 +103,7 @@ class Stage:
         if now.pods and all(zone in now.sets for zone in ZONES):
             self.rows = tuple(self._read_row(now, zone) for zone in ZONES)
             self._moved.set()
-            self.screen.show(self.picture())
+            self.screen.show(self.snapshot())
         return "the story goes on"
 
     def _read_row(self, now: Snapshot, zone: str) -> ZoneRow:

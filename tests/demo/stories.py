@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.demo.picture import PodCell, ZoneRow
+from rollout_operator.lab.demo.snapshot import PodCell, ZoneRow
 from tests.demo.stage import OLD_IMAGE, ZONES, Stage
 from tests.world.api import STATEFULSETS
 from tests.world.drains import Drain, list_victims

@@ -32,7 +32,7 @@ from tests.judge.desired import read_delay_path
 from tests.judge.objects import Pod, Set, read_pod, read_set
 from tests.judge.promises import Promises
 
-View = Pod | Set
+CacheAge = Pod | Set
 FOREVER: Final = timedelta.max
 # What is said of a process that lives as long as its world: to a judge it lives on.
 WORLD_ENDED: Final = "killed"
@@ -118,8 +118,8 @@ class Write:
     """One commit of a StatefulSet or a pod."""
 
     commit: Commit
-    before: View | None
-    now: View | None
+    before: CacheAge | None
+    now: CacheAge | None
 
     @property
     def at(self) -> timedelta:
@@ -188,7 +188,7 @@ class Book:
 def read_book(history: History, promises: Promises) -> Book:
     """Return the book of a history."""
     book = Book(promises, ProcessRuns())
-    seen: dict[tuple[str, str], View] = {}
+    seen: dict[tuple[str, str], CacheAge] = {}
     for record in history.records:
         _take(book, record, seen)
     _part_calls(book)
@@ -199,7 +199,7 @@ def read_book(history: History, promises: Promises) -> Book:
     return book
 
 
-def _take(book: Book, record: Record, seen: dict[tuple[str, str], View]) -> None:
+def _take(book: Book, record: Record, seen: dict[tuple[str, str], CacheAge]) -> None:
     match record:
         case Commit():
             _take_commit(book, record, seen)
@@ -236,7 +236,7 @@ def _take_eviction(book: Book, called: Called) -> None:
             return
 
 
-def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) -> None:
+def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAge]) -> None:
     plural = commit.resource.plural
     if plural.endswith("webhookconfigurations"):
         book.configurations.append(commit)
@@ -272,11 +272,11 @@ def _part_calls(book: Book) -> None:
     book.delay_calls = [one for one in calls if one.path.strip("/") in delayed]
 
 
-def _read_pod(found: JsonObject) -> View:
+def _read_pod(found: JsonObject) -> CacheAge:
     return read_pod(found)
 
 
-def _read_set(found: JsonObject) -> View:
+def _read_set(found: JsonObject) -> CacheAge:
     return read_set(found)
 
 

@@ -18,7 +18,7 @@ from tests.judge.invariants_downscales import find_horizon
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
 from tests.judge.scaling import (
-    OLDEST_VIEW,
+    OLDEST_SNAPSHOT,
     Scaling,
     list_counts,
     list_forced,
@@ -50,7 +50,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
 def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
     """SCALE-05, SCALE-11, MIRR-04: the count is one that was wanted, and not long ago."""
     desired, count = scaling.desired, scaling.now.replicas
-    since = scaling.known(OLDEST_VIEW)
+    since = scaling.known(OLDEST_SNAPSHOT)
     if desired.leading is not None:
         if scaling.is_downscale:
             since = scaling.known(book.promises.known)
@@ -64,7 +64,7 @@ def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
                 one for one in range(scaling.before.replicas) if one >= min(wanted, default=0)
             }
         rule, source = "MIRR-04", desired.template
-    forced = list_forced(book, scaling.before.uid, (scaling.known(OLDEST_VIEW), scaling.at))
+    forced = list_forced(book, scaling.before.uid, (scaling.known(OLDEST_SNAPSHOT), scaling.at))
     if count not in wanted | forced:
         text = f"{scaling.text}; {source or 'nobody'} wanted {sorted(wanted)}"
         yield Violation(invariant=rule, at=scaling.at, text=text)

@@ -48,10 +48,10 @@ class Counts:
     @property
     def bound(self) -> timedelta:
         """Return how long counts may take from zone to zone, when nothing else is in the way."""
-        views = [read_set(one) for one in self.sets.values()]
-        waits = max((one.min_time for one in views), default=timedelta(0))
+        sets = [read_set(one) for one in self.sets.values()]
+        waits = max((one.min_time for one in sets), default=timedelta(0))
         delays = [read_desired(one).delay for one in self.sets.values()]
-        return len(views) * (waits + PER_ZONE) + sum(delays, timedelta(0))
+        return len(sets) * (waits + PER_ZONE) + sum(delays, timedelta(0))
 
 
 def read_counts(book: Book) -> Counts:

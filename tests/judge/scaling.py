@@ -22,7 +22,7 @@ from tests.judge.objects import Set
 # So long may a cache be behind that nobody has proven to be: upscales and readings of references
 # rest on one. The longest of the faults of events, and some.
 _V = TypeVar("_V")
-OLDEST_VIEW: Final = timedelta(minutes=6)
+OLDEST_SNAPSHOT: Final = timedelta(minutes=6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

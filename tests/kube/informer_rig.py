@@ -64,8 +64,8 @@ class Rig:
 
     def stored(self, name: str = "a-0") -> str:
         """Return class and version of a view."""
-        view = self.store.get(NAMESPACE, name)
-        return "" if view is None else f"{type(view).__name__}@{view.resource_version}"
+        pod = self.store.get(NAMESPACE, name)
+        return "" if pod is None else f"{type(pod).__name__}@{pod.resource_version}"
 
     def has_synced(self) -> bool:
         return self.informer.has_synced
@@ -85,8 +85,8 @@ class Rig:
         self.reported.append(f"{_label(old)}>{_label(new)}")
 
 
-def _label(view: Pod | Unreadable | None) -> str:
-    return f"{view.name}@{view.resource_version}" if view is not None else ""
+def _label(pod: Pod | Unreadable | None) -> str:
+    return f"{pod.name}@{pod.resource_version}" if pod is not None else ""
 
 
 def make(

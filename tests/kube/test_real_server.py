@@ -155,8 +155,8 @@ async def test_d54_all_objects_are_streamed(operator: Client, world: World) -> N
     page = await operator.fetch_page(PODS, world.namespace)
     found = await StateStream(operator, of).fetch()
     assert found is not None
-    views, version = found
-    assert {view.name for view in views} == {"a-0", "a-1"}
+    items, version = found
+    assert {item.name for item in items} == {"a-0", "a-1"}
     assert not is_older(version, than=page.resource_version)
 
 

@@ -20,21 +20,21 @@ CALLS_LIMIT = 260_000
 BEHIND = StepTimes(controller_cache=(timedelta(milliseconds=1), timedelta(seconds=2)))
 
 
-async def roll_out(scene: World) -> None:
+async def roll_out(rig: World) -> None:
     """Replace all pods by hand, zone after zone."""
     for zone in ZONES:
-        scene.set_image(zone.name, "v2")
+        rig.set_image(zone.name, "v2")
     for zone in ZONES:
-        await scene.until_revised(zone.name, scene.status(zone.name)["currentRevision"])
+        await rig.until_revised(zone.name, rig.status(zone.name)["currentRevision"])
         for ordinal in range(3):
-            scene.delete_pod(f"{zone.name}-{ordinal}")
-        await scene.until_rolled(zone.name)
+            rig.delete_pod(f"{zone.name}-{ordinal}")
+        await rig.until_rolled(zone.name)
 
 
-async def begin(scene: World) -> None:
+async def begin(rig: World) -> None:
     for zone in ZONES:
-        scene.create(zone)
-    await scene.until_ready(*(zone.name for zone in ZONES))
+        rig.create(zone)
+    await rig.until_ready(*(zone.name for zone in ZONES))
 
 
 def trace(seed: int, pace: StepTimes | None = None) -> list[str]:
@@ -43,12 +43,12 @@ def trace(seed: int, pace: StepTimes | None = None) -> list[str]:
 
     @in_virtual_time
     async def scenario() -> None:
-        with world(seed=seed, pace=pace) as scene:
-            await begin(scene)
-            await roll_out(scene)
+        with world(seed=seed, pace=pace) as rig:
+            await begin(rig)
+            await roll_out(rig)
             lines.extend(
                 f"{one.at} {one.actor} {one.resource.plural} {one.name} {one.after}"
-                for one in scene.history.list_all(Commit)
+                for one in rig.history.list_all(Commit)
             )
 
     scenario()
@@ -61,12 +61,12 @@ def test_a_rollout_of_three_zones_is_cheap() -> None:
     @in_virtual_time
     async def scenario() -> None:
         nonlocal spent
-        with world() as scene:
-            await begin(scene)
+        with world() as rig:
+            await begin(rig)
             with counted_calls() as calls:
-                await roll_out(scene)
+                await roll_out(rig)
             spent = calls[0]
-            assert len(scene.commits("pods")) > 90
+            assert len(rig.commits("pods")) > 90
 
     scenario()
     assert spent < CALLS_LIMIT
@@ -82,33 +82,33 @@ def test_one_seed_gives_one_run_and_another_seed_another() -> None:
 @in_virtual_time
 async def test_a_lagging_cache_only_delays(seed: int) -> None:
     """FP-01, FP-02 in the controller itself: what it does twice is refused and comes right."""
-    with world(seed=seed, pace=BEHIND) as scene:
-        await begin(scene)
-        await roll_out(scene)
-        scene.patch(ZONES[0].name, {"replicas": 1})
-        await scene.until(lambda: len(scene.pods(f"{ZONES[0].name}-")) == 1)
-        await scene.until_ready(ZONES[0].name)
+    with world(seed=seed, pace=BEHIND) as rig:
+        await begin(rig)
+        await roll_out(rig)
+        rig.patch(ZONES[0].name, {"replicas": 1})
+        await rig.until(lambda: len(rig.pods(f"{ZONES[0].name}-")) == 1)
+        await rig.until_ready(ZONES[0].name)
 
 
 @in_virtual_time
 async def test_a_controller_that_lags_sees_all_later_until_it_does_not() -> None:
     """FP-02: spec and status are apart for as long as it lags, and no longer."""
-    with world() as scene:
-        await begin(scene)
+    with world() as rig:
+        await begin(rig)
         name = ZONES[0].name
-        scene.cluster.lag_controller(timedelta(seconds=30))
-        scene.patch(name, {"replicas": 1})
+        rig.cluster.lag_controller(timedelta(seconds=30))
+        rig.patch(name, {"replicas": 1})
 
-        await wait(scene, timedelta(seconds=29))
-        assert scene.status(name)["observedGeneration"] == 1
-        assert len(scene.pods(f"{name}-")) == 3
-        await wait(scene, timedelta(seconds=2))
-        assert scene.status(name)["observedGeneration"] == 2
+        await wait(rig, timedelta(seconds=29))
+        assert rig.status(name)["observedGeneration"] == 1
+        assert len(rig.pods(f"{name}-")) == 3
+        await wait(rig, timedelta(seconds=2))
+        assert rig.status(name)["observedGeneration"] == 2
 
-        scene.patch(name, {"replicas": 2})
-        scene.cluster.lag_controller(timedelta(0))
-        await wait(scene, timedelta(seconds=1))
-        assert scene.status(name)["observedGeneration"] == 3
+        rig.patch(name, {"replicas": 2})
+        rig.cluster.lag_controller(timedelta(0))
+        await wait(rig, timedelta(seconds=1))
+        assert rig.status(name)["observedGeneration"] == 3
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -117,20 +117,20 @@ async def test_each_status_write_of_a_lagging_controller_survives_a_busy_co_writ
     seed: int,
 ) -> None:
     """FP-11: conflicts of the status are tried again over what is newest."""
-    with world(seed=seed, pace=BEHIND) as scene:
-        scene.create(ZoneSpec(name="web"))
-        annotate_at_each_status(scene, most=10)
-        await scene.until_ready("web")
-        assert text(scene.sts("web"), "metadata", "annotations", "busy") == "10"
+    with world(seed=seed, pace=BEHIND) as rig:
+        rig.create(ZoneSpec(name="web"))
+        annotate_at_each_status(rig, most=10)
+        await rig.until_ready("web")
+        assert text(rig.sts("web"), "metadata", "annotations", "busy") == "10"
         refused = [
             one
-            for one in scene.called("statefulset-controller")
+            for one in rig.called("statefulset-controller")
             if one.reason == "Conflict" and one.request.subresource == "status"
         ]
         assert refused, "there was no conflict to get over"
 
 
-def annotate_at_each_status(scene: World, most: int) -> None:
+def annotate_at_each_status(rig: World, most: int) -> None:
     """Write to a set's metadata after each of its pods' changes."""
     written = 0
 
@@ -138,32 +138,32 @@ def annotate_at_each_status(scene: World, most: int) -> None:
         nonlocal written
         if commit.resource == PODS and written < most:
             written += 1
-            scene.call("patch", "web", {"metadata": {"annotations": {"busy": str(written)}}})
+            rig.call("patch", "web", {"metadata": {"annotations": {"busy": str(written)}}})
 
-    scene.api.on_commit(write)
+    rig.api.on_commit(write)
 
 
-async def wait(scene: World, span: timedelta) -> None:
+async def wait(rig: World, span: timedelta) -> None:
     with pytest.raises(TimeoutError):
-        await scene.until(lambda: False, span)
+        await rig.until(lambda: False, span)
 
 
 @in_virtual_time
 async def test_a_stopped_cluster_does_nothing_more() -> None:
-    with world() as scene:
-        scene.create(ZoneSpec(name="web"))
-        scene.cluster.stop()
-        scene.create(ZoneSpec(name="other"))
-        await wait(scene, timedelta(hours=1))
-        assert scene.pods() == []
+    with world() as rig:
+        rig.create(ZoneSpec(name="web"))
+        rig.cluster.stop()
+        rig.create(ZoneSpec(name="other"))
+        await wait(rig, timedelta(hours=1))
+        assert rig.pods() == []
 
 
 @in_virtual_time
 async def test_a_cluster_begins_with_what_is_there() -> None:
     """A world that was built before: sets get their pods, pods go on."""
-    with world(starts=False) as scene:
-        scene.create(ZoneSpec(name="web", replicas=1))
-        scene.api.call_now(
+    with world(starts=False) as rig:
+        rig.create(ZoneSpec(name="web", replicas=1))
+        rig.api.call_now(
             ApiRequest(
                 verb="create",
                 resource=PODS,
@@ -176,6 +176,6 @@ async def test_a_cluster_begins_with_what_is_there() -> None:
                 },
             )
         )
-        scene.cluster.start()
-        await scene.until_ready("web")
-        await scene.until(lambda: text(scene.pod("lonely"), "status", "phase") == "Running")
+        rig.cluster.start()
+        await rig.until_ready("web")
+        await rig.until(lambda: text(rig.pod("lonely"), "status", "phase") == "Running")

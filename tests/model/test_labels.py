@@ -62,11 +62,11 @@ def test_d68_objects_of_a_mebibyte_cost_kibibytes(read: Callable[[int], object])
     read(0)
     gc.collect()
     tracemalloc.start()
-    views = [read(number) for number in range(1, 4)]
+    decoded = [read(number) for number in range(1, 4)]
     gc.collect()
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert size / len(views) < 64 << 10
+    assert size / len(decoded) < 64 << 10
 
 
 def test_d68_what_is_too_long_is_kept_as_what_nothing_obeys() -> None:

@@ -62,7 +62,7 @@ class ShortCut(Enum):
 class Gap(Enum):
     """What a short cut rests on, left out."""
 
-    KEEPS_OLD_VIEW = auto()
+    KEEPS_OLD_CACHE = auto()
     """It does not list after it was elected."""
     ANSWERS_UNELECTED = auto()
     """The Lease is not looked at again before the answer."""
@@ -166,7 +166,7 @@ class ElectedGrants:
         if step.actor in NAMES and step.verb.startswith("be killed"):
             who = NAMES.index(step.actor)
             if state.leads[who] is not Lead.OUTSIDE:
-                return self._forget_view(_turn(after, who, Lead.FOLLOWS))
+                return self._forget_cache(_turn(after, who, Lead.FOLLOWS))
         if self._elections.short_cut is not None and step.verb == "record":
             place = PODS.index(step.what)
             after = after._replace(shown=replaced(state.shown, place, False))
@@ -174,7 +174,7 @@ class ElectedGrants:
             return self._judge(after, step)
         return after
 
-    def _forget_view(self, state: ElectedState) -> ElectedState:
+    def _forget_cache(self, state: ElectedState) -> ElectedState:
         """Count states as one that differ in a cache by which no process decides."""
         if {Lead.LEADS, Lead.LAPSED} & {*state.leads}:
             return state
@@ -208,7 +208,7 @@ class ElectedGrants:
             leads = tuple(Lead.SUPERSEDED if one is Lead.LAPSED else one for one in state.leads)
             elected = _turn(state._replace(leads=leads), who, Lead.LEADS)
             if self._elections.short_cut is not None:
-                is_old = Gap.KEEPS_OLD_VIEW in self._gaps
+                is_old = Gap.KEEPS_OLD_CACHE in self._gaps
                 none = (False,) * len(state.shows)
                 shows = none if is_old else _observe(state.base)
                 elected = elected._replace(shows=shows, shown=none)

@@ -32,7 +32,7 @@ BY_LEASE = Elections(setup=ONE_EACH, short_cut=ShortCut.LEASE)
 BY_RECORD = Elections(setup=ONE_EACH, short_cut=ShortCut.OWN_RECORD)
 
 UNSAFE = [
-    pytest.param(BY_LEASE, Gap.KEEPS_OLD_VIEW, TWICE, id="an old cache after the election"),
+    pytest.param(BY_LEASE, Gap.KEEPS_OLD_CACHE, TWICE, id="an old cache after the election"),
     pytest.param(BY_LEASE, Gap.ANSWERS_UNELECTED, TWICE, id="FP-18 an answer after the lease"),
     pytest.param(BY_LEASE, Gap.HAS_OUTSIDER, TWICE, id="another process without an election"),
     pytest.param(

@@ -7,7 +7,7 @@ from tests.mutants.entry import Mutant
 CACHES: Final = (
     Mutant(
         name="name-keyed-cache",
-        old="        if old.uid != view.uid:\n            return self._supersede(old, view)\n",
+        old="        if old.uid != item.uid:\n            return self._supersede(old, item)\n",
         new="",
         breaks="SI-07: a successor is taken for a new version of the pod before it",
         unseen=(
@@ -18,7 +18,7 @@ CACHES: Final = (
     ),
     Mutant(
         name="older-events-taken",
-        old="        if _is_known(view.resource_version, old.resource_version):\n"
+        old="        if _is_known(item.resource_version, old.resource_version):\n"
         "            return ()\n",
         new="",
         breaks="LI-02: an event that comes late or twice turns the view back",
@@ -41,9 +41,9 @@ CACHES: Final = (
     ),
     Mutant(
         name="absence-from-a-list-ignored",
-        old="for old in [old for key, old in self._views.items() if not _lives_on("
+        old="for old in [old for key, old in self._items.items() if not _lives_on("
         "old, found.get(key))]:",
-        new="for old in list(self._views.values())[:0]:",
+        new="for old in list(self._items.values())[:0]:",
         breaks="LI-02, FP-08: a deletion that shows only in a list is never seen",
         scenarios=("walk",),
         profile="lost events",
@@ -70,8 +70,8 @@ CACHES: Final = (
     ),
     Mutant(
         name="streamed-list-cut-short",
-        old="return list(views.values()), version",
-        new="return list(views.values())[1:], version",
+        old="return list(items.values()), version",
+        new="return list(items.values())[1:], version",
         breaks="LI-01: an object that was streamed is taken for gone",
         scenarios=("s8-streamed",),
     ),

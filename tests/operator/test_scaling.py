@@ -291,7 +291,7 @@ async def test_groups_say_within_seconds_that_the_api_server_is_away() -> None:
         world.process.link.is_cut = True
         await asyncio.sleep(75)
         (entry,) = world.process.entries()
-        assert Code.VIEW_STALE in {reason.code for reason in entry.plan.waits}
+        assert Code.SNAPSHOT_STALE in {reason.code for reason in entry.plan.waits}
         lines = world.process.telemetry.health.list_descriptions()
         assert [line.partition(" watch: proved live ")[0] for line in lines] == [
             "statefulsets",
@@ -301,7 +301,7 @@ async def test_groups_say_within_seconds_that_the_api_server_is_away() -> None:
         world.process.link.is_cut = False
         await asyncio.sleep(30)
         (entry,) = world.process.entries()
-        assert Code.VIEW_STALE not in {reason.code for reason in entry.plan.waits}
+        assert Code.SNAPSHOT_STALE not in {reason.code for reason in entry.plan.waits}
 
 
 def _unguarded(labels: Mapping[str, str]) -> dict[str, str]:

@@ -140,7 +140,7 @@ def read_snapshot(text: str) -> BudgetSnapshot:
             case "override":
                 changes["override"] = int(plain[0])
             case "stale":
-                changes["view_age"] = timedelta(seconds=int(plain[0]))
+                changes["snapshot_age"] = timedelta(seconds=int(plain[0]))
             case "owner":
                 changes["owner"] = Uid(plain[0])
             case "unreadable":

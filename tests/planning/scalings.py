@@ -133,7 +133,7 @@ def guarded(base: Zone) -> Zone:
     return changed(base, labels={**base.sts.labels, PREPARE_DOWNSCALE: "true"})
 
 
-def view(
+def snapshot(
     *zones: Zone,
     scale: str | NoScale | None = None,
     answers: Mapping[str, PodAnswer] | None = None,
@@ -143,7 +143,7 @@ def view(
     deletions: Mapping[str, Deletion] | None = None,
     unreadable: tuple[Unreadable, ...] = (),
     downscale: Underway | None = None,
-    view_age: timedelta = timedelta(0),
+    snapshot_age: timedelta = timedelta(0),
     now: datetime = NOW,
 ) -> ScalingSnapshot:
     """Return what a plan is made of.
@@ -166,7 +166,7 @@ def view(
             group(*zones, deletions=deletions),
             unreadable=unreadable,
             downscale=downscale,
-            view_age=view_age,
+            snapshot_age=snapshot_age,
             now=now,
         ),
         times={sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()},
@@ -179,7 +179,7 @@ def view(
     )
 
 
-def read_view(text: str) -> ScalingSnapshot:
+def read_snapshot(text: str) -> ScalingSnapshot:
     """Return a view such as `a 2 ago=1h; b 3 follows=a label=12h; mirroring c 3; scale 5/2`.
 
     Words before a letter: `mirroring`, `delayed` and `guarded`; `going` is a set being deleted.
@@ -205,7 +205,7 @@ def read_view(text: str) -> ScalingSnapshot:
                     zone=f"zone-{letter}", replicas_from=int(before), replicas_to=int(after)
                 )
             case ["stale", seconds]:
-                more["view_age"] = int(seconds) * SECOND
+                more["snapshot_age"] = int(seconds) * SECOND
             case ["seen", letter, ago]:
                 more["seen"][letter] = _read_span(ago)
             case ["accepted" | "unknown" as kind, pod]:
@@ -237,7 +237,7 @@ def read_view(text: str) -> ScalingSnapshot:
                 zones.append(_read_zone(words, letter, int(replicas), annotations))
             case _:
                 raise ValueError(statement)
-    return view(*zones, **more)
+    return snapshot(*zones, **more)
 
 
 _SET_FIELDS: Final = {
@@ -285,10 +285,10 @@ def outline(plan: ScalingPlan) -> list[str]:
 
 def show(*zones: Zone, scale: str | None = None) -> list[str]:
     """Return the outline of the plan for such a view."""
-    return outline(plan_scaling(view(*zones, scale=scale)))
+    return outline(plan_scaling(snapshot(*zones, scale=scale)))
 
 
-def outline_view(scaling: ScalingSnapshot, *, short: bool = False) -> list[str]:
+def outline_snapshot(scaling: ScalingSnapshot, *, short: bool = False) -> list[str]:
     """Return the outline of the plan for a view, `nothing` where that is empty.
 
     `short`: `b: ` for `zone-b mirrors ... demo: `, FORCED and DEMO for what they stand for.

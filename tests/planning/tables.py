@@ -117,7 +117,7 @@ def read_group(text: str) -> Group:
             case "none":
                 pass
             case "stale":
-                changes["view_age"] = timedelta(seconds=int(plain[0]))
+                changes["snapshot_age"] = timedelta(seconds=int(plain[0]))
             case "other":
                 *pods, left = plain
                 changes["other_rollout"] = OtherRollout(

@@ -41,7 +41,7 @@ from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.planning.wording import camel_case
 from tests.builders import group, pod, sts, unreadable, zone
-from tests.planning.scalings import read_view
+from tests.planning.scalings import read_snapshot
 
 SECOND = timedelta(seconds=1)
 NEW = ReportedGroup()
@@ -176,7 +176,7 @@ def test_a_wait_of_the_group_stands_at_its_zones() -> None:
 
 
 def test_a_count_is_told_with_from_to_and_why() -> None:
-    (action,) = plan_scaling(read_view("a 5; b 3 follows=a label=12h")).scale
+    (action,) = plan_scaling(read_snapshot("a 5; b 3 follows=a label=12h")).scale
     event = render_scaled(action)
     assert (event.regarding.name, event.reason, event.note) == (
         "zone-b",

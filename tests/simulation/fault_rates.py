@@ -81,18 +81,18 @@ NORMAL: Final = FaultProfile(
         repeated=0.1, timed_out=0.03, unreachable=0.03, refused_later=0.08, forged=0.05
     ),
 )
-_OLD_VIEWS: Final = replace(NORMAL.calls, freeze=0.03, delay_event=0.1)
+_OLD_CACHES: Final = replace(NORMAL.calls, freeze=0.03, delay_event=0.1)
 # Most reads are made only where the view is too old to answer.
 _LOST_CALLS: Final = replace(NORMAL.calls, lost=0.1, server_error=0.1, delay_event=0.1)
 PROFILE_SHARE: Final = 0.2
 # Of what strikes everywhere, and of what strikes only where webhooks are asked.
 PROFILES: Final[Mapping[str, FaultProfile]] = {
     "late writes": replace(NORMAL, calls=replace(NORMAL.calls, late=0.2)),
-    "old views": replace(NORMAL, calls=_OLD_VIEWS),
+    "old views": replace(NORMAL, calls=_OLD_CACHES),
     "lost events": replace(NORMAL, calls=replace(NORMAL.calls, drop_event=0.05)),
     "lost calls": replace(NORMAL, calls=_LOST_CALLS),
     "late controller": FaultProfile(
-        calls=_OLD_VIEWS, blows=replace(NORMAL.blows, controller_lags=3), hooks=NORMAL.hooks
+        calls=_OLD_CACHES, blows=replace(NORMAL.blows, controller_lags=3), hooks=NORMAL.hooks
     ),
 }
 REVIEW_PROFILES: Final[Mapping[str, FaultProfile]] = {

@@ -60,7 +60,7 @@ class Step(StrEnum):
     EVENT = "event"
 
 
-class View(StrEnum):
+class CacheAge(StrEnum):
     """How old the first lists are that the life after the fault gets."""
 
     FRESH = "fresh"
@@ -85,7 +85,7 @@ class Plan:
     number: int
     plural: str = ""
     crash: CrashPoint | None = None
-    view: View = View.FRESH
+    cache_age: CacheAge = CacheAge.FRESH
     trouble: Trouble | None = None
 
     @property
@@ -93,7 +93,7 @@ class Plan:
         """Return it as a line of a report."""
         what = f"{self.step} {self.number}{f' of {self.plural}' if self.plural else ''}"
         if self.crash is not None:
-            return f"{what}: crash {self.crash.name.lower()}, restart {self.view}"
+            return f"{what}: crash {self.crash.name.lower()}, restart {self.cache_age}"
         return f"{what}: {self.trouble}"
 
 
@@ -139,12 +139,12 @@ class PlannedFaults(ScriptedFaults):
     def _age(self, plan: Plan, plural: str, begun: timedelta) -> timedelta:
         if plan.trouble is Trouble.FREEZE and plural == plan.plural:
             return now() - self._struck_at + MOMENT
-        match plan.view:
-            case View.ONE_OLDER:
+        match plan.cache_age:
+            case CacheAge.ONE_OLDER:
                 return now() - self._find_last(plural) + MOMENT
-            case View.ALL_OLDER:
+            case CacheAge.ALL_OLDER:
                 return now() - begun
-            case View.FRESH:
+            case CacheAge.FRESH:
                 return NO_TIME
 
     def _find_last(self, plural: str) -> timedelta:
@@ -248,11 +248,11 @@ def list_plans(recording: Recording, kind: Kind) -> list[Plan]:
             for trouble in Trouble
         ]
     return [
-        Plan(step=step, number=number, crash=crash, view=view)
+        Plan(step=step, number=number, crash=crash, cache_age=cache_age)
         for step, count in ((Step.CALL, recording.calls), (Step.POD_CALL, recording.pod_calls))
         for number in range(1, count + 1)
         for crash in CrashPoint
-        for view in View
+        for cache_age in CacheAge
     ]
 
 

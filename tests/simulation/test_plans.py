@@ -10,12 +10,12 @@ import pytest
 from rollout_operator.lab.network.faults import CrashPoint
 from tests.simulation.campaign import Job, Tally, list_plan_jobs, run_all
 from tests.simulation.plans import (
+    CacheAge,
     Kind,
     Plan,
     Recording,
     Step,
     Trouble,
-    View,
     list_plans,
     record,
     run_plan,
@@ -40,10 +40,10 @@ def test_a_recorded_run_has_no_fault_and_ends_at_rest(recording: Recording) -> N
     assert recording.outcome.is_healed
 
 
-def test_every_call_dies_at_every_point_with_every_view(recording: Recording) -> None:
+def test_every_call_dies_at_every_point_with_every_age_of_caches(recording: Recording) -> None:
     plans = list_plans(recording, Kind.CRASH)
 
-    assert len(plans) == len(set(plans)) == recording.calls * len(CrashPoint) * len(View)
+    assert len(plans) == len(set(plans)) == recording.calls * len(CrashPoint) * len(CacheAge)
     assert {plan.number for plan in plans} == set(range(1, recording.calls + 1))
     assert {plan.step for plan in plans} == {Step.CALL}, "nobody calls pods in a rollout"
 
@@ -65,8 +65,8 @@ def test_requests_to_pods_are_taken_apart_as_well() -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(step=Step.CALL, number=9, crash=CrashPoint.AFTER_COMMIT, view=View.ONE_OLDER),
-        Plan(step=Step.CALL, number=1, crash=CrashPoint.BEFORE_SEND, view=View.ALL_OLDER),
+        Plan(step=Step.CALL, number=9, crash=CrashPoint.AFTER_COMMIT, cache_age=CacheAge.ONE_OLDER),
+        Plan(step=Step.CALL, number=1, crash=CrashPoint.BEFORE_SEND, cache_age=CacheAge.ALL_OLDER),
         Plan(step=Step.EVENT, number=5, plural="pods", trouble=Trouble.FREEZE),
         Plan(step=Step.EVENT, number=5, plural="pods", trouble=Trouble.SKIP),
         # Where that is the last event of the object, nothing but a read of it helps in time.

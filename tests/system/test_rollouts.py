@@ -109,7 +109,7 @@ async def test_li10_a_crashing_revision_is_healed_by_the_next(world: World) -> N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class RolloutCase:
     """One group of a world in which one operator rolls out several."""
 
     world: World
@@ -134,7 +134,7 @@ class Scene:
         return {image_of(pod) for pod in mine}
 
 
-async def roll_back(t: Scene) -> None:
+async def roll_back(t: RolloutCase) -> None:
     """SEED-103, ROLL-33, FP-28: pods of the abandoned revision are found and rolled back."""
     await t.world.set_image(t.names, "slow")
     await t.world.wait_image(f"{t.names[0]}-1", "slow")
@@ -144,7 +144,7 @@ async def roll_back(t: Scene) -> None:
     assert touched == {t.names[0]}, "no pod of the other zones was ever touched"
 
 
-async def heal_what_crashes_by_itself(t: Scene) -> None:
+async def heal_what_crashes_by_itself(t: RolloutCase) -> None:
     """LI-10, D-14, SI-04: three of three pods crash at the old revision; one goes at a time."""
     for ordinal in range(3):
         await t.world.kubelet.crash(f"{t.names[1]}-{ordinal}")
@@ -152,14 +152,14 @@ async def heal_what_crashes_by_itself(t: Scene) -> None:
     assert (await t.list_deletes())[0].startswith(t.names[1]), "the short zone goes first"
 
 
-async def heal_ordered_sets(t: Scene) -> None:
+async def heal_ordered_sets(t: RolloutCase) -> None:
     """LI-10, FP-30: the controller will not recreate pod 2 before pod 0 is ready."""
     await t.world.set_image(t.names, "bad")
     await t.world.wait_image(f"{t.names[0]}-0", "bad")
     await t.world.roll(t.names, "v2")
 
 
-async def leave_a_paused_zone(t: Scene) -> None:
+async def leave_a_paused_zone(t: RolloutCase) -> None:
     """T-01 rows 24 and 25, SEED-021: pausing and going on take effect at once."""
     await t.world.annotate(t.names[1], **{PAUSED: "true"})
     await t.world.set_image(t.names, "v2")
@@ -170,7 +170,7 @@ async def leave_a_paused_zone(t: Scene) -> None:
     await t.world.wait_adopted(t.names)
 
 
-async def wait_for_a_paused_zone(t: Scene) -> None:
+async def wait_for_a_paused_zone(t: RolloutCase) -> None:
     """D-13, W-32: and its recovery sets them free without another event (SEED-057)."""
     await t.world.annotate(t.names[2], **{PAUSED: "true"})
     await t.world.kubelet.make_unready(f"{t.names[2]}-1")
@@ -182,7 +182,7 @@ async def wait_for_a_paused_zone(t: Scene) -> None:
     await t.world.wait_adopted(t.names[:2])
 
 
-async def wait_for_a_pod_elsewhere(t: Scene) -> None:
+async def wait_for_a_pod_elsewhere(t: RolloutCase) -> None:
     """SEED-057, T-01 row 20: an unready pod stops it, and its recovery resumes it."""
     await t.world.kubelet.make_unready(f"{t.names[2]}-0")
     await t.wait_reason(f"{t.names[2]}-0")
@@ -193,7 +193,7 @@ async def wait_for_a_pod_elsewhere(t: Scene) -> None:
     await t.world.wait_adopted(t.names)
 
 
-async def leave_a_stray_pod(t: Scene) -> None:
+async def leave_a_stray_pod(t: RolloutCase) -> None:
     """FP-32, SI-06, SEED-113, W-01: of the same labels; neither deleted nor counted."""
     name = f"{t.names[0]}-stray"
     meta = {"name": name, "labels": {"app": "unrelated"}}
@@ -208,7 +208,7 @@ async def leave_a_stray_pod(t: Scene) -> None:
     assert name not in await t.list_deletes()
 
 
-async def lose_a_zone(t: Scene) -> None:
+async def lose_a_zone(t: RolloutCase) -> None:
     """FP-28: a set whose label is removed leaves the group at once; the others go on."""
     await t.world.set_image(t.names, "slow")
     await t.world.wait_image(f"{t.names[0]}-0", "slow")
@@ -218,7 +218,7 @@ async def lose_a_zone(t: Scene) -> None:
     assert len(left) < 3, "its rollout stopped where it was"
 
 
-async def recreate_a_zone(t: Scene) -> None:
+async def recreate_a_zone(t: RolloutCase) -> None:
     """FP-28, S10, SI-06: the new set is another one; the old one's pods are nobody's business."""
     await t.world.set_image(t.names, "v2")
     await t.world.wait_image(f"{t.names[0]}-0", "v2")
@@ -230,7 +230,7 @@ async def recreate_a_zone(t: Scene) -> None:
     await t.wait_reason("up_to_date")
 
 
-async def change_replicas(t: Scene) -> None:
+async def change_replicas(t: RolloutCase) -> None:
     """FP-29, W-27: missing pods of an upscale count as unavailable."""
     await t.world.set_image(t.names, "v2")
     await t.world.wait_image(f"{t.names[0]}-0", "v2")
@@ -239,19 +239,19 @@ async def change_replicas(t: Scene) -> None:
     await t.world.wait_adopted(t.names)
 
 
-async def start_ordinals_elsewhere(t: Scene) -> None:
+async def start_ordinals_elsewhere(t: RolloutCase) -> None:
     """D-10, W-24: desired ordinals come from `spec.ordinals.start`."""
     await t.world.roll(t.names, "v2")
     assert len(await t.list_deletes()) == 9
 
 
-async def spell_the_label_otherwise(t: Scene) -> None:
+async def spell_the_label_otherwise(t: RolloutCase) -> None:
     """SEED-011: one group of two spellings; different values are reported, the short one wins."""
     await t.world.roll(t.names, "v2")
     await t.wait_reason("differ; the first is used")
 
 
-async def end_slowly(t: Scene) -> None:
+async def end_slowly(t: RolloutCase) -> None:
     """READY-04, FP-27: a pod on its way out counts as down until its successor is ready."""
     await t.world.set_image(t.names[:1], "v2")
     await t.world.wait_adopted(t.names)
@@ -260,7 +260,7 @@ async def end_slowly(t: Scene) -> None:
     assert second.deleted > first.ready
 
 
-async def change_the_template_again(t: Scene) -> None:
+async def change_the_template_again(t: RolloutCase) -> None:
     """LI-12, FP-28: a template that changes while a zone rolls is the one that is rolled."""
     for image in ("v2", "v3", "v4"):
         await t.world.set_image(t.names, image)
@@ -284,7 +284,9 @@ def _spelt() -> list[ZoneSpec]:
 
 
 # By the name of the group: what happens to it, and its zones where they are not three of three.
-Stories = Mapping[str, tuple[Callable[[Scene], Coroutine[None, None, None]], Sequence[ZoneSpec]]]
+Stories = Mapping[
+    str, tuple[Callable[[RolloutCase], Coroutine[None, None, None]], Sequence[ZoneSpec]]
+]
 OF_PODS: Final[Stories] = {
     "crashed": (heal_what_crashes_by_itself, ()),
     "ordered": (
@@ -335,8 +337,8 @@ async def test_groups_roll_side_by_side_whatever_happens_to_them(
     async with asyncio.TaskGroup() as tasks:
         for group, (story, _) in stories.items():
             names = [zone.name for zone in zones[group]]
-            scene = Scene(world=world, operator=operator, group=group, names=names)
-            tasks.create_task(story(scene), name=group)
+            case = RolloutCase(world=world, operator=operator, group=group, names=names)
+            tasks.create_task(story(case), name=group)
     await world.judge.assert_clean()
 
 

@@ -210,7 +210,7 @@ def test_several_texts_of_one_code_and_zone_share_a_line(world: World) -> None:
 def test_gists_of_one_code_and_zone_are_told_together(world: World) -> None:
     """Both parts may wait for the same zone with the same code."""
     for age in ("31s", "33s"):
-        stale = Reason(code=Code.VIEW_STALE, text=f"view {age} old", gist="old", zone="b")
+        stale = Reason(code=Code.SNAPSHOT_STALE, text=f"view {age} old", gist="old", zone="b")
         for part in Subject:
             world.post(stale, part=part)
         world.clock.jump(2 * QUIET)

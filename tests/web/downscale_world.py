@@ -58,8 +58,8 @@ SECOND: Final = timedelta(seconds=1)
 HOUR: Final = 3600.0
 WAIT: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
 # Caches follow every second of hours in which nothing changes.
-_view_set: Final = lru_cache(1024)(decode_statefulset)
-_view_pod: Final = lru_cache(1024)(decode_pod)
+_decode_set: Final = lru_cache(1024)(decode_statefulset)
+_decode_pod: Final = lru_cache(1024)(decode_pod)
 
 
 @dataclass(slots=True)
@@ -153,8 +153,8 @@ class World:
         found: dict[str, list[Json]] = {"statefulsets": [], "pods": [], "configmaps": []}
         for (plural, _), one in self.client.objects.items():
             found[plural].append(one)
-        self.sets.replace_all([_view_set(encode(one)) for one in found["statefulsets"]])
-        self.pods.replace_all([_view_pod(encode(one)) for one in found["pods"]])
+        self.sets.replace_all([_decode_set(encode(one)) for one in found["statefulsets"]])
+        self.pods.replace_all([_decode_pod(encode(one)) for one in found["pods"]])
 
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[None]:

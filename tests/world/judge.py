@@ -53,8 +53,8 @@ MARKS_ROOT: Final = "/registry/rollout-judge/"
 SETS_ROOT: Final = "/registry/statefulsets/"
 # In the order of keys between the two, too.
 BUDGETS_ROOT: Final = "/registry/rollout-operator.grafana.com/zoneawarepoddisruptionbudgets/"
-View = Pod | Set | Rule
-READERS: Final[Mapping[str, tuple[Resource, Callable[[Json], View | None]]]] = {
+Decoded = Pod | Set | Rule
+READERS: Final[Mapping[str, tuple[Resource, Callable[[Json], Decoded | None]]]] = {
     PODS_ROOT: (PODS, read_pod),
     SETS_ROOT: (STATEFULSETS, read_set),
     BUDGETS_ROOT: (ZONE_BUDGETS, read_rule),
@@ -89,7 +89,7 @@ class Judge:
         self.changes: list[Change] = []
         """All writes of pods, StatefulSets and budgets of the namespace, in order."""
         self._api: Api = plane.api()
-        self._objects: dict[str, tuple[View | None, Json]] = {}
+        self._objects: dict[str, tuple[Decoded | None, Json]] = {}
         self._revision = 0
         self._moved = asyncio.Condition()
         self._mark = 0
@@ -280,7 +280,7 @@ class Judge:
             return
         resource, read = READERS[root]
         before, former = self._objects.pop(key, (None, None))
-        now: View | None = None
+        now: Decoded | None = None
         after: Json | None = None
         if event.get("type") != DELETED:
             after = msgspec.json.decode(base64.b64decode(pair["value"]), type=Json)

@@ -117,7 +117,7 @@ class BudgetStatuses:
             self._failures.pop(name, None)
             return None
         described = account.described
-        if any(wait.code is Code.VIEW_STALE for wait in described.waits):
+        if any(wait.code is Code.SNAPSHOT_STALE for wait in described.waits):
             return REQUEUE_AFTER  # what is not known is not written
         uid, generation = account.known.uid, account.known.generation
         shown = self._shown.get(name)

@@ -23,7 +23,7 @@ from rollout_operator.telemetry.registry import GroupStates
 # dashboards call a group unattended.
 RESYNC: Final = timedelta(minutes=4)
 # A reconcile that ends so has not seen to the group: the time of the last success stands still.
-_BLIND: Final = frozenset({Code.BACKING_OFF, Code.VIEW_STALE, Code.LIVE_READ_EXPIRED})
+_BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ_EXPIRED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,7 +203,7 @@ class Executor:
         self, group: Group, action: ReplacePods, reservations: Reservations, report: Report
     ) -> None:
         live = await self._rule.observe_live(group)
-        expires_at = self._clock.elapsed() + LIVE_READ_LASTS - live.view_age
+        expires_at = self._clock.elapsed() + LIVE_READ_LASTS - live.snapshot_age
         agreed = None
         if group.owners == live.owners:
             agreed = self._agree(action, live, reservations)
@@ -328,7 +328,7 @@ class Executor:
         else:
             self._deletes.drop(pod)
         report.is_contradicted = True
-        report.reasons.append(explain_pod(Code.VIEW_CHANGED, pod, error))
+        report.reasons.append(explain_pod(Code.SNAPSHOT_CHANGED, pod, error))
         return DeleteOutcome.CHANGED
 
     def _record_refused(

@@ -45,7 +45,7 @@ def explain_changed(action: ReplacePods) -> Reason:
     """Return that a live read shows a zone otherwise than the cache, so that it is read again."""
     zone = action.zone.name
     text = f"the API server does not confirm what the cache shows of {zone}; looking again"
-    return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+    return Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
 def cut_short_by(report: Report, why: str) -> DeleteOutcome:

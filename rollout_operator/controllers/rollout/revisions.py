@@ -105,5 +105,5 @@ def _records(plan: Plan, action: RecordRevision) -> bool:
 def _moved(action: RecordRevision) -> Recording:
     zone = action.zone.name
     text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
-    reason = Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+    reason = Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
     return Recording(reasons=(reason,))

@@ -236,7 +236,7 @@ class Counts:
         group, name = scaling.group, action.zone.name
         async with self._locks.hold(group_lock(group.name)):
             live = await self._observer.observe_live(group)
-            sent_at, listed_in = self._clock.elapsed() - live.view_age, live.view_age
+            sent_at, listed_in = self._clock.elapsed() - live.snapshot_age, live.snapshot_age
             sets = [zone.sts for zone in live.zones]
             times = await self._times.read(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))

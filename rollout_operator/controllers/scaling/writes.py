@@ -131,7 +131,7 @@ class ScalingWrites:
 
 
 def _word_clash(one: Write, failure: str) -> Reason:
-    return Reason(code=Code.VIEW_CHANGED, text=failure, severity=Severity.DEBUG, zone=one.zone)
+    return Reason(code=Code.SNAPSHOT_CHANGED, text=failure, severity=Severity.DEBUG, zone=one.zone)
 
 
 def _fail(one: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rollout_operator.kube.cache.cached import decides
 from rollout_operator.kube.cache.store import AnyBudget
-from rollout_operator.kube.cache.views import decides
 from rollout_operator.model.budget import Budget, BudgetState, BudgetVersions, FlawedBudget
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import log
@@ -133,10 +133,10 @@ class BudgetCatalog:
         self._metrics.count(_DELETED)
         self._metrics.forget(last.name)
 
-    def _find_same(self, view: AnyBudget) -> BudgetVersions | None:
+    def _find_same(self, budget: AnyBudget) -> BudgetVersions | None:
         """Return what is known of this very object: another UID is another budget."""
-        known = self._known.get(view.name)
-        return known if known is not None and known.uid == view.uid else None
+        known = self._known.get(budget.name)
+        return known if known is not None and known.uid == budget.uid else None
 
     def _show(self, name: str) -> None:
         known = self._known[name]

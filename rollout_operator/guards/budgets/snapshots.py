@@ -25,7 +25,7 @@ from rollout_operator.planning.budgets.rule import (
     choose_budget,
     refuse_stale_cache,
 )
-from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from rollout_operator.telemetry.metrics import Metrics
 
 
@@ -84,7 +84,7 @@ class Snapshots:
             return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
         choice = choose_budget(self._context.budgets.find(ask.pod.labels), ask.pod)
         # A pod that no budget selects as far as we know is let go only where we know enough.
-        if choice is None and self._context.age() > VIEW_LIMIT:
+        if choice is None and self._context.age() > SNAPSHOT_LIMIT:
             return refuse_stale_cache()
         return choice
 
@@ -146,7 +146,7 @@ class Snapshots:
             # ROLL-36
             override=min(ask.limit, 1) if budget.by_partition else ask.limit,
             downscale=self._find_downscale(readable),
-            view_age=context.age(),
+            snapshot_age=context.age(),
             unreadable=tuple(sts for sts in sets if isinstance(sts, Unreadable)),
         )
         return snapshot, readable

@@ -7,9 +7,9 @@ from typing import Final, Generic, Protocol
 import msgspec
 
 from rollout_operator.kube.api import LiveReader, Page, Reader, Resource, Watcher
+from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.retries import RetryCause
 from rollout_operator.kube.cache.store import Store
-from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.kube.call import Call
 from rollout_operator.model.decode.broken import salvage
 from rollout_operator.model.errors import DecodeError
@@ -27,14 +27,14 @@ class ObjectSource(LiveReader, Watcher, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collection(Generic[Viewed]):
+class Collection(Generic[Cached]):
     """The objects of a kind, all or some of them."""
 
     resource: Resource
     namespace: str
     """Empty where the kind belongs to the cluster."""
-    decode: Callable[[bytes | msgspec.Raw], Viewed]
-    store: Store[Viewed]
+    decode: Callable[[bytes | msgspec.Raw], Cached]
+    store: Store[Cached]
     selector: str = ""
     field_selector: str = ""
 
@@ -85,7 +85,7 @@ class Collection(Generic[Viewed]):
             limit=1,
         )
 
-    def read(self, raw: msgspec.Raw) -> Viewed:
+    def read(self, raw: msgspec.Raw) -> Cached:
         """Return the view of an object, `Unreadable` where it cannot be decoded."""
         try:
             return self.decode(raw)
@@ -95,14 +95,14 @@ class Collection(Generic[Viewed]):
                 log.error("Unreadable object", reason=Code.OBJECT_UNREADABLE, err=error)
             return lost
 
-    def read_known(self, raw: msgspec.Raw) -> Viewed:
+    def read_known(self, raw: msgspec.Raw) -> Cached:
         """Return the view that is stored already where it is the same: two would cost double."""
-        view = self.read(raw)
-        known = self.store.get(view.namespace, view.name)
-        return known if known is not None and known == view else view
+        item = self.read(raw)
+        known = self.store.get(item.namespace, item.name)
+        return known if known is not None and known == item else item
 
 
-class WatchMeters(Generic[Viewed]):
+class WatchMeters(Generic[Cached]):
     """What an informer counts, by the kind that it follows: every outcome exists at zero."""
 
     def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
@@ -116,7 +116,7 @@ class WatchMeters(Generic[Viewed]):
         self._unreadable = metrics.unreadable_objects.labels(kind=kind)
         metrics.watch_age(kind, age)
 
-    def measure(self, store: Store[Viewed]) -> None:
+    def measure(self, store: Store[Cached]) -> None:
         """Show how much is stored."""
         self._cached.set(len(store))
         self._unreadable.set(store.unreadable_count)

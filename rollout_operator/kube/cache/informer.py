@@ -16,6 +16,7 @@ from typing import Final, Generic, NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import WatchEvent
+from rollout_operator.kube.cache.cached import Cached, decides
 from rollout_operator.kube.cache.collection import (
     EVENT_TYPES,
     STEP,
@@ -26,7 +27,6 @@ from rollout_operator.kube.cache.collection import (
 from rollout_operator.kube.cache.lists import ListTurn, StateStream
 from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, Staleness, WentBack
 from rollout_operator.kube.cache.store import Change, is_older
-from rollout_operator.kube.cache.views import Viewed, decides
 from rollout_operator.model.decode.objects import decode_version
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
 from rollout_operator.model.objects import Unreadable
@@ -57,28 +57,28 @@ RELIST: Final = timedelta(minutes=4)
 RELIST_PAUSE: Final = timedelta(seconds=30)
 
 
-class Informer(Generic[Viewed]):
+class Informer(Generic[Cached]):
     """A store that follows the API server for as long as `run` runs."""
 
     def __init__(
         self,
         api: ObjectSource,
-        of: Collection[Viewed],
+        of: Collection[Cached],
         metrics: Metrics,
         clock: Clock,
         rng: Callable[[], float],
     ) -> None:
         """Make an informer that is not running. `rng` returns numbers in 0..1."""
         self._api = api
-        self._of: Collection[Viewed] = of
+        self._of: Collection[Cached] = of
         self._clock = clock
         self._rng = rng
-        self._meters: WatchMeters[Viewed] = WatchMeters(metrics, of.label, self._age_seconds)
-        self._states: StateStream[Viewed] = StateStream(api, of)
-        self._rereads: Rereads[Viewed] = Rereads(of.store, self._reread, clock)
+        self._meters: WatchMeters[Cached] = WatchMeters(metrics, of.label, self._age_seconds)
+        self._states: StateStream[Cached] = StateStream(api, of)
+        self._rereads: Rereads[Cached] = Rereads(of.store, self._reread, clock)
         self._turn = ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
         self._is_listing = False
-        self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
+        self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self.staleness = Staleness()
         """Calls back where a call has failed and the view is too old."""
         self._synced = asyncio.Event()
@@ -124,7 +124,7 @@ class Informer(Generic[Viewed]):
             return None
         return self._clock.elapsed() - self._broken_since
 
-    def on_change(self, callback: Callable[[Viewed | None, Viewed | None], None]) -> None:
+    def on_change(self, callback: Callable[[Cached | None, Cached | None], None]) -> None:
         """Call back with (old, new) after each stored change that decides; None is absence.
 
         Must not block; what it raises ends `run`.
@@ -197,9 +197,9 @@ class Informer(Generic[Viewed]):
     async def _list_all(self) -> None:
         has_turn = await self._turn.take()
         asked_at, refreshed_at = self._clock.elapsed(), self._refreshed_at
-        views, version = await self._fetch_all(has_turn)
+        items, version = await self._fetch_all(has_turn)
         is_first = not self._version
-        changes = self._of.store.replace_all(views)
+        changes = self._of.store.replace_all(items)
         self._version, self._proven_at = version, asked_at
         self._needs_list = False
         # A refresh that was asked for meanwhile may know of something newer.
@@ -210,7 +210,7 @@ class Informer(Generic[Viewed]):
         self._meters.measure(self._of.store)
         self._record_unreadable(changes)
         tell = log.info if is_first or changes else log.debug
-        tell("Listed", **self._of.keys, objects=len(views), changes=len(changes))
+        tell("Listed", **self._of.keys, objects=len(items), changes=len(changes))
         for start in range(0, len(changes), STEP):
             self._tell(changes[start : start + STEP])
             await asyncio.sleep(0)
@@ -224,28 +224,28 @@ class Informer(Generic[Viewed]):
             log.debug("Not listed anew", **self._of.keys, again_in=pause, err=error)
             self._list_due_at = self._clock.elapsed() + pause
 
-    async def _fetch_all(self, has_turn: bool) -> tuple[list[Viewed], str]:
+    async def _fetch_all(self, has_turn: bool) -> tuple[list[Cached], str]:
         """Return all views and their version: one page where that holds them, else a stream."""
-        views: list[Viewed] = []
-        version, token = await self._fetch_views(views, "", has_turn)
+        items: list[Cached] = []
+        version, token = await self._fetch_items(items, "", has_turn)
         self._check_version(version)
         streamed = await self._states.fetch() if token else None
         if streamed is not None:
             self._check_version(streamed[1])
             return streamed
         while token:
-            _, token = await self._fetch_views(views, token)
-        return views, version
+            _, token = await self._fetch_items(items, token)
+        return items, version
 
-    async def _fetch_views(
-        self, views: list[Viewed], token: str, has_turn: bool = False
+    async def _fetch_items(
+        self, items: list[Cached], token: str, has_turn: bool = False
     ) -> tuple[str, str]:
         """Add the views of one page; return the version of the list and the next token."""
         page = await self._of.fetch_page(
             self._api, limit=PAGE_LIMIT, token=token, has_turn=has_turn
         )
         for start in range(0, len(page.items), STEP):
-            views += [self._of.read_known(raw) for raw in page.items[start : start + STEP]]
+            items += [self._of.read_known(raw) for raw in page.items[start : start + STEP]]
             await asyncio.sleep(0)
         return page.resource_version, page.next_token
 
@@ -322,10 +322,10 @@ class Informer(Generic[Viewed]):
         if event.type == "BOOKMARK":
             self._advance(self._read_bookmark(event))
             return
-        view = self._of.read(event.object)
+        item = self._of.read(event.object)
         store = self._of.store
-        changes = store.remove(view) if event.type == "DELETED" else store.upsert(view)
-        self._advance(view.resource_version)
+        changes = store.remove(item) if event.type == "DELETED" else store.upsert(item)
+        self._advance(item.resource_version)
         self._meters.measure(store)
         self._record_unreadable(changes)
         self._tell(changes)
@@ -345,7 +345,7 @@ class Informer(Generic[Viewed]):
         if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
             self._failures = Failures()
 
-    def _record_unreadable(self, changes: Sequence[Change[Viewed]]) -> None:
+    def _record_unreadable(self, changes: Sequence[Change[Cached]]) -> None:
         for _, new in changes:
             if new is not None:
                 self._rereads.record(new)
@@ -371,7 +371,7 @@ class Informer(Generic[Viewed]):
         self._meters.measure(self._of.store)
         self._tell(changes)
 
-    def _tell(self, changes: Sequence[Change[Viewed]]) -> None:
+    def _tell(self, changes: Sequence[Change[Cached]]) -> None:
         for old, new in changes:
             if old is not None and new is not None and not decides(old, new):
                 continue

@@ -20,9 +20,9 @@ from datetime import timedelta
 from typing import Final, Generic, NoReturn
 
 from rollout_operator.kube.api import WatchEvent
+from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import STEP, Collection, ObjectSource
 from rollout_operator.kube.cache.store import Key
-from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.decode.objects import decode_bookmark
 from rollout_operator.model.errors import ApiError, DecodeError, Refused, Unreachable
 from rollout_operator.telemetry.logs import log
@@ -89,16 +89,16 @@ class ListTurn:
                 self._on_token()
 
 
-class StateStream(Generic[Viewed]):
+class StateStream(Generic[Cached]):
     """Reads all objects of a collection from a stream, for as long as that works."""
 
-    def __init__(self, api: ObjectSource, of: Collection[Viewed]) -> None:
+    def __init__(self, api: ObjectSource, of: Collection[Cached]) -> None:
         self._api = api
-        self._of: Collection[Viewed] = of
+        self._of: Collection[Cached] = of
         # How often it may fail still; one success makes up for what went before.
         self._left = FAILURES
 
-    async def fetch(self) -> tuple[list[Viewed], str] | None:
+    async def fetch(self) -> tuple[list[Cached], str] | None:
         """Return all views and the version that they are of, None where a list is to be read."""
         if not self._left:
             return None
@@ -114,8 +114,8 @@ class StateStream(Generic[Viewed]):
         self._left = FAILURES
         return found
 
-    async def _read(self) -> tuple[list[Viewed], str]:
-        views: dict[Key, Viewed] = {}
+    async def _read(self) -> tuple[list[Cached], str]:
+        items: dict[Key, Cached] = {}
         async with (
             asyncio.timeout(SILENCE.total_seconds()) as limit,
             self._api.watch(
@@ -130,9 +130,9 @@ class StateStream(Generic[Viewed]):
         ):
             taken = 0
             async for event in events:
-                version = self._take(event, views)
+                version = self._take(event, items)
                 if version:
-                    return list(views.values()), version
+                    return list(items.values()), version
                 taken += 1
                 if taken % STEP == 0:
                     loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ class StateStream(Generic[Viewed]):
                     await asyncio.sleep(0)
         raise Unreachable(f"{self._of.text('watch')}: ended before all objects were sent")
 
-    def _take(self, event: WatchEvent, views: dict[Key, Viewed]) -> str:
+    def _take(self, event: WatchEvent, items: dict[Key, Cached]) -> str:
         """Take an object; return the version where the event says that this was all."""
         if event.type == "BOOKMARK":
             try:
@@ -148,10 +148,10 @@ class StateStream(Generic[Viewed]):
             except DecodeError as error:
                 raise Unreachable(f"{self._of.text('watch')}: {error}") from error
             return bookmark.version if bookmark.ends_state else ""
-        view = self._of.read_known(event.object)
-        key = (view.namespace, view.name)
+        item = self._of.read_known(event.object)
+        key = (item.namespace, item.name)
         if event.type == "DELETED":
-            views.pop(key, None)
+            items.pop(key, None)
         else:
-            views[key] = view
+            items[key] = item
         return ""

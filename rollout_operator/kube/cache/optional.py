@@ -10,8 +10,8 @@ from typing import Final, Generic, NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import Reader, Resource
+from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.telemetry.logs import log
 
@@ -21,13 +21,13 @@ ASK_AGAIN: Final = timedelta(seconds=30)
 RETRY: Final = timedelta(seconds=1)
 
 
-class OptionalInformer(Generic[Viewed]):
+class OptionalInformer(Generic[Cached]):
     """Runs an informer for as long as there is something to follow."""
 
     def __init__(
-        self, informer: Informer[Viewed], client: Reader, resource: Resource, namespace: str
+        self, informer: Informer[Cached], client: Reader, resource: Resource, namespace: str
     ) -> None:
-        self._informer: Informer[Viewed] = informer
+        self._informer: Informer[Cached] = informer
         self._client = client
         self._resource = resource
         self._namespace = namespace
@@ -59,8 +59,8 @@ class OptionalInformer(Generic[Viewed]):
 
         Nor is there one of a kind that was removed: its objects went before it did.
         """
-        has_view = self._informer.has_synced and not self.is_absent
-        return self._informer.age if has_view else timedelta(0)
+        has_list = self._informer.has_synced and not self.is_absent
+        return self._informer.age if has_list else timedelta(0)
 
     async def wait_answered(self) -> None:
         """Wait until the objects are known, or that there are none, or that none may be seen."""

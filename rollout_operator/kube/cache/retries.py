@@ -19,8 +19,8 @@ from typing import Final, Generic, NoReturn
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
+from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.store import Key, Store
-from rollout_operator.kube.cache.views import Viewed
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -162,26 +162,26 @@ class _Due:
     after: timedelta
 
 
-class Rereads(Generic[Viewed]):
+class Rereads(Generic[Cached]):
     """Reads the unreadable objects of a store again for as long as `run` runs."""
 
     def __init__(
         self,
-        store: Store[Viewed],
+        store: Store[Cached],
         reread: Callable[[Unreadable], Awaitable[None]],
         clock: Clock,
     ) -> None:
         """`reread` stores what it finds; it may raise ApiError."""
-        self._store: Store[Viewed] = store
+        self._store: Store[Cached] = store
         self._reread = reread
         self._clock = clock
         self._due: dict[Key, _Due] = {}
         self._news = asyncio.Event()
 
-    def record(self, view: Viewed) -> None:
+    def record(self, item: Cached) -> None:
         """Record a view that was stored; those that could be decoded do not matter."""
-        key = (view.namespace, view.name)
-        if isinstance(view, Unreadable) and key not in self._due:
+        key = (item.namespace, item.name)
+        if isinstance(item, Unreadable) and key not in self._due:
             self._due[key] = _Due(self._clock.elapsed() + FIRST, FIRST)
             self._news.set()
 
@@ -205,10 +205,10 @@ class Rereads(Generic[Viewed]):
             await race(news=self._news.wait(), due=self._clock.sleep(left))
 
     async def _read(self, key: Key, after: timedelta) -> None:
-        view = self._store.get(*key)
-        if isinstance(view, Unreadable):
+        item = self._store.get(*key)
+        if isinstance(item, Unreadable):
             try:
-                await self._reread(view)
+                await self._reread(item)
                 after = min(after * 2, MOST)
             except ApiError as error:
                 log.debug("Not read again", object="/".join(key), again_in=after, err=error)

@@ -8,7 +8,7 @@ what it changes, not what is stored; only `replace_all` looks at everything.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from rollout_operator.kube.cache.views import Viewed
+from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import (
@@ -23,7 +23,7 @@ from rollout_operator.model.policy.watched import WatchedPolicy
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
 
-Change: TypeAlias = tuple[Viewed | None, Viewed | None]
+Change: TypeAlias = tuple[Cached | None, Cached | None]
 """What was stored and what is stored now; None where there is nothing. Always the same UID."""
 
 # Late events come within seconds of the deletion that they missed: this holds far more than that.
@@ -44,14 +44,14 @@ def is_older(version: str, than: str) -> bool:
     return (len(left), left) < (len(right), right)
 
 
-class Store(Generic[Viewed]):
+class Store(Generic[Cached]):
     """Views by namespace and name. Not for use by several threads."""
 
     def __init__(self) -> None:
-        self._views: dict[Key, Viewed] = {}
+        self._items: dict[Key, Cached] = {}
         self._unreadable: set[Key] = set()
         self._deleted: dict[Uid, str] = {}
-        self._indexes: list[_Index[Viewed, GroupName] | _Index[Viewed, Uid]] = []
+        self._indexes: list[_Index[Cached, GroupName] | _Index[Cached, Uid]] = []
         self._on_replaced: list[Callable[[], None]] = []
 
     def on_replaced(self, callback: Callable[[], None]) -> None:
@@ -59,50 +59,50 @@ class Store(Generic[Viewed]):
         self._on_replaced.append(callback)
 
     def __len__(self) -> int:
-        return len(self._views)
+        return len(self._items)
 
     @property
     def unreadable_count(self) -> int:
         """Return how many objects are known and could not be decoded."""
         return len(self._unreadable)
 
-    def list_all(self) -> Sequence[Viewed]:
+    def list_all(self) -> Sequence[Cached]:
         """Return the newest known view of each object."""
-        return tuple(self._views.values())
+        return tuple(self._items.values())
 
-    def get(self, namespace: str, name: str) -> Viewed | None:
+    def get(self, namespace: str, name: str) -> Cached | None:
         """Return the view of an object, None where it is not known."""
-        return self._views.get((namespace, name))
+        return self._items.get((namespace, name))
 
-    def upsert(self, view: Viewed) -> Sequence[Change[Viewed]]:
+    def upsert(self, item: Cached) -> Sequence[Change[Cached]]:
         """Store a view unless a newer one is known. Return what changed.
 
         Another UID under the same name is two changes: the old object went, a new one came.
         """
-        old = self._views.get(_key(view))
-        died = self._deleted.get(view.uid)
-        if died is not None and _is_known(view.resource_version, died):
+        old = self._items.get(_key(item))
+        died = self._deleted.get(item.uid)
+        if died is not None and _is_known(item.resource_version, died):
             return ()
         if old is None:
-            self._put(view)
-            return ((None, view),)
+            self._put(item)
+            return ((None, item),)
         # One name is one key of the API's store, so versions compare even across UIDs: a pod that
         # was recreated at 9 is not replaced by a late event of its predecessor at 6.
-        if _is_known(view.resource_version, old.resource_version):
+        if _is_known(item.resource_version, old.resource_version):
             return ()
-        if old.uid != view.uid:
-            return self._supersede(old, view)
-        self._put(view)
-        return ((old, view),)
+        if old.uid != item.uid:
+            return self._supersede(old, item)
+        self._put(item)
+        return ((old, item),)
 
-    def remove(self, last: Viewed) -> Sequence[Change[Viewed]]:
+    def remove(self, last: Cached) -> Sequence[Change[Cached]]:
         """Forget an object, given its last state. Return what changed.
 
         What was stored later under the same name stays: a successor, or the object itself, come
         back into the selection.
         """
         version = last.resource_version
-        old = self._views.get(_key(last))
+        old = self._items.get(_key(last))
         is_same = old is not None and old.uid == last.uid
         if is_same and old is not None and is_older(version, old.resource_version):
             return ()
@@ -113,14 +113,14 @@ class Store(Generic[Viewed]):
         self._drop(old)
         return ((old, None),)
 
-    def heal(self, broken: Unreadable, found: Viewed | None) -> Sequence[Change[Viewed]]:
+    def heal(self, broken: Unreadable, found: Cached | None) -> Sequence[Change[Cached]]:
         """Put what was read again in the place of what could not be decoded. Return what changed.
 
         None is absence. Nothing changes where something else was stored since the read began, or
         where the read shows an older state.
         """
         key = _key(broken)
-        old = self._views.get(key)
+        old = self._items.get(key)
         if old is None or old is not broken or found == old:
             return ()
         if found is None:
@@ -133,47 +133,47 @@ class Store(Generic[Viewed]):
         self._put(found)
         return ((old, found),)
 
-    def replace_all(self, views: Iterable[Viewed]) -> Sequence[Change[Viewed]]:
+    def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
         """Make `views` the whole content. Return what changed, removals first.
 
         A list is the truth even where it holds older versions: an API server restored from a backup
         has forgotten the newer ones.
         """
-        found = {_key(view): view for view in views}
+        found = {_key(item): item for item in items}
         self._deleted.clear()
-        changes: list[Change[Viewed]] = []
-        for old in [old for key, old in self._views.items() if not _lives_on(old, found.get(key))]:
+        changes: list[Change[Cached]] = []
+        for old in [old for key, old in self._items.items() if not _lives_on(old, found.get(key))]:
             self._drop(old)
             changes.append((old, None))
-        for key, view in found.items():
-            before = self._views.get(key)
-            if before is None or before != view:
-                self._put(view)
-                changes.append((before, view))
+        for key, item in found.items():
+            before = self._items.get(key)
+            if before is None or before != item:
+                self._put(item)
+                changes.append((before, item))
         for callback in self._on_replaced:
             callback()
         return changes
 
-    def _supersede(self, old: Viewed, view: Viewed) -> Sequence[Change[Viewed]]:
+    def _supersede(self, old: Cached, item: Cached) -> Sequence[Change[Cached]]:
         self._drop(old)
-        self._remember_deletion(old.uid, view.resource_version)
-        self._put(view)
-        return ((old, None), (None, view))
+        self._remember_deletion(old.uid, item.resource_version)
+        self._put(item)
+        return ((old, None), (None, item))
 
-    def _put(self, view: Viewed) -> None:
-        key = _key(view)
-        old = self._views.get(key)
-        self._views[key] = view
-        if isinstance(view, Unreadable):
+    def _put(self, item: Cached) -> None:
+        key = _key(item)
+        old = self._items.get(key)
+        self._items[key] = item
+        if isinstance(item, Unreadable):
             self._unreadable.add(key)
         else:
             self._unreadable.discard(key)
         for index in self._indexes:
-            index.move(key, old, view)
+            index.move(key, old, item)
 
-    def _drop(self, old: Viewed) -> None:
+    def _drop(self, old: Cached) -> None:
         key = _key(old)
-        del self._views[key]
+        del self._items[key]
         self._unreadable.discard(key)
         for index in self._indexes:
             index.move(key, old, None)
@@ -192,7 +192,7 @@ class PodStore(Store[Pod | Unreadable]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_owner: _Index[Pod | Unreadable, Uid] = _Index(lambda view: view.owner_uid)
+        self._by_owner: _Index[Pod | Unreadable, Uid] = _Index(lambda item: item.owner_uid)
         self._indexes.append(self._by_owner)
 
     def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]:
@@ -246,26 +246,26 @@ class PolicyStore(Store[WatchedPolicy | Unreadable]):
     """MultiAZRollouts; `planning.policies.ownership` knows what they mean together."""
 
 
-class _Index(Generic[Viewed, _Tag]):
+class _Index(Generic[Cached, _Tag]):
     """Views by a tag that each carries at most one of."""
 
-    def __init__(self, tag: Callable[[Viewed], _Tag | None]) -> None:
-        self._tag: Callable[[Viewed], _Tag | None] = tag
-        self._views: dict[_Tag, dict[Key, Viewed]] = {}
+    def __init__(self, tag: Callable[[Cached], _Tag | None]) -> None:
+        self._tag: Callable[[Cached], _Tag | None] = tag
+        self._items: dict[_Tag, dict[Key, Cached]] = {}
 
-    def tagged(self, tag: _Tag) -> Sequence[Viewed]:
-        return tuple(self._views.get(tag, {}).values())
+    def tagged(self, tag: _Tag) -> Sequence[Cached]:
+        return tuple(self._items.get(tag, {}).values())
 
-    def move(self, key: Key, old: Viewed | None, new: Viewed | None) -> None:
+    def move(self, key: Key, old: Cached | None, new: Cached | None) -> None:
         before = None if old is None else self._tag(old)
         after = None if new is None else self._tag(new)
         if before is not None and before != after:
-            members = self._views[before]
+            members = self._items[before]
             del members[key]
             if not members:
-                del self._views[before]
+                del self._items[before]
         if new is not None and after is not None:
-            self._views.setdefault(after, {})[key] = new
+            self._items.setdefault(after, {})[key] = new
 
 
 class _Named(Protocol):
@@ -276,8 +276,8 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-def _key(view: _Named) -> Key:
-    return (view.namespace, view.name)
+def _key(item: _Named) -> Key:
+    return (item.namespace, item.name)
 
 
 def _is_known(version: str, newest: str) -> bool:
@@ -285,7 +285,7 @@ def _is_known(version: str, newest: str) -> bool:
     return (version == newest and version != "") or is_older(version, newest)
 
 
-def _lives_on(old: Viewed, new: Viewed | None) -> bool:
+def _lives_on(old: Cached, new: Cached | None) -> bool:
     return new is not None and new.uid == old.uid
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.controllers.controller_cache import ControllerCache, Key
 from rollout_operator.lab.controllers.members import (
     STATEFULSET,
     Member,
@@ -26,7 +27,6 @@ from rollout_operator.lab.controllers.revisions import (
 )
 from rollout_operator.lab.controllers.set_pass import Pass
 from rollout_operator.lab.controllers.set_status import CountedStatus
-from rollout_operator.lab.controllers.set_view import ControllerCache, Key
 from rollout_operator.lab.controllers.set_writes import SetApi, SetWrites, WriteFailed
 from rollout_operator.lab.model.fields import (
     controller_of,
@@ -71,8 +71,8 @@ class StatefulSets:
         self._rng = rng
         self._pace = pace
         self._lag = timedelta(0)
-        self._view = ControllerCache(timers=timers, rng=rng, lag=pace.controller_cache)
-        self._view.on_change = self._notice
+        self._cache = ControllerCache(timers=timers, rng=rng, lag=pace.controller_cache)
+        self._cache.on_change = self._notice
         self._queued: dict[Key, int] = {}
         self._working: dict[Key, bool] = {}
         """Keys in work, and whether they changed meanwhile."""
@@ -88,11 +88,11 @@ class StatefulSets:
 
     def see(self, commit: Commit) -> None:
         """Record a commit, which gets into the cache at its pace."""
-        self._view.bring(commit)
+        self._cache.bring(commit)
 
     def load(self, commit: Commit) -> None:
         """Take in at once what was there before the controller began."""
-        self._view.take(commit)
+        self._cache.take(commit)
 
     # What wakes it
 
@@ -113,7 +113,7 @@ class StatefulSets:
             if sts is not None and after is not None:
                 self._await_availability(sts, before, after)
         elif after is not None:
-            for sts in self._view.sets_of(commit.namespace):
+            for sts in self._cache.sets_of(commit.namespace):
                 if selects(sts, labels_of(after)):
                     self._wake((commit.namespace, name_of(sts)))
 
@@ -128,7 +128,7 @@ class StatefulSets:
 
     def _wake_owner(self, namespace: str, owner: JsonObject) -> JsonObject | None:
         key = (namespace, text(owner, "name"))
-        sts = self._view.sets.get(key) if owner.get("kind") == STATEFULSET else None
+        sts = self._cache.sets.get(key) if owner.get("kind") == STATEFULSET else None
         if sts is None or uid_of(sts) != owner.get("uid"):
             return None
         self._wake(key)
@@ -152,7 +152,7 @@ class StatefulSets:
         if not self._has_seen_own_writes(key):
             self._fail(key)
             return
-        sts = self._view.sets.get(key)
+        sts = self._cache.sets.get(key)
         if sts is None:
             self._failures.pop(key, None)
             self._end(key)
@@ -174,14 +174,14 @@ class StatefulSets:
     def _has_seen_own_writes(self, key: Key) -> bool:
         """Tell whether the cache holds all that an earlier look has written (since v1.36)."""
         written = self._written.get(key, {})
-        if not all(self._view.has_seen(*each) for each in written.items()):
+        if not all(self._cache.has_seen(*each) for each in written.items()):
             return False
         self._written.pop(key, None)
         return True
 
     def _begin(self, key: Key, sts: JsonObject, writes: SetWrites) -> _SetReconcile:
         """Claim pods and revisions, and find the revisions that count. Raises WriteFailed."""
-        for orphan in self._view.revisions("", key[0]):
+        for orphan in self._cache.revisions("", key[0]):
             if selects(sts, labels_of(orphan)):
                 writes.adopt(CONTROLLER_REVISIONS, orphan)
         pods = self._claim_pods(sts, writes)
@@ -213,12 +213,12 @@ class StatefulSets:
         """Return the set's pods: its own that still match, and orphans that do now."""
         namespace = text(sts, "metadata", "namespace")
         mine = []
-        for pod in self._view.pods(uid_of(sts), namespace):
+        for pod in self._cache.pods(uid_of(sts), namespace):
             if _is_member(sts, pod):
                 mine.append(pod)
             elif not is_terminating(sts):
                 writes.release(pod.pod)
-        for pod in self._view.pods("", namespace):
+        for pod in self._cache.pods("", namespace):
             may_adopt = not is_terminating(sts) and not pod.is_terminating
             if may_adopt and _is_member(sts, pod) and writes.adopt(PODS, pod.pod) is not None:
                 mine.append(pod)
@@ -226,8 +226,8 @@ class StatefulSets:
 
     def _list_revisions(self, sts: JsonObject) -> list[JsonObject]:
         namespace = text(sts, "metadata", "namespace")
-        owned = self._view.revisions(uid_of(sts), namespace)
-        free = self._view.revisions("", namespace)
+        owned = self._cache.revisions(uid_of(sts), namespace)
+        free = self._cache.revisions("", namespace)
         return [one for one in (*owned, *free) if selects(sts, labels_of(one))]
 
     @staticmethod
@@ -252,7 +252,7 @@ class StatefulSets:
         except WriteFailed as failed:
             is_conflict = failed.answer.reason == "Conflict"
             if is_conflict and reconcile.attempts < _STATUS_ATTEMPTS:
-                reconcile.sts = self._view.sets.get(reconcile.key, reconcile.sts)
+                reconcile.sts = self._cache.sets.get(reconcile.key, reconcile.sts)
                 self._timers.after(_CONFLICT_PAUSE, lambda: self._write_status(reconcile))
                 return
             reconcile.failure = reconcile.failure or failed

@@ -12,7 +12,7 @@ from typing import Final
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.lab.demo.keys import NEXT, QUIT
 from rollout_operator.lab.demo.objects import cordon, name_node, pause, scale
-from rollout_operator.lab.demo.picture import PodCell, ZoneRow
+from rollout_operator.lab.demo.snapshot import PodCell, ZoneRow
 from rollout_operator.lab.demo.stage import DemoRun, is_at_rest
 
 # Until a pod, a node or an operator that was lost is there again.
@@ -42,7 +42,7 @@ async def improvise(stage: DemoRun) -> str:
                 under_way.append(key)
                 acts.start(ACTS[key].meaning, _carry_out(stage, key, under_way))
             await stage.tick()
-            if not under_way and is_at_rest(stage.picture()):
+            if not under_way and is_at_rest(stage.snapshot()):
                 stage.show_totals()
 
 
@@ -73,7 +73,7 @@ async def roll_back(stage: DemoRun) -> None:
 
 async def kill_pod(stage: DemoRun) -> None:
     """Let the first ready pod of the zone with the fewest accidents die for a while."""
-    rows = stage.picture().rows
+    rows = stage.snapshot().rows
     pods = [pod for row in rows for pod in _list_ready(row)]
     if pods:
         stage.fail_pod(pods[0])
@@ -98,7 +98,7 @@ async def drain_node(stage: DemoRun) -> None:
 async def scale_zone(stage: DemoRun) -> None:
     """Give the last zone a pod more, or take it back."""
     zone, pods = stage.settings.names[-1], stage.settings.pods
-    row = next(row for row in stage.picture().rows if row.name == zone)
+    row = next(row for row in stage.snapshot().rows if row.name == zone)
     wanted = pods + 1 if len(row.cells) <= pods else pods
     await stage.act(f"scale {zone} to {wanted}", scale(zone, wanted))
 
@@ -106,7 +106,7 @@ async def scale_zone(stage: DemoRun) -> None:
 async def pause_zone(stage: DemoRun) -> None:
     """Pause the last zone, or release it."""
     zone = stage.settings.names[-1]
-    is_paused = any(row.name == zone and row.is_paused for row in stage.picture().rows)
+    is_paused = any(row.name == zone and row.is_paused for row in stage.snapshot().rows)
     text = f"release {zone}" if is_paused else f"pause {zone} (an annotation)"
     await stage.act(text, pause(zone, is_paused=not is_paused))
 

@@ -1,13 +1,13 @@
 """How a rollout looks line by line, for pipes, logs and plain terminals.
 
-Pure: pictures in, lines out. The same marks and words are used by `view` on a terminal.
+Pure: snapshots in, lines out. The same marks and words are used by `frame` on a terminal.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rollout_operator.lab.demo.picture import Cell, DemoEntry, Picture, PodCell, ZoneRow
+from rollout_operator.lab.demo.snapshot import Cell, DemoEntry, DemoSnapshot, PodCell, ZoneRow
 from rollout_operator.lab.lines import BLANK, Line, Style
 
 MOST_PODS: Final = 21
@@ -56,19 +56,19 @@ def name_state(cell: Cell) -> str:
     return f"{cell.version} {CELL_STYLES[cell.state].word}".strip()
 
 
-def draw_grid(picture: Picture) -> Iterator[Line]:
+def draw_grid(snapshot: DemoSnapshot) -> Iterator[Line]:
     """Yield title, zones and progress."""
-    yield ((f"{picture.title}, {picture.elapsed:.1f} s", Style.BOLD),)
-    if picture.about:
-        yield ((picture.about, Style.PLAIN),)
+    yield ((f"{snapshot.title}, {snapshot.elapsed:.1f} s", Style.BOLD),)
+    if snapshot.about:
+        yield ((snapshot.about, Style.PLAIN),)
     yield BLANK
-    for row in picture.rows:
+    for row in snapshot.rows:
         cells = [(f"{_words(cell):<14}", CELL_STYLES[cell.state].style) for cell in row.cells]
         ready = f"{row.up}/{len(row.cells)} ready{', paused' if row.is_paused else ''}"
         yield ((f"{row.name:<{NAME}}", Style.BOLD), *cells, (ready, Style.PLAIN))
-    done = sum(cell.state is PodCell.NEW for cell in picture.cells)
-    full = BAR * done // max(len(picture.cells), 1)
-    sentence = f"  {done} of {len(picture.cells)} pods ready on {picture.goal}"
+    done = sum(cell.state is PodCell.NEW for cell in snapshot.cells)
+    full = BAR * done // max(len(snapshot.cells), 1)
+    sentence = f"  {done} of {len(snapshot.cells)} pods ready on {snapshot.goal}"
     yield (
         (" " * NAME, Style.PLAIN),
         ("#" * full, Style.GREEN),

@@ -11,8 +11,8 @@ from rich.console import Console, Group
 from rich.screen import Screen as WholeScreen
 from rich.text import Text
 
-from rollout_operator.lab.demo.picture import Picture
-from rollout_operator.lab.demo.view import View, to_text
+from rollout_operator.lab.demo.frame import TerminalFrame, to_text
+from rollout_operator.lab.demo.snapshot import DemoSnapshot
 from rollout_operator.lab.lines import Line
 
 # Fast enough for the eye; drawing takes a twentieth of this.
@@ -27,7 +27,7 @@ class Live:
     is_coloured: bool
     is_ascii: bool = False
     console: Console = field(init=False)
-    _drawn: tuple[Picture, object] | None = None
+    _drawn: tuple[DemoSnapshot, object] | None = None
     _keys: tuple[float, bool] = (1.0, False)
     _next: float = 0.0
     _ends: list[Group] = field(default_factory=list)
@@ -61,24 +61,24 @@ class Live:
         self.stream.write(text)
         self.stream.flush()
 
-    def show(self, picture: Picture) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Draw what has changed; the clock alone once in a tenth of a second."""
-        state = (replace(picture, elapsed=round(picture.elapsed, 1)), self.console.size)
+        state = (replace(snapshot, elapsed=round(snapshot.elapsed, 1)), self.console.size)
         # Time may stand from now on: a key is answered at once.
-        is_answer = (picture.pace, picture.is_help) != self._keys
+        is_answer = (snapshot.pace, snapshot.is_help) != self._keys
         if state == self._drawn or (time.monotonic() < self._next and not is_answer):
             return
-        self._keys = (picture.pace, picture.is_help)
+        self._keys = (snapshot.pace, snapshot.is_help)
         self._drawn, self._next = state, time.monotonic() + REDRAW_S
         with self.console.capture() as drawn:
-            self.console.print(WholeScreen(View(picture, is_ascii=self.is_ascii)), end="")
+            self.console.print(WholeScreen(TerminalFrame(snapshot, is_ascii=self.is_ascii)), end="")
         self.tell(f"\x1b[H{drawn.get()}")
 
-    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
+    def finish(self, snapshot: DemoSnapshot, summary: Sequence[Line]) -> None:
         """Show the end, and keep it for when the terminal shows its first page again."""
         self._next = 0.0
-        self.show(replace(picture, end=tuple(summary)))
-        head = Text(f"{picture.title}, {picture.elapsed:.1f} s", "bold")
+        self.show(replace(snapshot, end=tuple(summary)))
+        head = Text(f"{snapshot.title}, {snapshot.elapsed:.1f} s", "bold")
         self._ends.append(Group(head, *(to_text(line) for line in summary)))
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.demo.objects import OPERATOR, PERSON
-from rollout_operator.lab.demo.picture import DemoEntry, DemoReason
+from rollout_operator.lab.demo.snapshot import DemoEntry, DemoReason
 from rollout_operator.lab.model.fields import text as read_text
 from rollout_operator.lab.model.history import Called, Fault, PodCalled, Record, Reviewed, Said
 from rollout_operator.model.lease import LEASE_DURATION

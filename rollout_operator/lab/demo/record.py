@@ -17,9 +17,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import DIMMED_MONOKAI
 
+from rollout_operator.lab.demo.frame import TerminalFrame
 from rollout_operator.lab.demo.live import make_console
-from rollout_operator.lab.demo.picture import Picture
-from rollout_operator.lab.demo.view import View
+from rollout_operator.lab.demo.snapshot import DemoSnapshot
 from rollout_operator.lab.lines import Line
 
 # How long the end is shown before the picture begins anew.
@@ -55,7 +55,7 @@ class Film(AbstractContextManager["Film"]):
         self._is_cast = path.endswith(".cast")
         self._size = size
         self._is_ascii = is_ascii
-        self._frames: list[tuple[float, Picture]] = []
+        self._frames: list[tuple[float, DemoSnapshot]] = []
         self._before: object = None
         # Of the stories that are over.
         self._passed = 0.0
@@ -76,18 +76,18 @@ class Film(AbstractContextManager["Film"]):
     def tell(self, text: str) -> None:
         """Leave out what is no picture."""
 
-    def show(self, picture: Picture) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Keep what has changed: in a file that is to be small, the clock alone is no change."""
-        rows = tuple(replace(row, history=()) for row in picture.rows)
-        state = replace(picture, rows=rows, elapsed=0.0)
+        rows = tuple(replace(row, history=()) for row in snapshot.rows)
+        state = replace(snapshot, rows=rows, elapsed=0.0)
         if state != self._before:
             self._before = state
-            self._frames.append((self._passed + picture.elapsed, picture))
+            self._frames.append((self._passed + snapshot.elapsed, snapshot))
 
-    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
+    def finish(self, snapshot: DemoSnapshot, summary: Sequence[Line]) -> None:
         """Keep the end."""
-        self.show(replace(picture, end=tuple(summary)))
-        self._passed += picture.elapsed + LAST_S
+        self.show(replace(snapshot, end=tuple(summary)))
+        self._passed += snapshot.elapsed + LAST_S
 
     def render(self) -> str:
         """Return the content of the file."""
@@ -99,15 +99,15 @@ class Film(AbstractContextManager["Film"]):
         console.record = True
         return console
 
-    def _view(self, picture: Picture) -> View:
-        return View(picture, is_ascii=self._is_ascii, height=self._size[1])
+    def _frame(self, snapshot: DemoSnapshot) -> TerminalFrame:
+        return TerminalFrame(snapshot, is_ascii=self._is_ascii, height=self._size[1])
 
     def _render_cast(self) -> str:
         width, height = self._size
         lines: list[object] = [{"version": 2, "width": width, "height": height}]
-        for at, picture in self._frames:
+        for at, snapshot in self._frames:
             console = self._console()
-            console.print(self._view(picture), end="")
+            console.print(self._frame(snapshot), end="")
             text = console.export_text(styles=True).rstrip("\n").replace("\n", "\r\n")
             lines.append([round(at, 3), "o", f"\x1b[H\x1b[2J{text}"])
         return "".join(f"{json.dumps(line)}\n" for line in lines)
@@ -116,8 +116,8 @@ class Film(AbstractContextManager["Film"]):
         drawing = _Drawing()
         console = self._console()
         frames = [
-            drawing.draw(console.render_lines(self._view(picture)), number * self._size[1])
-            for number, (_, picture) in enumerate(self._frames)
+            drawing.draw(console.render_lines(self._frame(snapshot)), number * self._size[1])
+            for number, (_, snapshot) in enumerate(self._frames)
         ]
         page = self._size[1] * LEADING
         begins = [0.0, *(at for at, _ in self._frames[1:])]

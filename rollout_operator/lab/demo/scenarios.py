@@ -23,7 +23,7 @@ from rollout_operator.lab.demo.objects import (
     scale,
     scale_template,
 )
-from rollout_operator.lab.demo.picture import Picture, PodCell
+from rollout_operator.lab.demo.snapshot import DemoSnapshot, PodCell
 from rollout_operator.lab.demo.stage import SPARE, DemoRun, Story
 
 # For reading what the operator says, before the story goes on.
@@ -183,7 +183,7 @@ async def until_all_have(stage: DemoRun, replicas: int) -> None:
     )
 
 
-def is_done(zone: str, now: Picture) -> bool:
+def is_done(zone: str, now: DemoSnapshot) -> bool:
     """Tell whether a zone is rolled out: every pod, and the revision in its status."""
     return any(
         row.name == zone
@@ -193,7 +193,7 @@ def is_done(zone: str, now: Picture) -> bool:
     )
 
 
-def is_moving(now: Picture, zone: str) -> bool:
+def is_moving(now: DemoSnapshot, zone: str) -> bool:
     """Tell whether a zone has at least one pod which is being replaced."""
     ways = (PodCell.ENDING, PodCell.GONE, PodCell.STARTING)
     return any(
@@ -201,7 +201,7 @@ def is_moving(now: Picture, zone: str) -> bool:
     )
 
 
-def count_cells(now: Picture, state: PodCell) -> int:
+def count_cells(now: DemoSnapshot, state: PodCell) -> int:
     """Return how many pods are in a state."""
     return sum(cell.state is state for cell in now.cells)
 

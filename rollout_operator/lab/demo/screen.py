@@ -1,6 +1,6 @@
 """Where a rollout is shown: on the whole terminal, or line by line anywhere else.
 
-What is shown is decided in `view` and in `drawing`; which of the two, and in colours, here.
+What is shown is decided in `frame` and in `drawing`; which of the two, and in colours, here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
 from rollout_operator.lab.demo.drawing import draw_entry, draw_grid, draw_moves, to_ascii
-from rollout_operator.lab.demo.picture import Picture, ZoneRow
+from rollout_operator.lab.demo.snapshot import DemoSnapshot, ZoneRow
 from rollout_operator.lab.lines import BLANK, Line, render_line
 
 # Without an end of its own a line has no limit.
@@ -43,10 +43,10 @@ class Screen(AbstractContextManager["Screen"], Protocol):
     def tell(self, text: str) -> None:
         """Write text as it is."""
 
-    def show(self, picture: Picture) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Show what is now."""
 
-    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
+    def finish(self, snapshot: DemoSnapshot, summary: Sequence[Line]) -> None:
         """Show the end, which stays; what is shown next begins below."""
 
 
@@ -108,26 +108,26 @@ class Plain:
         self.stream.write(text)
         self.stream.flush()
 
-    def show(self, picture: Picture) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Write the grid once, then what is said and what moves, in order of time."""
         if not self._rows:
-            self._write([*draw_grid(picture), BLANK])
-            self._rows = picture.rows
-        self._gather(picture)
-        self._tell_until(picture.elapsed - HOLD)
+            self._write([*draw_grid(snapshot), BLANK])
+            self._rows = snapshot.rows
+        self._gather(snapshot)
+        self._tell_until(snapshot.elapsed - HOLD)
 
-    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
+    def finish(self, snapshot: DemoSnapshot, summary: Sequence[Line]) -> None:
         """Write what is new still, then grid and summary."""
-        self._gather(picture)
-        self._tell_until(picture.elapsed)
-        self._write([BLANK, *draw_grid(picture), BLANK, *summary, BLANK])
+        self._gather(snapshot)
+        self._tell_until(snapshot.elapsed)
+        self._write([BLANK, *draw_grid(snapshot), BLANK, *summary, BLANK])
         self._rows, self._shown = (), 0
 
-    def _gather(self, picture: Picture) -> None:
-        self._held += [(entry.at, draw_entry(entry)) for entry in picture.entries[self._shown :]]
-        moves = draw_moves(self._rows, picture.rows, picture.elapsed)
-        self._held += [(picture.elapsed, move) for move in moves]
-        self._shown, self._rows = len(picture.entries), picture.rows
+    def _gather(self, snapshot: DemoSnapshot) -> None:
+        self._held += [(entry.at, draw_entry(entry)) for entry in snapshot.entries[self._shown :]]
+        moves = draw_moves(self._rows, snapshot.rows, snapshot.elapsed)
+        self._held += [(snapshot.elapsed, move) for move in moves]
+        self._shown, self._rows = len(snapshot.entries), snapshot.rows
 
     def _tell_until(self, moment: float) -> None:
         self._held.sort(key=lambda each: each[0])

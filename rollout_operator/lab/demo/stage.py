@@ -28,8 +28,8 @@ from rollout_operator.lab.demo.objects import (
     create_zone,
     set_up_nodes,
 )
-from rollout_operator.lab.demo.picture import DemoReason, Picture, PodCell, ZoneRow, read_row
 from rollout_operator.lab.demo.screen import Screen
+from rollout_operator.lab.demo.snapshot import DemoReason, DemoSnapshot, PodCell, ZoneRow, read_row
 from rollout_operator.lab.demo.totals import Totals, add_up, draw_totals
 from rollout_operator.lab.drains import Draining
 from rollout_operator.lab.lines import BLANK, Line, Style
@@ -240,14 +240,14 @@ class DemoRun:
             await self.tick()
 
     async def until(
-        self, what: str, holds: Callable[[Picture], bool], spare: timedelta = SPARE
+        self, what: str, holds: Callable[[DemoSnapshot], bool], spare: timedelta = SPARE
     ) -> None:
         """Go on showing until something holds; `spare` is for what pods have no part in.
 
         Raises StoryStuck.
         """
         end = self._clock.elapsed() + spare + self._patience
-        while not holds(self.picture()):
+        while not holds(self.snapshot()):
             if self._clock.elapsed() > end:
                 raise StoryStuck("\n".join([f"waited in vain for {what}", *self._journal.tail]))
             await self.tick()
@@ -260,9 +260,9 @@ class DemoRun:
     async def tick(self) -> None:
         """Show what is now and let a moment pass. Raises TakenOver while a story is told."""
         if self._is_shown:
-            picture = self.picture()
-            self._count(picture.rows)
-            self.screen.show(picture)
+            snapshot = self.snapshot()
+            self._count(snapshot.rows)
+            self.screen.show(snapshot)
             if self.controls is not None:
                 self.controls.end_step(self.seen())
                 if self.is_scripted and self.controls.has_asked:
@@ -287,7 +287,7 @@ class DemoRun:
     def show(self) -> None:
         """Show what is now, while time may stand."""
         if self._is_shown:
-            self.screen.show(self.picture())
+            self.screen.show(self.snapshot())
 
     def show_totals(self) -> None:
         """Show what it came to, until something else happens."""
@@ -298,17 +298,17 @@ class DemoRun:
         """Show the end of the story."""
         self._end = ((self.story.proof, Style.BOLD),), *draw_totals(self.totals())
         self._ended = self._since()
-        self.screen.finish(self.picture(), self._end)
+        self.screen.finish(self.snapshot(), self._end)
 
     def announce(self, title: str) -> None:
         """Say below the end which story is next."""
         self._end = *self._end, BLANK, ((f"Next: {title}", Style.YELLOW),)
 
-    def picture(self) -> Picture:
+    def snapshot(self) -> DemoSnapshot:
         """Return what is to be seen now."""
         rows = tuple(self._read_rows())
         controls = self.controls
-        return Picture(
+        return DemoSnapshot(
             title=self._title(),
             about=self._about(),
             elapsed=self._ended if self._end else self._since(),
@@ -377,7 +377,7 @@ class DemoRun:
             yield DemoReason(zone="", code=Code.NOT_ELECTED, text=text)
 
 
-def is_at_rest(now: Picture) -> bool:
+def is_at_rest(now: DemoSnapshot) -> bool:
     """Tell whether all pods have what is wanted, and the StatefulSets say so."""
     states = {cell.state for cell in now.cells}
     return states == {PodCell.NEW} and all(

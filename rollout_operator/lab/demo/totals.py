@@ -12,7 +12,7 @@ from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.objects import PERSON, REPLICAS
-from rollout_operator.lab.demo.picture import is_ready, list_places
+from rollout_operator.lab.demo.snapshot import is_ready, list_places
 from rollout_operator.lab.lines import Line, Style
 from rollout_operator.lab.model.fields import controller_of, is_terminating, text
 from rollout_operator.lab.model.history import Called, Commit, PodCalled, Record

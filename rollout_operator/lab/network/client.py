@@ -2,7 +2,7 @@
 
 Decides what each call looks like to the API server, and how its answer looks to the operator, as
 `kube.client.client` does for a real one. How a call gets there is `requests`' part, which events of
-a watch come through is `watch_views`'.
+a watch come through is `delayed_watches`'.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -47,11 +47,11 @@ from rollout_operator.lab.model.request import (
     Body,
     Verb,
 )
+from rollout_operator.lab.network.delayed_watches import DelayedWatch
 from rollout_operator.lab.network.faults import Failure, FaultDecision, SentCall
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.network.openings import Opening, read_events
 from rollout_operator.lab.network.requests import Trip, travel
-from rollout_operator.lab.network.watch_views import WatchView
 from rollout_operator.model.errors import Refused, UnknownOutcome, Unreachable
 
 FOLLOWING: Final = "following"
@@ -120,7 +120,7 @@ class SimulatedClient:
         self._fence = fence
         self._items: dict[str, tuple[object, msgspec.Raw]] = {}
         """By UID: the newest version that was listed, and how it was sent."""
-        self._views: dict[tuple[Resource, str, str, str], WatchView] = {}
+        self._watches: dict[tuple[Resource, str, str, str], DelayedWatch] = {}
 
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows now, up to a second too early.
@@ -186,9 +186,9 @@ class SimulatedClient:
         sent = _Sent(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
         page = self._read_page(await self._read(sent))
         if not page.next_token:
-            view = self._views.get((resource, namespace, selector, field_selector))
-            if view is not None:
-                view.relist()
+            delayed = self._watches.get((resource, namespace, selector, field_selector))
+            if delayed is not None:
+                delayed.relist()
         return page
 
     @asynccontextmanager
@@ -215,11 +215,11 @@ class SimulatedClient:
         try:
             sent = _Sent(call=call, query=query, within=self._timeouts.read)
             stream = await self._open(sent, opening)
-            view = self._find_view(resource, namespace, selector, field_selector)
+            delayed = self._find_watch(resource, namespace, selector, field_selector)
             if has_state:
-                view.relist()
+                delayed.relist()
             silence = lasts + self._timeouts.silence
-            with closing(view.open(stream)) as delivery:
+            with closing(delayed.open(stream)) as delivery:
                 async with aclosing(read_events(call, delivery, silence)) as events:
                     yield events
         finally:
@@ -373,10 +373,10 @@ class SimulatedClient:
                 self._items[uid] = known
         return known[1]
 
-    def _find_view(
+    def _find_watch(
         self, resource: Resource, namespace: str, selector: str, field_selector: str
-    ) -> WatchView:
+    ) -> DelayedWatch:
         key = (resource, namespace, selector, field_selector)
-        if key not in self._views:
-            self._views[key] = WatchView(self._link, resource.plural)
-        return self._views[key]
+        if key not in self._watches:
+            self._watches[key] = DelayedWatch(self._link, resource.plural)
+        return self._watches[key]

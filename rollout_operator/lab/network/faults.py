@@ -1,7 +1,7 @@
 """What may go wrong between a process and the world: the words for it.
 
 Says which kinds of trouble there are. Which call or event meets it is decided in `random_faults` or
-`planned_faults`; how it then looks to the process, in `client`, `watch_views` and `pod_client`.
+`planned_faults`; how it then looks to the process, in `client`, `delayed_watches` and `pod_client`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """A watch of one process as its client sees it: asked for, opened, read event by event.
 
-Which events come through is decided in `watch_views`, how the request gets there in `requests`.
+Which events come through is decided in `delayed_watches`, how the request gets there in `requests`.
 """
 
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from rollout_operator.kube.client.responses import Status, error_of, read_status
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
-from rollout_operator.lab.network.watch_views import Delivery, Expired, Silent
+from rollout_operator.lab.network.delayed_watches import Delivery, Expired, Silent
 from rollout_operator.model.errors import Unreachable
 
 

@@ -111,7 +111,7 @@ def _describe(run: SimulationRun) -> SimulationDocument:
         left_out=run.dump.left_out,
         begins=show_time(run.epoch),
         ready_after={group: _seconds(one.span) for group, one in run.times.ready.items()},
-        stuck=[one.view.name for one in run.times.stuck],
+        stuck=[one.decoded.name for one in run.times.stuck],
         terminates_after=_seconds(run.settings.terminates_after),
         steps=list(_list_steps(run)),
         ends={one.name: _list_reasons(one) for one in play.description.groups},

@@ -52,7 +52,7 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.planning.scaling.plan import list_references
 from rollout_operator.planning.wording import count, join_names, verb
 
-_View = TypeVar("_View", StatefulSet, Pod)
+_Decoded = TypeVar("_Decoded", StatefulSet, Pod)
 
 _HEAD: Final = (
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"),
@@ -76,7 +76,7 @@ class FoundSet:
 
     obj: JsonObject
     """As it goes into the simulated world."""
-    view: StatefulSet
+    decoded: StatefulSet
     """As the operator sees it."""
     group: str
     is_seen: bool
@@ -85,14 +85,14 @@ class FoundSet:
     @property
     def places(self) -> tuple[str, ...]:
         """Return the names of the pods that it wants."""
-        first = self.view.first_ordinal
-        ordinals = range(first, first + self.view.replicas)
-        return tuple(f"{self.view.name}-{ordinal}" for ordinal in ordinals)
+        first = self.decoded.first_ordinal
+        ordinals = range(first, first + self.decoded.replicas)
+        return tuple(f"{self.decoded.name}-{ordinal}" for ordinal in ordinals)
 
     @property
     def is_coupled(self) -> bool:
         """Tell whether its count comes from somewhere else."""
-        annotations = self.view.annotations
+        annotations = self.decoded.annotations
         return LEADING_ZONE in annotations or bool(annotations.get(MIRROR_NAME))
 
 
@@ -101,7 +101,7 @@ class FoundPod:
     """One pod of such a set."""
 
     obj: JsonObject
-    view: Pod
+    decoded: Pod
     zone: str
 
 
@@ -126,7 +126,8 @@ class Dump:
         """Return the StatefulSets of each rollout group."""
         names = sorted({one.group for one in self.sets})
         return {
-            name: tuple(one.view.name for one in self.sets if one.group == name) for name in names
+            name: tuple(one.decoded.name for one in self.sets if one.group == name)
+            for name in names
         }
 
     @property
@@ -155,9 +156,9 @@ class Dump:
         places = (place for one in self.sets for place in one.places)
         return Names(
             groups=self.groups,
-            pods=frozenset({*(one.view.name for one in self.pods), *places}),
+            pods=frozenset({*(one.decoded.name for one in self.pods), *places}),
             templates=tuple(name_of(one) for one in self.templates),
-            coupled=tuple(one.view.name for one in self.sets if one.is_coupled),
+            coupled=tuple(one.decoded.name for one in self.sets if one.is_coupled),
             nodes={
                 node: frozenset(one.zone for one in self.pods if node_of(one.obj) == node)
                 for node in sorted({node_of(one.obj) for one in self.pods} - {""})
@@ -193,12 +194,12 @@ def choose_objects(
     pods = [one for one in kinds.get(_PODS, ()) if text(controller_of(one), "uid") in uids]
     sets = tuple(_read_set(one, pods) for one in here)
     check_replicas(one.obj for one in sets)
-    owners = {str(one.view.uid): one.view.name for one in sets}
+    owners = {str(one.decoded.uid): one.decoded.name for one in sets}
     read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
     _check(sets, read)
     surveyed = Surveyed(
         namespace=chosen,
-        mirrored=frozenset(list_references(one.view for one in sets)),
+        mirrored=frozenset(list_references(one.decoded for one in sets)),
     )
     rest = [one for kind, every in kinds.items() if kind not in (_SETS, _PODS) for one in every]
     kept = [other for one in rest if (other := _read_other(one, surveyed)) is not None]
@@ -207,8 +208,8 @@ def choose_objects(
     numbers.subtract(_kind_of(one) for one in (*here, *pods, *kept))
     return Dump(
         namespace=chosen,
-        sets=tuple(sorted(sets, key=lambda one: one.view.name)),
-        pods=tuple(sorted(read, key=lambda one: _natural(one.view.name))),
+        sets=tuple(sorted(sets, key=lambda one: one.decoded.name)),
+        pods=tuple(sorted(read, key=lambda one: _natural(one.decoded.name))),
         others=tuple(sorted(kept, key=lambda one: (_kind_of(one), name_of(one)))),
         known=frozenset((*known, *(_kind_of(one) for one in rest))),
         left_out=(*unread, *_explain(numbers)),
@@ -219,15 +220,15 @@ def choose_objects(
 def _check(sets: Sequence[FoundSet], pods: Sequence[FoundPod]) -> None:
     """Raise BadDump where something is there twice, or the pods were forgotten."""
     for kind, names in (
-        ("StatefulSet", [one.view.name for one in sets]),
-        ("pod", [one.view.name for one in pods]),
+        ("StatefulSet", [one.decoded.name for one in sets]),
+        ("pod", [one.decoded.name for one in pods]),
     ):
         twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
             raise BadDump(f"{kind} {join_names(twice)} is in the input twice")
-    counted = sum(one.view.status_replicas for one in sets)
+    counted = sum(one.decoded.status_replicas for one in sets)
     if counted and not pods:
-        zones = join_names([one.view.name for one in sets])
+        zones = join_names([one.decoded.name for one in sets])
         raise BadDump(
             f"the status of {zones} counts {count(counted, 'pod')}, and the input has none: {HINT}"
         )
@@ -269,7 +270,7 @@ def _read_set(sts: JsonObject, pods: Sequence[JsonObject]) -> FoundSet:
     own = (one for one in pods if text(controller_of(one), "uid") == uid_of(sts))
     return FoundSet(
         obj=obj,
-        view=_decode(obj, decode_statefulset),
+        decoded=_decode(obj, decode_statefulset),
         group=_group_of(sts) or "",
         is_seen=is_template_seen(sts, own),
     )
@@ -281,11 +282,11 @@ def _read_pod(pod: JsonObject, zone: str) -> FoundPod:
     spec = {**_trim_pod_spec(pod), **_keep(child(pod, "spec"), _POD)}
     obj = {**_type_of(PODS), "metadata": head, "spec": spec, "status": child(pod, "status")}
     _complete(obj, PODS)
-    view = _decode(obj, decode_pod)
-    if _is_under_way(view):
+    decoded = _decode(obj, decode_pod)
+    if _is_under_way(decoded):
         del child(obj, "metadata", "annotations")[DISRUPTION_RECORD]
-        view = _decode(obj, decode_pod)
-    return FoundPod(obj=obj, view=view, zone=zone)
+        decoded = _decode(obj, decode_pod)
+    return FoundPod(obj=obj, decoded=decoded, zone=zone)
 
 
 def _is_under_way(pod: Pod) -> bool:
@@ -344,7 +345,7 @@ def _complete(obj: JsonObject, resource: Resource) -> None:
         raise BadDump(f"{resource.kind} {name_of(obj)}: {error}") from None
 
 
-def _decode(obj: JsonObject, decode: Callable[[bytes], _View]) -> _View:
+def _decode(obj: JsonObject, decode: Callable[[bytes], _Decoded]) -> _Decoded:
     try:
         return decode(msgspec.json.encode(obj))
     except DecodeError as error:

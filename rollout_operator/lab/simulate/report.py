@@ -158,10 +158,10 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
 def _render_groups(dump: Dump) -> Iterator[str]:
     for group, zones in dump.groups.items():
         yield f"Rollout group {group} in namespace {dump.namespace}:"
-        members = [one for one in dump.sets if one.view.name in zones]
-        width = max(len(one.view.name) for one in members)
+        members = [one for one in dump.sets if one.decoded.name in zones]
+        width = max(len(one.decoded.name) for one in members)
         for one in members:
-            yield f"{INDENT}{one.view.name:{width}}  {', '.join(_describe(dump, one))}"
+            yield f"{INDENT}{one.decoded.name:{width}}  {', '.join(_describe(dump, one))}"
     for each in dump.templates:
         yield f"ReplicaTemplate {name_of(each)}: {number(each, 'spec', 'replicas')} replicas wanted"
     for each in dump.others_of(ZONE_BUDGETS, NATIVE_BUDGETS):
@@ -171,14 +171,14 @@ def _render_groups(dump: Dump) -> Iterator[str]:
 
 
 def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
-    sts = found.view
+    sts = found.decoded
     pods = dump.pods_of(sts.name)
-    ready = sum(one.view.is_ready for one in pods)
+    ready = sum(one.decoded.is_ready for one in pods)
     yield f"{ready} of {count(sts.replicas, 'pod')} ready"
-    outdated = sum(one.view.revision != sts.update_revision for one in pods)
+    outdated = sum(one.decoded.revision != sts.update_revision for one in pods)
     if outdated:
         yield f"{outdated} outdated"
-    ending = sum(one.view.is_terminating for one in pods)
+    ending = sum(one.decoded.is_terminating for one in pods)
     if ending:
         yield f"{ending} terminating"
     given = sts.annotations.get(MAX_UNAVAILABLE, "1")
@@ -197,16 +197,16 @@ def _list_assumptions(run: SimulationRun) -> Iterator[str]:
         yield f"a new pod of {group} is ready after {show_span(time.span)}{of}"
     yield f"a pod ends within {show_span(run.settings.terminates_after)}"
     for pod, left in run.times.list_left(run.dump):
-        state = "gone" if pod.view.is_terminating else "ready"
-        yield f"{pod.view.name} is {state} after {show_span(left)}"
+        state = "gone" if pod.decoded.is_terminating else "ready"
+        yield f"{pod.decoded.name} is {state} after {show_span(left)}"
     for pod in run.times.stuck:
-        end = "" if pod.view.is_terminating else " until it is replaced"
-        why = f"{pod.view.why_not_ready}{_show_age(pod.view, run)}"
-        yield f"{pod.view.name} stays as it is{end}: {why}"
+        end = "" if pod.decoded.is_terminating else " until it is replaced"
+        why = f"{pod.decoded.why_not_ready}{_show_age(pod.decoded, run)}"
+        yield f"{pod.decoded.name} stays as it is{end}: {why}"
     yield f"it begins at {show_time(run.epoch)}"
     yield from _list_hooks(run)
     yield "pods agree when they are asked to prepare"
-    if any(DOWNSCALE_DELAY in one.view.annotations for one in run.dump.sets):
+    if any(DOWNSCALE_DELAY in one.decoded.annotations for one in run.dump.sets):
         yield "pods are prepared for a delayed downscale since they are asked here, none before"
 
 

@@ -77,8 +77,8 @@ def _measure(pod: FoundPod) -> timedelta | None:
 
     One whose containers were restarted became ready for the last time after another story.
     """
-    begun, since = _find_begin(pod), pod.view.ready_since
-    if not pod.view.is_ready or _has_restarted(pod) or begun is None or since is None:
+    begun, since = _find_begin(pod), pod.decoded.ready_since
+    if not pod.decoded.is_ready or _has_restarted(pod) or begun is None or since is None:
         return None
     return max(since - begun, timedelta(0))
 
@@ -93,7 +93,7 @@ def _find_begin(pod: FoundPod) -> datetime | None:
     try:
         return parse_rfc3339(text(pod.obj, "status", "startTime"))
     except InvalidInput:
-        return pod.view.created
+        return pod.decoded.created
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,29 +116,31 @@ class PodTimes:
     def list_left(self, dump: Dump) -> Iterator[tuple[FoundPod, timedelta]]:
         """Yield the pods that are starting or terminating, each with what is left of it."""
         for pod in dump.pods:
-            if (left := self.left.get(str(pod.view.uid))) is not None:
+            if (left := self.left.get(str(pod.decoded.uid))) is not None:
                 yield pod, left
 
 
 def choose_times(dump: Dump, settings: SimulateSettings, now: datetime) -> PodTimes:
     """Return how long pods take that were read at `now`. Raises InvalidInput for -stuck."""
-    names = {one.view.name for one in dump.pods if not one.view.is_ready}
+    names = {one.decoded.name for one in dump.pods if not one.decoded.is_ready}
     for name in settings.stuck:
         if name not in names:
             raise InvalidInput(f"-stuck={name}: no pod {quote(name)} that is not ready")
     ready = learn_ready_times(dump, settings)
-    groups = {one.view.name: one.group for one in dump.sets}
+    groups = {one.decoded.name: one.group for one in dump.sets}
     left: dict[str, timedelta] = {}
     stuck: list[FoundPod] = []
     for pod in dump.pods:
         usual = (
-            settings.terminates_after if pod.view.is_terminating else ready[groups[pod.zone]].span
+            settings.terminates_after
+            if pod.decoded.is_terminating
+            else ready[groups[pod.zone]].span
         )
         age = _measure_age(pod, now)
-        if pod.view.name in settings.stuck or not _goes_on(pod, age, usual):
+        if pod.decoded.name in settings.stuck or not _goes_on(pod, age, usual):
             stuck.append(pod)
-        elif not pod.view.is_ready:
-            left[str(pod.view.uid)] = max(usual - age, LATER)
+        elif not pod.decoded.is_ready:
+            left[str(pod.decoded.uid)] = max(usual - age, LATER)
     return PodTimes(
         ready=ready, terminates_after=settings.terminates_after, left=left, stuck=tuple(stuck)
     )
@@ -147,7 +149,7 @@ def choose_times(dump: Dump, settings: SimulateSettings, now: datetime) -> PodTi
 def _measure_age(pod: FoundPod, now: datetime) -> timedelta:
     """Return since when a pod is starting, or terminating where it is."""
     begun, grace = _find_begin(pod), timedelta(0)
-    if pod.view.is_terminating:
+    if pod.decoded.is_terminating:
         head = child(pod.obj, "metadata")
         grace = timedelta(seconds=number(head, "deletionGracePeriodSeconds"))
         begun = parse_rfc3339(text(head, "deletionTimestamp"))
@@ -157,18 +159,18 @@ def _measure_age(pod: FoundPod, now: datetime) -> timedelta:
 
 def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:
     """Tell whether a pod is ready, on its way out, or on its way up like others before it."""
-    if pod.view.is_ready or pod.view.is_terminating:
+    if pod.decoded.is_ready or pod.decoded.is_terminating:
         return True
-    has_failed = pod.view.was_ready or _has_restarted(pod)
+    has_failed = pod.decoded.was_ready or _has_restarted(pod)
     # Where others took a second, a busy node is reason enough for a few more.
     patience = max(PATIENCE * usual, READY_AFTER)
-    return pod.view.is_starting and not has_failed and age < patience
+    return pod.decoded.is_starting and not has_failed and age < patience
 
 
 def choose_behaviour(dump: Dump, times: PodTimes) -> Choose:
     """Return how each pod behaves: those of the input go on as they are, new ones become ready."""
-    groups = {str(one.view.uid): one.group for one in dump.sets}
-    stuck = frozenset(str(one.view.uid) for one in times.stuck)
+    groups = {str(one.decoded.uid): one.group for one in dump.sets}
+    stuck = frozenset(str(one.decoded.uid) for one in times.stuck)
 
     def choose(pod: JsonObject) -> Behaviour:
         uid, usual = uid_of(pod), times.ready[groups[text(controller_of(pod), "uid")]].span

@@ -122,7 +122,7 @@ class _Run:
         self._settings = settings
         self._times = times
         self._limits = limits
-        available = timedelta(seconds=max(one.view.min_ready_seconds for one in dump.sets))
+        available = timedelta(seconds=max(one.decoded.min_ready_seconds for one in dump.sets))
         delays = map(find_delay, dump.others_of(ZONE_BUDGETS))
         self._quiet = max(
             QUIET, 3 * times.slowest + available, QUIET + max(delays, default=timedelta(0))
@@ -195,7 +195,7 @@ class _Run:
 
     def _place_pods(self) -> Places:
         cluster = self._sandbox.cluster
-        homes = {one.view.name: node for one in self._dump.pods if (node := node_of(one.obj))}
+        homes = {one.decoded.name: node for one in self._dump.pods if (node := node_of(one.obj))}
         places = Places(homes=homes, say=self._sandbox.say, retry=cluster.find_room)
         places.cordon([name_of(one) for one in self._dump.others_of(NODES) if is_cordoned(one)])
         cluster.place_by(places.choose)
@@ -213,7 +213,7 @@ class _Run:
 
         An image that cannot be pulled is none that is being pulled.
         """
-        waiting = [one for one in self._times.stuck if one.view.phase in ("", "Pending")]
+        waiting = [one for one in self._times.stuck if one.decoded.phase in ("", "Pending")]
         if waiting:
             await self._sleep(_KUBELETS_SEE_IT)
         for one in waiting:

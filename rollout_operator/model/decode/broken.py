@@ -34,12 +34,12 @@ _CLUSTER_KINDS: Final = frozenset(
 )
 
 
-View = TypeVar("View")
+Decoded = TypeVar("Decoded")
 
 
 def decode_or_salvage(
-    kind: str, decode: Callable[[msgspec.Raw], View], raw: msgspec.Raw
-) -> View | Unreadable:
+    kind: str, decode: Callable[[msgspec.Raw], Decoded], raw: msgspec.Raw
+) -> Decoded | Unreadable:
     """Return the view of an object, `Unreadable` where it cannot be decoded."""
     try:
         return decode(raw)

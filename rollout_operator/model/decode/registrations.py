@@ -86,21 +86,21 @@ def decode_hooks(kind: str, raw: JsonBytes) -> Sequence[tuple[HookRegistration, 
 
     Raises DecodeError.
     """
-    view = webhook_decoder(kind)(raw)
+    configuration = webhook_decoder(kind)(raw)
     wires = read_as(kind, raw, _CONFIGURATION).webhooks or ()
     return [
-        (_convert(view, hook, wire), hook.ca_bundle)
-        for hook, wire in zip(view.webhooks, wires, strict=True)
+        (_convert(configuration, hook, wire), hook.ca_bundle)
+        for hook, wire in zip(configuration.webhooks, wires, strict=True)
         if hook.path in ADMISSION_PATHS
     ]
 
 
-def _convert(view: WebhookConfiguration, hook: Webhook, wire: _Hook) -> HookRegistration:
+def _convert(configuration: WebhookConfiguration, hook: Webhook, wire: _Hook) -> HookRegistration:
     service = wire.client_config.service or _ServiceReference()
     return HookRegistration(
-        configuration=f"{view.kind} {view.name}",
+        configuration=f"{configuration.kind} {configuration.name}",
         name=hook.name,
-        owner=view.labels.get(NAMESPACE_LABEL, ""),
+        owner=configuration.labels.get(NAMESPACE_LABEL, ""),
         path=hook.path,
         service_namespace=service.namespace,
         service=service.name,

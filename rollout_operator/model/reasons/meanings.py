@@ -42,8 +42,8 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.SHADOW_MODE: (
             "what the sentence names is due, and this operator is in shadow mode: it only tells"
         ),
-        Code.VIEW_STALE: "no proof for over a minute that the cache is live",
-        Code.VIEW_CHANGED: "a live look did not confirm what the cache showed; nothing was done",
+        Code.SNAPSHOT_STALE: "no proof for over a minute that the cache is live",
+        Code.SNAPSHOT_CHANGED: "a live read did not confirm the cache; nothing was done",
         Code.LIVE_READ_EXPIRED: "a live read of the group was too old before it could be acted on",
         Code.DELETE_REFUSED: "the API server refused to delete a pod; the next candidate was tried",
         Code.BACKING_OFF: "a call failed and will be repeated",

@@ -30,8 +30,8 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.SET_TERMINATING: "when it stays, look at the finalizers of the StatefulSet",
         Code.OTHER_OPERATOR: "stop one of the two operators",
         Code.SHADOW_MODE: "nothing, where it is meant to look on; -mode=active makes it act",
-        Code.VIEW_STALE: "see whether the API server answers this process",
-        Code.VIEW_CHANGED: "",
+        Code.SNAPSHOT_STALE: "see whether the API server answers this process",
+        Code.SNAPSHOT_CHANGED: "",
         Code.LIVE_READ_EXPIRED: (
             "raise -kubernetes.client-qps, or find out why the API server takes so long for a list"
         ),

@@ -53,7 +53,7 @@ _PAGE: Final = 500
 _ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
 _DESCRIPTION: Final = msgspec.json.Decoder(Description)
 
-View = TypeVar("View")
+Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +97,11 @@ class _Lister:
         self,
         resource: Resource,
         namespace: str,
-        decode: Callable[[msgspec.Raw], View],
+        decode: Callable[[msgspec.Raw], Decoded],
         selector: str = "",
-    ) -> list[View | Unreadable]:
+    ) -> list[Decoded | Unreadable]:
         """Return all objects, those that cannot be decoded among them. Raises ApiError."""
-        found: list[View | Unreadable] = []
+        found: list[Decoded | Unreadable] = []
         token = ""
         while True:
             page = await self.client.fetch_page(

@@ -31,9 +31,9 @@ from rollout_operator.planning.budgets.counting import (
 from rollout_operator.planning.rollout.newcomers import count_used
 from rollout_operator.planning.rollout.readiness import DownCause, find_why
 from rollout_operator.planning.rollout.zones import (
+    SNAPSHOT_LIMIT,
     STALE_RECHECK,
-    STALE_VIEW,
-    VIEW_LIMIT,
+    STALE_SNAPSHOT,
     is_behind,
     order_zones,
     render_behind,
@@ -70,7 +70,7 @@ class BudgetSnapshot:
     """Replaces an effective maximum of 0; for the rollout only (ROLL-36)."""
     downscale: Underway | None = None
     """Of a group that one of the zones belongs to."""
-    view_age: timedelta = timedelta(0)
+    snapshot_age: timedelta = timedelta(0)
     """Age of the oldest proof that the caches behind `zones` are live."""
     unreadable: tuple[Unreadable, ...] = ()
     """StatefulSets that the budget selects and that cannot be read: zones of unknown state."""
@@ -242,7 +242,7 @@ def _find_share(snapshot: BudgetSnapshot, percentage: int) -> int:
 
 def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
     """Return what stands in the way of every pod of the StatefulSet."""
-    if snapshot.view_age > VIEW_LIMIT:
+    if snapshot.snapshot_age > SNAPSHOT_LIMIT:
         return refuse_stale_cache()
     if maximum == 0:
         return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(snapshot)}")
@@ -329,7 +329,7 @@ def _share(refusal: Refusal | None) -> Refusal | None:
 
 def refuse_stale_cache() -> Refusal:
     """Return the refusal of whatever rests on caches that are too old."""
-    refusal = _refuse(Code.VIEW_STALE, _TRY_AGAIN, STALE_VIEW, Severity.WARN)
+    refusal = _refuse(Code.SNAPSHOT_STALE, _TRY_AGAIN, STALE_SNAPSHOT, Severity.WARN)
     return replace(refusal, requeue_after=STALE_RECHECK)
 
 

@@ -25,10 +25,10 @@ from rollout_operator.planning.rollout.readiness import Readiness
 from rollout_operator.planning.wording import join_names
 
 # A live watch proves itself every 45 s at the latest; a view older than this one is frozen.
-VIEW_LIMIT: Final = timedelta(seconds=60)
+SNAPSHOT_LIMIT: Final = timedelta(seconds=60)
 # Without the age itself: a text that changes with each reconcile would be logged with each.
-STALE_VIEW: Final = (
-    f"the newest proof that the view is live is more than {VIEW_LIMIT.total_seconds():.0f}s old"
+STALE_SNAPSHOT: Final = (
+    f"the newest proof that the view is live is more than {SNAPSHOT_LIMIT.total_seconds():.0f}s old"
 )
 # That a frozen view has come alive again is announced by no event of the group.
 STALE_RECHECK: Final = timedelta(seconds=5)
@@ -94,8 +94,8 @@ def choose_limit(sts: StatefulSet) -> tuple[int, Reason | None]:
 def find_group_blocker(group: Group) -> GroupBlocker | None:
     """Return the first thing that stops the whole group, None where nothing does (SI-08)."""
     sets = tuple(zone.sts for zone in order_zones(group.zones))
-    if group.view_age > VIEW_LIMIT:
-        stale = Reason(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
+    if group.snapshot_age > SNAPSHOT_LIMIT:
+        stale = Reason(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
         return GroupBlocker(reasons=(stale,), requeue_after=STALE_RECHECK)
     if group.unreadable:
         return GroupBlocker(reasons=_list_unreadable(group), is_failure=True)

@@ -34,9 +34,9 @@ from rollout_operator.planning.downscales.spacing import (
 from rollout_operator.planning.rollout.pods import count_outdated_used
 from rollout_operator.planning.rollout.readiness import assess_readiness, render_readiness
 from rollout_operator.planning.rollout.zones import (
+    SNAPSHOT_LIMIT,
     STALE_RECHECK,
-    STALE_VIEW,
-    VIEW_LIMIT,
+    STALE_SNAPSHOT,
     order_zones,
 )
 from rollout_operator.planning.scaling.desired import (
@@ -117,8 +117,8 @@ def assess_scale_down(
 
 def _find_unknown(case: _Downscale) -> ScaleDownBlocker | None:
     """Return what is not known of the group."""
-    if case.group.view_age > VIEW_LIMIT:
-        blocker = case.wait(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
+    if case.group.snapshot_age > SNAPSHOT_LIMIT:
+        blocker = case.wait(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
         return replace(blocker, requeue_after=STALE_RECHECK)
     if case.group.unreadable:
         one = min(case.group.unreadable, key=lambda one: (one.kind, one.name, one.uid))

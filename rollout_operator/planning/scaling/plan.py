@@ -211,7 +211,7 @@ def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _D
     if is_unseen(sts, scaling):
         written = count_replicas(sts, scaling)
         text = f"{change} waits: the cache does not show yet that {sts.name} was set to {written}"
-        draft.waits.append(Reason(Code.VIEW_CHANGED, text, Severity.DEBUG, sts.name))
+        draft.waits.append(Reason(Code.SNAPSHOT_CHANGED, text, Severity.DEBUG, sts.name))
         return False
     return True
 

@@ -318,7 +318,7 @@ async def test_who_does_not_act_writes_nothing(lines: list[str]) -> None:
 async def test_what_is_not_known_is_not_written() -> None:
     """SI-09: a view that is too old says nothing of now."""
     bench = Bench()
-    stale = Waiting(code=Code.VIEW_STALE, text="too old")
+    stale = Waiting(code=Code.SNAPSHOT_STALE, text="too old")
     bench.said["a"] = replace(ROOM, waits=(stale,))
     assert await bench.reconcile() == REQUEUE_AFTER
     assert bench.writes == 0

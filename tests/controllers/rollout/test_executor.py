@@ -122,7 +122,9 @@ async def test_what_the_store_shows_otherwise_than_the_cache(
     report = await made.step()
     assert made.client.deleted == deleted
     assert report.is_contradicted == (not deleted)
-    assert [reason.code for reason in report.reasons] == ([] if deleted else [Code.VIEW_CHANGED])
+    assert [reason.code for reason in report.reasons] == (
+        [] if deleted else [Code.SNAPSHOT_CHANGED]
+    )
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["has changed", "is gone"])
@@ -142,7 +144,7 @@ async def test_si04_a_pod_that_changes_between_read_and_delete_ends_the_round(
     made.client.before = change_late
     report = await made.step()
     assert made.client.deleted == []
-    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.SNAPSHOT_CHANGED]
     assert report.is_contradicted
 
 
@@ -158,7 +160,7 @@ async def test_fp04_nothing_goes_when_the_caches_see_another_zone_short_during_t
     made.client.before = lose_one
     report = await made.step()
     assert made.client.deleted == []
-    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.SNAPSHOT_CHANGED]
     assert report.is_contradicted
 
 
@@ -330,7 +332,7 @@ async def test_roll39_the_revision_is_not_recorded_of_a_set_that_changed(live: J
     made.client.put("statefulsets", live)
     report = await made.step()
     assert made.client.status_writes == []
-    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.SNAPSHOT_CHANGED]
 
 
 async def test_roll39_the_revision_is_not_recorded_where_a_pod_went_while_it_waited() -> None:
@@ -342,7 +344,7 @@ async def test_roll39_the_revision_is_not_recorded_where_a_pod_went_while_it_wai
     made.client.turn = lose_a_pod
     report = await made.step()
     assert (made.client.status_writes, made.client.calls) == ([], [])
-    assert [reason.code for reason in report.reasons] == [Code.VIEW_CHANGED]
+    assert [reason.code for reason in report.reasons] == [Code.SNAPSHOT_CHANGED]
 
 
 async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:

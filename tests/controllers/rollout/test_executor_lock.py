@@ -72,7 +72,7 @@ async def test_a_downscale_that_reads_first_wins(call: str) -> None:
     assert world.client.deleted == []
     assert report.deleted == 0
     assert report.is_contradicted
-    assert {reason.code for reason in report.reasons} == {Code.VIEW_CHANGED}
+    assert {reason.code for reason in report.reasons} == {Code.SNAPSHOT_CHANGED}
 
 
 @in_virtual_time

@@ -180,7 +180,7 @@ async def test_a_downscale_is_decided_anew_on_what_the_api_server_holds() -> Non
     bench.client.change("zone-a", set_count(5))
     await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
-    assert bench.waits() == [f"{Code.VIEW_CHANGED} zone-b"]
+    assert bench.waits() == [f"{Code.SNAPSHOT_CHANGED} zone-b"]
     bench.follow()
     await bench.reconcile()
     assert bench.client.tries("zone-b") == 0

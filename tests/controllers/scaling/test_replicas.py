@@ -248,7 +248,7 @@ async def test_a_mirrored_count_is_read_live_before_pods_go(live: Scale | NoScal
     bench.references.live[DEMO] = live
     await bench.reconcile()
     assert bench.client.tries("zone-b") == 0
-    assert bench.waits() == [f"{Code.VIEW_CHANGED} zone-b"]
+    assert bench.waits() == [f"{Code.SNAPSHOT_CHANGED} zone-b"]
 
 
 @in_virtual_time

@@ -10,7 +10,7 @@ from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.model.budget import Budget, DisruptionSource, FlawedBudget
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from tests.guards.arbiter_bench import LABELS, Process, name_of, rule, start
 from tests.virtual_time import in_virtual_time
 
@@ -104,10 +104,10 @@ def test_a_flawed_budget_is_told_of(selector: dict[str, str] | None, text: str) 
 async def test_what_is_not_known_is_not_told() -> None:
     """A view that is too old says so; budgets that were not read are none."""
     here, process = start()
-    here.age = VIEW_LIMIT + timedelta(seconds=1)
+    here.age = SNAPSHOT_LIMIT + timedelta(seconds=1)
     account = accounts(process).find("ingester")
     assert account is not None
-    assert [wait.code for wait in account.described.waits] == [Code.VIEW_STALE]
+    assert [wait.code for wait in account.described.waits] == [Code.SNAPSHOT_STALE]
     here.lacks[DisruptionSource.EVICTION] = "no answer yet"
     assert list(accounts(process).list_descriptions()) == []
 

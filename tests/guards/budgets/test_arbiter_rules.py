@@ -13,7 +13,7 @@ from rollout_operator.guards.budgets.request import GrantState
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied
-from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from tests.guards.arbiter_bench import (
     LABELS,
     SECOND,
@@ -112,7 +112,7 @@ def _crash(pod: str) -> Change:
 
 
 def _age(here: World) -> None:
-    here.age = VIEW_LIMIT + SECOND
+    here.age = SNAPSHOT_LIMIT + SECOND
 
 
 def _scale_down(here: World) -> None:
@@ -174,9 +174,11 @@ async def test_what_the_caches_show_is_decided_without_a_call_or_a_reservation(
     ("selector", "answer"), [(LABELS, "allowed"), ({"app": "another"}, "not in scope")]
 )
 @in_virtual_time
-async def test_li13_a_view_of_just_the_limit_is_used(selector: dict[str, str], answer: str) -> None:
+async def test_li13_a_snapshot_of_just_the_limit_is_used(
+    selector: dict[str, str], answer: str
+) -> None:
     here, x = start(rule(selector=selector))
-    here.age = VIEW_LIMIT
+    here.age = SNAPSHOT_LIMIT
     assert await x.evict("a-0") == answer
 
 

@@ -55,13 +55,13 @@ class Bench:
         """Take versions as the informer tells them."""
         for step in filter(None, steps.split(", ")):
             (word, *plain), named = read_words(step)
-            view = _make(word, plain, named)
+            budget = _make(word, plain, named)
             if word == "delete":
-                self.catalog.on_change(view, None)
+                self.catalog.on_change(budget, None)
                 self.stored = None
             else:
-                self.catalog.on_change(self.stored, view)
-                self.stored = view
+                self.catalog.on_change(self.stored, budget)
+                self.stored = budget
         return self
 
     def sample(self, name: str, **labels: str) -> float | None:
@@ -182,12 +182,12 @@ def test_which_version_is_in_force(bench: Bench, steps: str, expected: list[str]
 
 
 def test_t10_none_one_or_two_budgets_of_a_pod(bench: Bench) -> None:
-    for view in (
+    for budget in (
         replace(VALID, name="b"),
         replace(VALID, name="a", uid=Uid("u2"), selector=WIDER),
         replace(VALID, name="all", uid=Uid("u3"), selector={}),
     ):
-        bench.catalog.on_change(None, view)
+        bench.catalog.on_change(None, budget)
     for labels, names in ((POD, ["a", "all", "b"]), ({"app": "other"}, ["all"]), ({}, ["all"])):
         assert [entry.name for entry in bench.catalog.find(labels)] == names
     assert [entry.name for entry in bench.catalog.list_all()] == ["a", "all", "b"]

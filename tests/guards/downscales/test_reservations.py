@@ -314,7 +314,7 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
         pytest.param("11", False, id="what came after it"),
     ],
 )
-def test_d66_memory_counts_for_views_of_before_the_record(version: str, is_seen: bool) -> None:
+def test_d66_memory_counts_for_caches_of_before_the_record(version: str, is_seen: bool) -> None:
     """D-66, SI-11: a stale cache that shows no record is no person who removed it."""
     last = LastDownscales()
     last.record(A, EPOCH)

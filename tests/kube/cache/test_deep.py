@@ -105,10 +105,10 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, level
         task = tasks.create_task(informer.run(), name="informer")
         await seen.wait()
         task.cancel()
-    views = {view.name: view for view in store.list_all()}
-    assert sorted(views) == ["a-0", "a-1", "a-2"]
-    assert all(isinstance(view, Pod) for view in views.values())
-    assert views["a-1"].resource_version == "10"
+    items = {item.name: item for item in store.list_all()}
+    assert sorted(items) == ["a-0", "a-1", "a-2"]
+    assert all(isinstance(item, Pod) for item in items.values())
+    assert items["a-1"].resource_version == "10"
 
 
 @DEPTHS

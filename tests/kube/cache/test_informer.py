@@ -91,7 +91,7 @@ async def test_the_selector_goes_with_each_call_and_groups_are_found() -> None:
         await asyncio.sleep(1)
         task.cancel()
     assert [call.selector for call in api.calls] == ["rollout-group"] * 2
-    assert [view.name for view in store.list_group(GroupName("g"))] == ["a"]
+    assert [item.name for item in store.list_group(GroupName("g"))] == ["a"]
 
 
 @in_virtual_time
@@ -203,7 +203,7 @@ async def test_fp07_recreated_under_the_same_name_within_one_stream() -> None:
     old, new = pod("a-0", 1, uid="one", owner="A"), pod("a-0", 12, uid="two", owner="A")
     rig = await played(1, [[page(10, old)]], [[added(new), *SILENCE]])
     assert rig.reported[1:] == ["a-0@1>", ">a-0@12"]
-    assert [view.uid for view in rig.store.list_by_owner(Uid("A"))] == ["two"]
+    assert [item.uid for item in rig.store.list_by_owner(Uid("A"))] == ["two"]
 
 
 # Everything is listed anew now and then, whatever becomes of streams and lists (LI-02)
@@ -248,7 +248,7 @@ async def test_a_list_that_fails_gives_up_no_watch(error: ApiError) -> None:
 
 
 @in_virtual_time
-async def test_a_list_without_news_keeps_the_views_that_are_stored() -> None:
+async def test_a_list_without_news_keeps_the_items_that_are_stored() -> None:
     """D-51: a second copy of five thousand pods would be 20 MiB."""
     rig = make([[page(10, pod("a-0", 5))], [page(20, pod("a-0", 5))]], [[Wait(40)]] * 10)
     async with running(rig):

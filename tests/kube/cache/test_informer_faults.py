@@ -124,7 +124,7 @@ async def test_fp08_what_went_during_a_gap_is_told_as_removed() -> None:
     after_gap = page(50, owned[0], pod("a-2", 40, owner="A"))
     rig = await played(1, [[page(10, *owned)], [after_gap]], [[GONE]])
     assert rig.reported[3:] == ["a-1@2>"], "a-2 changed its version only"
-    assert {view.name for view in rig.store.list_by_owner(Uid("A"))} == {"a-0", "a-2"}
+    assert {item.name for item in rig.store.list_by_owner(Uid("A"))} == {"a-0", "a-2"}
     assert rig.sample("cached_objects") == 2
 
 
@@ -228,7 +228,7 @@ async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_bac
 
 
 @in_virtual_time
-async def test_a_view_that_turns_stale_is_told_once_after_each_proof_of_life() -> None:
+async def test_a_cache_that_turns_stale_is_reported_once_after_each_proof_of_life() -> None:
     """LI-03: whoever rests on it shows within seconds that it cannot."""
     reported: list[float] = []
     rig = make([[page(10)], *[[DOWN]] * 40, [page(11)]], [[CUT], [CUT], [CUT], *[[Wait(40)]] * 9])

@@ -49,15 +49,15 @@ def unreadable(name: str, version: str = "1", *, owner: str = "", group: str = "
     )
 
 
-def names(views: "object") -> set[str]:
-    assert isinstance(views, tuple)
-    return {view.name for view in views}
+def names(items: "object") -> set[str]:
+    assert isinstance(items, tuple)
+    return {item.name for item in items}
 
 
 def held(store: PodStore) -> dict[str, Pod | Unreadable]:
     """Return what the store holds, by name; a test has the pods a-0 to a-2."""
-    views = [store.get("prod", name) for name in ("a-0", "a-1", "a-2")]
-    found = {view.name: view for view in views if view is not None}
+    items = [store.get("prod", name) for name in ("a-0", "a-1", "a-2")]
+    found = {item.name: item for item in items if item is not None}
     assert len(found) == len(store)
     return found
 
@@ -84,18 +84,18 @@ def test_versions_compare_only_where_both_are_decimal(
     assert is_older(version, than) is answer
 
 
-def view(text: str) -> Pod:
+def item(text: str) -> Pod:
     """Return the pod of a text such as `a-0@5/one`: name, version and, where it matters, UID."""
     name, _, rest = text.partition("@")
     version, _, uid = rest.partition("/")
     return pod(name, version, uid=uid)
 
 
-def shown(view: Pod | StatefulSet | Unreadable | None) -> str:
-    if view is None:
+def shown(item: Pod | StatefulSet | Unreadable | None) -> str:
+    if item is None:
         return ""
-    uid = "" if view.uid == f"uid-{view.name}" else f"/{view.uid}"
-    return f"{view.name}@{view.resource_version}{uid}"
+    uid = "" if item.uid == f"uid-{item.name}" else f"/{item.uid}"
+    return f"{item.name}@{item.resource_version}{uid}"
 
 
 def play(store: PodStore, steps: str) -> str:
@@ -107,9 +107,9 @@ def play(store: PodStore, steps: str) -> str:
     for step in steps.split():
         verb, rest = step[0], step[1:]
         if verb == "=":
-            changes = store.replace_all([view(one) for one in rest.split(",") if one])
+            changes = store.replace_all([item(one) for one in rest.split(",") if one])
         else:
-            changes = store.upsert(view(rest)) if verb == "+" else store.remove(view(rest))
+            changes = store.upsert(item(rest)) if verb == "+" else store.remove(item(rest))
     return " ".join(f"{shown(old)}>{shown(new)}" for old, new in changes)
 
 
@@ -309,8 +309,8 @@ def test_changes_tell_exactly_what_the_store_holds(events: list[tuple[str, str, 
     """Whoever replays the changes ends with the content, and indexes never disagree with it."""
     store, replayed = PodStore(), dict[str, object]()
     for version, (name, owner, is_deletion) in enumerate(events, start=1):
-        view = pod(name, str(version), owner=owner)
-        for old, new in store.remove(view) if is_deletion else store.upsert(view):
+        item = pod(name, str(version), owner=owner)
+        for old, new in store.remove(item) if is_deletion else store.upsert(item):
             one = new or old
             assert one is not None
             assert replayed.pop(one.name, None) == old
@@ -318,7 +318,7 @@ def test_changes_tell_exactly_what_the_store_holds(events: list[tuple[str, str, 
                 replayed[one.name] = new
     assert replayed == held(store)
     for uid in ("A", "B"):
-        owned = {name for name, view in held(store).items() if view.owner_uid == uid}
+        owned = {name for name, item in held(store).items() if item.owner_uid == uid}
         assert names(store.list_by_owner(Uid(uid))) == owned
 
 
@@ -334,8 +334,8 @@ HISTORY = [
 def test_fp07_any_order_of_a_history_ends_without_a_ghost(order: tuple[int, ...]) -> None:
     store = PodStore()
     for index in order:
-        verb, view = HISTORY[index]
-        store.upsert(view) if verb == "upsert" else store.remove(view)
+        verb, item = HISTORY[index]
+        store.upsert(item) if verb == "upsert" else store.remove(item)
     assert held(store) == {"a-0": pod(version="4", uid="two")}
 
 

@@ -211,7 +211,7 @@ async def test_li_11_a_status_that_others_write_too_is_not_fought_for() -> None:
 
 
 @in_virtual_time
-async def test_a_reading_is_a_picture_of_one_moment() -> None:
+async def test_a_reading_is_of_one_moment() -> None:
     async with following() as rig:
         await rig.settle()
         before = rig.references.readings

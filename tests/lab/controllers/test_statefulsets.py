@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.controllers.set_view import ControllerCache
+from rollout_operator.lab.controllers.controller_cache import ControllerCache
 from rollout_operator.lab.controllers.set_writes import CONTROLLER
 from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.model.history import Commit
@@ -23,20 +23,20 @@ NO_LAG: Range = (timedelta(0), timedelta(0))
 
 @in_virtual_time
 async def test_a_refused_delete_comes_back_with_growing_pauses_and_the_counts_stay() -> None:
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web", replicas=1))
-        scene.api.forbidden.add((CONTROLLER, "delete", "pods"))
-        scene.patch("web", {"replicas": 0})
+    with world() as rig:
+        await rig.bring_up(ZoneSpec(name="web", replicas=1))
+        rig.api.forbidden.add((CONTROLLER, "delete", "pods"))
+        rig.patch("web", {"replicas": 0})
         begun = elapsed()
 
         def refused() -> list[timedelta]:
-            return [one.at for one in scene.called(CONTROLLER) if one.status == 403]
+            return [one.at for one in rig.called(CONTROLLER) if one.status == 403]
 
-        await scene.until(lambda: len(refused()) == 10)
+        await rig.until(lambda: len(refused()) == 10)
         assert elapsed() - begun > 4 * (refused()[1] - begun)
-        assert scene.status("web")["replicas"] == 1
-        scene.api.forbidden.clear()
-        await scene.until(lambda: scene.pods() == [])
+        assert rig.status("web")["replicas"] == 1
+        rig.api.forbidden.clear()
+        await rig.until(lambda: rig.pods() == [])
 
 
 @in_virtual_time
@@ -44,13 +44,13 @@ async def test_several_unavailable_pods_of_a_rolling_update_are_not_modelled() -
     """Real servers drop the field unless a feature is switched on: no guess is made."""
     update = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}}
     found: list[object] = []
-    with world() as scene:
+    with world() as rig:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, about: found.append(about["exception"])
         )
-        await scene.bring_up(ZoneSpec(name="web", strategy="RollingUpdate"))
-        sts = scene.sts("web")
-        scene.api.put({**sts, "spec": {**child(sts, "spec"), "updateStrategy": update}}, actor="x")
+        await rig.bring_up(ZoneSpec(name="web", strategy="RollingUpdate"))
+        sts = rig.sts("web")
+        rig.api.put({**sts, "spec": {**child(sts, "spec"), "updateStrategy": update}}, actor="x")
         await asyncio.sleep(60)
     assert "maxUnavailable of statefulset web" in f"{found}"
     assert {type(each) for each in found} == {NotModelled}
@@ -73,25 +73,25 @@ def commit_of(revision: int, resource: Resource = STATEFULSETS) -> Commit:
 @pytest.mark.parametrize("seed", range(5))
 @in_virtual_time
 async def test_a_lagging_cache_keeps_the_order_of_a_kind(seed: int) -> None:
-    view = ControllerCache(timers=Timers(), rng=random.Random(seed), lag=LAG)
+    cache = ControllerCache(timers=Timers(), rng=random.Random(seed), lag=LAG)
     seen: list[int] = []
-    view.on_change = lambda commit: seen.append(commit.revision)
+    cache.on_change = lambda commit: seen.append(commit.revision)
     for revision in range(1, 21):
-        view.bring(commit_of(revision))
+        cache.bring(commit_of(revision))
     await asyncio.sleep(LAG[0].total_seconds() / 2)
-    assert not view.has_seen("statefulsets", 1)
-    assert view.sets == {}
+    assert not cache.has_seen("statefulsets", 1)
+    assert cache.sets == {}
     await asyncio.sleep(LAG[1].total_seconds())
     assert seen == list(range(1, 21))
-    assert view.has_seen("statefulsets", 20)
-    assert not view.has_seen("pods", 1)
+    assert cache.has_seen("statefulsets", 20)
+    assert not cache.has_seen("pods", 1)
 
 
 @in_virtual_time
 async def test_a_cache_without_lag_knows_at_once() -> None:
-    view = ControllerCache(timers=Timers(), rng=random.Random(1), lag=NO_LAG)
-    view.bring(commit_of(3, PODS))
-    assert [one.name for one in view.pods("", "default")] == ["web"]
-    assert view.pods("", "other") == view.pods("u", "default") == []
-    view.bring(commit_of(4, SECRETS))
-    assert not view.has_seen("secrets", 4)
+    cache = ControllerCache(timers=Timers(), rng=random.Random(1), lag=NO_LAG)
+    cache.bring(commit_of(3, PODS))
+    assert [one.name for one in cache.pods("", "default")] == ["web"]
+    assert cache.pods("", "other") == cache.pods("u", "default") == []
+    cache.bring(commit_of(4, SECRETS))
+    assert not cache.has_seen("secrets", 4)

@@ -13,8 +13,8 @@ from rollout_operator.lab.demo.acts import MEANINGS
 from rollout_operator.lab.demo.command import play
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.keys import Controls
-from rollout_operator.lab.demo.picture import Picture, PodCell
 from rollout_operator.lab.demo.screen import Plain
+from rollout_operator.lab.demo.snapshot import DemoSnapshot, PodCell
 from rollout_operator.lab.demo.stage import TICK
 from rollout_operator.lab.lines import Style
 from tests.virtual_time import in_virtual_time
@@ -23,14 +23,14 @@ SMALL: Final = DemoSettings(zones=2, pods=2)
 # Nothing is rolled out in this story.
 QUIET: Final = "forbidden-downscale"
 
-Moment = Callable[[Picture], bool]
+Moment = Callable[[DemoSnapshot], bool]
 
 
-def is_over(now: Picture) -> bool:
+def is_over(now: DemoSnapshot) -> bool:
     return bool(now.end)
 
 
-def is_broken(now: Picture) -> bool:
+def is_broken(now: DemoSnapshot) -> bool:
     return any(cell.state is PodCell.BROKEN for cell in now.cells)
 
 
@@ -40,18 +40,18 @@ class Reader(Plain):
     def __init__(self, *presses: tuple[Moment, str]) -> None:
         super().__init__(io.StringIO())
         self.controls = Controls(lambda pace: None, MEANINGS)
-        self.pictures: list[Picture] = []
+        self.snapshots: list[DemoSnapshot] = []
         self._presses = deque(presses)
 
-    def show(self, picture: Picture) -> None:
-        self.pictures.append(picture)
+    def show(self, snapshot: DemoSnapshot) -> None:
+        self.snapshots.append(snapshot)
         # A key that was not taken yet is answered first.
-        if self._presses and not self.controls.has_asked and self._presses[0][0](picture):
+        if self._presses and not self.controls.has_asked and self._presses[0][0](snapshot):
             self.controls.press(self._presses.popleft()[1])
 
     def texts(self) -> list[str]:
         """Return what was said, in order."""
-        return [entry.text for entry in self.pictures[-1].entries]
+        return [entry.text for entry in self.snapshots[-1].entries]
 
 
 async def read(story: str, *presses: tuple[Moment, str]) -> Reader:
@@ -61,7 +61,7 @@ async def read(story: str, *presses: tuple[Moment, str]) -> Reader:
     return reader
 
 
-def at_once(now: Picture) -> bool:
+def at_once(now: DemoSnapshot) -> bool:
     return not now.end
 
 
@@ -84,7 +84,7 @@ async def test_each_key_does_what_its_meaning_says(
 
     texts = reader.texts()
     assert [text for text in texts if text in said] == said
-    assert all(row.up == len(row.cells) for row in reader.pictures[-1].rows)
+    assert all(row.up == len(row.cells) for row in reader.snapshots[-1].rows)
 
 
 @in_virtual_time
@@ -95,7 +95,7 @@ async def test_a_bad_image_is_rolled_back_to_the_last_good_one() -> None:
     assert "deletes zone-a-0: pod_broken_and_outdated" in reader.texts()
     said = [text for text in reader.texts() if text.startswith("new template")]
     assert said == [f"new template for all zones: {version}" for version in ("v2", "v3", "v2")]
-    assert reader.pictures[-1].goal == "v2"
+    assert reader.snapshots[-1].goal == "v2"
 
 
 @in_virtual_time
@@ -103,11 +103,11 @@ async def test_figures_are_those_of_what_the_reader_did() -> None:
     """SI-01, also while stories are improvised."""
     reader = await read("rollout", (is_over, "i"))
 
-    first = next(now.end for now in reader.pictures if now.end)
-    last = reader.pictures[-1].end
+    first = next(now.end for now in reader.snapshots if now.end)
+    last = reader.snapshots[-1].end
     assert first[1:][0][0][0].startswith("4 pods replaced")
     assert last[0][0][0].startswith("4 pods replaced")
-    assert reader.pictures[-1].goal == "v3"
+    assert reader.snapshots[-1].goal == "v3"
 
 
 @in_virtual_time
@@ -116,8 +116,8 @@ async def test_a_story_gives_way_to_the_next_one() -> None:
     settings = replace(SMALL, stories=("rollout", "bad-revision"))
 
     assert await play(settings, reader, reader.controls)
-    assert reader.pictures[0].title.startswith("A rollout")
-    assert reader.pictures[-1].title.startswith("A bad revision")
+    assert reader.snapshots[0].title.startswith("A rollout")
+    assert reader.snapshots[-1].title.startswith("A bad revision")
 
 
 @in_virtual_time
@@ -127,7 +127,7 @@ async def test_between_stories_there_is_time_to_read_and_the_next_title() -> Non
 
     assert await play(settings, reader, reader.controls)
     reported = [
-        now for now in reader.pictures if (("Next: A bad revision", Style.YELLOW),) in now.end
+        now for now in reader.snapshots if (("Next: A bad revision", Style.YELLOW),) in now.end
     ]
     # The clock of the picture stands: each look is a tick.
     assert len(reported) * TICK >= timedelta(seconds=5)
@@ -139,19 +139,19 @@ async def test_after_the_last_story_comes_one_that_the_zones_can_show() -> None:
     settings = replace(SMALL, zones=1, stories=("bad-revision",))
 
     assert await play(settings, reader, reader.controls)
-    assert reader.pictures[-1].title.startswith("A paused zone")
+    assert reader.snapshots[-1].title.startswith("A paused zone")
 
 
 @in_virtual_time
 async def test_time_and_bars_stand_at_the_end_and_go_on_with_the_next_act() -> None:
-    def has_stood(now: Picture) -> bool:
-        return is_over(now) and sum(map(is_over, reader.pictures)) > 20
+    def has_stood(now: DemoSnapshot) -> bool:
+        return is_over(now) and sum(map(is_over, reader.snapshots)) > 20
 
     reader = Reader((has_stood, "i"), (at_once, "q"))
     assert await play(replace(SMALL, stories=("rollout",)), reader, reader.controls)
 
-    ends = [now for now in reader.pictures if now.end]
+    ends = [now for now in reader.snapshots if now.end]
     assert len(ends) > 20
     assert len({now.elapsed for now in ends}) == 1
     assert len({tuple(row.history for row in now.rows) for now in ends}) == 1
-    assert reader.pictures[-1].elapsed > ends[0].elapsed
+    assert reader.snapshots[-1].elapsed > ends[0].elapsed

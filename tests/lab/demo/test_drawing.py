@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rollout_operator.lab.demo.drawing import CELL_STYLES, draw_grid, draw_moves, to_ascii
-from rollout_operator.lab.demo.picture import Cell
+from rollout_operator.lab.demo.snapshot import Cell
 from rollout_operator.lab.lines import Style, render_line
-from tests.lab.demo.pictures import ENDING, GONE, HALFWAY, NEW, OLD, STARTING, plain, row
+from tests.lab.demo.snapshots import ENDING, GONE, HALFWAY, NEW, OLD, STARTING, plain, row
 
 
 def test_the_grid_says_all_without_colour() -> None:

@@ -14,7 +14,7 @@ from rollout_operator.lab.demo.log import (
     read_waits,
 )
 from rollout_operator.lab.demo.objects import PERSON, scale
-from rollout_operator.lab.demo.picture import DemoEntry, DemoReason
+from rollout_operator.lab.demo.snapshot import DemoEntry, DemoReason
 from rollout_operator.lab.model.history import (
     Called,
     Commit,

@@ -10,9 +10,9 @@ import pytest
 from rollout_operator.lab.demo.command import play
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.opening import open_stage
-from rollout_operator.lab.demo.picture import Picture
 from rollout_operator.lab.demo.scenarios import TALES, until_done
 from rollout_operator.lab.demo.screen import Plain
+from rollout_operator.lab.demo.snapshot import DemoSnapshot
 from rollout_operator.lab.demo.stage import StoryStuck
 from rollout_operator.planning.wording import count
 from tests.virtual_time import in_virtual_time
@@ -300,10 +300,10 @@ class Watch(Plain):
 
     def __init__(self) -> None:
         super().__init__(io.StringIO())
-        self.pictures: list[Picture] = []
+        self.snapshots: list[DemoSnapshot] = []
 
-    def show(self, picture: Picture) -> None:
-        self.pictures.append(picture)
+    def show(self, snapshot: DemoSnapshot) -> None:
+        self.snapshots.append(snapshot)
 
 
 @in_virtual_time
@@ -321,13 +321,13 @@ async def test_a_demo_that_goes_on_forgets_what_was() -> None:
     async with open_stage(TALES["rollout"], SMALL, screen) as stage:
         await TALES["rollout"].play(stage)
         stage.forget()
-        assert stage.picture().entries == ()
+        assert stage.snapshot().entries == ()
         await stage.change_all(stage.next_version())
         await until_done(stage)
 
-    assert stage.picture().goal == "v3"
-    assert screen.pictures[-1].elapsed < 20
-    assert not any("v2" in entry.text for entry in screen.pictures[-1].entries)
+    assert stage.snapshot().goal == "v3"
+    assert screen.snapshots[-1].elapsed < 20
+    assert not any("v2" in entry.text for entry in screen.snapshots[-1].entries)
 
 
 @in_virtual_time
@@ -337,7 +337,7 @@ async def test_while_no_replica_acts_the_lease_is_the_reason() -> None:
     async with open_stage(TALES["failover"], SMALL, screen) as stage:
         await TALES["failover"].play(stage)
 
-    texts = [why.text for now in screen.pictures for why in now.whys or () if not why.zone]
+    texts = [why.text for now in screen.snapshots for why in now.whys or () if not why.zone]
     found = [LEASE.match(text) for text in texts if text.startswith("lease ")]
     ages = [int(one[1]) for one in found if one is not None]
     assert len(ages) == len(found)

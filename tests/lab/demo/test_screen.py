@@ -9,16 +9,16 @@ from importlib.machinery import BuiltinImporter
 import pytest
 
 from rollout_operator.lab.demo.live import Live
-from rollout_operator.lab.demo.picture import DemoEntry
 from rollout_operator.lab.demo.screen import LIBRARY, Color, Plain, choose_screen
+from rollout_operator.lab.demo.snapshot import DemoEntry
 from rollout_operator.lab.lines import Line, Style
-from tests.lab.demo.pictures import ENDING, OLD, picture, row
+from tests.lab.demo.snapshots import ENDING, OLD, row, snapshot
 
 ON = "\x1b[?1049h\x1b[H\x1b[?25l"
 FIRST_PAGE, CURSOR = "\x1b[?1049l", "\x1b[?25h"
 SUMMARY: Sequence[Line] = ((("9 pods replaced", Style.PLAIN),),)
-STILL = picture(row("zone-a", OLD, OLD), elapsed=0.0)
-MOVED = picture(row("zone-a", ENDING, OLD), elapsed=1.0)
+STILL = snapshot(row("zone-a", OLD, OLD), elapsed=0.0)
+MOVED = snapshot(row("zone-a", ENDING, OLD), elapsed=1.0)
 XTERM = {"TERM": "xterm"}
 
 

@@ -19,7 +19,7 @@ from tests.virtual_time import EPOCH, in_virtual_time
 ONE = ZoneSpec(name="web", replicas=1)
 
 
-def view(pod: JsonObject) -> Pod:
+def decode(pod: JsonObject) -> Pod:
     """Return the pod as the operator sees it."""
     seen = decode_pod(msgspec.json.encode(pod))
     assert isinstance(seen, Pod)
@@ -35,10 +35,10 @@ def container(pod: JsonObject) -> JsonObject:
     return children(pod, "status", "containerStatuses")[0]
 
 
-def states(scene: World, name: str = "web-0") -> list[str]:
+def states(rig: World, name: str = "web-0") -> list[str]:
     """Return what became of a pod in words, each change once."""
     words: list[str] = []
-    for one in scene.commits("pods"):
+    for one in rig.commits("pods"):
         if one.name == name:
             word = name_state(one)
             if word not in words[-1:]:
@@ -62,11 +62,11 @@ def name_state(commit: Commit) -> str:
 
 @in_virtual_time
 async def test_a_normal_life_from_creation_to_the_end() -> None:
-    with world() as scene:
-        await scene.bring_up(ONE)
-        scene.delete_pod("web-0")
-        await scene.until(lambda: "gone" in states(scene))
-        assert states(scene) == [
+    with world() as rig:
+        await rig.bring_up(ONE)
+        rig.delete_pod("web-0")
+        await rig.until(lambda: "gone" in states(rig))
+        assert states(rig) == [
             "Pending/unbound",
             "Pending",
             "Pending/waiting",
@@ -76,7 +76,7 @@ async def test_a_normal_life_from_creation_to_the_end() -> None:
             "Succeeded/terminated",
             "gone",
         ]
-        actors = [one.actor for one in scene.commits("pods")]
+        actors = [one.actor for one in rig.commits("pods")]
         assert actors == [
             "statefulset-controller",
             "scheduler",
@@ -93,19 +93,19 @@ async def test_times_follow_the_behaviour() -> None:
         ready_after=timedelta(seconds=60),
         terminates_after=timedelta(seconds=20),
     )
-    with world(choose=always(slow)) as scene:
-        scene.create(ONE)
-        ready = await scene.until_ready("web")
+    with world(choose=always(slow)) as rig:
+        rig.create(ONE)
+        ready = await rig.until_ready("web")
         assert timedelta(seconds=70) < ready < timedelta(seconds=71)
-        pod = scene.pod("web-0")
+        pod = rig.pod("web-0")
         since = moment_of(str(condition(pod, "Ready")["lastTransitionTime"]))
         started = moment_of(text(pod, "status", "startTime"))
         assert timedelta(seconds=69) <= since - started <= timedelta(seconds=71)
         assert started - EPOCH <= timedelta(seconds=1)
-        begun = scene.api.now()
-        scene.delete_pod("web-0")
-        await scene.until(lambda: "gone" in states(scene))
-        assert timedelta(seconds=20) < scene.api.now() - begun < timedelta(seconds=21)
+        begun = rig.api.now()
+        rig.delete_pod("web-0")
+        await rig.until(lambda: "gone" in states(rig))
+        assert timedelta(seconds=20) < rig.api.now() - begun < timedelta(seconds=21)
 
 
 @pytest.mark.parametrize(
@@ -126,101 +126,101 @@ async def test_times_follow_the_behaviour() -> None:
 )
 @in_virtual_time
 async def test_troubles_are_what_the_operator_reads(kind: StartKind, trouble: str) -> None:
-    with world(choose=always(Behaviour(kind=kind))) as scene:
-        scene.create(ONE)
-        await scene.until(lambda: bool(scene.pods()))
-        await scene.until(lambda: view(scene.pod("web-0")).why_not_ready == trouble)
-        assert not view(scene.pod("web-0")).is_ready
+    with world(choose=always(Behaviour(kind=kind))) as rig:
+        rig.create(ONE)
+        await rig.until(lambda: bool(rig.pods()))
+        await rig.until(lambda: decode(rig.pod("web-0")).why_not_ready == trouble)
+        assert not decode(rig.pod("web-0")).is_ready
 
 
 @in_virtual_time
 async def test_a_crash_loop_restarts_with_growing_pauses() -> None:
-    with world(choose=always(Behaviour(kind=StartKind.CRASH_LOOP))) as scene:
-        scene.create(ONE)
-        await scene.until(
+    with world(choose=always(Behaviour(kind=StartKind.CRASH_LOOP))) as rig:
+        rig.create(ONE)
+        await rig.until(
             lambda: (
-                bool(scene.pods())
-                and bool(children(scene.pod("web-0"), "status", "containerStatuses"))
-                and number(container(scene.pod("web-0")), "restartCount") == 3
+                bool(rig.pods())
+                and bool(children(rig.pod("web-0"), "status", "containerStatuses"))
+                and number(container(rig.pod("web-0")), "restartCount") == 3
             )
         )
         starts = [
             one.at
-            for one in scene.commits("pods")
+            for one in rig.commits("pods")
             if one.after is not None
             and container_state(one.after) == "running"
             and container_state(one.before or {}) != "running"
         ]
         pauses = [later - sooner for sooner, later in pairwise(starts)]
         assert [round(one.total_seconds()) for one in pauses] == [13, 23, 43]
-        ended = child(container(scene.pod("web-0")), "lastState", "terminated")
+        ended = child(container(rig.pod("web-0")), "lastState", "terminated")
         assert ended["exitCode"] == 1
 
 
 @in_virtual_time
 async def test_a_flapping_pod_is_ready_and_not_in_turn() -> None:
     flapping = Behaviour(kind=StartKind.FLAPPING, period=timedelta(seconds=5))
-    with world(choose=always(flapping)) as scene:
-        scene.create(ONE)
-        await scene.until(lambda: states(scene).count("Running/ready") == 3)
-        assert states(scene)[3:] == ["Running", "Running/ready"] * 3
+    with world(choose=always(flapping)) as rig:
+        rig.create(ONE)
+        await rig.until(lambda: states(rig).count("Running/ready") == 3)
+        assert states(rig)[3:] == ["Running", "Running/ready"] * 3
 
 
 @in_virtual_time
 async def test_a_failed_pod_stays_down_until_it_is_mended() -> None:
-    with world() as scene:
-        await scene.bring_up(ONE)
-        uid = uid_of(scene.pod("web-0"))
-        scene.cluster.fail_pod("web-0")
-        assert container_state(scene.pod("web-0")) == "terminated"
-        await scene.until(lambda: container_state(scene.pod("web-0")) == "waiting")
+    with world() as rig:
+        await rig.bring_up(ONE)
+        uid = uid_of(rig.pod("web-0"))
+        rig.cluster.fail_pod("web-0")
+        assert container_state(rig.pod("web-0")) == "terminated"
+        await rig.until(lambda: container_state(rig.pod("web-0")) == "waiting")
         with pytest.raises(TimeoutError):
-            await scene.until(lambda: scene.is_ready("web"), timedelta(hours=1))
-        scene.cluster.mend_pod("web-0")
-        assert is_ready(scene.pod("web-0"))
-        assert container(scene.pod("web-0"))["restartCount"] == 1
-        assert uid_of(scene.pod("web-0")) == uid
+            await rig.until(lambda: rig.is_ready("web"), timedelta(hours=1))
+        rig.cluster.mend_pod("web-0")
+        assert is_ready(rig.pod("web-0"))
+        assert container(rig.pod("web-0"))["restartCount"] == 1
+        assert uid_of(rig.pod("web-0")) == uid
 
 
 @in_virtual_time
 async def test_a_pod_made_to_fail_before_it_runs_crashes_when_it_does() -> None:
-    with world() as scene:
-        scene.create(ONE)
-        await scene.until(lambda: bool(scene.pods()))
-        scene.cluster.fail_pod("web-0")
-        await scene.until(lambda: states(scene)[-2:] == ["Running/terminated", "Running/waiting"])
-        scene.delete_pod("web-0")
-        await scene.until_ready("web")  # the next one of the name is a new pod
+    with world() as rig:
+        rig.create(ONE)
+        await rig.until(lambda: bool(rig.pods()))
+        rig.cluster.fail_pod("web-0")
+        await rig.until(lambda: states(rig)[-2:] == ["Running/terminated", "Running/waiting"])
+        rig.delete_pod("web-0")
+        await rig.until_ready("web")  # the next one of the name is a new pod
 
 
 @in_virtual_time
 async def test_a_pod_without_a_node_gets_one_when_it_is_mended() -> None:
-    with world(choose=always(Behaviour(kind=StartKind.PENDING))) as scene:
-        scene.create(ONE)
-        await scene.until(lambda: bool(scene.pods()))
-        scene.cluster.mend_pod("web-0")
-        await scene.until_ready("web")
+    with world(choose=always(Behaviour(kind=StartKind.PENDING))) as rig:
+        rig.create(ONE)
+        await rig.until(lambda: bool(rig.pods()))
+        rig.cluster.mend_pod("web-0")
+        await rig.until_ready("web")
 
 
 @in_virtual_time
 async def test_only_living_pods_can_fail_or_be_mended() -> None:
-    with world() as scene:
+    with world() as rig:
         with pytest.raises(LookupError, match="no living pod web-0"):
-            scene.cluster.fail_pod("web-0")
-        await scene.bring_up(ONE)
-        scene.delete_pod("web-0")
+            rig.cluster.fail_pod("web-0")
+        await rig.bring_up(ONE)
+        rig.delete_pod("web-0")
         with pytest.raises(LookupError, match="no living pod web-0"):
-            scene.cluster.mend_pod("web-0")
+            rig.cluster.mend_pod("web-0")
 
 
 @in_virtual_time
 async def test_pods_that_ran_elsewhere_go_on_as_they_were() -> None:
     """For a world copied from a dump: ready pods are left alone, others become ready."""
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web", replicas=2))
-        scene.cluster.fail_pod("web-1")
-        await scene.until(lambda: container_state(scene.pod("web-1")) == "waiting")
-        pods, sts, revisions = scene.pods(), scene.sts("web"), scene.revisions()
+    with world() as rig:
+        await rig.bring_up(ZoneSpec(name="web", replicas=2))
+        rig.cluster.fail_pod("web-1")
+        await rig.until(lambda: container_state(rig.pod("web-1")) == "waiting")
+        pods, sts, revisions = rig.pods(), rig.sts("web"), rig.revisions()
     with world(seed=5) as copy:
         for obj in (*revisions, sts, *pods):
             copy.api.put(obj, actor="person")

@@ -16,7 +16,7 @@ SECRET = "hunter2"
 def test_pods_are_in_the_order_of_their_ordinals() -> None:
     dump = choose_objects(grow(ZoneSpec(name="zone-a", replicas=11)), "")
 
-    assert [one.view.name for one in dump.pods][-2:] == ["zone-a-9", "zone-a-10"]
+    assert [one.decoded.name for one in dump.pods][-2:] == ["zone-a-9", "zone-a-10"]
 
 
 def test_everything_that_the_operator_sees_is_kept() -> None:
@@ -25,7 +25,7 @@ def test_everything_that_the_operator_sees_is_kept() -> None:
 
     (found,) = choose_objects(objects, "").sets
 
-    sts = found.view
+    sts = found.decoded
     assert (sts.replicas, sts.first_ordinal, sts.strategy) == (3, 3, "OnDelete")
     assert dict(sts.annotations) == {
         "rollout-max-unavailable": "50%",

@@ -131,7 +131,7 @@ def test_a_pod_that_is_not_ready_stays_so() -> None:
     (stuck,) = _times(dump).stuck
     chosen = choose(stuck.obj)
 
-    assert stuck.view.name == "zone-b-1"
+    assert stuck.decoded.name == "zone-b-1"
     assert (chosen.kind, chosen.starts_after) == (StartKind.NEVER_READY, FOR_EVER)
     new = {**stuck.obj, "metadata": {**child(stuck.obj, "metadata"), "uid": "new"}}
     assert choose(new).kind is StartKind.NORMAL, "its successor is another one"
@@ -161,7 +161,7 @@ def test_a_pod_that_is_starting_becomes_ready_when_others_did(age: int, left: fl
 
     ((pod, found),) = times.list_left(dump)
 
-    assert (pod.view.name, found, times.stuck) == ("zone-b-1", left * SECONDS, ())
+    assert (pod.decoded.name, found, times.stuck) == ("zone-b-1", left * SECONDS, ())
     chosen = choose_behaviour(dump, times)(pod.obj)
     assert (chosen.kind, chosen.ready_after) == (StartKind.NORMAL, left * SECONDS)
 
@@ -187,7 +187,7 @@ AGAIN: Json = {**STARTING["containerStatuses"][0], "restartCount": 1}
 def test_a_pod_in_trouble_or_late_is_stuck(age: int, status: Json, is_stuck: bool) -> None:
     dump = _start(grow(), "zone-b-1", age, **status)
 
-    assert [one.view.name for one in _times(dump).stuck] == ["zone-b-1"] * is_stuck
+    assert [one.decoded.name for one in _times(dump).stuck] == ["zone-b-1"] * is_stuck
 
 
 @pytest.mark.parametrize(("age", "is_stuck"), [(30, False), (31, True)])
@@ -200,7 +200,7 @@ def test_no_pod_is_late_in_its_first_half_minute(age: int, is_stuck: bool) -> No
 def test_a_person_knows_better_what_is_stuck() -> None:
     dump = _start(grow(), "zone-b-1", 5)
 
-    assert [one.view.name for one in _times(dump, "zone-b-1").stuck] == ["zone-b-1"]
+    assert [one.decoded.name for one in _times(dump, "zone-b-1").stuck] == ["zone-b-1"]
     assert _times(_start(grow(), "zone-b-1", 300), ready=101 * SECONDS).stuck == ()
     with pytest.raises(InvalidInput, match='-stuck=zone-b-2: no pod "zone-b-2" that is not ready'):
         _times(dump, "zone-b-2")

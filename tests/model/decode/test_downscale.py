@@ -61,9 +61,9 @@ def test_a_record_that_is_no_text_is_an_error_that_names_it() -> None:
 def read(started: str | None, ready: str, turned: str | None = TURNED) -> tuple[bool, bool]:
     """Return whether a pod has never been ready, and whether it has been."""
     conditions = [condition(ready, lastTransitionTime=turned)]
-    view = decode_pod(as_json(pod_tree(startTime=started, conditions=conditions)))
-    assert not (view.never_ready and view.is_ready)
-    return view.never_ready, view.was_ready
+    decoded = decode_pod(as_json(pod_tree(startTime=started, conditions=conditions)))
+    assert not (decoded.never_ready and decoded.is_ready)
+    return decoded.never_ready, decoded.was_ready
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_set_keeps_all_labels_and_the_annotations_that_downscales_read() -> No
     tree = with_metadata(
         set_tree(), annotations=annotations | {"x": "y"}, labels=labels | {LAST_DOWNSCALE: "no"}
     )
-    view = decode_statefulset(as_json(tree))
+    decoded = decode_statefulset(as_json(tree))
 
-    assert view.annotations == annotations
-    assert view.labels == labels | {LAST_DOWNSCALE: "no"}
+    assert decoded.annotations == annotations
+    assert decoded.labels == labels | {LAST_DOWNSCALE: "no"}

@@ -127,15 +127,19 @@ NO_STATUS = "no container statuses"
     ],
 )
 def test_readiness_and_why_not(status: Tree, why_not_ready: str) -> None:
-    view = decode_pod(as_json(pod_tree(**status)))
-    assert (view.why_not_ready, view.is_ready) == (why_not_ready, not why_not_ready)
-    assert view.is_starting is why_not_ready.startswith(STARTING)
-    assert (view.ready_since is not None) is view.is_ready
+    decoded = decode_pod(as_json(pod_tree(**status)))
+    assert (decoded.why_not_ready, decoded.is_ready) == (why_not_ready, not why_not_ready)
+    assert decoded.is_starting is why_not_ready.startswith(STARTING)
+    assert (decoded.ready_since is not None) is decoded.is_ready
 
 
 def test_ready04_a_terminating_pod_is_never_ready() -> None:
-    view = decode_pod(as_json(with_metadata(pod_tree(), deletionTimestamp=DELETED)))
-    assert (view.is_terminating, view.is_ready, view.why_not_ready) == (True, False, "terminating")
+    decoded = decode_pod(as_json(with_metadata(pod_tree(), deletionTimestamp=DELETED)))
+    assert (decoded.is_terminating, decoded.is_ready, decoded.why_not_ready) == (
+        True,
+        False,
+        "terminating",
+    )
 
 
 @pytest.mark.parametrize(

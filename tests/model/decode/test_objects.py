@@ -50,8 +50,8 @@ def test_a_ready_pod_is_read_whole() -> None:
 
 def test_w27_ready_since_is_unknown_where_the_condition_does_not_say() -> None:
     without = {"type": "Ready", "status": "True", "lastTransitionTime": None}
-    view = decode_pod(as_json(pod_tree(conditions=[without])))
-    assert (view.is_ready, view.ready_since) == (True, None)
+    decoded = decode_pod(as_json(pod_tree(conditions=[without])))
+    assert (decoded.is_ready, decoded.ready_since) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -119,17 +119,17 @@ def test_d51_a_pod_costs_at_most_4_kib() -> None:
     assert len(raws[0]) > 9_000
     gc.collect()
     tracemalloc.start()
-    views = [decode_pod(raw) for raw in raws]
+    decoded = [decode_pod(raw) for raw in raws]
     del raws
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert size / len(views) < 1_500
+    assert size / len(decoded) < 1_500
 
 
 def test_a_statefulset_is_read_whole() -> None:
     spec = {"ordinals": {"start": 5}, "podManagementPolicy": "Parallel", "minReadySeconds": 10}
-    view = decode_statefulset(as_json(set_tree(**spec)))
-    assert view == StatefulSet(
+    decoded = decode_statefulset(as_json(set_tree(**spec)))
+    assert decoded == StatefulSet(
         namespace="prod",
         name="zone-a",
         uid=Uid("set-uid"),
@@ -177,8 +177,8 @@ def test_what_a_statefulset_leaves_out_has_the_api_default(
 def test_replicas_absent_is_one() -> None:
     tree = set_tree()
     del tree["spec"]["replicas"], tree["status"]
-    view = decode_statefulset(as_json(tree))
-    assert (view.replicas, view.status_replicas, view.update_revision) == (1, 0, "")
+    decoded = decode_statefulset(as_json(tree))
+    assert (decoded.replicas, decoded.status_replicas, decoded.update_revision) == (1, 0, "")
 
 
 def test_fp29_a_terminating_set_says_so() -> None:
@@ -365,7 +365,7 @@ PATHS = st.sampled_from(
 
 @repeatable(300)
 @given(path=PATHS, value=JSON, is_pod=st.booleans())
-def test_any_json_in_any_place_is_a_view_or_a_decode_error(
+def test_any_json_in_any_place_is_decoded_or_a_decode_error(
     path: tuple[str, ...], value: object, is_pod: bool
 ) -> None:
     tree = pod_tree() if is_pod else set_tree()
@@ -375,11 +375,13 @@ def test_any_json_in_any_place_is_a_view_or_a_decode_error(
     place[path[-1]] = value
     raw = as_json(tree)
     try:
-        view: Pod | StatefulSet | Unreadable = (decode_pod if is_pod else decode_statefulset)(raw)
+        decoded: Pod | StatefulSet | Unreadable = (decode_pod if is_pod else decode_statefulset)(
+            raw
+        )
     except DecodeError as error:
-        view = salvage("Pod", raw, error)
-    assert not isinstance(view, Unreadable) or view.error.isprintable()
-    assert view.name == tree["metadata"].get("name", "") if path != ("metadata",) else True
+        decoded = salvage("Pod", raw, error)
+    assert not isinstance(decoded, Unreadable) or decoded.error.isprintable()
+    assert decoded.name == tree["metadata"].get("name", "") if path != ("metadata",) else True
 
 
 def test_d54_a_bookmark_is_read_for_its_version() -> None:

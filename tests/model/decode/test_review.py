@@ -98,24 +98,24 @@ def test_the_first_ordinal_is_read(ordinals: object, expected: int) -> None:
     """SI-10, D-10: a request that changes it makes other pods go than its replicas tell."""
     found = workload()
     found["spec"]["ordinals"] = ordinals
-    view = new_of(found)
-    assert isinstance(view, Scalable)
-    assert view.first_ordinal == expected
+    decoded = new_of(found)
+    assert isinstance(decoded, Scalable)
+    assert decoded.first_ordinal == expected
 
 
 def test_a_scale_leaves_the_first_ordinal_as_it_is() -> None:
-    view = new_of(scale(replicas=2, ordinals={"start": 2}))
-    assert isinstance(view, Scalable)
-    assert view.first_ordinal == 0
+    decoded = new_of(scale(replicas=2, ordinals={"start": 2}))
+    assert isinstance(decoded, Scalable)
+    assert decoded.first_ordinal == 0
 
 
 def test_an_ordinal_that_is_no_number_makes_an_object_unusable() -> None:
     """SI-13: it cannot be told which pods go."""
     found = workload()
     found["spec"]["ordinals"] = {"start": "two"}
-    view = new_of(found)
-    assert isinstance(view, Unusable)
-    assert view.error == 'request.object.spec.ordinals.start: expected int, got str: "two"'
+    decoded = new_of(found)
+    assert isinstance(decoded, Unusable)
+    assert decoded.error == 'request.object.spec.ordinals.start: expected int, got str: "two"'
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_shown() -> None:
 
 
 @in_virtual_time
-async def test_the_operators_own_view_is_shown_where_it_acts() -> None:
+async def test_the_operators_own_description_is_shown_where_it_acts() -> None:
     async with observed_cluster(*ZONES) as world:
         now = world.sandbox.clock().now()
         operator = OperatorDescription(version="9", is_ready=True, is_acting=True)

@@ -108,7 +108,7 @@ def test_the_first_obstacle_is_told() -> None:
     case = replace(ALL_AT_ONCE, zones=ALL_AT_ONCE.zones[:1])
     codes = [refused(case).reason.code]
     for change in [
-        {"view_age": timedelta(0)},
+        {"snapshot_age": timedelta(0)},
         {"budget": by_partition(pattern="(x)")},
         {"unreadable": ()},
         {"zones": ALL_AT_ONCE.zones},
@@ -121,7 +121,7 @@ def test_the_first_obstacle_is_told() -> None:
         codes.append(refused(case).reason.code)
 
     assert codes == [
-        Code.VIEW_STALE,
+        Code.SNAPSHOT_STALE,
         Code.BUDGET_ZERO,
         Code.OBJECT_UNREADABLE,
         Code.TOO_FEW_ZONES,
@@ -145,7 +145,7 @@ def test_of_several_zones_the_first_by_name_is_told(case: str, zone: str) -> Non
     assert refused(replace(refusal, zones=refusal.zones[::-1])).reason.zone == zone
 
 
-def test_a_frozen_view_is_looked_at_again() -> None:
+def test_a_frozen_snapshot_is_requeued() -> None:
     """That it has come alive is announced by no event."""
     refusal = refused(read_snapshot("a-0; stale 61"))
 

@@ -89,7 +89,7 @@ STATES: Final[Mapping[str, Group]] = {
         group(prev("a"), prev("b")),
         other_rollout=OtherRollout(pods=("zone-a-0", "zone-a-1"), left=timedelta(seconds=30)),
     ),
-    "an old view": _with(group(zone("a")), view_age=timedelta(minutes=2)),
+    "an old view": _with(group(zone("a")), snapshot_age=timedelta(minutes=2)),
     "not ready for long enough": group(
         with_pods(
             zone("a", "lll", ready=0, min_ready_seconds=30),

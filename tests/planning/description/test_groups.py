@@ -196,7 +196,9 @@ HOLDS: Final = [
         Code.WRONG_STRATEGY,
         id="what holds the group comes first",
     ),
-    pytest.param([Code.VIEW_STALE], True, Phase.HELD, Code.VIEW_STALE, id="failed otherwise"),
+    pytest.param(
+        [Code.SNAPSHOT_STALE], True, Phase.HELD, Code.SNAPSHOT_STALE, id="failed otherwise"
+    ),
 ]
 
 

@@ -17,7 +17,7 @@ from rollout_operator.model.policy.zones import (
 )
 from rollout_operator.model.units import IntOrPercent
 from rollout_operator.planning.policies.plan import plan_policy
-from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from tests.builders import NOW, prev, unreadable, with_pods, zone
 from tests.planning.policies.snapshots import batch, outline, seconds, snapshot
 
@@ -191,7 +191,7 @@ def test_a_pod_counts_once_it_is_ready_long_enough() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"view_age": VIEW_LIMIT + seconds(1)}, id="a frozen view"),
+        pytest.param({"snapshot_age": SNAPSHOT_LIMIT + seconds(1)}, id="a frozen view"),
         pytest.param({"unreadable": (unreadable("StatefulSet", "zone-x"),)}, id="unreadable"),
         pytest.param(
             {"downscale": Underway(zone="zone-b", replicas_from=3, replicas_to=2)},

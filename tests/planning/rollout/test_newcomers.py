@@ -16,7 +16,7 @@ from rollout_operator.planning.rollout.newcomers import count_used
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import group, outline, prev, unreadable, zone
-from tests.planning.scalings import codes, counts, delayed, view
+from tests.planning.scalings import codes, counts, delayed, snapshot
 
 TARGET: Final = Target(port=80, path="p", service="svc")
 
@@ -295,12 +295,15 @@ def test_d67_newcomers_in_a_delayed_downscale(
     """SI-09: what goes unasked goes for this version of the set only: a status that counts one of
     them as ready since then fails the write.
     """
-    plan = plan_scaling(view(base, scale=scale))
+    plan = plan_scaling(snapshot(base, scale=scale))
 
     assert (counts(plan), codes(plan)) == expected
     assert all(one.is_exact for one in plan.scale)
 
 
 def test_d67_the_group_is_looked_at_again_when_they_have_settled() -> None:
-    for plan in (plan_group(group(settling("a"))), plan_scaling(view(settling("a"), scale="5/5"))):
+    for plan in (
+        plan_group(group(settling("a"))),
+        plan_scaling(snapshot(settling("a"), scale="5/5")),
+    ):
         assert plan.requeue_after == timedelta(seconds=21)

@@ -132,7 +132,7 @@ def test_d25_no_pod_is_replaced_while_a_downscale_may_still_happen(
 
     assert outline(plan) == [text if line == "downscale" else line for line in expected]
     assert plan.actions == ()
-    assert plan.requeue_after is None or plan.waits[0].code is Code.VIEW_STALE
+    assert plan.requeue_after is None or plan.waits[0].code is Code.SNAPSHOT_STALE
 
 
 REASONS = """
@@ -180,9 +180,9 @@ def test_whom_a_wait_is_about_and_how_loud_it_is() -> None:
     )
 
 
-def test_a_stale_view_is_looked_at_again_soon() -> None:
+def test_a_stale_snapshot_is_requeued_soon() -> None:
     """That a view has come alive again is announced by no event."""
-    plan = plan_group(replace(group(prev("a")), view_age=timedelta(minutes=5)))
+    plan = plan_group(replace(group(prev("a")), snapshot_age=timedelta(minutes=5)))
     assert plan.requeue_after == timedelta(seconds=5)
     assert not plan.failed
 

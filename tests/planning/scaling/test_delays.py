@@ -24,9 +24,9 @@ from tests.planning.scalings import (
     counts,
     delayed,
     outline,
-    outline_view,
-    read_view,
-    view,
+    outline_snapshot,
+    read_snapshot,
+    snapshot,
 )
 from tests.planning.tables import read_table
 
@@ -129,19 +129,19 @@ W-24 and one of them is due
 
 def read_delays(text: str) -> ScalingSnapshot:
     """Return a view; `CALLED` are those of zone b that stay."""
-    return read_view(text.replace("TOLD", STAYING))
+    return read_snapshot(text.replace("TOLD", STAYING))
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(T05, read_delays))
 def test_t05_a_delayed_downscale(case: ScalingSnapshot, expected: list[str]) -> None:
     """First whom to tell what, then what comes of the answers; the pods that stay confirm."""
-    assert outline_view(case, short=True) == expected
+    assert outline_snapshot(case, short=True) == expected
 
 
 def test_delay04_seed074_only_the_host_is_replaced() -> None:
     """T-05, endpoint form; who may be called, and all hostile URLs, are in the tests of D-27."""
     zone = delayed("b", 5, url="https://example.com:8080/api/prepare?a=b&c")
-    (calls,) = plan_scaling(view(zone, scale="3/5")).pod_calls
+    (calls,) = plan_scaling(snapshot(zone, scale="3/5")).pod_calls
 
     assert [
         (pod.scheme, pod.host, pod.port, pod.path, pod.query, pod.ip) for pod in calls.ask
@@ -155,12 +155,12 @@ def test_delay04_seed074_only_the_host_is_replaced() -> None:
 def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_know() -> None:
     """Nothing is remembered: the pods' own times neither shorten nor restart the wait."""
     zone = delayed("b", 5)
-    new = plan_scaling(view(zone, scale="3/5"))
+    new = plan_scaling(snapshot(zone, scale="3/5"))
     called_59 = plan_scaling(
-        view(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(59 * MINUTE)))
+        snapshot(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(59 * MINUTE)))
     )
     called_60 = plan_scaling(
-        view(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(HOUR + SECOND)))
+        snapshot(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(HOUR + SECOND)))
     )
 
     assert (counts(new), new.pod_calls[0].ask != ()) == ({}, True)
@@ -191,7 +191,7 @@ def test_seed076_when_a_pod_is_asked_again(
         name: answer(since * MINUTE, asked=ago * SECOND) for name, (since, ago) in answers.items()
     }
     plan = plan_scaling(
-        view(
+        snapshot(
             delayed("b", 5),
             scale="3/5",
             answers=said,
@@ -207,7 +207,7 @@ def test_seed076_when_a_pod_is_asked_again(
 
 def test_a_pod_that_is_asked_once_more_is_no_news() -> None:
     case = f"delayed b 5; scale 3/5; {STAYING}; word b-4 70m asked=20s; word b-3 70m"
-    assert plan_scaling(read_view(case)).waits[0].severity is Severity.DEBUG
+    assert plan_scaling(read_snapshot(case)).waits[0].severity is Severity.DEBUG
 
 
 def test_nobody_is_asked_once_more_for_a_downscale_that_may_not_be() -> None:
@@ -216,7 +216,7 @@ def test_nobody_is_asked_once_more_for_a_downscale_that_may_not_be() -> None:
         "delayed a 5 span=12h; b 5 follows=a ago=1h; scale 3/5; told a-0 a-1 a-2;"
         " word a-4 70m asked=20s; word a-3 70m asked=20s"
     )
-    plan = plan_scaling(read_view(case.replace(";", "; ").replace(";  ", "; ")))
+    plan = plan_scaling(read_snapshot(case.replace(";", "; ").replace(";  ", "; ")))
 
     assert (plan.pod_calls, counts(plan)) == ((), {})
     assert "zone_downscaled_lately zone-a" in codes(plan)
@@ -230,7 +230,7 @@ def test_two_pods_of_one_name_are_both_asked() -> None:
     both = type(zone)(sts=zone.sts, pods=(*zone.pods, twin))
     answers = {"b-4": answer(70 * MINUTE), "b-3": answer(70 * MINUTE), "twin": answer(MINUTE)}
 
-    assert codes(plan_scaling(view(both, scale="3/5", answers=answers))) == [
+    assert codes(plan_scaling(snapshot(both, scale="3/5", answers=answers))) == [
         "delayed_by_pods zone-b"
     ]
 
@@ -245,7 +245,7 @@ CALLED: Final = PodCalls(cancelled_at=NOW - MINUTE)
 def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
     """A zone that can never be scaled, as a quota refuses it, must not keep others prepared."""
     zones = [delayed("a", 2), delayed("b", 5)]
-    plan = plan_scaling(view(*zones, delayed("c", 7), scale="5/5", answers={"b-4": DUE}))
+    plan = plan_scaling(snapshot(*zones, delayed("c", 7), scale="5/5", answers={"b-4": DUE}))
 
     assert counts(plan) == {"zone-a": 5}
     assert "talk zone-b: stay 4" in outline(plan)
@@ -299,7 +299,7 @@ def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_cal
     for scale in ("5/5", "7/5"):
         stay = {} if calls is None else {"b-1": calls}
         others = dict.fromkeys(("b-0", "b-2", "b-3", "b-4"), CALLED)
-        plan = plan_scaling(view(delayed("b", 5), scale=scale, stay={**others, **stay}))
+        plan = plan_scaling(snapshot(delayed("b", 5), scale=scale, stay={**others, **stay}))
 
         assert [line for line in outline(plan) if line.startswith("talk")] == (
             ["talk zone-b: stay 1"] if is_called else []
@@ -309,7 +309,7 @@ def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_cal
 def test_seed079_it_is_known_when_the_next_of_them_is_due() -> None:
     stay = {f"b-{number}": PodCalls(cancelled_at=NOW - number * MINUTE) for number in range(5)}
 
-    assert plan_scaling(view(delayed("b", 5), scale="5/5", stay=stay)).requeue_after == (
+    assert plan_scaling(snapshot(delayed("b", 5), scale="5/5", stay=stay)).requeue_after == (
         CANCEL_AGAIN - 4 * MINUTE
     )
 
@@ -317,7 +317,7 @@ def test_seed079_it_is_known_when_the_next_of_them_is_due() -> None:
 def test_seed077_an_upscale_in_the_midst_of_the_wait_takes_it_back() -> None:
     answers = {"b-4": answer(30 * MINUTE), "b-3": answer(30 * MINUTE)}
     plan = plan_scaling(
-        view(
+        snapshot(
             delayed("b", 5),
             scale="6/5",
             answers=answers,
@@ -332,7 +332,7 @@ def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
     """5 → 3 was sent without an answer, and now 5 are wanted again."""
     underway = Underway(zone="zone-b", replicas_from=5, replicas_to=3)
     answers = {"b-4": DUE, "b-3": DUE, "b-2": DUE}
-    plan = plan_scaling(view(delayed("b", 5), scale="5/5", answers=answers, downscale=underway))
+    plan = plan_scaling(snapshot(delayed("b", 5), scale="5/5", answers=answers, downscale=underway))
 
     assert outline(plan) == ["talk zone-b: stay 0 1 2"]
 
@@ -354,6 +354,6 @@ def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
     ],
 )
 def test_only_own_pods_that_run_are_told_anything(changes: Mapping[str, object]) -> None:
-    plan = plan_scaling(view(with_pods(delayed("b", 3), **changes), scale="3/3"))
+    plan = plan_scaling(snapshot(with_pods(delayed("b", 3), **changes), scale="3/3"))
 
     assert plan.pod_calls == ()

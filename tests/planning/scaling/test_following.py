@@ -20,10 +20,10 @@ from tests.planning.scalings import (
     counts,
     mirroring,
     outline,
-    outline_view,
-    read_view,
+    outline_snapshot,
+    read_snapshot,
     show,
-    view,
+    snapshot,
 )
 from tests.planning.tables import read_table, shorten
 
@@ -132,18 +132,18 @@ a gate does not open by what was only written
 """
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(T03, read_view))
+@pytest.mark.parametrize(("case", "expected"), read_table(T03, read_snapshot))
 def test_t03_what_a_following_zone_counts(case: ScalingSnapshot, expected: list[str]) -> None:
-    assert shorten(outline_view(case), SENTENCES) == expected
+    assert shorten(outline_snapshot(case), SENTENCES) == expected
 
 
 def test_seed066_a_chain_is_scaled_down_one_zone_after_the_other() -> None:
     """A person scales zone-a down: b goes 12 h after it, c 12 h after b, never both at once."""
     chain = "a 3 ago={}; b 5 follows=a label=12h; c 5 follows=b label=12h"
-    at_once = plan_scaling(read_view(chain.format("1s")))
-    later = plan_scaling(read_view(chain.format("12h")))
+    at_once = plan_scaling(read_snapshot(chain.format("1s")))
+    later = plan_scaling(read_snapshot(chain.format("12h")))
     b_is_gone = "a 3 ago=13h; b 3 follows=a label=12h ago=1h; c 5 follows=b label=12h"
-    after = plan_scaling(read_view(b_is_gone))
+    after = plan_scaling(read_snapshot(b_is_gone))
 
     assert (counts(at_once), counts(later), counts(after)) == ({}, {"zone-b": 3}, {})
     assert at_once.next_downscale == at_once.requeue_after == 12 * HOUR - SECOND
@@ -159,7 +159,7 @@ def test_seed066_a_chain_is_scaled_down_one_zone_after_the_other() -> None:
 def test_seed067_the_time_between_zones_is_a_go_duration(
     label: str, ago: str, may_go: bool
 ) -> None:
-    plan = plan_scaling(read_view(f"a 3 ago={ago}; b 5 follows=a label={label}"))
+    plan = plan_scaling(read_snapshot(f"a 3 ago={ago}; b 5 follows=a label={label}"))
 
     assert counts(plan) == ({"zone-b": 3} if may_go else {})
 
@@ -167,7 +167,7 @@ def test_seed067_the_time_between_zones_is_a_go_duration(
 @pytest.mark.parametrize("label", ["1d", "12", "", "h", "1e3h", "12h ", "\u0661h", "9" * 5000])
 def test_seed067_one_that_is_none_stops_the_downscale_and_is_named(label: str) -> None:
     plan = plan_scaling(
-        view(counted("a", 3, ago=99 * HOUR), counted("b", 5, follows="a", label=label))
+        snapshot(counted("a", 3, ago=99 * HOUR), counted("b", 5, follows="a", label=label))
     )
 
     assert (counts(plan), sorted(plan.failed)) == ({}, ["zone-b"])
@@ -178,7 +178,7 @@ def test_seed067_one_that_is_none_stops_the_downscale_and_is_named(label: str) -
 
 def test_the_last_of_several_downscales_tells_how_long_is_left() -> None:
     zones = [counted("a", 3, ago=3 * HOUR), counted("b", 5, follows="a", label="6h")]
-    plan = plan_scaling(view(*zones, counted("c", 3), seen={"c": HOUR, "b": SECOND}))
+    plan = plan_scaling(snapshot(*zones, counted("c", 3), seen={"c": HOUR, "b": SECOND}))
 
     assert plan.next_downscale == 5 * HOUR
     assert plan.waits[0].text.endswith("last downscale zone-c 2026-01-01T11:00:00Z, wait 6h0m0s")
@@ -186,8 +186,8 @@ def test_the_last_of_several_downscales_tells_how_long_is_left() -> None:
 
 def test_a_wait_is_news_only_where_more_than_time_has_changed() -> None:
     zones = [counted("a", 3, last="2026-01-01T11:00:00Z"), counted("b", 5, follows="a", label="6h")]
-    now = view().group.now
-    early, late = (plan_scaling(view(*zones, now=at)).waits[0] for at in (now, now + HOUR))
+    now = snapshot().group.now
+    early, late = (plan_scaling(snapshot(*zones, now=at)).waits[0] for at in (now, now + HOUR))
 
     assert early.text != late.text
     assert early.gist == late.gist != ""
@@ -196,10 +196,12 @@ def test_a_wait_is_news_only_where_more_than_time_has_changed() -> None:
 def test_d23_a_downscale_that_only_we_have_seen_counts() -> None:
     zones = [counted("a", 3), counted("b", 5, follows="a", label="6h")]
 
-    assert codes(plan_scaling(view(*zones, seen={"a": HOUR}))) == ["zone_downscaled_lately zone-b"]
-    assert codes(plan_scaling(view(zones[0], counted("b", 5, follows="a"), seen={"a": HOUR}))) == [
-        "wait_time_missing zone-b"
+    assert codes(plan_scaling(snapshot(*zones, seen={"a": HOUR}))) == [
+        "zone_downscaled_lately zone-b"
     ]
+    assert codes(
+        plan_scaling(snapshot(zones[0], counted("b", 5, follows="a"), seen={"a": HOUR}))
+    ) == ["wait_time_missing zone-b"]
 
 
 GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
@@ -247,7 +249,7 @@ def test_who_keeps_the_time_of_its_downscales(zones: list[Zone], keeping: list[s
     assert [sts.name for sts in sets if keeps_time(sts, sets)] == keeping
     follower = {zone.sts.name for zone in zones if follows(zone.sts)}
     plan = plan_scaling(
-        view(*(changed(z, replicas=2) if z.sts.name == "zone-a" else z for z in zones))
+        snapshot(*(changed(z, replicas=2) if z.sts.name == "zone-a" else z for z in zones))
     )
     assert {one.zone.name for one in plan.scale if one.keeps_time} == follower & set(keeping)
 
@@ -268,7 +270,7 @@ BAD_FORCES: Final = {
 
 @pytest.mark.parametrize("text", [None, *FORCES])
 def test_force_values_that_count(text: str | None) -> None:
-    plan = plan_scaling(view(counted("a", 4), counted("b", 3, follows="a", force=text)))
+    plan = plan_scaling(snapshot(counted("a", 4), counted("b", 3, follows="a", force=text)))
 
     count = 4 if text is None else FORCES[text]
     assert (counts(plan), codes(plan)) == ({"zone-b": count}, [])
@@ -300,14 +302,16 @@ def test_a_gate_that_is_neither_true_nor_false_is_named_and_off(text: str) -> No
 
 
 def test_following_wins_over_mirroring_and_both_are_named() -> None:
-    plan = plan_scaling(read_view("a 4; b 3 follows=a name=demo kind=ReplicaTemplate; scale 9/0"))
+    plan = plan_scaling(
+        read_snapshot("a 4; b 3 follows=a name=demo kind=ReplicaTemplate; scale 9/0")
+    )
 
     assert (counts(plan), codes(plan)) == ({"zone-b": 4}, ["follows_and_mirrors zone-b"])
 
 
 def test_an_unreadable_leading_zone_is_named_as_such() -> None:
     broken = (unreadable("StatefulSet", "zone-a"),)
-    lines = outline(plan_scaling(view(counted("b", 3, follows="a"), unreadable=broken)))
+    lines = outline(plan_scaling(snapshot(counted("b", 3, follows="a"), unreadable=broken)))
 
     assert lines == [
         f"problem object_unreadable zone-b: StatefulSet zone-b: annotation {LEADING_ZONE}:"
@@ -319,7 +323,7 @@ def test_an_unreadable_leading_zone_is_named_as_such() -> None:
 
 def test_w42_an_error_of_one_zone_stays_with_it() -> None:
     case = "a 5; b 3 follows=nobody; c 3 follows=a; mirroring d 3 version=a/b/c"
-    plan = plan_scaling(read_view(case))
+    plan = plan_scaling(read_snapshot(case))
 
     assert counts(plan) == {"zone-c": 5}
     assert plan.failed == {"zone-b", "zone-d"}
@@ -367,7 +371,7 @@ def test_a_long_circle_is_cut_and_found_in_time_that_grows_with_its_length() -> 
 
 
 def test_zones_of_a_circle_stay_as_they_are_and_others_follow_them() -> None:
-    plan = plan_scaling(read_view("b 3 follows=c; c 5 follows=b; d 1 follows=c; e 1 follows=e"))
+    plan = plan_scaling(read_snapshot("b 3 follows=c; c 5 follows=b; d 1 follows=c; e 1 follows=e"))
 
     assert counts(plan) == {"zone-d": 5}
     assert plan.failed == {"zone-b", "zone-c", "zone-e"}
@@ -375,7 +379,7 @@ def test_zones_of_a_circle_stay_as_they_are_and_others_follow_them() -> None:
 
 
 def test_a_forced_count_ends_a_circle() -> None:
-    plan = plan_scaling(read_view("b 3 follows=c force=5; c 3 follows=b"))
+    plan = plan_scaling(read_snapshot("b 3 follows=c force=5; c 3 follows=b"))
 
     assert (counts(plan), codes(plan)) == ({"zone-b": 5}, [])
 
@@ -387,7 +391,7 @@ def test_si23_names_from_annotations_are_short_and_printable(text: str) -> None:
     hostile = counted("b", 3, follows="x", gate=text, force=text)
     hostile = changed(hostile, annotations={**hostile.sts.annotations, LEADING_ZONE: text})
     for other in (hostile, counted("b", 3, follows="a", gate=text, force=text)):
-        lines = outline(plan_scaling(view(counted("a", 3), other)))
+        lines = outline(plan_scaling(snapshot(counted("a", 3), other)))
 
         assert len(lines) >= 2
         assert all(line.isprintable() and len(line) < 800 for line in lines)

@@ -30,7 +30,7 @@ from tests.planning.scalings import (
     mirroring,
     outline,
     show,
-    view,
+    snapshot,
 )
 
 
@@ -64,14 +64,14 @@ def up(letter: str, change: str) -> str:
 def test_t04_a_reference_that_shows_no_count(reading: NoScale, expected: list[str]) -> None:
     """W-42: the other zones of the group go on."""
     others = [counted("c", 5), counted("d", 3, follows="c")]
-    plan = plan_scaling(view(mirroring("b", 3), *others, scale=reading))
+    plan = plan_scaling(snapshot(mirroring("b", 3), *others, scale=reading))
 
     assert counts(plan) == {"zone-d": 5}
     assert outline(plan)[1:] == expected
 
 
 def test_a_reference_that_has_not_been_read_yet_is_no_news() -> None:
-    (wait,) = plan_scaling(view(mirroring("b", 3))).waits
+    (wait,) = plan_scaling(snapshot(mirroring("b", 3))).waits
 
     assert (wait.code, wait.severity) == (Code.REFERENCE_NOT_READ, Severity.DEBUG)
     assert wait.text == f"zone-b mirrors {SHOWN}, which has not been read yet"
@@ -90,19 +90,21 @@ def test_w40_it_is_kept_by_a_mirroring_zone_that_others_follow() -> None:
     """An autoscaler and staggered zones: 5 → 3 → 4 → 2 within hours goes through b zone by zone."""
     leading = annotated(mirroring("a", 4), span="12h")
     behind = counted("b", 4, follows="a", label="12h", ago=HOUR)
-    plan = plan_scaling(view(leading, behind, scale="2/4"))
+    plan = plan_scaling(snapshot(leading, behind, scale="2/4"))
 
     assert (counts(plan), codes(plan)) == ({}, ["zone_downscaled_lately zone-a"])
     assert plan.next_downscale == 11 * HOUR
-    assert counts(plan_scaling(view(mirroring("a", 4), behind, scale="6/4"))) == {"zone-a": 6}
+    assert counts(plan_scaling(snapshot(mirroring("a", 4), behind, scale="6/4"))) == {"zone-a": 6}
 
 
 def test_w40_a_guarded_mirroring_zone_keeps_the_time_that_its_review_would_ask_for() -> None:
     lately = counted("b", 4, ago=HOUR, label="12h")
     free, held = mirroring("a", 4), guarded(mirroring("a", 4))
 
-    assert counts(plan_scaling(view(free, lately, scale="2/4"))) == {"zone-a": 2}
-    assert codes(plan_scaling(view(held, lately, scale="2/4"))) == ["zone_downscaled_lately zone-a"]
+    assert counts(plan_scaling(snapshot(free, lately, scale="2/4"))) == {"zone-a": 2}
+    assert codes(plan_scaling(snapshot(held, lately, scale="2/4"))) == [
+        "zone_downscaled_lately zone-a"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_mirr05_a_forced_count_takes_the_place_of_the_one_that_is_mirrored(
 def test_a_forced_count_needs_no_reference_that_can_be_read(is_lasting: bool) -> None:
     """What a person does who cannot wait until the object is mended."""
     broken = NoScale(why="no such object", is_lasting=is_lasting)
-    plan = plan_scaling(view(mirroring("b", 5, force="3"), scale=broken))
+    plan = plan_scaling(snapshot(mirroring("b", 5, force="3"), scale=broken))
 
     assert (counts(plan), sorted(plan.failed)) == ({"zone-b": 3}, [])
     assert codes(plan) == (["bad_reference zone-b"] if is_lasting else [])
@@ -171,7 +173,7 @@ def test_mirr03_the_version_names_a_group(version: str | None, expected: Referen
     ],
 )  # fmt: skip
 def test_names_that_could_be_a_path_are_refused_and_named(key: str, text: str) -> None:
-    plan = plan_scaling(view(annotated(mirroring("b", 5), **{key: text}), scale="3/5"))
+    plan = plan_scaling(snapshot(annotated(mirroring("b", 5), **{key: text}), scale="3/5"))
 
     assert (counts(plan), sorted(plan.failed)) == ({}, ["zone-b"])
     (problem,) = plan.problems
@@ -269,7 +271,7 @@ def test_w20_a_delay_that_cannot_be_read_blocks_downscales_only(
 ) -> None:
     zone = delayed("b", 5, **annotations)
     up_, level, down_ = (
-        plan_scaling(view(zone, scale=scale, answers={"b-4": answer(99 * HOUR)}))
+        plan_scaling(snapshot(zone, scale=scale, answers={"b-4": answer(99 * HOUR)}))
         for scale in ("7/5", "5/5", "3/5")
     )
 
@@ -288,6 +290,6 @@ def test_delay_does_not_hold_a_zone_that_follows() -> None:
     leading = counted("a", 3)
     zone = counted("b", 5, follows="a", delay="1h", url="http://pod/x")
 
-    assert counts(plan_scaling(view(leading, zone, answers={"b-4": answer(MINUTE)}))) == {
+    assert counts(plan_scaling(snapshot(leading, zone, answers={"b-4": answer(MINUTE)}))) == {
         "zone-b": 3
     }

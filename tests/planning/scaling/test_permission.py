@@ -14,7 +14,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.rule import assess_neighbours
-from rollout_operator.planning.rollout.zones import STALE_RECHECK, VIEW_LIMIT
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT, STALE_RECHECK
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import prev, unreadable
 from tests.planning.scalings import (
@@ -29,7 +29,7 @@ from tests.planning.scalings import (
     guarded,
     mirroring,
     outline,
-    view,
+    snapshot,
 )
 
 B: Final = counted("b", 5, follows="a", label="1h")
@@ -50,7 +50,7 @@ def plan_b(
     *others: Zone, b: Zone = B, deletions: Mapping[str, Deletion] | None = None
 ) -> ScalingSnapshot:
     """Return the view in which zone-b follows zone-a from 5 to 3."""
-    return view(counted("a", 3), b, *others, deletions=deletions)
+    return snapshot(counted("a", 3), b, *others, deletions=deletions)
 
 
 def held(code: str, why: str) -> list[str]:
@@ -121,7 +121,7 @@ def test_w18_d22_both_agree_on_the_time_between_zones() -> None:
     """The one function: whoever asks for longer wins, and the controller does not even try."""
     for seconds in (3599, 3600, 3601):
         zones = [counted("a", 3, ago=seconds * SECOND), guarded(B)]
-        scaling = view(*zones)
+        scaling = snapshot(*zones)
         decrease = Decrease(
             resource="statefulsets", namespace="test", name="zone-b", replicas_from=5, replicas_to=3
         )
@@ -140,17 +140,17 @@ BROKEN: Final = (unreadable("StatefulSet", "zone-d"),)
     ("scaling", "expected"),
     [
         pytest.param(
-            view(counted("a", 3), B, downscale=UNDERWAY),
+            snapshot(counted("a", 3), B, downscale=UNDERWAY),
             held("downscale_underway", "zone-c is being scaled down from 5 to 4 replicas"),
             id="D-25 another downscale that may still persist",
         ),
         pytest.param(
-            view(counted("a", 3), B, counted("c", 5), written={"c": 4}),
+            snapshot(counted("a", 3), B, counted("c", 5), written={"c": 4}),
             held("downscale_underway", "zone-c is being scaled down from 5 to 4 replicas"),
             id="D-25 one of ours that the cache does not show",
         ),
         pytest.param(
-            view(counted("a", 3), B, unreadable=BROKEN),
+            snapshot(counted("a", 3), B, unreadable=BROKEN),
             held(
                 "object_unreadable",
                 'StatefulSet zone-d cannot be read: spec.replicas: expected int, got str: "x"',
@@ -158,12 +158,12 @@ BROKEN: Final = (unreadable("StatefulSet", "zone-d"),)
             id="SI-08 a member that cannot be read",
         ),
         pytest.param(
-            view(counted("a", 3), B, view_age=VIEW_LIMIT + SECOND),
+            snapshot(counted("a", 3), B, snapshot_age=SNAPSHOT_LIMIT + SECOND),
             held("view_stale", "the newest proof that the view is live is more than 60s old"),
             id="SI-09 a frozen view",
         ),
         pytest.param(
-            dataclasses.replace(view(counted("a", 3), B), times_problem="loading zones failed"),
+            dataclasses.replace(snapshot(counted("a", 3), B), times_problem="loading zones failed"),
             held("bad_downscale_time", "loading zones failed"),
             id="ZONE-05 times that are not known",
         ),
@@ -173,7 +173,7 @@ def test_what_holds_every_downscale(scaling: ScalingSnapshot, expected: list[str
     plan = plan_scaling(scaling)
 
     assert outline(plan) == expected
-    is_frozen = plan.waits[0].code is Code.VIEW_STALE
+    is_frozen = plan.waits[0].code is Code.SNAPSHOT_STALE
     assert plan.requeue_after == (STALE_RECHECK if is_frozen else None)
     forced = dataclasses.replace(
         scaling,
@@ -192,21 +192,21 @@ def test_what_holds_every_downscale(scaling: ScalingSnapshot, expected: list[str
 def test_a_downscale_of_the_zone_itself_does_not_hold_it(b: Zone) -> None:
     own = Underway(zone="zone-b", replicas_from=5, replicas_to=3)
 
-    assert counts(plan_scaling(view(counted("a", 3), b, downscale=own))) == {"zone-b": 3}
+    assert counts(plan_scaling(snapshot(counted("a", 3), b, downscale=own))) == {"zone-b": 3}
 
 
 def test_an_upscale_of_ours_that_cannot_be_seen_holds_nobody() -> None:
-    assert counts(plan_scaling(view(counted("a", 3), B, counted("c", 5), written={"c": 6}))) == {
-        "zone-b": 3
-    }
+    assert counts(
+        plan_scaling(snapshot(counted("a", 3), B, counted("c", 5), written={"c": 6}))
+    ) == {"zone-b": 3}
 
 
 def test_zone_tracker_annotations_mean_nothing_and_its_times_do() -> None:
     zones = [counted("a", 3, last="x"), counted("c", 3, ago=SECOND), B]
-    tracked = dataclasses.replace(view(*zones), source=TimesSource.TRACKER)
-    lately = dataclasses.replace(view(*zones, seen={"c": SECOND}), source=TimesSource.TRACKER)
+    tracked = dataclasses.replace(snapshot(*zones), source=TimesSource.TRACKER)
+    lately = dataclasses.replace(snapshot(*zones, seen={"c": SECOND}), source=TimesSource.TRACKER)
 
-    assert codes(plan_scaling(view(*zones))) == ["bad_downscale_time zone-b"]
+    assert codes(plan_scaling(snapshot(*zones))) == ["bad_downscale_time zone-b"]
     assert counts(plan_scaling(tracked)) == {"zone-b": 3}
     assert codes(plan_scaling(lately)) == ["zone_downscaled_lately zone-b"]
 
@@ -214,8 +214,8 @@ def test_zone_tracker_annotations_mean_nothing_and_its_times_do() -> None:
 def test_zone_tracker_a_follower_needs_no_time_where_nothing_was_tracked() -> None:
     zones = [counted("a", 3, ago=SECOND), counted("b", 5, follows="a")]
 
-    assert codes(plan_scaling(view(*zones))) == ["wait_time_missing zone-b"]
-    tracked = dataclasses.replace(view(*zones), source=TimesSource.TRACKER)
+    assert codes(plan_scaling(snapshot(*zones))) == ["wait_time_missing zone-b"]
+    tracked = dataclasses.replace(snapshot(*zones), source=TimesSource.TRACKER)
     assert counts(plan_scaling(tracked)) == {"zone-b": 3}
 
 
@@ -227,7 +227,7 @@ def test_zone_tracker_a_follower_needs_no_time_where_nothing_was_tracked() -> No
     ],
 )
 def test_sec25_a_time_in_the_future_holds_and_is_named(last: str, expected: str) -> None:
-    plan = plan_scaling(view(counted("a", 3, last=last), B))
+    plan = plan_scaling(snapshot(counted("a", 3, last=last), B))
     (wait,) = plan.waits
 
     assert wait.text.endswith(
@@ -239,7 +239,7 @@ def test_sec25_a_time_in_the_future_holds_and_is_named(last: str, expected: str)
 
 
 def test_the_words_about_time_are_in_whole_seconds_and_never_too_short() -> None:
-    scaling = view(counted("a", 3, last="2026-01-01T11:30:00.25Z"), B)
+    scaling = snapshot(counted("a", 3, last="2026-01-01T11:30:00.25Z"), B)
     plan = plan_scaling(scaling)
 
     assert plan.waits[0].text.startswith(f"{CHANGE} in 30m1s, last downscale zone-a ")
@@ -248,7 +248,7 @@ def test_the_words_about_time_are_in_whole_seconds_and_never_too_short() -> None
 
 def test_a_mirroring_zone_is_held_in_the_same_words() -> None:
     zones = [mirroring("b", 5), OTHERS["rolling"]]
-    plan = plan_scaling(view(*zones, scale="3/5"))
+    plan = plan_scaling(snapshot(*zones, scale="3/5"))
 
     assert plan.waits[0].text.startswith(
         f"zone-b mirrors {SHOWN}: 5 → 3 waits: zone-c is being rolled out: zone-c has 2 of 3"

@@ -22,9 +22,9 @@ from tests.planning.scalings import (
     guarded,
     mirroring,
     outline,
-    outline_view,
-    read_view,
-    view,
+    outline_snapshot,
+    read_snapshot,
+    snapshot,
 )
 
 ROLLING: Final = changed(prev("b", "ppp"), labels=counted("b", 3, label="12h").sts.labels)
@@ -34,26 +34,28 @@ def test_t03_20_a_zone_in_the_midst_of_its_own_rollout_waits_for_the_time_alone(
     """The rollout goes on: it is planned elsewhere, and is not held by a wait."""
     zones = [counted("a", 2, ago=HOUR), annotated(ROLLING, leading="zone-a")]
 
-    assert codes(plan_scaling(view(*zones))) == ["zone_downscaled_lately zone-b"]
+    assert codes(plan_scaling(snapshot(*zones))) == ["zone_downscaled_lately zone-b"]
 
 
 def test_t03_21_its_own_rollout_does_not_hold_a_zone() -> None:
     zones = [counted("a", 2), annotated(ROLLING, leading="zone-a")]
 
-    assert outline(plan_scaling(view(*zones))) == ["scale_down: zone-b follows zone-a: 3 → 2"]
+    assert outline(plan_scaling(snapshot(*zones))) == ["scale_down: zone-b follows zone-a: 3 → 2"]
 
 
 def test_a_group_in_which_all_is_as_it_should_be_gives_an_empty_plan() -> None:
     case = "mirroring a 3; b 3 follows=a label=12h gate=true ago=1h; c 3 follows=b gate=false; d 7"
 
-    assert plan_scaling(read_view(f"{case}; scale 3/3")) == ScalingPlan(group=view().group.name)
+    assert plan_scaling(read_snapshot(f"{case}; scale 3/3")) == ScalingPlan(
+        group=snapshot().group.name
+    )
 
 
 def test_seed068_seed069_one_number_becomes_the_number_of_every_zone() -> None:
     """Mirrored by a, followed by b and c; the object reads as done only then."""
     zones = [mirroring("a", 3), counted("b", 3, follows="a"), counted("c", 3, follows="b")]
     steps = [
-        plan_scaling(view(*zones, scale="5/3", written=written))
+        plan_scaling(snapshot(*zones, scale="5/3", written=written))
         for written in ({}, {"a": 5}, {"a": 5, "b": 5}, {"a": 5, "b": 5, "c": 5})
     ]
 
@@ -62,9 +64,9 @@ def test_seed068_seed069_one_number_becomes_the_number_of_every_zone() -> None:
 
 
 def test_one_downscale_at_a_time_and_the_others_name_it() -> None:
-    case = read_view("mirroring b 5; mirroring a 5; mirroring c 5; scale 3/5")
+    case = read_snapshot("mirroring b 5; mirroring a 5; mirroring c 5; scale 3/5")
 
-    assert outline_view(case) == [
+    assert outline_snapshot(case) == [
         f"scale_down: zone-a mirrors {SHOWN}: 5 → 3",
         f"wait downscale_underway zone-b: zone-b mirrors {SHOWN}: 5 → 3 waits: zone-a is scaled"
         " down first",
@@ -77,16 +79,18 @@ def test_the_first_zone_that_may_goes_not_the_first_that_wants() -> None:
     zones = [delayed("a", 5), guarded(mirroring("b", 5)), mirroring("c", 5)]
     short = counted("d", 3, pods="lL-")
     answers = {"a-4": answer(HOUR / 2), "a-3": answer(HOUR / 2)}
-    plan = plan_scaling(view(*zones, short, scale="3/5", answers=answers))
+    plan = plan_scaling(snapshot(*zones, short, scale="3/5", answers=answers))
 
     assert counts(plan) == {"zone-c": 3}
     assert codes(plan) == ["delayed_by_pods zone-a", "other_zone_not_ready zone-b"]
 
 
 def test_upscales_are_not_counted_and_not_held() -> None:
-    zones = read_view("mirroring a 5; b 2 follows=a; c 2 follows=a; d 2 follows=a ago=1h label=12h")
+    zones = read_snapshot(
+        "mirroring a 5; b 2 follows=a; c 2 follows=a; d 2 follows=a ago=1h label=12h"
+    )
     deletions = {"zone-b-0": Deletion.UNKNOWN}
-    plan = plan_scaling(view(*zones.group.zones, scale="3/5", deletions=deletions))
+    plan = plan_scaling(snapshot(*zones.group.zones, scale="3/5", deletions=deletions))
 
     assert counts(plan) == {"zone-b": 5, "zone-c": 5, "zone-d": 5}
     assert codes(plan) == ["zone_downscaled_lately zone-a"]
@@ -94,7 +98,7 @@ def test_upscales_are_not_counted_and_not_held() -> None:
 
 @pytest.mark.parametrize("wanted", [2, 7])
 def test_a_zone_that_is_being_deleted_is_left_as_it_is(wanted: int) -> None:
-    assert outline_view(read_view(f"a {wanted}; going b 5 follows=a")) == [
+    assert outline_snapshot(read_snapshot(f"a {wanted}; going b 5 follows=a")) == [
         f"wait set_terminating zone-b: zone-b follows zone-a: 5 → {wanted} waits: zone-b is being"
         " deleted"
     ]
@@ -103,7 +107,7 @@ def test_a_zone_that_is_being_deleted_is_left_as_it_is(wanted: int) -> None:
 @pytest.mark.parametrize("wanted", [2, 7])
 def test_no_second_step_before_the_first_is_seen(wanted: int) -> None:
     zones = [counted("a", wanted), counted("b", 5, follows="a")]
-    plan = plan_scaling(view(*zones, written={"b": 4}))
+    plan = plan_scaling(snapshot(*zones, written={"b": 4}))
 
     assert outline(plan) == [
         f"wait view_changed zone-b: zone-b follows zone-a: 4 → {wanted} waits: the cache does not"
@@ -111,11 +115,11 @@ def test_no_second_step_before_the_first_is_seen(wanted: int) -> None:
     ]
     assert plan.waits[0].severity is Severity.DEBUG
     seen = changed(zones[1], replicas=4, generation=2)
-    assert counts(plan_scaling(view(zones[0], seen, written={"b": 4}))) == {"zone-b": wanted}
+    assert counts(plan_scaling(snapshot(zones[0], seen, written={"b": 4}))) == {"zone-b": wanted}
 
 
 def test_what_somebody_else_wrote_after_us_counts() -> None:
-    case = read_view("a 3; b 5 follows=a generation=3; written b 3")
+    case = read_snapshot("a 3; b 5 follows=a generation=3; written b 3")
 
     assert counts(plan_scaling(case)) == {"zone-b": 3}
 
@@ -123,15 +127,15 @@ def test_what_somebody_else_wrote_after_us_counts() -> None:
 def test_s7_two_zones_downscaled_at_once_by_their_object_keep_the_time_between_them() -> None:
     """Guarded by labels: the second waits for the first one's pods, then for the time."""
     a, b = (guarded(annotated(mirroring(one, 5), span="1h")) for one in "ab")
-    first = plan_scaling(view(a, b, scale="3/5"))
-    second = plan_scaling(view(a, b, scale="3/5", written={"a": 3}))
+    first = plan_scaling(snapshot(a, b, scale="3/5"))
+    second = plan_scaling(snapshot(a, b, scale="3/5", written={"a": 3}))
     gone = changed(a, replicas=3, generation=2, status_replicas=5)
-    third = plan_scaling(view(gone, b, scale="3/5", written={"a": 3}))
+    third = plan_scaling(snapshot(gone, b, scale="3/5", written={"a": 3}))
     rest = changed(
         guarded(annotated(mirroring("a", 3), span="1h")), generation=2, observed_generation=2
     )
-    fourth = plan_scaling(view(rest, b, scale="3/5", seen={"a": HOUR / 2}))
-    fifth = plan_scaling(view(rest, b, scale="3/5", seen={"a": HOUR}))
+    fourth = plan_scaling(snapshot(rest, b, scale="3/5", seen={"a": HOUR / 2}))
+    fifth = plan_scaling(snapshot(rest, b, scale="3/5", seen={"a": HOUR}))
 
     assert [counts(plan) for plan in (first, second, third, fourth, fifth)] == [
         {"zone-a": 3}, {}, {}, {}, {"zone-b": 3}

@@ -28,8 +28,8 @@ from tests.planning.scalings import (
     codes,
     counts,
     delayed,
-    read_view,
-    view,
+    read_snapshot,
+    snapshot,
 )
 from tests.planning.tables import read_table
 
@@ -90,7 +90,7 @@ one cannot be read, not even its owner
 def read_answers(text: str) -> ScalingSnapshot:
     """Return a view of zone b on its way to three; `DUE` are the words of both that go."""
     text = text.replace("DUE", "5; word b-4 70m; word b-3 70m", 1)
-    return read_view(f"delayed b {text}; scale 3/5")
+    return read_snapshot(f"delayed b {text}; scale 3/5")
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(HELD, read_answers))
@@ -133,7 +133,7 @@ def test_pods_that_hold_nothing_hold_nobody_back(
 def test_a_pod_that_was_replaced_begins_anew() -> None:
     """Its name is the same, and its UID is another one."""
     zone = with_pod(delayed("b", 5), 4, uid=Uid("uid-new"))
-    plan = plan_scaling(view(zone, scale="3/5", answers=BOTH))
+    plan = plan_scaling(snapshot(zone, scale="3/5", answers=BOTH))
 
     assert counts(plan) == {}
     assert [pod.pod for calls in plan.pod_calls for pod in calls.ask] == ["zone-b-4"]
@@ -145,7 +145,7 @@ def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
 ) -> None:
     """SI-10, DELAY-08: its DELETE was given up without an answer, and its POST came after that."""
     calls = PodCalls(answer=DUE, unanswered_at=NOW - ago * SECOND)
-    scaling = view(delayed("b", 5), scale="3/5", answers=due("b-3"), stay={"b-4": calls})
+    scaling = snapshot(delayed("b", 5), scale="3/5", answers=due("b-3"), stay={"b-4": calls})
     plan = plan_scaling(dataclasses.replace(scaling, late_calls=10 * SECOND))
 
     assert counts(plan) == ({"zone-b": 3} if goes else {})
@@ -162,7 +162,7 @@ def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
 
 def test_seed076_a_pod_that_restarts_its_preparation_waits_anew() -> None:
     answers = {"b-4": answer(5 * SECOND), "b-3": DUE}
-    plan = plan_scaling(view(delayed("b", 5), scale="3/5", answers=answers))
+    plan = plan_scaling(snapshot(delayed("b", 5), scale="3/5", answers=answers))
 
     assert (counts(plan), codes(plan)) == ({}, ["delayed_by_pods zone-b"])
     assert plan.requeue_after == MINUTE - SECOND
@@ -172,7 +172,7 @@ def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
     begun = NOW - 10 * MINUTE
     answers = {"b-4": PodAnswer(asked_at=NOW, since=begun), "b-3": DUE}
     early, late = (
-        plan_scaling(view(delayed("b", 5), scale="3/5", answers=answers, now=now)).waits[0]
+        plan_scaling(snapshot(delayed("b", 5), scale="3/5", answers=answers, now=now)).waits[0]
         for now in (NOW, NOW + 20 * SECOND)
     )
 
@@ -188,7 +188,7 @@ def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
 def test_delay08_the_very_moment(early: timedelta) -> None:
     """SEED-073: exactly as long as the delay is long enough, and a moment less is not."""
     said = PodAnswer(asked_at=NOW, since=NOW - HOUR + early)
-    plan = plan_scaling(view(delayed("b", 5), scale="3/5", answers={"b-4": said, "b-3": said}))
+    plan = plan_scaling(snapshot(delayed("b", 5), scale="3/5", answers={"b-4": said, "b-3": said}))
 
     assert counts(plan) == ({} if early else {"zone-b": 3})
 
@@ -220,7 +220,7 @@ def test_fp25_no_time_that_a_pod_may_give_takes_it_away_too_early(
     """Nor does any crash us: days of year 1 and 9999 do not fit into every sum."""
     spans = {"1ms": 0.001, "1s": 1, "1h": 3600, "300d": 300 * 86400}
     answers = {"b-4": PodAnswer(asked_at=asked, since=since), "b-3": DUE}
-    plan = plan_scaling(view(delayed("b", 5, delay=delay), scale="3/5", answers=answers))
+    plan = plan_scaling(snapshot(delayed("b", 5, delay=delay), scale="3/5", answers=answers))
 
     long_enough = delay in spans and (NOW - since).total_seconds() >= spans[delay]
     is_fresh = abs((NOW - asked).total_seconds()) <= 5
@@ -235,7 +235,7 @@ def test_delay08_an_oracle_agrees(ages: list[int], wanted: int) -> None:
     """`ages` are minutes of preparation by ordinal: down to the first that is too young."""
     wanted = min(wanted, len(ages) - 1)
     answers = {f"b-{number}": answer(age * MINUTE) for number, age in enumerate(ages)}
-    plan = plan_scaling(view(delayed("b", len(ages)), scale=f"{wanted}/0", answers=answers))
+    plan = plan_scaling(snapshot(delayed("b", len(ages)), scale=f"{wanted}/0", answers=answers))
 
     expected = len(ages)
     while expected > wanted and ages[expected - 1] > 60:
@@ -250,6 +250,6 @@ def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
     odd = unreadable("Pod", "zone-b-debug", owner="b")
     zone = dataclasses.replace(zone, unreadable_pods=(odd,))
 
-    plan = plan_scaling(view(zone, scale="3/5", answers=BOTH))
+    plan = plan_scaling(snapshot(zone, scale="3/5", answers=BOTH))
 
     assert counts(plan) == {"zone-b": 3}

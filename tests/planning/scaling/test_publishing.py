@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.planning.scaling.plan import plan_scaling
-from tests.planning.scalings import SHOWN, outline_view, read_view
+from tests.planning.scalings import SHOWN, outline_snapshot, read_snapshot
 from tests.planning.tables import read_table
 
 T04 = """
@@ -50,9 +50,9 @@ a status that is right is not published again
 """
 
 
-@pytest.mark.parametrize(("case", "expected"), read_table(T04, read_view))
+@pytest.mark.parametrize(("case", "expected"), read_table(T04, read_snapshot))
 def test_t04_what_a_mirroring_zone_counts(case: ScalingSnapshot, expected: list[str]) -> None:
-    assert outline_view(case, short=True) == expected
+    assert outline_snapshot(case, short=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_t04_what_a_mirroring_zone_counts(case: ScalingSnapshot, expected: list[
 )
 def test_w19_the_zone_that_is_furthest_is_published(case: str, expected: int) -> None:
     """They cannot move, as each is being deleted."""
-    scaling = read_view(case.replace("going", "going mirroring"))
+    scaling = read_snapshot(case.replace("going", "going mirroring"))
     turned = dataclasses.replace(scaling.group, zones=scaling.group.zones[::-1])
     for one in (scaling, dataclasses.replace(scaling, group=turned)):
         assert [publish.replicas for publish in plan_scaling(one).publish] == [expected]
 
 
 def test_seed069_what_was_written_counts_though_the_cache_does_not_show_it() -> None:
-    (publish,) = plan_scaling(read_view("mirroring b 2; scale 5/2; written b 5")).publish
+    (publish,) = plan_scaling(read_snapshot("mirroring b 2; scale 5/2; written b 5")).publish
 
     assert (publish.replicas, publish.reason.code) == (5, Code.SCALE_PUBLISHED)
     assert publish.reason.text == f"{SHOWN}: status.replicas 2 → 5, as zone-b has; 5 wanted"
@@ -94,8 +94,8 @@ def test_seed069_what_was_written_counts_though_the_cache_does_not_show_it() -> 
 def test_w19_zones_of_other_groups_have_a_part_in_the_status(
     own: str, other: str, expected: list[int]
 ) -> None:
-    elsewhere = tuple(zone.sts for zone in read_view(other).group.zones)
-    scaling = dataclasses.replace(read_view(f"mirroring {own}"), elsewhere=elsewhere)
+    elsewhere = tuple(zone.sts for zone in read_snapshot(other).group.zones)
+    scaling = dataclasses.replace(read_snapshot(f"mirroring {own}"), elsewhere=elsewhere)
     plan = plan_scaling(scaling)
 
     assert [publish.replicas for publish in plan.publish] == expected

@@ -35,7 +35,7 @@ from tests.planning.scalings import (
     changed,
     counted,
     guarded,
-    view,
+    snapshot,
 )
 
 pytestmark = pytest.mark.thorough
@@ -94,13 +94,13 @@ def scalings(draw: st.DrawFn) -> ScalingSnapshot:
     members = [draw(zones(letter)) for letter in "abcd"[: draw(st.integers(1, 4))]]
     pods = [pod for member in members for pod in member.pods]
     written = {letter: draw(counts) for letter in "abcd" if draw(rarely)}
-    case = view(
+    case = snapshot(
         *members,
         written=written,
         seen={letter: HOUR for letter in "abcd" if draw(rarely)},
         unreadable=(unreadable("StatefulSet", "zone-x"),) if draw(rarely) else (),
         downscale=Underway(zone="zone-b", replicas_from=5, replicas_to=1) if draw(rarely) else None,
-        view_age=HOUR if draw(rarely) else timedelta(0),
+        snapshot_age=HOUR if draw(rarely) else timedelta(0),
         deletions={pod.name: Deletion.ACCEPTED for pod in pods if draw(rarely)},
     )
     reading = Scale(replicas=draw(st.integers(0, 4)), status_replicas=draw(counts))
@@ -201,7 +201,7 @@ def test_an_upscale_is_held_by_nothing_but_the_zone_it_follows(case: ScalingSnap
 @given(scalings())
 def test_nothing_is_taken_from_a_frozen_or_half_read_group(case: ScalingSnapshot) -> None:
     group = case.group
-    blind = dataclasses.replace(case, group=dataclasses.replace(group, view_age=HOUR))
+    blind = dataclasses.replace(case, group=dataclasses.replace(group, snapshot_age=HOUR))
     half = (unreadable("StatefulSet", "zone-y"),)
     partial = dataclasses.replace(case, group=dataclasses.replace(group, unreadable=half))
     for one in (blind, partial):

@@ -12,7 +12,7 @@ from rollout_operator.guards.budgets.pod_records import read_record
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.errors import ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from rollout_operator.web.reviews.dispatch import SHARE
 from tests.controllers.fake_client import Json
 from tests.guards.arbiter_bench import SECOND, Hold, World, failing, name_of, part, rule, world
@@ -268,7 +268,7 @@ async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list
     made = court(here=here)
     assert await made.ask() == "429 the budgets are not known yet: no answer yet"
     here.lacks.clear()
-    here.age = VIEW_LIMIT + SECOND
+    here.age = SNAPSHOT_LIMIT + SECOND
     assert (await made.ask()).startswith("429 the newest proof that the view is live")
     here.age = timedelta(0)
     assert await made.ask() == "allow"

@@ -44,7 +44,7 @@ _STAYS: Final = "Retain"
 _GOES: Final = "Delete"
 
 
-class Scene:
+class ControllerRig:
     """One world with controllers at work."""
 
     def __init__(self, world: World) -> None:
@@ -330,36 +330,36 @@ def _image(pod: Json) -> str:
 
 
 @asynccontextmanager
-async def raised(world: World) -> AsyncIterator[Scene]:
+async def raised(world: World) -> AsyncIterator[ControllerRig]:
     """Give a scene whose watches are open."""
-    scene = Scene(world)
+    rig = ControllerRig(world)
     opened = [asyncio.Event() for _ in WATCHED]
     async with asyncio.TaskGroup() as tasks:
         watches = [
-            tasks.create_task(scene.follow(resource, event), name=f"watch-{resource.plural}")
+            tasks.create_task(rig.follow(resource, event), name=f"watch-{resource.plural}")
             for resource, event in zip(WATCHED, opened, strict=True)
         ]
         for event in opened:
             await event.wait()
-        yield scene
+        yield rig
         for watch in watches:
             watch.cancel()
 
 
-def staged(play: Callable[[Scene], Awaitable[None]]) -> Play:
+def staged(play: Callable[[ControllerRig], Awaitable[None]]) -> Play:
     """Return what plays a sequence about controllers in a world."""
 
     @functools.wraps(play)
     async def played(world: World) -> None:
         try:
-            async with raised(world) as scene:
-                await play(scene)
+            async with raised(world) as rig:
+                await play(rig)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
     return played
 
 
-def controlled(play: Callable[[Scene], Awaitable[None]]) -> Play:
+def controlled(play: Callable[[ControllerRig], Awaitable[None]]) -> Play:
     """Add the decorated function to the list of sequences."""
     return sequence(needs=Needs.CONTROLLERS)(staged(play))

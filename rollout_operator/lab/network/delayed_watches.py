@@ -49,7 +49,7 @@ class Expired(Exception):
     """The stream says that its version is too old."""
 
 
-class WatchView:
+class DelayedWatch:
     """What one process has been sent of one collection, over all its streams."""
 
     def __init__(self, link: Link, plural: str) -> None:
@@ -118,13 +118,13 @@ class WatchView:
 class Delivery:
     """The lines of one open stream on their way to the process."""
 
-    def __init__(self, view: WatchView, stream: Stream) -> None:
-        self._view = view
+    def __init__(self, watch: DelayedWatch, stream: Stream) -> None:
+        self._watch = watch
         self._stream = stream
         self._lines: deque[_Delivery] = deque()
         self._end: float | None = None
         self._news = asyncio.Event()
-        self._unsubscribe = view.link.on_change(self._news.set)
+        self._unsubscribe = watch.link.on_change(self._news.set)
         stream.on_event = self._pull
         self._pull()
 
@@ -133,7 +133,7 @@ class Delivery:
         self._stream.on_event = None
         self._stream.close()
         self._unsubscribe()
-        self._view.forget(self)
+        self._watch.forget(self)
 
     def catch_up(self) -> None:
         """Let everything through that was held back."""
@@ -150,7 +150,7 @@ class Delivery:
         loop = asyncio.get_running_loop()
         silent_at = loop.time() + silence
         while True:
-            await self._view.link.stay_alive()
+            await self._watch.link.stay_alive()
             due = self._next_time()
             if due <= loop.time():
                 return await self._deliver()
@@ -160,12 +160,12 @@ class Delivery:
 
     def _next_time(self) -> float:
         """Return when the next line or the end is due; for a link that is cut it never is."""
-        if self._view.link.is_cut:
+        if self._watch.link.is_cut:
             return float("inf")
         times = [self._end] if self._end is not None else []
         if self._lines:
             times.append(self._lines[0].due)
-        return max(min(times), self._view.frozen_until) if times else float("inf")
+        return max(min(times), self._watch.frozen_until) if times else float("inf")
 
     async def _deliver(self) -> StreamEvent | None:
         now = asyncio.get_running_loop().time()
@@ -173,7 +173,7 @@ class Delivery:
             return None  # what is not due at the end comes on a later stream
         line = self._lines.popleft()
         if line.outcome.crash:
-            self._view.link.crash()
+            self._watch.link.crash()
             await wait_for_ever()
         if line.outcome.cut:
             raise ConnectionResetError("Connection reset by peer")
@@ -194,12 +194,12 @@ class Delivery:
     def _pull(self) -> None:
         """Take what the API server has sent."""
         while (event := self._stream.pop()) is not None:
-            for line in self._view.judge(event):
+            for line in self._watch.judge(event):
                 # In the order of the stream: what follows a late one is late as well.
                 due = max(line.due, self._lines[-1].due) if self._lines else line.due
                 self._lines.append(_Delivery(due, line.event, line.outcome))
         if self._stream.is_closed and self._end is None:
-            arrival = asyncio.get_running_loop().time() + self._view.link.latency()
+            arrival = asyncio.get_running_loop().time() + self._watch.link.latency()
             last = self._lines[-1] if self._lines else None
             # What is not there by then comes on a later stream, but for an ERROR there is none.
             is_error = last is not None and last.event.type == "ERROR"

@@ -16,7 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from rollout_operator.lab.demo.drawing import CELL_STYLES, NAME, name_state, to_ascii
-from rollout_operator.lab.demo.picture import Cell, DemoEntry, DemoReason, Picture, PodCell, ZoneRow
+from rollout_operator.lab.demo.snapshot import (
+    Cell,
+    DemoEntry,
+    DemoReason,
+    DemoSnapshot,
+    PodCell,
+    ZoneRow,
+)
 from rollout_operator.lab.lines import Line, Style
 
 STYLES: Final = {
@@ -41,10 +48,10 @@ ENTRY_HEAD: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TerminalFrame:
     """A picture that fills the terminal."""
 
-    picture: Picture
+    snapshot: DemoSnapshot
     is_ascii: bool = False
     height: int | None = None
     """How many lines; None for as many as the terminal has."""
@@ -57,43 +64,43 @@ class View:
         def lines(*parts: RenderableType) -> list[list[Segment]]:
             return console.render_lines(Group(*parts), options, pad=False)
 
-        picture = self.picture
-        foot = lines(*_draw_keys(picture))
-        head, about = lines(self._title(width)), lines(_draw_about(picture.about), "")
-        is_reported = bool(picture.end) or picture.whys is not None
+        snapshot = self.snapshot
+        foot = lines(*_draw_keys(snapshot))
+        head, about = lines(self._title(width)), lines(_draw_about(snapshot.about), "")
+        is_reported = bool(snapshot.end) or snapshot.whys is not None
         headline = lines("", self._headline()) if is_reported else []
         grid = lines(*self._grid(width))
         if len(head) + len(about) + len(headline) + len(grid) + len(foot) + 3 > height:
             about, headline = lines(), headline[1:]
         shown = [*head, *about, *grid, *headline]
         room = height - len(shown) - len(foot) - 1
-        events = [] if room < 1 else [lines("")[0], *_choose_entries(picture, lines, room)]
+        events = [] if room < 1 else [lines("")[0], *_choose_entries(snapshot, lines, room)]
         blank = [lines("")[0]] * (height - len(shown) - len(foot) - len(events))
         for line in [*shown, *events, *blank, *foot][:height]:
             yield from _take_ascii(line) if self.is_ascii else line
             yield Segment.line()
 
     def _title(self, width: int) -> RenderableType:
-        picture = self.picture
+        snapshot = self.snapshot
         line = Table.grid(expand=True)
         line.add_column(ratio=1)
         line.add_column(justify="right")
-        pace = f"{picture.pace:g} times as fast" if picture.pace else "paused"
-        pace = "" if picture.pace == 1 else pace
-        clock = Text.assemble((f"{pace}  ", "bold yellow"), f"{picture.elapsed:.1f} s")
-        line.add_row(Text(picture.title, "bold"), clock)
+        pace = f"{snapshot.pace:g} times as fast" if snapshot.pace else "paused"
+        pace = "" if snapshot.pace == 1 else pace
+        clock = Text.assemble((f"{pace}  ", "bold yellow"), f"{snapshot.elapsed:.1f} s")
+        line.add_row(Text(snapshot.title, "bold"), clock)
         return line
 
     def _grid(self, width: int) -> Iterator[RenderableType]:
         """Yield the zones with their pods, and how many were down as time went on."""
-        rows = self.picture.rows
+        rows = self.snapshot.rows
         pods = max((len(row.cells) for row in rows), default=0)
         spare = (width - BESIDES - LEAST_BARS) // max(pods, 1)
         cell = next((size for size in (WORDS, VERSION, 2) if size <= spare), 1)
         cell += cell == WORDS and spare >= 2 * WORDS
         bars = width - BESIDES - cell * pods
         worst = max((max(row.history, default=0) for row in rows), default=0)
-        top = max(self.picture.limit, worst)
+        top = max(self.snapshot.limit, worst)
         for row in rows:
             line = Text.assemble((f"{row.name:<{NAME}}", "bold"), no_wrap=True)
             for one in row.cells:
@@ -132,33 +139,33 @@ class View:
         text = Text()
         for begin in range(0, len(row.history), samples):
             down = max(row.history[begin : begin + samples])
-            style = "red" if down > self.picture.limit else "yellow" if down else "bright_black"
+            style = "red" if down > self.snapshot.limit else "yellow" if down else "bright_black"
             bar = BARS[math.ceil(down / max(top, 1) * (len(BARS) - 1))]
             text.append(bar, style)
         return text
 
     def _progress(self, width: int, bars: int) -> Text:
-        picture = self.picture
-        done = sum(cell.state is PodCell.NEW for cell in picture.cells)
-        said = f" {done} of {len(picture.cells)} ready on {picture.goal}"
+        snapshot = self.snapshot
+        done = sum(cell.state is PodCell.NEW for cell in snapshot.cells)
+        said = f" {done} of {len(snapshot.cells)} ready on {snapshot.goal}"
         room = max(min(width + 11 - NAME - len(said), 42), 4)
-        full = room * done // max(len(picture.cells), 1)
+        full = room * done // max(len(snapshot.cells), 1)
         line = Text(" " * NAME)
         line.append("━" * full, "green")
         line.append("─" * (room - full), "bright_black")
         line.append(said)
-        if any(row.history for row in picture.rows):
+        if any(row.history for row in snapshot.rows):
             line.pad_right(max(width + 13 - len(line.plain), 1))
             line.append("pods down as time goes on, " if bars >= 36 else "down, ", "bright_black")
-            line.append(f"limit {picture.limit}", "bright_black")
+            line.append(f"limit {snapshot.limit}", "bright_black")
         return line
 
     def _headline(self) -> RenderableType:
         """Return why things are as they are, or in the end what was shown."""
-        picture = self.picture
-        if picture.end:
-            return self._panel("What was shown", [to_text(line) for line in picture.end], "green")
-        whys = [_draw_why(why, is_first=not n) for n, why in enumerate(picture.whys or ())]
+        snapshot = self.snapshot
+        if snapshot.end:
+            return self._panel("What was shown", [to_text(line) for line in snapshot.end], "green")
+        whys = [_draw_why(why, is_first=not n) for n, why in enumerate(snapshot.whys or ())]
         return self._panel("Why", whys or [Text("nothing has to be done")], "cyan")
 
     def _panel(self, title: str, lines: Sequence[RenderableType], style: str) -> RenderableType:
@@ -183,22 +190,22 @@ def _draw_why(why: DemoReason, *, is_first: bool) -> Text:
     return Text.assemble((why.text, style), ("  " + why.code, "bright_black"))
 
 
-def _draw_keys(picture: Picture) -> Iterator[RenderableType]:
-    if not picture.keys:
+def _draw_keys(snapshot: DemoSnapshot) -> Iterator[RenderableType]:
+    if not snapshot.keys:
         return
-    if picture.is_help:
-        yield from (Text(f"  {key}") for key in picture.keys)
+    if snapshot.is_help:
+        yield from (Text(f"  {key}") for key in snapshot.keys)
         return
-    yield Text("  ".join(picture.keys), "reverse", no_wrap=True, overflow="ellipsis")
+    yield Text("  ".join(snapshot.keys), "reverse", no_wrap=True, overflow="ellipsis")
 
 
 def _choose_entries(
-    picture: Picture, lines: Callable[..., list[list[Segment]]], room: int
+    snapshot: DemoSnapshot, lines: Callable[..., list[list[Segment]]], room: int
 ) -> list[list[Segment]]:
     """Return the newest entries that fit, the newest last and the others wholly and fainter."""
     chosen: list[list[Segment]] = []
     for entry in reversed(
-        [entry for entry in picture.entries if not entry.is_why or picture.whys is None]
+        [entry for entry in snapshot.entries if not entry.is_why or snapshot.whys is None]
     ):
         drawn = lines(_draw_entry(entry, is_newest=not chosen))
         if len(chosen) + len(drawn) > room:

@@ -98,7 +98,7 @@ class DemoReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class DemoSnapshot:
     """All there is to see at one moment."""
 
     title: str

@@ -124,7 +124,7 @@ async def test_an_event_may_come_twice() -> None:
 
 
 @in_virtual_time
-async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
+async def test_a_frozen_watch_brings_nothing_until_it_thaws() -> None:
     world = ClientWorld(plan(2, EventOutcome(freeze=timedelta(seconds=20))))
     follower = await follow_while(world, "a", "b", "c")
     assert follower.seen == ["ADDED a at 1", "ADDED b at 22", "ADDED c at 22"]
@@ -132,7 +132,7 @@ async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
 
 
 @in_virtual_time
-async def test_not_even_the_end_comes_from_a_frozen_view() -> None:
+async def test_not_even_the_end_comes_from_a_frozen_watch() -> None:
     """The client gives up after its silence; what is opened anew is as frozen."""
     world = ClientWorld(plan(2, EventOutcome(freeze=timedelta(seconds=120))))
     follower = await follow_while(world, "a", "b", streams=3)

@@ -15,8 +15,8 @@ from rollout_operator.model.objects import (
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
 
-Viewed = TypeVar(
-    "Viewed",
+Cached = TypeVar(
+    "Cached",
     StatefulSet | Unreadable,
     Pod | Unreadable,
     WebhookConfiguration | Unreadable,
@@ -27,7 +27,7 @@ Viewed = TypeVar(
 )
 
 
-def decides(old: Viewed, new: Viewed) -> bool:
+def decides(old: Cached, new: Cached) -> bool:
     """Tell whether the step from old to new changes anything that a decision reads."""
     if type(old) is not type(new):
         return True

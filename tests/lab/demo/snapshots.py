@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable
 
-from rollout_operator.lab.demo.picture import Cell, DemoEntry, DemoReason, Picture, PodCell, ZoneRow
+from rollout_operator.lab.demo.snapshot import (
+    Cell,
+    DemoEntry,
+    DemoReason,
+    DemoSnapshot,
+    PodCell,
+    ZoneRow,
+)
 from rollout_operator.lab.lines import Line, render_line
 
 VERSIONS = {
@@ -33,18 +40,18 @@ def row(
     return ZoneRow(name=name, cells=cells, ready=ready, current=current, update=update)
 
 
-def picture(
+def snapshot(
     *rows: ZoneRow,
     entries: tuple[DemoEntry, ...] = (),
     whys: tuple[DemoReason, ...] | None = None,
     elapsed: float = 1.44,
-) -> Picture:
+) -> DemoSnapshot:
     """Return a picture on its way to v2."""
-    return Picture(
+    return DemoSnapshot(
         title="3 zones of 3 pods", elapsed=elapsed, goal="v2", rows=rows, entries=entries, whys=whys
     )
 
 
-HALFWAY = picture(
+HALFWAY = snapshot(
     row("zone-a", NEW, STARTING, OLD), row("zone-b", OLD, OLD, OLD, current="c7bd9", update="c7bd9")
 )

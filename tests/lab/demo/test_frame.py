@@ -8,12 +8,12 @@ import pytest
 from rich.segment import Segment
 
 from rollout_operator.lab.demo.drawing import CELL_STYLES
+from rollout_operator.lab.demo.frame import TerminalFrame
 from rollout_operator.lab.demo.keys import SHORT
 from rollout_operator.lab.demo.live import make_console
-from rollout_operator.lab.demo.picture import Cell, DemoEntry, DemoReason, Picture
-from rollout_operator.lab.demo.view import View
+from rollout_operator.lab.demo.snapshot import Cell, DemoEntry, DemoReason, DemoSnapshot
 from rollout_operator.lab.lines import Style
-from tests.lab.demo.pictures import HALFWAY, NEW, OLD, STARTING, VERSIONS, picture, row
+from tests.lab.demo.snapshots import HALFWAY, NEW, OLD, STARTING, VERSIONS, row, snapshot
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 DENIAL = "eviction of zone-a-0: 1 pod of zone-b is not ready; the next eviction in line"
@@ -22,12 +22,12 @@ ENTRIES = tuple(DemoEntry(at=n, who="API server", text=f"{n}: {DENIAL}") for n i
 BUSY = replace(HALFWAY, about="Look at that.", whys=(WHY,), entries=ENTRIES, keys=SHORT)
 
 
-def draw(shown: Picture, width: int, height: int, *, is_ascii: bool = False) -> list[str]:
+def draw(shown: DemoSnapshot, width: int, height: int, *, is_ascii: bool = False) -> list[str]:
     """Return the lines of a terminal, without colours."""
     console = make_console(io.StringIO(), is_coloured=False)
     console.size = console.size._replace(width=width, height=height)
-    view = View(shown, is_ascii=is_ascii, height=height)
-    return [_read(line) for line in console.render_lines(view, pad=False)]
+    frame = TerminalFrame(shown, is_ascii=is_ascii, height=height)
+    return [_read(line) for line in console.render_lines(frame, pad=False)]
 
 
 def _read(line: Iterable[Segment]) -> str:
@@ -52,7 +52,7 @@ def test_zones_fit_whatever_their_size(width: int, height: int, pods: int) -> No
     states = [list(CELL_STYLES)[n % len(CELL_STYLES)] for n in range(pods)]
     cells = [Cell(state, VERSIONS[state]) for state in states]
     rows = (replace(row(name, *cells), history=(1,) * 500) for name in ("zone-a", "zone-b"))
-    lines = draw(picture(*rows), width, height)
+    lines = draw(snapshot(*rows), width, height)
 
     assert len(lines) == height
     (first,) = (line for line in lines if line.startswith("zone-a"))
@@ -63,7 +63,7 @@ def test_zones_fit_whatever_their_size(width: int, height: int, pods: int) -> No
 
 def test_how_many_were_down_is_seen_against_the_limit() -> None:
     history = (0,) * 5 + (1,) * 5 + (2,) * 5
-    shown = picture(replace(row("zone-a", NEW, STARTING, OLD), history=history))
+    shown = snapshot(replace(row("zone-a", NEW, STARTING, OLD), history=history))
     lines = draw(shown, 80, 24)
 
     (first,) = (line for line in lines if line.startswith("zone-a"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.cli.views.screen import LiveFrame, OutputStream, find_output
+from rollout_operator.cli.text.screen import LiveFrame, OutputStream, find_output
 from rollout_operator.lab.lines import Line, Style
 
 

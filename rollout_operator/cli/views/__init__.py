@@ -1,1 +1,0 @@
-"""What commands print: the picture of a namespace, its changes, a frame that is drawn anew."""
