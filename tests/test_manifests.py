@@ -14,6 +14,7 @@ from tests.test_packaging import make
 OVERLAYS = sorted(path.parent for path in MANIFESTS.glob("overlays/*/kustomization.yaml"))
 FOLDERS = [
     MANIFESTS / "crds",
+    MANIFESTS / "crds" / "releases",
     BASE,
     *OVERLAYS,
     *sorted(path.parent for path in MANIFESTS.glob("components/*/kustomization.yaml")),

@@ -21,9 +21,9 @@ POLL: Final = timedelta(milliseconds=50)
 _EXISTS: Final = 409
 
 
-async def install_kinds(api: Api) -> None:
+async def install_kinds(api: Api, folder: Path = FOLDER) -> None:
     """Create the shipped CustomResourceDefinitions and wait until their kinds are served."""
-    for crd in read_manifests(FOLDER):
+    for crd in read_manifests(folder):
         try:
             await api.create(CRDS, "", crd)
         except ApiError as error:

@@ -1,0 +1,139 @@
+"""The kinds of releases as shipped: with kuberik's fields, and those that the operator adds."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from rollout_operator.model.condition import StatusCondition
+from rollout_operator.model.releases.health import HealthCheckStatus
+from rollout_operator.model.releases.schedule import ScheduleStatus
+from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
+from tests.kustomize import Object, render
+from tests.rendered import MANIFESTS, find_field
+
+FOLDER: Final = MANIFESTS / "crds" / "releases"
+SCHEMA: Final = "spec.versions.0.schema.openAPIV3Schema.properties"
+SELECTOR: Final = "matchExpressions matchLabels"
+RULES: Final = "dateRange daysOfWeek name timeRange"
+SCHEDULE: Final = "action rolloutSelector rules timezone"
+SCHEDULE_COLUMNS: Final = "Action Active Matching Age"
+# By kind: its scope, its columns, and by path the fields of its spec.
+KINDS: Final[Mapping[str, tuple[str, str, Mapping[str, str]]]] = {
+    "rollouts": (
+        "Namespaced",
+        "Version Message BakeStatus BakeTime Gates Available Age Ready Status",
+        {
+            "spec": "availableReleasesMinCount availableReleasesRetentionDays bakeTime "
+            "deployTimeout healthCheckSelector releaseUpdateInterval releasesImagePolicy suspend "
+            "versionHistoryLimit wantedVersion",
+            "spec.releasesImagePolicy": "name namespace",
+            "spec.healthCheckSelector": f"{SELECTOR} namespaceSelector selector",
+            "spec.healthCheckSelector.selector": SELECTOR,
+            "spec.healthCheckSelector.namespaceSelector": SELECTOR,
+        },
+    ),
+    "rolloutgates": (
+        "Namespaced",
+        "",
+        {"spec": "allowedVersions passing rolloutRef", "spec.rolloutRef": "name"},
+    ),
+    "rolloutschedules": ("Namespaced", SCHEDULE_COLUMNS, {"spec": SCHEDULE}),
+    "clusterrolloutschedules": (
+        "Cluster",
+        SCHEDULE_COLUMNS,
+        {"spec": " ".join(sorted([*SCHEDULE.split(), "namespaceSelector"]))},
+    ),
+    "healthchecks": ("Namespaced", "", {"spec": "class"}),
+}
+STATUSES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "rollouts": ReleaseStatus,
+    "rolloutschedules": ScheduleStatus,
+    "clusterrolloutschedules": ScheduleStatus,
+    "healthchecks": HealthCheckStatus,
+}
+
+
+def read_crd(plural: str) -> Object:
+    (found,) = [one for one in render(FOLDER) if one["metadata"]["name"] == f"{plural}.kuberik.com"]
+    return found
+
+
+def fields(plural: str, path: str) -> dict[str, Any]:
+    """Return the schemas of the fields below a path of an object."""
+    place = ".properties.".join(path.split("."))
+    found: dict[str, Any] = find_field(read_crd(plural), f"{SCHEMA}.{place}.properties")
+    return found
+
+
+def test_the_five_kinds_and_no_others() -> None:
+    """REL-02: below the group of kuberik, and not among those that every installation has."""
+    assert {one["metadata"]["name"] for one in render(FOLDER)} == {
+        f"{plural}.kuberik.com" for plural in KINDS
+    }
+    assert not any("kuberik" in one["metadata"]["name"] for one in render(FOLDER.parent))
+
+
+@pytest.mark.parametrize("plural", KINDS)
+def test_a_kind_and_what_is_shown_of_it(plural: str) -> None:
+    """REL-02, RELB-32."""
+    scope, columns, specs = KINDS[plural]
+    spec = read_crd(plural)["spec"]
+    (version,) = spec["versions"]
+
+    assert (spec["group"], spec["scope"], spec["names"]["plural"]) == ("kuberik.com", scope, plural)
+    assert spec["names"].keys() == {"kind", "listKind", "plural", "singular"}
+    assert (version["name"], version["subresources"]) == ("v1alpha1", {"status": {}})
+    shown = version.get("additionalPrinterColumns", [])
+    assert " ".join(one["name"] for one in shown) == columns
+    for path, names in specs.items():
+        assert " ".join(sorted(fields(plural, path))) == names
+
+
+@pytest.mark.parametrize("plural", STATUSES)
+def test_a_status_has_the_fields_that_are_written(plural: str) -> None:
+    """REL-15, REL-18 and REL-19: one that the schema lacks would be dropped."""
+    status = fields(plural, "status")
+
+    assert set(status) == {one.encode_name for one in msgspec.structs.fields(STATUSES[plural])}
+    if "conditions" in status:
+        names = {one.encode_name for one in msgspec.structs.fields(StatusCondition)}
+        assert set(status["conditions"]["items"]["properties"]) == names
+
+
+def test_a_history_has_the_fields_that_are_written() -> None:
+    """REL-16."""
+    entry = fields("rollouts", "status")["history"]["items"]
+
+    assert set(entry["properties"]) == {
+        one.encode_name for one in msgspec.structs.fields(HistoryEntry)
+    }
+    assert entry["required"] == ["timestamp", "version"]
+
+
+def test_rules_of_both_schedules_are_the_same() -> None:
+    """REL-18."""
+    rules = [
+        fields(one, "spec")["rules"] for one in ("rolloutschedules", "clusterrolloutschedules")
+    ]
+
+    assert rules[0] == rules[1]
+    assert " ".join(sorted(rules[0]["items"]["properties"])) == RULES
+    assert rules[0]["minItems"] == 1
+
+
+@pytest.mark.parametrize("plural", KINDS)
+def test_each_field_says_what_it_is(plural: str) -> None:
+    """`kubectl explain` shows it."""
+    schema = find_field(read_crd(plural), SCHEMA)
+
+    assert [*_list_silent({one: schema[one] for one in ("spec", "status")})] == []
+
+
+def _list_silent(properties: Mapping[str, Any]) -> Iterator[str]:
+    for name, field in properties.items():
+        if "description" not in field:
+            yield name
+        inner = field.get("items", field).get("properties", {})
+        yield from (f"{name}.{one}" for one in _list_silent(inner))
