@@ -59,6 +59,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "adoption": ("", "diagnosis"),
         "policies": ("", "rollout"),
         "releases": ("",),
+        "releases.flux": ("",),
         "releases.kstatus": ("", "releases"),
     },
     "kube": {

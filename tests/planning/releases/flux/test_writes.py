@@ -14,7 +14,7 @@ from rollout_operator.model.releases.flux import (
     Writers,
 )
 from rollout_operator.model.releases.flux_write import FluxWrite, FluxWrites, PatchMethod
-from rollout_operator.planning.releases.flux import KEEPER, name_manager, plan_flux_writes
+from rollout_operator.planning.releases.flux.writes import KEEPER, name_manager, plan_flux_writes
 from tests.planning.releases.builders import head
 
 OURS: Final = "rollout-controller/web"

@@ -1,0 +1,1 @@
+"""Objects of Flux and one release: what is written, what they have yet to do, their health."""
