@@ -17,6 +17,7 @@ from tests.judge.invariants_reviews import find_lasting
 from tests.judge.liveness_drains import find_last_asked, find_passed_over, find_starved
 from tests.judge.liveness_scaling import find_called_late, judge_counts
 from tests.judge.objects import Pod, Set
+from tests.judge.policies import find_longest_pause
 from tests.judge.promises import Promises, Violation
 from tests.judge.rest import Rest, count_batches, count_surplus, find_still, read_rest
 
@@ -119,7 +120,8 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
 
 def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
     """Return how long it may take from `begin` to rest, and which promise says so."""
-    bound = 3 * rest.pod_time * count_batches(book, begin) + LI_01_SLACK
+    pause = find_longest_pause(book)
+    bound = (3 * rest.pod_time + pause) * count_batches(book, begin) + LI_01_SLACK
     bound += rest.end_time * count_surplus(book, begin)
     lag = _lag(book, begin)
     return (bound + lag, "LI-02") if lag else (bound, "LI-01")

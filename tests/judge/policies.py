@@ -208,6 +208,12 @@ def count_limit(owners: Iterable[Owned], zone: Set) -> int:
     return max(read_limit(one.policy.limit, zone.replicas) for one in owners)
 
 
+def find_longest_pause(book: Book) -> timedelta:
+    """Return how long any policy of a history wants to wait after a batch, zero without one."""
+    specs = [read_spec(one.after) for one in book.policies if one.after is not None]
+    return max((one.interval for one in specs), default=timedelta(0))
+
+
 def _holds(term: Json, labels: Mapping[str, str]) -> bool:
     value, values = labels.get(term["key"]), term.get("values") or ()
     match term["operator"]:

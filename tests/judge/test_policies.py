@@ -12,10 +12,13 @@ from typing import Final
 import pytest
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, JsonObject
+from tests.judge.book import read_book
 from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, find_broken, full
 from tests.judge.builder_objects import metadata_of, part_of, statefulset
 from tests.judge.objects import Json, read_set
-from tests.judge.policies import read_spec
+from tests.judge.policies import find_longest_pause, read_spec
+from tests.judge.promises import Promises
+from tests.judge.rest import count_batches
 
 NAME: Final = "db"
 KEY: Final = "topology.kubernetes.io/zone"
@@ -315,3 +318,13 @@ def test_zones_of_sets(parts: Json, expected: str) -> None:
     spec = read_spec(policy_object(azOrder=["2c"]))
     assert spec.find_zone(read_set(found)) == expected
     assert spec.interval == timedelta(seconds=30)
+
+
+def test_rest_waits_for_pauses() -> None:
+    """LI-01: each batch may take its pause in addition, and needs no group for it."""
+    history = without_label(HistoryBuilder().zones())
+    book = read_book(history.history, Promises())
+    assert (find_longest_pause(book), count_batches(book, timedelta(5))) == (timedelta(0), 0)
+    book = read_book(policy(history, 1).history, Promises())
+    assert find_longest_pause(book) == timedelta(seconds=30)
+    assert count_batches(book, timedelta(5)) == 9
