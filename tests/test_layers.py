@@ -77,6 +77,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "downscales": ("",),
         "budgets": ("",),
         "shadow": ("",),
+        "policies": ("", "rollout"),
     },
     "web": {
         "": ("http", "reviews", "status"),
@@ -133,7 +134,7 @@ CLUSTER_SEES = {
 # These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
 _INNER = (
     *("process", "context", "rollout", "scaling", "budgets", "shadow", "describe", "events"),
-    *("engine", "fleet"),
+    *("engine", "fleet", "policies"),
 )
 INNER = {f"operator.{name}" for name in _INNER}
 NOT_INNER = {"web", "pki", "config"}

@@ -93,6 +93,11 @@ class Config:
         " Without errors changes are acted upon as they happen, and nothing waits for this"
         " interval.",
     )
+    multi_az_rollouts: bool = flag(
+        "multi-az-rollouts.enabled", BOOL, False, _ROLLOUTS,
+        "Obey MultiAZRollouts. Also on where one of the environment variables WATCH_NAMESPACE,"
+        " LOG_LEVEL, OPERATOR_NAME and METRICS_PORT is set. Without effect in shadow mode.",
+    )
     mode: str = flag(
         "mode", TEXT, ACTIVE, _ROLLOUTS,
         "active, or shadow: decide and tell in log, metrics and status page what would be done,"
@@ -294,6 +299,11 @@ class Config:
         return self.mode == SHADOW
 
     @property
+    def drives_policies(self) -> bool:
+        """Tell whether MultiAZRollouts are obeyed."""
+        return self.multi_az_rollouts and not self.is_shadow
+
+    @property
     def answers_reviews(self) -> bool:
         """Tell whether webhooks are served."""
         return self.webhooks_enabled and not self.is_shadow
@@ -352,11 +362,12 @@ def read_words(argv: Sequence[str], environment: Environment = NOTHING) -> Confi
     )
 
 
-def _stand_in(environment: Environment) -> dict[str, str]:
+def _stand_in(environment: Environment) -> dict[str, object]:
     """Return, by field, what counts where the flag of that field is not given."""
     first = (*(environment.watched or ()), "")[0]
     return {
         "namespace": environment.own_namespace or first,
         "log_level": environment.log_level,
         "lease_name": environment.operator_name,
+        "multi_az_rollouts": True,
     }

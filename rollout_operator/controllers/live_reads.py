@@ -122,6 +122,23 @@ class GroupReader:
             raise asker.outcome.with_traceback(None)
         return asker.outcome
 
+    async def read_selected(self, cached: Group, selector: str) -> GroupRead:
+        """Return the StatefulSets that a selector finds, and the pods of the cached ones.
+
+        As `read`, for what no label of ours holds together: it is shared with nothing else.
+        """
+        pages = await self._wait_turns(cached)
+        sent_at = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
+                members, pods = await both(
+                    self._list(STATEFULSETS, decode_statefulset, selector, 1),
+                    self.list_pods([zone.sts for zone in cached.zones], turns=pages),
+                )
+        except TimeoutError as error:
+            raise _give_up() from error
+        return GroupRead(members=members, pods=_group_by_owner(pods), sent_at=sent_at)
+
     async def list_pods(
         self, sets: Sequence[StatefulSet], *, turns: int = 0
     ) -> list[Pod | Unreadable]:
@@ -142,10 +159,7 @@ class GroupReader:
         self._is_led = True
         try:
             await asyncio.sleep(0)  # those that ask at this very moment join in
-            # Of all pages: one that waits for its turn makes those before it older.
-            pages = -(-_count_pods(leader.cached) // LIVE_PAGE) or 1
-            for resource in (STATEFULSETS, *(PODS for _ in range(pages))):
-                await self._reader.wait_turn(resource, self._namespace)
+            pages = await self._wait_turns(leader.cached)
         finally:
             self._is_led = False
         together = _choose_together(leader, self._line)
@@ -159,6 +173,16 @@ class GroupReader:
             self._line = [*left, *self._line]
             for one in together:
                 one.woken.set()
+
+    async def _wait_turns(self, cached: Group) -> int:
+        """Wait until all requests of a read may be sent; return how many pages of pods it has.
+
+        One that waits for its turn makes those before it older.
+        """
+        pages = -(-_count_pods(cached) // LIVE_PAGE) or 1
+        for resource in (STATEFULSETS, *(PODS for _ in range(pages))):
+            await self._reader.wait_turn(resource, self._namespace)
+        return pages
 
     async def _read_together(self, together: Sequence[_Waiter], pages: int) -> None:
         groups = [asker.cached for asker in together]
@@ -175,10 +199,7 @@ class GroupReader:
             for asker in together:
                 asker.outcome = error
             return
-        owned: dict[Uid, list[Pod | Unreadable]] = defaultdict(list)
-        for pod in pods:
-            if pod.owner_uid is not None:
-                owned[pod.owner_uid].append(pod)
+        owned = _group_by_owner(pods)
         for asker in together:
             own = members.get(asker.cached.name, ())
             asker.outcome = GroupRead(members=own, pods=owned, sent_at=sent_at)
@@ -221,6 +242,16 @@ class GroupReader:
     def _wake_next(self) -> None:
         if self._line and not self._is_led:
             self._line[0].woken.set()
+
+
+def _group_by_owner(
+    pods: Iterable[Pod | Unreadable],
+) -> Mapping[Uid, Sequence[Pod | Unreadable]]:
+    owned: dict[Uid, list[Pod | Unreadable]] = defaultdict(list)
+    for pod in pods:
+        if pod.owner_uid is not None:
+            owned[pod.owner_uid].append(pod)
+    return owned
 
 
 def _list_decoded(

@@ -50,6 +50,7 @@ class Observer:
     find_other_rollout: Callable[[GroupName, Sequence[StatefulSet]], OtherRollout | None] = (
         lambda name, sets: None
     )
+    find_driver: Callable[[GroupName], str | None] = lambda name: None
     _reads: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +58,12 @@ class Observer:
 
     def observe(self, name: GroupName) -> Group:
         """Return the group as the caches show it."""
-        members = self.sets.list_group(name)
+        return self.observe_members(name, self.sets.list_group(name))
+
+    def observe_members(
+        self, name: GroupName, members: Sequence[StatefulSet | Unreadable]
+    ) -> Group:
+        """Return StatefulSets under a name, with their pods as the caches show them."""
         owned = {member.uid: self.pods.list_by_owner(member.uid) for member in members}
         age = max((watch.age for watch in self.watches), default=timedelta(0))
         return self._compose(name, members, owned, age)
@@ -73,6 +79,20 @@ class Observer:
         owned = {member.uid: read.pods.get(member.uid, ()) for member in read.members}
         age = self.clock.elapsed() - read.sent_at
         return self._compose(cached.name, read.members, owned, age)
+
+    async def observe_selected(self, cached: Group, selector: str) -> Group:
+        """Return what a selector finds as the store has it now, as `observe_live` does.
+
+        StatefulSets that are being deleted, and were not there before, are left out.
+        """
+        read = await self._reads.read_selected(cached, selector)
+        members = [
+            one
+            for one in read.members
+            if one.uid in cached.owners or not (isinstance(one, StatefulSet) and one.is_terminating)
+        ]
+        owned = {member.uid: read.pods.get(member.uid, ()) for member in members}
+        return self._compose(cached.name, members, owned, self.clock.elapsed() - read.sent_at)
 
     async def observe_alone(self, name: str) -> Group:
         """Return one StatefulSet as the store has it now, as if it were a group of its own.
@@ -117,4 +137,5 @@ class Observer:
             snapshot_age=age,
             downscale=self.find_downscale(name, sets),
             other_rollout=self.find_other_rollout(name, sets),
+            driver=self.find_driver(name),
         )

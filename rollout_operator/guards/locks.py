@@ -42,6 +42,11 @@ def group_lock(group: GroupName) -> str:
     return f"group {group}"
 
 
+def policy_lock(namespace: str, name: str) -> str:
+    """Return the key of the lock of a MultiAZRollout."""
+    return f"policy {namespace}/{name}"
+
+
 def calls_lock(set_uid: Uid) -> str:
     """Return the key of the lock on calls to the pods of a set."""
     return f"calls {set_uid}"

@@ -20,6 +20,7 @@ from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import (
     EVENTS,
+    MULTI_AZ_ROLLOUTS,
     PODS,
     STATEFULSETS,
     ZONE_BUDGETS,
@@ -61,6 +62,7 @@ _RESOURCES: Final[Mapping[EventKind, Resource]] = {
     EventKind.STATEFULSET: STATEFULSETS,
     EventKind.POD: PODS,
     EventKind.BUDGET: ZONE_BUDGETS,
+    EventKind.POLICY: MULTI_AZ_ROLLOUTS,
 }
 _LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
 # It may be written later, or the answer may come: nothing is wrong with the Event itself.

@@ -17,6 +17,7 @@ class EventKind(StrEnum):
     STATEFULSET = "StatefulSet"
     POD = "Pod"
     BUDGET = "ZoneAwarePodDisruptionBudget"
+    POLICY = "MultiAZRollout"
 
 
 @unique

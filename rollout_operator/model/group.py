@@ -123,6 +123,9 @@ class Group:
     """Of one of the zones; it may still persist, or be refused by somebody else."""
     other_rollout: OtherRollout | None = None
     """By another operator, which is left to it."""
+    driver: str | None = None
+    """The MultiAZRollout, by namespace and name, that replaces the pods instead of the label; empty
+    where that is not known yet."""
 
     @property
     def owners(self) -> frozenset[Uid]:

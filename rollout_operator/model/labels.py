@@ -81,6 +81,16 @@ class SelectorTerm(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 return True
 
+    def render(self) -> str:
+        """Return it as a list call takes it."""
+        match self.operator:
+            case "In" | "NotIn":
+                return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
+            case "DoesNotExist":
+                return f"!{self.key}"
+            case _:
+                return self.key
+
 
 class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
     """A selector of the API's own kinds; an empty one selects everything."""
@@ -103,6 +113,11 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
             terms=tuple(term for term in self.terms if term.key in NAMED_LABELS),
         )
         return known.takes(labels)
+
+    def render(self) -> str:
+        """Return it as a list call takes it."""
+        parts = [f"{key}={value}" for key, value in sorted(self.labels.items())]
+        return ",".join([*parts, *(term.render() for term in self.terms)])
 
     def is_certain(self, labels: Mapping[str, str]) -> bool:
         """Tell whether `may_take` knows all labels that it asks for."""

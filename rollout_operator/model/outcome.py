@@ -37,6 +37,8 @@ class Code(StrEnum):
     STATUS_BEHIND = "status_behind"
     SET_TERMINATING = "set_terminating"
     OTHER_OPERATOR = "other_operator"
+    DRIVEN_BY_POLICY = "driven_by_policy"
+    POLICIES_NOT_READ = "policies_not_read"
     SHADOW_MODE = "shadow_mode"
     SNAPSHOT_STALE = "view_stale"
     SNAPSHOT_CHANGED = "view_changed"

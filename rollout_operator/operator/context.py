@@ -33,6 +33,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.events import EventSender
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
+from rollout_operator.model.names import GroupName
 from rollout_operator.operator.events import Events
 from rollout_operator.operator.process import EngineSettings, Process, Telemetry
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
@@ -82,6 +83,8 @@ class Context:
             is_acting=lambda: self.is_leading,
         )
         self.group_states.on_post(self.events.on_post)
+        self.find_driver: Callable[[GroupName], str | None] = lambda group: None
+        """Returns the MultiAZRollout that replaces the pods of a group, see `model.group.Group`."""
 
     @property
     def is_stopping(self) -> bool:
@@ -145,6 +148,7 @@ class Context:
             now=partial(self.tell_time, client),
             find_downscale=self.downscales.find_underway,
             find_newcomers=self.arrivals.get,
+            find_driver=lambda group: self.find_driver(group),
         )
 
     def make_records(self, client: ApiClient) -> Records:

@@ -5,7 +5,7 @@ When that happens is decided in `fleet`, for all namespaces of the process.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.model.description import Description
@@ -16,6 +16,9 @@ from rollout_operator.operator.process import EngineSettings, Process, Telemetry
 from rollout_operator.operator.rollout import Rollouts
 from rollout_operator.operator.scaling import Scaling
 from rollout_operator.operator.shadow import Shadow
+
+if TYPE_CHECKING:
+    from rollout_operator.operator.policies import Policies
 
 
 class LedReviews(Protocol):
@@ -54,6 +57,7 @@ class Engine:
         self._context = context = Context(settings, process, telemetry)
         self._budgets = Budgets(context)
         is_shadow = settings.is_shadow
+        self._policies = self._build_policies(settings)
         self._rollouts = (Shadow if is_shadow else Rollouts)(context, self._budgets.arbiter)
         self._features: tuple[Feature, ...] = (self._rollouts,)
         if is_shadow:
@@ -61,6 +65,9 @@ class Engine:
         else:
             scaling = Scaling(context, self._budgets.process)
             self._features = (self._rollouts, self._budgets, scaling)
+        if self._policies is not None:
+            self._features = (*self._features, self._policies)
+            self._policies.on_change(self._rollouts.wake_all)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: LedReviews | None = None
         self._describer = Describer(context, self._budgets)
@@ -86,7 +93,7 @@ class Engine:
     @property
     def busy(self) -> int:
         """Return how many groups are worked on now."""
-        return self._rollouts.busy
+        return self._rollouts.busy + (0 if self._policies is None else self._policies.busy)
 
     async def describe(self) -> Description:
         """Return the namespace as this process knows it, for people; at any time."""
@@ -106,6 +113,8 @@ class Engine:
         tasks.start("statefulset informer", self._context.set_informer.run())
         tasks.start("pod informer", self._context.pod_informer.run())
         self._budgets.follow(tasks)
+        if self._policies is not None:
+            self._policies.follow(tasks)
 
     async def wait_known(self) -> None:
         """Wait until the caches are filled."""
@@ -134,3 +143,12 @@ class Engine:
     async def flush(self) -> None:
         """Write what is to be reported still, once the tasks have ended."""
         await self._context.events.flush()
+
+    def _build_policies(self, settings: EngineSettings) -> "Policies | None":
+        """Return what drives MultiAZRollouts, where they are asked for; a shadow drives nothing."""
+        if not settings.drives_policies or settings.is_shadow:
+            return None
+        # Not before: most operators never need it.
+        from rollout_operator.operator.policies import Policies
+
+        return Policies(self._context, self._budgets.arbiter)

@@ -133,6 +133,10 @@ class Events:
         for budget in budgets:
             self._record(choose_budget_event(None, budget))
 
+    def report(self, event: EventRecord) -> None:
+        """Report something that was chosen elsewhere."""
+        self._record(event)
+
     async def _report_waits(self) -> NoReturn:
         while True:
             group = await self._waiting.take()

@@ -49,6 +49,9 @@ class EngineSettings(Protocol):
     @property
     def is_shadow(self) -> bool: ...
 
+    @property
+    def drives_policies(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:

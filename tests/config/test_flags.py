@@ -67,6 +67,7 @@ GIVEN: Final[dict[str, tuple[str, object]]] = {
     "kubernetes.client-qps=2.5": ("client_qps", 2.5),
     "kubernetes.client-burst=7": ("client_burst", 7),
     "reconcile.interval=30s": ("reconcile_interval", timedelta(seconds=30)),
+    "multi-az-rollouts.enabled=true": ("multi_az_rollouts", True),
     "log.format=json": ("log_format", "json"),
     "mode=shadow": ("mode", "shadow"),
     "log.level=warn": ("log_level", "warn"),

@@ -7,8 +7,8 @@ from tests.mutants.entry import CROWDED, Mutant
 LIMITS: Final = (
     Mutant(
         name="looks-without-tokens",
-        old="            for resource in (STATEFULSETS, *(PODS for _ in range(pages))):\n",
-        new="            for resource in ():\n",
+        old="        for resource in (STATEFULSETS, *(PODS for _ in range(pages))):\n",
+        new="        for resource in ():\n",
         breaks="LI-11: live reads pass by the limits of the process (D-65)",
         scenarios=CROWDED,
         units="tests/controllers/test_live_reads.py",

@@ -131,6 +131,14 @@ def _is_pattern(pattern: str) -> bool:
     return len(pattern) <= _LONGEST_PATTERN and _HAS_GROUP.search(pattern) is not None
 
 
+# What a schema decides of a policy the operator decides again by itself: nothing is judged here.
+MULTI_AZ_ROLLOUT: Final = Rules(
+    raw=frozenset({"spec", "status"}),
+    raises_generation=("spec",),
+    defaults={},
+    on_status_update=_keep_metadata,
+)
+
 ZONE_BUDGET: Final = Rules(
     raw=frozenset({"spec", "status"}),
     raises_generation=("spec",),

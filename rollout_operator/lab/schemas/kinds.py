@@ -10,6 +10,7 @@ from typing import Final
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
     LEASES,
+    MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
     PODS,
     SECRETS,
@@ -19,7 +20,7 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.schemas.custom import REPLICA_TEMPLATE, ZONE_BUDGET
+from rollout_operator.lab.schemas.custom import MULTI_AZ_ROLLOUT, REPLICA_TEMPLATE, ZONE_BUDGET
 from rollout_operator.lab.schemas.plain_kinds import (
     BUDGET,
     CONFIG_MAP,
@@ -91,6 +92,7 @@ _ALL: Final = (
     _kind(MUTATING_WEBHOOKS, MUTATING, blind=False),
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
     _kind(ZONE_BUDGETS, ZONE_BUDGET, "status", blind=False),
+    _kind(MULTI_AZ_ROLLOUTS, MULTI_AZ_ROLLOUT, "status", blind=False),
 )
 KINDS: Final[dict[tuple[str, str], ObjectKind]] = {
     (one.resource.group, one.resource.plural): one for one in _ALL

@@ -97,6 +97,18 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_batch: RecordedBatch | UnsetType = UNSET
     conditions: tuple[StatusCondition, ...] = ()
 
+    @property
+    def is_underway(self) -> bool:
+        """Tell whether a rollout has begun that is not complete."""
+        has_begun = not isinstance(self.start_time, UnsetType)
+        return has_begun and isinstance(self.completion_time, UnsetType)
+
+    @property
+    def has_open_batch(self) -> bool:
+        """Tell whether the last batch is not complete."""
+        batch = self.last_batch
+        return isinstance(batch, RecordedBatch) and isinstance(batch.completion_time, UnsetType)
+
     def find_condition(self, kind: str) -> StatusCondition | None:
         """Return a condition by its type."""
         return next((one for one in self.conditions if one.type == kind), None)

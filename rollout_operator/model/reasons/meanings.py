@@ -39,6 +39,8 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.STATUS_BEHIND: "the StatefulSet controller has not observed the newest spec",
         Code.SET_TERMINATING: "a StatefulSet of the group is being deleted",
         Code.OTHER_OPERATOR: "another operator rolls the group out, or a person deletes its pods",
+        Code.DRIVEN_BY_POLICY: "a MultiAZRollout replaces the pods of the group, not its label",
+        Code.POLICIES_NOT_READ: "whether a MultiAZRollout drives the group is not known yet",
         Code.SHADOW_MODE: (
             "what the sentence names is due, and this operator is in shadow mode: it only tells"
         ),

@@ -29,6 +29,8 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.STATUS_BEHIND: "when it stays, find out what keeps the controller manager",
         Code.SET_TERMINATING: "when it stays, look at the finalizers of the StatefulSet",
         Code.OTHER_OPERATOR: "stop one of the two operators",
+        Code.DRIVEN_BY_POLICY: "",
+        Code.POLICIES_NOT_READ: "",
         Code.SHADOW_MODE: "nothing, where it is meant to look on; -mode=active makes it act",
         Code.SNAPSHOT_STALE: "see whether the API server answers this process",
         Code.SNAPSHOT_CHANGED: "",

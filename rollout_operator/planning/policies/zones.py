@@ -13,6 +13,7 @@ from typing import Final
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet, ZoneSource
 from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.model.policy.zones import (
     ResolvedSet,
     ResolvedZone,
@@ -59,6 +60,28 @@ def resolve_zones(
             *_list_unread(policy, ordered, nodes, frozen),
         ),
     )
+
+
+def needs_nodes(
+    policy: Policy, sets: Iterable[PlacedSet], frozen: Mapping[str, str]
+) -> Sequence[PlacedSet]:
+    """Return the StatefulSets of whose zone only nodes can tell, before names do."""
+    return [one for one in sets if not frozen.get(one.name) and not any(_list_written(policy, one))]
+
+
+def list_frozen(status: PolicyStatus) -> Mapping[str, str]:
+    """Return the zones that came from nodes, by StatefulSet, while a rollout is underway.
+
+    Pods that move meanwhile change none of them (MAZ-20).
+    """
+    if not status.is_underway:
+        return {}
+    return {
+        one.name: zone.name
+        for zone in status.zones
+        for one in zone.stateful_sets
+        if one.source == ZoneSource.NODES
+    }
 
 
 def _resolve(
@@ -174,9 +197,6 @@ def _list_unread(
     """Yield that nodes would have been asked, and may not be read."""
     if nodes is not None:
         return
-    names = [
-        one.name for one in sets if not frozen.get(one.name) and not any(_list_written(policy, one))
-    ]
-    if names:
+    if names := [one.name for one in needs_nodes(policy, sets, frozen)]:
         text = f"nodes may not be read, and are not asked for the zone of {join_names(names)}"
         yield ZoneFinding(code=ZoneFindingCode.NODES_UNREADABLE, text=text)

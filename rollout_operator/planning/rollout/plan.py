@@ -49,6 +49,8 @@ def plan_group(group: Group) -> Plan:
     readinesses = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
     progress = tuple(map(count_pods, readinesses))
     blocker = find_group_blocker(group)
+    if group.driver and _is_rolled_out(readinesses):
+        return Plan(group=group.name, waits=(_up_to_date(readinesses),), progress=progress)
     if blocker is not None:
         return Plan(
             group=group.name,
@@ -72,6 +74,16 @@ def plan_group(group: Group) -> Plan:
         problems=(*warnings, *list_podless(readinesses)),
         requeue_after=min(times, default=None),
         progress=progress,
+    )
+
+
+def _is_rolled_out(readinesses: Iterable[Readiness]) -> bool:
+    """Tell whether a group that another engine rolls out has nothing left to do."""
+    return all(
+        readiness.is_whole
+        and not count_outdated(readiness)
+        and readiness.sts.current_revision == readiness.sts.update_revision
+        for readiness in readinesses
     )
 
 

@@ -94,6 +94,9 @@ def choose_limit(sts: StatefulSet) -> tuple[int, Reason | None]:
 def find_group_blocker(group: Group) -> GroupBlocker | None:
     """Return the first thing that stops the whole group, None where nothing does (SI-08)."""
     sets = tuple(zone.sts for zone in order_zones(group.zones))
+    if group.driver is not None:
+        wait = None if group.driver else STALE_RECHECK
+        return GroupBlocker(reasons=(_explain_driver(group.driver),), requeue_after=wait)
     if group.snapshot_age > SNAPSHOT_LIMIT:
         stale = Reason(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
         return GroupBlocker(reasons=(stale,), requeue_after=STALE_RECHECK)
@@ -119,6 +122,14 @@ def find_group_blocker(group: Group) -> GroupBlocker | None:
             reasons=(_explain_other(group.other_rollout),), requeue_after=group.other_rollout.left
         )
     return None
+
+
+def _explain_driver(driver: str) -> Reason:
+    """Return why the label alone replaces no pod (MAZ-25)."""
+    if driver:
+        return Reason(Code.DRIVEN_BY_POLICY, f"MultiAZRollout {driver} replaces the pods")
+    text = "whether a MultiAZRollout replaces the pods is not known yet"
+    return Reason(Code.POLICIES_NOT_READ, text, Severity.WARN)
 
 
 def _explain_other(other: OtherRollout) -> Reason:

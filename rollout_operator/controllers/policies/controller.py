@@ -1,0 +1,150 @@
+"""Bring what a MultiAZRollout owns nearer to its update revisions, batch by batch.
+
+A batch is recorded in the status of its policy before a pod of it goes, so that no process ever
+repeats one or shortens the pause that follows. What may go is decided in `planning.policies.plan`;
+deletes are those of the executor, after a live read and under the budgets and locks of all others.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.controllers.policies.owners import Owners
+from rollout_operator.controllers.policies.placements import Placements
+from rollout_operator.controllers.policies.reports import PolicyReports
+from rollout_operator.controllers.policies.rule import PolicyRecord, PolicyRule
+from rollout_operator.controllers.policies.statuses import PolicyStatuses
+from rollout_operator.controllers.policies.switches import Switches
+from rollout_operator.controllers.retries import Attempts, find_retry_after
+from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, Steps
+from rollout_operator.controllers.worker import Result
+from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Action
+from rollout_operator.model.policy.plan import PolicyPlan, PolicyWaitCode
+from rollout_operator.model.policy.policy import PolicyScope, RefusedPolicy
+from rollout_operator.model.policy.status import PolicyStatus
+from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.planning.policies.plan import plan_policy
+from rollout_operator.planning.policies.status import (
+    find_batch,
+    render_policy_status,
+    render_refused_status,
+)
+from rollout_operator.telemetry.logs import log
+
+# Every policy is looked at this often when nothing happens.
+RESYNC: Final = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyContext:
+    """What a PolicyController works with."""
+
+    owners: Owners
+    statuses: PolicyStatuses
+    placements: Placements
+    rule: PolicyRule
+    steps: Steps
+    switches: Switches
+    attempts: Attempts
+    reports: PolicyReports
+    now: Callable[[], datetime]
+    """The API server's time."""
+
+
+class PolicyController:
+    """Reconciles the policies of one namespace by name."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
+        self._waits: dict[str, PolicyWaitCode | None] = {}
+
+    async def reconcile(self, name: str) -> Result:
+        """Look at a policy once, do what is due, and say when to look again."""
+        context, attempt = self._context, ("policy", name)
+        wait, _ = context.attempts.wait_before(attempt)
+        if wait:
+            return Result(again=wait)
+        try:
+            again = await self._observe_and_act(name)
+        except NotFound:
+            again = RECHECK_WAIT  # the cache will show that it is gone
+        except Conflict as error:
+            log.debug("Policy has changed meanwhile", **self._name(name), err=error)
+            again = context.attempts.record_failure(attempt, str(error))
+        except (ApiError, DecodeError) as error:
+            again = context.attempts.record_failure(
+                attempt, str(error), at_least=find_retry_after(error)
+            )
+            log.warn("Policy not reconciled", **self._name(name), again_in=again, err=error)
+        else:
+            context.attempts.record_success(attempt)
+        return Result(again=again)
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to look again. Raises ApiError and DecodeError."""
+        context = self._context
+        found = context.owners.find(name)
+        if context.statuses.get(name) is None or found is None:
+            self._forget(name)
+            return None
+        if context.statuses.is_doubtful(name):
+            await context.statuses.read_back(name)
+        known = context.statuses.get(name)
+        if known is None or context.statuses.is_behind(name):
+            return RECHECK_WAIT
+        if isinstance(found, RefusedPolicy):
+            context.rule.forget(GroupName(name))
+            status = render_refused_status(found, before=known.status, now=context.now())
+            await self._write(known, status)
+            return RESYNC
+        return await self._drive(known, found)
+
+    async def _drive(self, known: WatchedPolicy, scope: PolicyScope) -> timedelta:
+        """Decide for a policy in service, record that, and do it."""
+        context, name = self._context, GroupName(known.name)
+        group = context.rule.observe(name)
+        if step := await context.steps.settle(group):
+            return step.again
+        resolution = await context.placements.resolve(known, scope.policy, group)
+        group = context.rule.observe(name)
+        before = PolicyRecord(resolution=resolution, batch=find_batch(known.status))
+        snapshot = context.rule.snapshot(scope, group, before)
+        plan = plan_policy(snapshot)
+        self._log_wait(known.name, plan)
+        await self._write(known, render_policy_status(snapshot, plan, before=known.status))
+        context.rule.note(name, PolicyRecord(resolution=resolution, batch=plan.batch))
+        context.reports.on_plan(known, scope.policy, group)
+        if plan.wait is not None and plan.wait.code is PolicyWaitCode.NOT_ON_DELETE:
+            await context.switches.switch(scope.policy, group)
+        actions: list[Action] = [*([plan.action] if plan.action else []), *plan.records]
+        step = await context.steps.carry_out(group, actions)
+        return min(step.again, plan.requeue_after or RESYNC)
+
+    async def _write(self, known: WatchedPolicy, status: PolicyStatus) -> None:
+        """Write a status where it says anything new (MAZ-54)."""
+        if status == known.status:
+            return
+        await self._context.statuses.write(known, status)
+        self._context.reports.on_status(known, status)
+
+    def _log_wait(self, name: str, plan: PolicyPlan) -> None:
+        """Log why nothing goes; the numbers in it change more often than is worth a line."""
+        code = plan.wait.code if plan.wait else None
+        is_news = self._waits.get(name) is not code
+        self._waits[name] = code
+        if plan.wait is not None and is_news:
+            log.info("Policy waits", **self._name(name), reason=code, why=plan.wait.text)
+
+    def _forget(self, name: str) -> None:
+        context = self._context
+        self._waits.pop(name, None)
+        context.steps.forget(GroupName(name))
+        context.rule.forget(GroupName(name))
+        context.statuses.forget(name)
+        context.reports.forget(name)
+
+    def _name(self, name: str) -> dict[str, object]:
+        return {**self._context.rule.name_keys(GroupName(name))}

@@ -1,0 +1,74 @@
+"""Events about policies, and about the StatefulSets and pods that they replace.
+
+What is worth one is decided in `planning.policies.events` and, of pods, in `planning.events`.
+"""
+
+from collections.abc import Callable
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import RecordRevision, Replacement
+from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.policy.status import PolicyEvent, PolicyStatus
+from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.planning.events import (
+    ReportedGroup,
+    choose_delete_events,
+    choose_revision_events,
+)
+from rollout_operator.planning.policies.events import choose_policy_events, list_overridden
+
+
+class PolicyReports:
+    """Reports what happens to the policies of one namespace."""
+
+    def __init__(self, record: Callable[[EventRecord], None], clock: Clock) -> None:
+        """`record` has an Event written soon."""
+        self._record = record
+        self._clock = clock
+        self._groups: dict[GroupName, ReportedGroup] = {}
+        self._overridden: dict[str, tuple[PolicyEvent, ...]] = {}
+
+    def on_status(self, known: WatchedPolicy, status: PolicyStatus) -> None:
+        """A status was written over the one that was known."""
+        for event in choose_policy_events(known.status, status):
+            self._report(known, event)
+
+    def on_plan(self, known: WatchedPolicy, policy: Policy, group: Group) -> None:
+        """A policy in service was decided for: report once what it overrides."""
+        overridden = list_overridden(policy, group)
+        for event in overridden:
+            if event not in self._overridden.get(known.name, ()):
+                self._report(known, event)
+        self._overridden[known.name] = overridden
+
+    def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
+        """A pod was deleted, or a revision recorded."""
+        reported = self._groups.get(group.name, ReportedGroup())
+        match step:
+            case Replacement():
+                now = self._clock.elapsed()
+                reported, events = choose_delete_events(reported, group, step, now)
+            case RecordRevision():
+                reported, events = choose_revision_events(reported, step)
+        self._groups[group.name] = reported
+        for event in events:
+            self._record(event)
+
+    def forget(self, name: str) -> None:
+        """A policy is gone."""
+        self._groups.pop(GroupName(name), None)
+        self._overridden.pop(name, None)
+
+    def _report(self, known: WatchedPolicy, event: PolicyEvent) -> None:
+        self._record(
+            EventRecord(
+                regarding=Regarding(EventKind.POLICY, known.namespace, known.name, known.uid),
+                action=EventAction.ROLL_OUT,
+                reason=event.reason,
+                note=event.note,
+                severity=event.severity,
+            )
+        )

@@ -1,0 +1,110 @@
+"""The rule of MultiAZRollouts for the executor: what is one group, by which plan, which locks.
+
+What is deleted is in the recorded batch, whatever a plan of this moment would begin as well: the
+record comes first, see `controller`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.policies.owners import Owners
+from rollout_operator.guards.locks import group_lock, policy_lock
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Action, EqualPods, Plan, ReplacePods
+from rollout_operator.model.policy.plan import Batch, PolicyPlan, PolicySnapshot
+from rollout_operator.model.policy.policy import PolicyScope
+from rollout_operator.model.policy.zones import ZoneResolution
+from rollout_operator.planning.policies.plan import plan_policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """What stands behind each decision of one reconcile."""
+
+    resolution: ZoneResolution
+    batch: Batch | None
+    """As the status has it by now."""
+
+
+class PolicyRule:
+    """The rule of the policies of one namespace. Implements `RolloutRule`.
+
+    Their names are those of the groups.
+    """
+
+    def __init__(self, namespace: str, observer: Observer, owners: Owners) -> None:
+        self._namespace = namespace
+        self._observer = observer
+        self._owners = owners
+        self._records: dict[GroupName, PolicyRecord] = {}
+
+    def note(self, name: GroupName, record: PolicyRecord) -> None:
+        """Decide by this from now on."""
+        self._records[name] = record
+
+    def forget(self, name: GroupName) -> None:
+        """Forget a policy that is gone, or out of service."""
+        self._records.pop(name, None)
+
+    def observe(self, name: GroupName) -> Group:
+        """Return what a policy owns as the caches show it; nothing where it is out of service."""
+        scope = self._find_scope(name)
+        uids = [] if scope is None else [one.uid for one in scope.sets]
+        found = map(self._observer.sets.get_by_uid, uids)
+        members = [one for one in found if one is not None]
+        return self._observer.observe_members(name, members)
+
+    async def observe_live(self, cached: Group) -> Group:
+        """Return what it selects as the store has it now."""
+        scope = self._find_scope(cached.name)
+        if scope is None:
+            return replace(cached, zones=(), unreadable=())
+        return await self._observer.observe_selected(cached, scope.policy.selector.render())
+
+    def snapshot(self, scope: PolicyScope, group: Group, record: PolicyRecord) -> PolicySnapshot:
+        """Return what a plan of a policy reads."""
+        return PolicySnapshot(
+            policy=scope.policy, resolution=record.resolution, group=group, batch=record.batch
+        )
+
+    def plan(self, group: Group) -> Plan:
+        """Return what may be done now of what is recorded."""
+        scope, record = self._find_scope(group.name), self._records.get(group.name)
+        if scope is None or record is None:
+            return Plan(group=group.name)
+        plan = plan_policy(self.snapshot(scope, group, record))
+        return Plan(group=group.name, actions=tuple(_list_actions(plan, record.batch)))
+
+    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
+        """Return the limit of the policy; annotations do not count (MAZ-26)."""
+        scope = self._find_scope(name)
+        return 1 if scope is None else scope.policy.max_unavailable.of(sts.replicas)
+
+    def list_locks(self, group: Group) -> Sequence[str]:
+        """Return the lock of the policy, and those of all label groups that it drives."""
+        members = [*(zone.sts.group for zone in group.zones)]
+        members += [one.group for one in group.unreadable]
+        groups = [group_lock(one) for one in members if one is not None]
+        return (policy_lock(self._namespace, group.name), *groups)
+
+    def name_keys(self, name: GroupName) -> Mapping[str, object]:
+        """Return namespace and name of the policy."""
+        return {"policy": f"{self._namespace}/{name}"}
+
+    def _find_scope(self, name: GroupName) -> PolicyScope | None:
+        found = self._owners.find(name)
+        return found if isinstance(found, PolicyScope) else None
+
+
+def _list_actions(plan: PolicyPlan, batch: Batch | None) -> Iterable[Action]:
+    """Yield the actions of a plan, without pods that are not recorded."""
+    if plan.action is not None and batch is not None:
+        recorded = {one.uid for one in batch.pods}
+        pods = tuple(one for one in plan.action.listed if one.pod.uid in recorded)
+        if pods:
+            share = EqualPods(pods=pods, room=len(pods))
+            yield ReplacePods(zone=plan.action.zone, shares=(share,))
+    yield from plan.records

@@ -1,0 +1,224 @@
+"""Composition of MultiAZRollouts: what is followed of them, what wakes one, and who acts for it.
+
+Built only where they are asked for. The kind may be missing, or appear later: then there are no
+policies. Where the role does not show them, there are none either, and one line says so. Until that
+is known no rollout group is replaced by its label, because a policy might own it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.live_reads import choose_most_live_reads
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.policies.controller import (
+    RESYNC,
+    PolicyContext,
+    PolicyController,
+)
+from rollout_operator.controllers.policies.nodes import NodeReads
+from rollout_operator.controllers.policies.owners import Owners
+from rollout_operator.controllers.policies.placements import Placements
+from rollout_operator.controllers.policies.reports import PolicyReports
+from rollout_operator.controllers.policies.rule import PolicyRule
+from rollout_operator.controllers.policies.statuses import PolicyStatuses
+from rollout_operator.controllers.policies.switches import Switches
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.steps import StepContext, Steps
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.optional import OptionalInformer
+from rollout_operator.kube.cache.store import PolicyStore
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.operator.context import Context
+from rollout_operator.telemetry.spans import trace_keys
+
+# Policies that are reconciled at a time; each mostly waits for the API server.
+WORKERS: Final = 16
+
+
+class Policies:
+    """The controller of the MultiAZRollouts of one namespace, with what wakes it."""
+
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        self._context = context
+        client = context.open("following policies", Priority.LIST)
+        self.store = PolicyStore()
+        self.informer = context.make_informer(
+            client,
+            Collection(
+                resource=MULTI_AZ_ROLLOUTS,
+                namespace=context.namespace,
+                decode=decode_watched_policy,
+                store=self.store,
+            ),
+        )
+        self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, context.namespace)
+        self.owners = Owners(self.store, context.sets)
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile policy", self._build_controller(arbiter).reconcile),
+            count=WORKERS,
+            rng=context.rng,
+        )
+        self._connect()
+
+    @property
+    def busy(self) -> int:
+        """Return how many policies are reconciled now."""
+        return self._workers.busy
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back when another policy, or none, may drive a group from now on."""
+        self.owners.on_change(callback)
+
+    def find_driver(self, group: GroupName) -> str | None:
+        """Return the policy that drives a group; empty where that is not known yet."""
+        if self._follow.lack is None:
+            return self.owners.find_driver(group)
+        return None if self._follow.is_forbidden else ""
+
+    def follow(self, tasks: TaskStack) -> None:
+        """Begin to follow policies."""
+        tasks.start("policy informer", self._follow.run(self._context.clock))
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act for policies."""
+        self._wake_all()
+        tasks.start("policy workers", self._workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._queue.close()
+
+    async def finish(self) -> None:
+        """Wait until no policy is reconciled."""
+        await self._workers.wait_idle()
+
+    def _connect(self) -> None:
+        """Have every change wake what it concerns."""
+        context = self._context
+        context.find_driver = self.find_driver
+        # Owners first: what is woken by the same change asks them.
+        context.set_informer.on_change(self.owners.on_set)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+        self.informer.on_change(self.owners.on_policy)
+        self.informer.on_change(self._on_policy)
+        self.owners.on_change(self._wake_all)
+        context.downscales.on_change(lambda uid, group: self._wake_owner(uid))
+        context.pending.on_change(lambda pod: self._wake_owner(pod.owner_uid))
+        context.on_stale(self._wake_all)
+
+    def _build_controller(self, arbiter: Arbiter) -> PolicyController:
+        context = self._context
+        looking = context.open("looking for policies", Priority.READ)
+        recording = context.open("recording policies", Priority.ANSWER)
+        attempts = Attempts(
+            context.clock, longest=context.settings.reconcile_interval, rng=context.rng
+        )
+        reports = PolicyReports(context.events.report, context.clock)
+        rule = PolicyRule(context.namespace, self._make_observer(looking), self.owners)
+        return PolicyController(
+            PolicyContext(
+                owners=self.owners,
+                statuses=PolicyStatuses(recording, context.namespace, self.store),
+                placements=Placements(
+                    looking, context.namespace, context.pods, NodeReads(looking, context.clock)
+                ),
+                rule=rule,
+                steps=self._make_steps(arbiter, rule, attempts, reports),
+                switches=Switches(recording, attempts),
+                attempts=attempts,
+                reports=reports,
+                now=partial(context.tell_time, recording),
+            )
+        )
+
+    def _make_steps(
+        self, arbiter: Arbiter, rule: PolicyRule, attempts: Attempts, reports: PolicyReports
+    ) -> Steps:
+        context = self._context
+        executor = Executor(
+            context.open("acting for policies", Priority.READ),
+            rule,
+            context.deletes,
+            clock=context.clock,
+            metrics=context.metrics,
+            arbiter=arbiter,
+            locks=context.locks,
+            recording=context.open("recording revisions of policies", Priority.RECORD),
+            most_live_reads=choose_most_live_reads(context.settings.client_qps),
+            is_stopping=lambda: context.is_stopping,
+            on_step=reports.on_step,
+        )
+        return Steps(
+            StepContext(
+                executor=executor,
+                deletes=context.deletes,
+                attempts=attempts,
+                refresh=context.refresh,
+                resync=RESYNC,
+            )
+        )
+
+    def _make_observer(self, client: ApiClient) -> Observer:
+        """Return what takes snapshots of StatefulSets, whatever groups they form."""
+        observer = self._context.make_observer(client)
+        return replace(
+            observer,
+            watches=(*observer.watches, self._follow),
+            find_downscale=self._find_downscale,
+            find_driver=lambda group: None,
+        )
+
+    def _find_downscale(self, name: GroupName, sets: Iterable[StatefulSet]) -> Underway | None:
+        """Return a downscale of any label group that a policy drives (MAZ-35)."""
+        members: dict[GroupName, list[StatefulSet]] = {}
+        for sts in sets:
+            if sts.group is not None:
+                members.setdefault(sts.group, []).append(sts)
+        found = (
+            self._context.downscales.find_underway(group, own) for group, own in members.items()
+        )
+        return next((one for one in found if one is not None), None)
+
+    def _on_policy(
+        self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
+    ) -> None:
+        for one in (old, new):
+            if one is not None:
+                self._queue.add(one.name)
+
+    def _on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        for one in (old, new):
+            if one is not None:
+                self._wake_owner(one.uid)
+
+    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        for one in (old, new):
+            if one is not None:
+                self._wake_owner(one.owner_uid)
+
+    def _wake_owner(self, owner: Uid | None) -> None:
+        name = None if owner is None else self.owners.find_name(owner)
+        if name is not None:
+            self._queue.add(name)
+
+    def _wake_all(self) -> None:
+        for one in self.store.list_all():
+            self._queue.add(one.name)

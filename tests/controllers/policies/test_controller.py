@@ -1,0 +1,171 @@
+"""A MultiAZRollout in a simulated cluster: order, pauses, what holds it, and who else acts."""
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.lab.world import Sandbox
+from tests.controllers.policies.world import PolicyWorld
+from tests.virtual_time import in_virtual_time
+
+SHORT: dict[str, Any] = {"rollingUpdate": {"intervalSeconds": 10}}
+ALL = [f"db-{letter}-{ordinal}" for letter in "abc" for ordinal in (2, 1, 0)]
+
+
+@in_virtual_time
+async def test_mt20_nine_batches_zone_by_zone_with_a_pause_between() -> None:
+    """The page's sample: three zones of three pods; the condition `Ready` says when it is done."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones()
+        await world.create_policy(**SHORT)
+        await world.start()
+        await world.sleep(30)
+        assert (await world.conditions())["Ready"] == "True UpToDate"
+        await world.roll_out()
+        await world.sleep(30)
+        assert (await world.conditions())["Ready"] == "False RollingOut"
+        await world.sleep(300)
+        status = (await world.get())["status"]
+        assert (await world.conditions())["Ready"] == "True UpToDate"
+        zones = [await world.get(f"db-{letter}", STATEFULSETS) for letter in "abc"]
+    assert world.pods() == ALL
+    assert all(
+        later.at - one.at >= timedelta(seconds=10) for one, later in pairwise(world.deleted())
+    )
+    assert (status["phase"], status["lastBatch"]["number"]) == ("Idle", 9)
+    # MAZ-49
+    assert all(one["status"]["currentRevision"] == one["status"]["updateRevision"] for one in zones)
+
+
+@in_virtual_time
+async def test_mt30_no_restart_shortens_or_repeats_a_pause() -> None:
+    """A process that crashes at any moment has recorded what it did (MAZ-43)."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 30})
+        process = await world.start()
+        await world.roll_out(letters="ab")
+        for _ in range(60):
+            await world.sleep(7)
+            process.crash()
+            process.start()
+            await process.wait_ready()
+        assert (await world.conditions())["Ready"] == "True UpToDate"
+        status = (await world.get())["status"]
+    assert world.pods() == ["db-a-1", "db-a-0", "db-b-1", "db-b-0"]
+    assert status["lastBatch"]["number"] == 4
+    gaps = [later.at - one.at for one, later in pairwise(world.deleted())]
+    assert min(gaps) >= timedelta(seconds=30)
+
+
+@in_virtual_time
+async def test_mt31_another_interval_takes_effect_at_once() -> None:
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("a", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 3600})
+        await world.start()
+        await world.roll_out(letters="a")
+        await world.sleep(120)
+        assert world.pods() == ["db-a-1"]
+        await world.patch_policy({"spec": {"rollingUpdate": {"intervalSeconds": 5}}})
+        await world.sleep(5)
+        assert world.pods() == ["db-a-1", "db-a-0"]
+
+
+@in_virtual_time
+async def test_mt62_the_older_of_two_policies_works() -> None:
+    """The younger one is refused until the older one is gone."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=1)
+        await world.create_policy("old", **SHORT)
+        await world.sleep(2)
+        await world.create_policy("young", **SHORT)
+        await world.start()
+        await world.sleep(10)
+        assert (await world.conditions("old"))["Accepted"] == "True Accepted"
+        assert (await world.conditions("young"))["Accepted"] == "False Conflict"
+        await world.delete_policy("old")
+        await world.sleep(10)
+        assert (await world.conditions("young"))["Accepted"] == "True Accepted"
+        await world.roll_out(letters="ab")
+        await world.sleep(120)
+        assert (await world.conditions("young"))["Ready"] == "True UpToDate"
+
+
+@in_virtual_time
+async def test_mt63_a_policy_drives_a_whole_group_and_its_label_does_not() -> None:
+    """MAZ-25: the group says who does. Without the policy the label goes on at once (MT-72)."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", group="db", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 600})
+        process = await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(60)
+        assert world.pods() == ["db-a-1"]
+        (entry,) = process.entries()
+        (wait,) = entry.plan.waits
+        assert (wait.code, wait.text) == (
+            "driven_by_policy",
+            "MultiAZRollout default/db replaces the pods",
+        )
+        await world.delete_policy()
+        await world.sleep(120)
+    assert sorted(world.pods()) == ["db-a-0", "db-a-1", "db-b-0", "db-b-1"]
+
+
+@in_virtual_time
+async def test_mt64_a_policy_over_half_a_group_is_refused() -> None:
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", group="db", replicas=1)
+        await world.patch_set("db-b", {"metadata": {"labels": {"app": "other"}}})
+        await world.create_policy(rollingUpdate={"intervalSeconds": 600})
+        await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(60)
+        assert (await world.conditions())["Accepted"] == "False RolloutGroupSplit"
+        assert (await world.get())["status"]["phase"] == "Invalid"
+    assert world.pods() == ["db-a-0", "db-b-0"]
+
+
+@in_virtual_time
+async def test_mt65_rolling_update_is_refused_and_switched_on_request() -> None:
+    """MAZ-27."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("a", strategy="RollingUpdate")
+        await world.create_policy(**SHORT)
+        await world.start()
+        await world.sleep(10)
+        assert (await world.conditions())["Ready"] == "False UpdateStrategyNotOnDelete"
+        await world.patch_policy({"spec": {"manageUpdateStrategy": True}})
+        await world.sleep(10)
+        sts = await world.get("db-a", STATEFULSETS)
+        assert sts["spec"]["updateStrategy"] == {"type": "OnDelete"}
+        assert (await world.conditions())["Ready"] == "True UpToDate"
+
+
+@in_virtual_time
+async def test_a_status_edited_by_hand_is_put_right() -> None:
+    """The last batch as somebody else wrote it shortens no pause that pods still prove."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("a", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 120})
+        await world.start()
+        await world.roll_out(letters="a")
+        await world.sleep(60)
+        assert world.pods() == ["db-a-1"]
+        await world.patch_policy(
+            {"status": {"phase": "Idle", "lastBatch": None, "totalPods": 77}}, part="status"
+        )
+        await world.sleep(20)
+        assert world.pods() == ["db-a-1"]
+        status = (await world.get())["status"]
+        assert (status["phase"], status["totalPods"]) == ("Waiting", 2)

@@ -1,0 +1,134 @@
+"""A simulated cluster with MultiAZRollouts: StatefulSets of zones, one process, what it deleted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.names import TOPOLOGY_KEYS
+from tests.virtual_time import VirtualClock
+
+ON: Final = "-multi-az-rollouts.enabled"
+ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deleted:
+    """A pod that a process deleted."""
+
+    at: timedelta
+    pod: str
+
+
+class PolicyWorld:
+    """What tests of policies do in a sandbox, and see of it."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+
+    async def create_zones(
+        self, letters: str = "abc", *, group: str | None = None, replicas: int = 3, **fields: Any
+    ) -> None:
+        """Create a StatefulSet `db-LETTER` in each zone, and wait until its pods are ready."""
+        for letter in letters:
+            labels = {"app": "db", TOPOLOGY_KEYS[0]: f"us-west-2{letter}"}
+            zone = ZoneSpec(
+                name=f"db-{letter}", group=group, replicas=replicas, labels=labels, **fields
+            )
+            body = statefulset(zone, self.sandbox.namespace)
+            await self._call("create", STATEFULSETS, body=body)
+        await self.sleep(60)
+
+    async def create_policy(self, name: str = "db", **spec: Any) -> None:
+        """Create a policy over `app: db`."""
+        body: JsonObject = {
+            "apiVersion": "rollout.grafana.com/v1alpha1",
+            "kind": "MultiAZRollout",
+            "metadata": {"name": name, "namespace": self.sandbox.namespace},
+            "spec": {"statefulSetSelector": {"matchLabels": {"app": "db"}}, **spec},
+        }
+        await self._call("create", MULTI_AZ_ROLLOUTS, body=body)
+
+    async def patch_policy(self, patch: JsonObject, name: str = "db", part: str = "") -> None:
+        await self._patch(MULTI_AZ_ROLLOUTS, name, patch, MERGE_PATCH, part)
+
+    async def delete_policy(self, name: str = "db") -> None:
+        await self._call("delete", MULTI_AZ_ROLLOUTS, name=name)
+
+    async def patch_set(self, name: str, patch: JsonObject) -> None:
+        await self._patch(STATEFULSETS, name, patch, STRATEGIC_PATCH)
+
+    async def roll_out(self, image: str = "v2", letters: str = "abc") -> None:
+        """Give StatefulSets a new template."""
+        pod = {"spec": {"containers": [{"name": "app", "image": image}]}}
+        for letter in letters:
+            await self.patch_set(f"db-{letter}", {"spec": {"template": pod}})
+
+    async def start(self, *args: str, name: str = "operator-1", **how: Any) -> SimulatedProcess:
+        """Start a process that obeys policies."""
+        process = self.sandbox.process(name, args=(ON, *args), **how)
+        process.start()
+        await process.wait_ready()
+        return process
+
+    async def sleep(self, seconds: float) -> None:
+        await VirtualClock().sleep(timedelta(seconds=seconds))
+
+    async def get(self, name: str = "db", resource: Resource = MULTI_AZ_ROLLOUTS) -> Any:
+        """Return an object as the store has it."""
+        return await self._call("get", resource, name=name)
+
+    async def conditions(self, name: str = "db") -> Mapping[str, str]:
+        """Return status and reason of each condition, such as `True UpToDate`."""
+        status = (await self.get(name)).get("status", {})
+        return {
+            one["type"]: f"{one['status']} {one['reason']}" for one in status.get("conditions", ())
+        }
+
+    def deleted(self) -> list[Deleted]:
+        """Return the pods that processes deleted, in their order."""
+        return [
+            Deleted(at=called.at, pod=called.request.name)
+            for called in self.sandbox.history.list_all(Called)
+            if called.actor.startswith("operator")
+            and (called.request.verb, called.request.resource) == ("delete", PODS)
+        ]
+
+    def pods(self) -> list[str]:
+        """Return their names."""
+        return [one.pod for one in self.deleted()]
+
+    async def _patch(
+        self, resource: Resource, name: str, patch: JsonObject, content: str, part: str = ""
+    ) -> None:
+        await self.sandbox.call(
+            ApiRequest(
+                verb="patch",
+                resource=resource,
+                namespace=self.sandbox.namespace,
+                name=name,
+                subresource=part,
+                content_type=content,
+                body=patch,
+            )
+        )
+
+    async def _call(
+        self, verb: Any, resource: Resource, *, name: str = "", body: JsonObject | None = None
+    ) -> Any:
+        answer = await self.sandbox.call(
+            ApiRequest(
+                verb=verb,
+                resource=resource,
+                namespace=self.sandbox.namespace,
+                name=name,
+                body=body,
+            )
+        )
+        return answer.body
