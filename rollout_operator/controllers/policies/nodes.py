@@ -11,7 +11,7 @@ from typing import Final
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import NODES, Reader
 from rollout_operator.model.decode.node import decode_node_labels
-from rollout_operator.model.errors import Denied, NotFound
+from rollout_operator.model.errors import Denied
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.telemetry.logs import log
 
@@ -36,7 +36,7 @@ class NodeReads:
     ) -> Mapping[str, Mapping[str, str]] | None:
         """Return the topology labels of nodes that are there; None where nodes may not be read.
 
-        Raises what `Reader.fetch` raises, other than Denied and NotFound, and DecodeError.
+        Raises what `Reader.fetch_page` raises, other than Denied, and DecodeError.
         """
         now = self._clock.elapsed()
         if self._denied_at is not None and now - self._denied_at < ASK_AGAIN:
@@ -55,10 +55,11 @@ class NodeReads:
         known = self._labels.get(name)
         if known is not None and known[1] == key:
             return known[2]
-        try:
-            labels = decode_node_labels(await self._reader.fetch(NODES, "", name))
-        except NotFound:
-            labels = {}
+        # Not the node by itself: that asks for the verb `get`.
+        page = await self._reader.fetch_page(
+            NODES, "", field_selector=f"metadata.name={name}", limit=1
+        )
+        labels = decode_node_labels(page.items[0]) if page.items else {}
         kept = {one: labels[one] for one in (key, *TOPOLOGY_KEYS) if one in labels}
         self._labels[name] = (self._clock.elapsed(), key, kept)
         return kept

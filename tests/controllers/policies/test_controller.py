@@ -48,7 +48,7 @@ async def test_mt30_no_restart_shortens_or_repeats_a_pause() -> None:
         await world.create_policy(rollingUpdate={"intervalSeconds": 30})
         process = await world.start()
         await world.roll_out(letters="ab")
-        for _ in range(60):
+        for _ in range(26):
             await world.sleep(7)
             process.crash()
             process.start()
@@ -169,3 +169,25 @@ async def test_a_status_edited_by_hand_is_put_right() -> None:
         assert world.pods() == ["db-a-1"]
         status = (await world.get())["status"]
         assert (status["phase"], status["totalPods"]) == ("Waiting", 2)
+
+
+@in_virtual_time
+async def test_mt05_nodes_tell_the_zones_of_sets_that_say_nothing() -> None:
+    """Only the nodes of their pods are read, and pods that move change nothing (MT-14)."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        for letter, zone in (("a", "z2"), ("b", "z1")):
+            await world.create_node(f"node-{letter}", zone)
+            await world.create_zones(
+                letter, replicas=1, node=f"node-{letter}", labels={"app": "db"}
+            )
+        await world.create_policy(**SHORT)
+        await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(120)
+        zones = (await world.get())["status"]["zones"]
+    assert [(one["name"], one["statefulSets"][0]["source"]) for one in zones] == [
+        ("z1", "Nodes"),
+        ("z2", "Nodes"),
+    ]
+    assert world.pods() == ["db-b-0", "db-a-0"]

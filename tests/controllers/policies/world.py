@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    JsonObject,
+    Resource,
+)
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
@@ -38,12 +45,17 @@ class PolicyWorld:
         """Create a StatefulSet `db-LETTER` in each zone, and wait until its pods are ready."""
         for letter in letters:
             labels = {"app": "db", TOPOLOGY_KEYS[0]: f"us-west-2{letter}"}
-            zone = ZoneSpec(
-                name=f"db-{letter}", group=group, replicas=replicas, labels=labels, **fields
-            )
+            given = {"labels": labels, **fields}
+            zone = ZoneSpec(name=f"db-{letter}", group=group, replicas=replicas, **given)
             body = statefulset(zone, self.sandbox.namespace)
             await self._call("create", STATEFULSETS, body=body)
         await self.sleep(60)
+
+    async def create_node(self, name: str, zone: str) -> None:
+        """Create a node of a zone."""
+        meta = {"name": name, "labels": {TOPOLOGY_KEYS[0]: zone}}
+        body: JsonObject = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
+        await self.sandbox.call(ApiRequest(verb="create", resource=NODES, body=body))
 
     async def create_policy(self, name: str = "db", **spec: Any) -> None:
         """Create a policy over `app: db`."""
