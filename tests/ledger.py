@@ -47,7 +47,7 @@ class Bench:
         found = self.downscales.find_underway(group, but=but)
         return found.zone if found else ""
 
-    def owed(self, uid: Uid = A) -> dict[str, timedelta]:
+    def due(self, uid: Uid = A) -> dict[str, timedelta]:
         return {
             entry.pod: entry.due for entry in self.downscales.backlog.list_due_cancels(uid).values()
         }

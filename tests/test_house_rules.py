@@ -25,9 +25,13 @@ EMPTY_WORDS = re.compile(r"^_*(handle|process|do|manage)_|Manager|Helper")
 # Named by the library whose method it overrides.
 OVERRIDES = {"handle_error"}
 # Words for which the field has others: client, random source, states of groups, context, outcome,
-# message or report.
+# message or report, live read or reconcile, record, snapshot; last, what names of tests say.
 HOME_MADE = re.compile(
-    r"\b_*(doors?|chance|board|Doors?|Board|Parts|fates?|Fate|talks?|Talks?|(is_)?told|Told)\b"
+    r"\b_*(doors?|chance|board|Doors?|Board|Parts|fates?|Fate|talks?|Talks?|(is_)?told|Told"
+    r"|looks?|Looks?|LOOKS?|look_again|LOOK_AGAIN|note_\w+|DemoNote|ZoneNote|views|view_age"
+    r"|picture|Picture|scenes?|Scene|_?owed|_?withdraw\w*|WITHDRAW\w*"
+    r"|test_\w*(live_look|_(a|an|one|the|next|last|first)_looks?(?!_up))"
+    r"(_\w+)?)\b"
 )
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
@@ -191,6 +195,15 @@ def test_the_tests_keep_the_rules() -> None:
         (find_empty_words, "a.py", "self._do_it = 1", ":1: _do_it"),
         (find_empty_words, "utils.py", "", ": module name"),
         (find_home_made_words, "a.py", "def b(door): ...", ":1: door"),
+        (find_home_made_words, "a.py", "for look in b: ...", ":1: look"),
+        (find_home_made_words, "a.py", "self.note_failure = b", ":1: note_failure"),
+        (find_home_made_words, "a.py", "def b(scene): ...", ":1: scene"),
+        (
+            find_home_made_words,
+            "a.py",
+            "def test_a_live_look_counts(): ...",
+            ":1: test_a_live_look_counts",
+        ),
         (find_oversize, "a.py", "a = 1\n" * 401, ": 401 lines"),
         (find_missing_subject, "a.py", "a = 1", ": no docstring"),
     ],
@@ -220,6 +233,7 @@ def test_a_breach_is_found(
             "async def b():\n async with asyncio.TaskGroup() as c: c.create_task(d())",
         ),
         (find_empty_words, "a.py", "done = thread.handle_it()\ndocument = redo_it"),
+        (find_home_made_words, "a.py", "def test_it_does_not_look_like_b(note, preview): ..."),
         (find_oversize, "a.py", "a = 1\n" * 400),
     ],
 )

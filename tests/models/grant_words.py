@@ -22,7 +22,7 @@ class Error(Enum):
     ANSWERS_LATE = auto()
     TAKES_BACK_EARLY = auto()
     TAKES_BACK_BLINDLY = auto()
-    WITHDRAWS_BLINDLY = auto()
+    RELEASES_BLINDLY = auto()
     GRANTS_ANEW = auto()
     REMEMBERS_NOTHING = auto()
     SKIPS_QUARANTINE = auto()
@@ -83,7 +83,7 @@ class Late(Enum):
     """A call that nobody waits for any more."""
 
     WRITE = auto()
-    WITHDRAW = auto()
+    RELEASE = auto()
     TAKE_BACK = auto()
 
 

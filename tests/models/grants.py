@@ -186,7 +186,7 @@ class Grants:
             case Phase.CLEARED:
                 yield from self._answer(state, who, slot, ask)
             case Phase.LEAVING:
-                yield from self._withdraw(state, who, slot, ask)
+                yield from self._release(state, who, slot, ask)
 
     def _write(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
         name, pod = NAMES[who], PODS[ask.pod]
@@ -274,14 +274,14 @@ class Grants:
         record = pod.record
         return pod._replace(record=record._replace(permits=min(record.permits + times, MOST)))
 
-    def _withdraw(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
+    def _release(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
         name, pod = NAMES[who], PODS[ask.pod]
         done = hold(put_ask(state, who, slot, None), who, ask.pod, is_held=False)
-        if ask.is_current or Error.WITHDRAWS_BLINDLY in self._errors:
+        if ask.is_current or Error.RELEASES_BLINDLY in self._errors:
             done = put(done, ask.pod, self._with_record(state.pods[ask.pod], None))
         yield Step(name, "withdraw from", pod), done
         if self._setup.has_faults:
-            late = Call(Late.WITHDRAW, ask.pod, hits=ask.is_current)
+            late = Call(Late.RELEASE, ask.pod, hits=ask.is_current)
             sent = self._send(put_ask(state, who, slot, None), who, late)
             yield Step(name, "give up withdrawing from", pod), sent
 
@@ -316,7 +316,7 @@ class Grants:
         yield Step("network", "lose", what), gone
         blind = {
             Late.WRITE: Error.WRITES_BLINDLY,
-            Late.WITHDRAW: Error.WITHDRAWS_BLINDLY,
+            Late.RELEASE: Error.RELEASES_BLINDLY,
             Late.TAKE_BACK: Error.TAKES_BACK_BLINDLY,
         }[call.what]
         if not pod.is_up or not (call.hits or blind in self._errors):
@@ -330,7 +330,7 @@ class Grants:
         yield Step(NAMES[who], "be killed"), crashed
         for ask in process.asks:
             if ask is not None and ask.phase in (Phase.RESERVED, Phase.LEAVING):
-                what = Late.WRITE if ask.phase is Phase.RESERVED else Late.WITHDRAW
+                what = Late.WRITE if ask.phase is Phase.RESERVED else Late.RELEASE
                 call = Call(what, ask.pod, ask.rank, hits=ask.is_current)
                 sent = self._send(crashed, who, call)
                 if sent != crashed:
@@ -344,7 +344,7 @@ class Grants:
 
     def _send(self, state: State, who: int, call: Call) -> State:
         """Leave a call to the network; one at a time, and none that cannot do anything."""
-        blind = {Error.WRITES_BLINDLY, Error.WITHDRAWS_BLINDLY, Error.TAKES_BACK_BLINDLY}
+        blind = {Error.WRITES_BLINDLY, Error.RELEASES_BLINDLY, Error.TAKES_BACK_BLINDLY}
         if not call.hits and not blind & self._errors:
             return state
         return put_process(state, who, state.processes[who]._replace(call=call))

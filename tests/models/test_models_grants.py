@@ -61,7 +61,7 @@ UNSAFE = [
     pytest.param(Error.ANSWERS_LATE, ONE_EACH, id="the age is not looked at before the answer"),
     pytest.param(Error.TAKES_BACK_EARLY, ONE_EACH, id="taken back before its effect is over"),
     pytest.param(Error.TAKES_BACK_BLINDLY, ONE_EACH, id="taken back another record than seen"),
-    pytest.param(Error.WITHDRAWS_BLINDLY, ONE_EACH, id="withdrawn another record than its own"),
+    pytest.param(Error.RELEASES_BLINDLY, ONE_EACH, id="withdrawn another record than its own"),
     pytest.param(Error.REMEMBERS_NOTHING, IN_MEMORY, id="reservations do not count"),
     pytest.param(Error.SKIPS_QUARANTINE, IN_MEMORY, id="no quarantine after a start"),
 ]

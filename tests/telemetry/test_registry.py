@@ -168,9 +168,9 @@ def test_what_the_log_owes_is_asked_for_again(
     world: World, steps: Sequence[tuple[timedelta, Reason, timedelta | None]], written: list[str]
 ) -> None:
     """No event may follow: the last line about a zone must still be what holds it now."""
-    for pause, reason, owed in steps:
+    for pause, reason, due in steps:
         world.clock.jump(pause)
-        assert world.post(reason) == owed
+        assert world.post(reason) == due
 
     assert world.logged() == written
 

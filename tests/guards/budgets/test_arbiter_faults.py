@@ -259,7 +259,7 @@ async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
 
 
 @asynccontextmanager
-async def withdrawing(of: Process) -> AsyncIterator[None]:
+async def releasing(of: Process) -> AsyncIterator[None]:
     """Have a process withdraw what is abandoned, until the end of the block."""
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(of.gate.run())
@@ -287,7 +287,7 @@ async def hang_up(of: Process, call: str = "list", then: Hold | None = None) -> 
 async def test_li09_a_client_without_an_answer_holds_nobody_up(hangs_up: bool) -> None:
     """LI-09, LI-07: no answer has let the pod go: others need not wait for 8 s."""
     here, x = start()
-    async with withdrawing(x):
+    async with releasing(x):
         if hangs_up:
             hold = await hang_up(x)
         else:
@@ -305,7 +305,7 @@ async def test_li09_a_client_without_an_answer_holds_nobody_up(hangs_up: bool) -
 async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
     """SI-18: the patch may be carried out after whatever would withdraw it."""
     here, x = start()
-    async with withdrawing(x):
+    async with releasing(x):
         await hang_up(x, "patch")
         assert x.state("a-0") is DOUBTFUL
         await asyncio.sleep(RECORD_REMOVAL_LIMIT.total_seconds())
@@ -324,7 +324,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
         await x.evict("a-0")
         await asyncio.sleep(1)  # on its way to the client
 
-    async with withdrawing(x), asyncio.TaskGroup() as tasks:
+    async with releasing(x), asyncio.TaskGroup() as tasks:
         client = tasks.create_task(answer_slowly())
         await given.wait()
         client.cancel()
@@ -337,7 +337,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
 @in_virtual_time
 async def test_si18_what_cannot_be_withdrawn_is_in_doubt_and_counts() -> None:
     _, x = start()
-    async with withdrawing(x):
+    async with releasing(x):
         fails = Hold("patch", error=DOWN)
         fails.open.set()
         await hang_up(x, then=fails)
@@ -352,7 +352,7 @@ async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds(ends:
     (FP-36).
     """
     _, x = start()
-    async with withdrawing(x):
+    async with releasing(x):
         await hang_up(x, then=Hold("patch"))
         await asyncio.sleep(RECORD_REMOVAL_LIMIT.total_seconds() - 1)
         assert x.state("a-0") is GrantState.ASKED, "others wait for it meanwhile"

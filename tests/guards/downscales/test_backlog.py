@@ -31,7 +31,7 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
     bench.downscales.close(reservation, un_prepare=uids("12"), after=5 * SECOND)
 
     assert bench.downscales.get(A) is None
-    assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
+    assert bench.due() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
     assert bench.downscales.backlog.list_due_cancels(A)[waiting("1")[0]] == BacklogEntry(
         "pod-1", 6 * SECOND
     )
@@ -44,13 +44,13 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
 def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     """A slow prepare may arrive after the first word; after the second nothing is owed."""
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"), again=9 * SECOND)
-    assert bench.owed() == {"pod-1": NONE, "pod-2": NONE}
+    assert bench.due() == {"pod-1": NONE, "pod-2": NONE}
 
     bench.clock.jump(SECOND)
     bench.downscales.backlog.record_un_prepared(A, waiting("1"))
-    assert bench.owed() == {"pod-1": 10 * SECOND, "pod-2": NONE}
+    assert bench.due() == {"pod-1": 10 * SECOND, "pod-2": NONE}
     bench.downscales.backlog.record_un_prepared(A, waiting("12"))
-    assert bench.owed() == {"pod-2": 10 * SECOND}
+    assert bench.due() == {"pod-2": 10 * SECOND}
     bench.downscales.backlog.record_un_prepared(A, waiting("29"))
     bench.assert_is_empty()
 
@@ -63,7 +63,7 @@ def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     backlog.record_un_prepared(B, waiting("1"))
     backlog.settle(A, waiting("2"))
     backlog.list_due_cancels(A).clear()  # a copy
-    assert bench.owed() == {"pod-3": NONE}
+    assert bench.due() == {"pod-3": NONE}
     backlog.settle(A, waiting("139"))
     bench.assert_is_empty()
 
@@ -88,9 +88,9 @@ def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
     bench.downscales.backlog.postpone(A, waiting("9")[0], 3 * SECOND, "away")
     bench.downscales.backlog.postpone(B, waiting("1")[0], 3 * SECOND, "away")
 
-    assert bench.owed() == {"pod-1": NONE, "pod-2": 4 * SECOND}
+    assert bench.due() == {"pod-1": NONE, "pod-2": 4 * SECOND}
     assert bench.downscales.backlog.list_due_cancels(A)[waiting("2")[0]].again == 9 * SECOND
-    assert bench.owed(B) == {}
+    assert bench.due(B) == {}
     assert bench.downscales.list_sets() == [A]
 
 
@@ -126,13 +126,13 @@ def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: st
         reservation = bench.begin(start=3, end=2, pods="2" if again == "begin" else "")
         bench.downscales.renew(reservation, named("2"))
 
-    assert bench.owed() == {"pod-1": NONE}
+    assert bench.due() == {"pod-1": NONE}
 
 
 def test_si12_a_debt_to_a_pod_of_the_same_name_elsewhere_stays(bench: Bench) -> None:
     bench.downscales.close(bench.begin("b", pods="1"), un_prepare=uids("1"))
     bench.begin("a", pods="1")
-    assert bench.owed(B) == {"pod-1": NONE}
+    assert bench.due(B) == {"pod-1": NONE}
 
 
 def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
@@ -161,8 +161,8 @@ def assert_is_sound(ledger: Downscales) -> None:
     for uid in ledger.list_sets():
         reservation = ledger.get(uid)
         # SI-12: whoever is on the way out is never owed a call back.
-        owed = {one.uid for one in ledger.backlog.list_due_cancels(uid)}
-        assert reservation is None or not owed.intersection(reservation.pods)
+        due = {one.uid for one in ledger.backlog.list_due_cancels(uid)}
+        assert reservation is None or not due.intersection(reservation.pods)
         assert reservation or ledger.backlog.list_due_cancels(uid) or ledger.find_unrecorded(uid)
     found = ledger.find_underway(INGESTER)
     held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)

@@ -222,7 +222,7 @@ def test_w36_the_pods_of_a_reservation_that_is_replaced_are_not_forgotten(bench:
     assert second.pods == called("234")
     assert second.prepared == set()
     bench.downscales.close(second, un_prepare=second.pods)
-    assert set(bench.owed()) == {"pod-2", "pod-3", "pod-4"}
+    assert set(bench.due()) == {"pod-2", "pod-3", "pod-4"}
 
 
 def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench: Bench) -> None:
@@ -244,13 +244,13 @@ def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) 
     called = len(bench.called)
     bench.downscales.close(first, un_prepare=uids("12"))
     assert bench.downscales.get(A) is second
-    assert bench.owed() == {}
+    assert bench.due() == {}
     assert len(bench.called) == called
     bench.downscales.record_written(A, EPOCH)
     bench.downscales.close(second, un_prepare=uids("0"))
     bench.downscales.backlog.settle(A, waiting("0"))
     bench.downscales.close(second, un_prepare=uids("0"))
-    assert bench.owed() == {}
+    assert bench.due() == {}
 
 
 def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
@@ -278,7 +278,7 @@ def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
     assert bench.downscales.list_sets() == [B]
     assert bench.downscales.last.times == {}
     assert bench.downscales.find_unrecorded(A) is None
-    assert bench.owed() == {}
+    assert bench.due() == {}
     assert bench.called == [(A, INGESTER)]
     bench.downscales.forget_set(A)
     bench.downscales.forget_set(B)

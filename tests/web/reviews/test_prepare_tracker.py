@@ -109,8 +109,8 @@ async def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
     assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
     assert data_of(world) == {}
-    owed = world.memory.downscales.backlog.list_due_cancels(A)
-    assert {entry.due for entry in owed.values()} == {world.clock.elapsed() + RETELL}
+    due = world.memory.downscales.backlog.list_due_cancels(A)
+    assert {entry.due for entry in due.values()} == {world.clock.elapsed() + RETELL}
 
 
 @in_virtual_time
