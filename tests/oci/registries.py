@@ -199,6 +199,8 @@ def endless(sent: list[int]) -> Answer:
         while True:
             await response.write(b" " * 65536)
             sent[-1] += 65536
+            # Else nobody would learn that the connection has gone, and all would be kept for it.
+            await asyncio.sleep(0)
 
     return answer
 
