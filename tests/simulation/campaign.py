@@ -29,6 +29,7 @@ ROTATION: Final = (
     *("s5-tracked", "s7-tracked", "s8", "s8-two", "s8-turns", "s8-streamed", "s9", "s9-two"),
     *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),
     *("s8-small", "s9-small", "s5-slow"),
+    *("p1", "p2", "p3", "p3-elected"),
     *("s1-elected", "s5-elected", "s7-elected", "s8-elected"),
 )
 SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small", "s8-small")

@@ -15,6 +15,7 @@ from tests.simulation.scenarios_drains import (
     drained_in_turns,
 )
 from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios_policies import changed, grouped, sampled
 from tests.simulation.scenarios_rollouts import (
     crashing,
     crowded,
@@ -131,6 +132,11 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s5-elected": (elect(followed), Size(3, 2)),
     "s7-elected": (elect(downscaled), FULL),
     "s8-elected": (elect(drained), FULL),
+    "p1": (sampled, FULL),
+    "p2": (grouped, FULL),
+    "p3": (changed, FULL),
+    "p1-elected": (elect(sampled), FULL),
+    "p3-elected": (elect(changed), FULL),
     "s1-small": (plain, SMALL),
     "s2-small": (rolled_back, SMALL),
     "s5-small": (followed, SMALL),
@@ -141,6 +147,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "both-small": (rolled_and_downscaled, SMALL),
     "s12-small": (unplaced, SMALL),
     "s14-small": (returned, SMALL),
+    "p1-small": (sampled, SMALL),
 }
 NAMES: Final = tuple(MAKERS)
 

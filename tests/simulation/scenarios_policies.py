@@ -1,0 +1,160 @@
+"""Policies over zones: the sample of the page, whole groups, and people who change their minds.
+
+The StatefulSets of a policy have the label of no group, but for those of `grouped`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.names import PAUSED
+from tests.simulation.drainers import send
+from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, find_unrolled
+from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios_rollouts import BAD, list_zones
+
+OBEYING: Final = ("-multi-az-rollouts.enabled",)
+SAMPLE: Final = "sample"
+YOUNGER: Final = "younger"
+LABELS: Final = {"app": "db"}
+KEY: Final = "topology.kubernetes.io/zone"
+REGION: Final = "us-west-2"
+MOST_EDITS: Final = 8
+
+
+def sampled(size: Size) -> Scenario:
+    """P1: the sample of the page with a pause of 5 s, and one new template."""
+    return _obey("p1", size, _sample(size), _rolling(_sample(size), "v2"))
+
+
+def grouped(size: Size) -> Scenario:
+    """P2: a policy over a whole group, beside a group that only its label drives."""
+    ours = [replace(zone, labels=LABELS) for zone in list_zones(size)]
+    zones = [*ours, *list_zones(Size(2, size.pods), "store")]
+    return _obey("p2", size, zones, _rolling(zones, "v2"))
+
+
+def changed(size: Size) -> Scenario:
+    """P3: in mid-rollout the policy is changed, paused, doubled, deleted and created again."""
+    zones = _sample(size)
+
+    async def script(people: People) -> None:
+        await _rolling(zones, "v2")(people)
+        for _ in range(people.rng.randint(2, MOST_EDITS)):
+            await people.wait(0, 40)
+            await people.attempt(people.rng.choice(_list_edits(people, zones)))
+        await people.wait(0, 30)
+        await _mend(people, zones)
+        await _rolling(zones, "v3")(people)
+
+    scenario = _obey("p3", size, zones, script)
+    return replace(scenario, make_choice=crashing_at(BAD))
+
+
+def _obey(name: str, size: Size, zones: list[ZoneSpec], script: Script) -> Scenario:
+    async def prepare(people: People) -> None:
+        await create_policy(people, SAMPLE)
+
+    return Scenario(
+        name=name,
+        size=size,
+        zones=zones,
+        script=script,
+        find_missing=find_unrolled,
+        prepare=prepare,
+        args=OBEYING,
+    )
+
+
+def _sample(size: Size) -> list[ZoneSpec]:
+    return [
+        replace(
+            zone,
+            name=f"db-{zone.name[-1]}",
+            group=None,
+            labels={**LABELS, KEY: f"{REGION}{zone.name[-1]}"},
+        )
+        for zone in list_zones(size)
+    ]
+
+
+def _rolling(zones: list[ZoneSpec], image: str) -> Script:
+    async def script(people: People) -> None:
+        await people.wait(0, 10)
+        for zone in zones:
+            await people.insist(partial(people.set_image, zone.name, image))
+            await people.wait(0, 0.3)
+
+    return script
+
+
+def _list_edits(people: People, zones: list[ZoneSpec]) -> list[Callable[[], Awaitable[None]]]:
+    rng = people.rng
+    zone = rng.choice(zones).name
+    update: JsonObject = {
+        "intervalSeconds": rng.choice((0, 1, 5, 20)),
+        "maxUnavailable": rng.choice((1, 2, "50%")),
+        "podOrder": rng.choice(("Ascending", "Descending")),
+    }
+    order: list[JsonObject | str] = [f"{REGION}{letter}" for letter in rng.sample("abc", 3)]
+    return [
+        partial(change_policy, people, SAMPLE, {"rollingUpdate": update}),
+        partial(change_policy, people, SAMPLE, {"azOrder": order}),
+        partial(change_policy, people, SAMPLE, {"paused": rng.random() < 0.5}),
+        partial(create_policy, people, YOUNGER),
+        partial(delete_policy, people, rng.choice((SAMPLE, YOUNGER))),
+        partial(create_policy, people, SAMPLE),
+        partial(people.annotate, zone, PAUSED, rng.choice((None, "true"))),
+        partial(people.set_image, zone, rng.choice(("v1", "v2", BAD))),
+        partial(people.change_spec, zone, {"replicas": rng.choice((1, 2, 3, 4))}),
+    ]
+
+
+async def _mend(people: People, zones: list[ZoneSpec]) -> None:
+    """Leave one policy, which nothing pauses."""
+    await people.attempt(partial(delete_policy, people, YOUNGER))
+    await people.attempt(partial(create_policy, people, SAMPLE))
+    await people.insist(partial(change_policy, people, SAMPLE, {"paused": False}))
+    for zone in zones:
+        await people.insist(partial(people.annotate, zone.name, PAUSED, None))
+
+
+async def create_policy(people: People, name: str) -> None:
+    """Create a policy over all that has the labels, with a short pause. Raises Refusal."""
+    people.say(f"creates the policy {name}")
+    body: JsonObject = {
+        "apiVersion": f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.version}",
+        "kind": MULTI_AZ_ROLLOUTS.kind,
+        "metadata": {"name": name, "namespace": people.sandbox.namespace},
+        "spec": {
+            "statefulSetSelector": {"matchLabels": LABELS},
+            "rollingUpdate": {"maxUnavailable": 1, "intervalSeconds": 5},
+        },
+    }
+    await send(people, ApiRequest(verb="create", resource=MULTI_AZ_ROLLOUTS, body=body))
+
+
+async def change_policy(people: People, name: str, spec: JsonObject) -> None:
+    """Merge some fields into the spec of a policy. Raises Refusal."""
+    people.say(f"changes the policy {name}: {spec}")
+    body: JsonObject = {"spec": spec}
+    await send(
+        people,
+        ApiRequest(
+            verb="patch",
+            resource=MULTI_AZ_ROLLOUTS,
+            name=name,
+            body=body,
+            content_type=MERGE_PATCH,
+        ),
+    )
+
+
+async def delete_policy(people: People, name: str) -> None:
+    """Delete a policy. Raises Refusal."""
+    people.say(f"deletes the policy {name}")
+    await send(people, ApiRequest(verb="delete", resource=MULTI_AZ_ROLLOUTS, name=name))
