@@ -9,6 +9,7 @@ from rollout_operator.lab.model.history import Called, Commit
 from tests.judge.book import list_deletes
 from tests.simulation.scenarios import SMALL
 from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.schedule import run
 from tests.simulation.test_scenarios import play_calmly
 
 pytestmark = pytest.mark.thorough
@@ -36,6 +37,12 @@ def test_p2_the_policy_records_its_group_alone() -> None:
     recorded = {name for commit in outcome.history.list_all(Commit) for name in list_named(commit)}
     assert recorded == {name for name in deletes if name.startswith("ingester")}
     assert len(deletes) == 8
+
+
+@pytest.mark.parametrize("seed", [107, 178])
+def test_p3_a_batch_is_chosen_from_what_is_live(seed: int) -> None:
+    """MAZ-40, step 10: a cache that lags shows a pod as broken, which would wait for no pause."""
+    assert not run(find_scenario("p3-elected"), seed).verdict.violations
 
 
 def list_named(commit: Commit) -> set[str]:

@@ -113,6 +113,11 @@ class PolicyController:
         before = PolicyRecord(resolution=resolution, batch=find_batch(known.status))
         snapshot = context.rule.snapshot(scope, group, before)
         plan = plan_policy(snapshot)
+        if plan.action is not None and plan.batch != before.batch:
+            # What is recorded is carried out, come what may: so it is chosen from what is live.
+            group = await context.rule.observe_live(group)
+            snapshot = context.rule.snapshot(scope, group, before)
+            plan = plan_policy(snapshot)
         self._log_wait(known.name, plan)
         await self._write(known, render_policy_status(snapshot, plan, before=known.status))
         context.rule.note(name, PolicyRecord(resolution=resolution, batch=plan.batch))
