@@ -109,8 +109,7 @@ def test_maz_84_the_components_enable_it_in_the_own_namespace(
     container = container_of(objects)
     wide = f"{NAME}-{NAMESPACE}-nodes"
 
-    assert container["env"][-1] == {"name": "WATCH_NAMESPACE", "value": "$(POD_NAMESPACE)"}
-    assert container["env"][0]["name"] == "POD_NAMESPACE", "it is put together from that one"
+    assert container["args"][-1] == "-multi-az-rollouts.enabled=true"
     binding = objects["ClusterRoleBinding", wide]
     assert binding["roleRef"]["name"] == wide
     assert binding["subjects"][0]["namespace"] == NAMESPACE
