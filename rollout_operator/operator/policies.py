@@ -66,6 +66,10 @@ class Policies:
         )
         self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, context.namespace)
         self.owners = Owners(self.store, context.sets)
+        self._observing = observing = context.open("observing policies", Priority.READ)
+        self._placements = Placements(
+            observing, context.namespace, context.pods, NodeReads(observing, context.clock)
+        )
         self._queue: WorkQueue[str] = WorkQueue()
         self._workers = Workers(
             self._queue,
@@ -123,21 +127,18 @@ class Policies:
         context.on_stale(self._wake_all)
 
     def _build_controller(self, arbiter: Arbiter) -> PolicyController:
-        context = self._context
-        looking = context.open("looking for policies", Priority.READ)
+        context, observing = self._context, self._observing
         recording = context.open("recording policies", Priority.ANSWER)
         attempts = Attempts(
             context.clock, longest=context.settings.reconcile_interval, rng=context.rng
         )
         reports = PolicyReports(context.events.report, context.clock)
-        rule = PolicyRule(context.namespace, self._make_observer(looking), self.owners)
+        rule = PolicyRule(context.namespace, self._make_observer(observing), self.owners)
         return PolicyController(
             PolicyContext(
                 owners=self.owners,
                 statuses=PolicyStatuses(recording, context.namespace, self.store),
-                placements=Placements(
-                    looking, context.namespace, context.pods, NodeReads(looking, context.clock)
-                ),
+                placements=self._placements,
                 rule=rule,
                 steps=self._make_steps(arbiter, rule, attempts, reports),
                 switches=Switches(recording, attempts),
@@ -208,6 +209,8 @@ class Policies:
         for one in (old, new):
             if one is not None:
                 self._wake_owner(one.uid)
+        if old is not None and new is None:
+            self._placements.forget_set(old.name)
 
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         for one in (old, new):

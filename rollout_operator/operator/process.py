@@ -60,7 +60,7 @@ class Clients:
     open: Callable[[str, Priority, Fence], ApiClient]
     """Opens a client of the API server for one component; all share the rate limits of the process.
 
-    The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
+    The name says for what: `following`, `observing`, `acting`, `checking`, ... The priority is that
     of its reads. The fence is asked before each of its writes.
     """
     clock: Clock

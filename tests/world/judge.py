@@ -1,6 +1,7 @@
 """Watch a namespace from outside and say what the operator did wrong.
 
-The history comes from the store itself (one etcd watch over pods, StatefulSets and budgets), so
+The history comes from the store itself (one etcd watch over pods, StatefulSets,
+budgets and policies), so
 that it is whole and ordered even while the API server restarts; whose a delete was, and what was
 evicted, comes from the audit log.
 """
@@ -17,7 +18,13 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, Resource
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    Resource,
+)
 from tests.judge.budgets import Rule, read_rule
 from tests.judge.objects import Pod, Set, read_pod, read_set
 from tests.judge.promises import Promises, Violation
@@ -53,11 +60,14 @@ MARKS_ROOT: Final = "/registry/rollout-judge/"
 SETS_ROOT: Final = "/registry/statefulsets/"
 # In the order of keys between the two, too.
 BUDGETS_ROOT: Final = "/registry/rollout-operator.grafana.com/zoneawarepoddisruptionbudgets/"
+POLICIES_ROOT: Final = "/registry/rollout.grafana.com/multiazrollouts/"
 Decoded = Pod | Set | Rule
 READERS: Final[Mapping[str, tuple[Resource, Callable[[Json], Decoded | None]]]] = {
     PODS_ROOT: (PODS, read_pod),
     SETS_ROOT: (STATEFULSETS, read_set),
     BUDGETS_ROOT: (ZONE_BUDGETS, read_rule),
+    # Read as a whole by those who judge them.
+    POLICIES_ROOT: (MULTI_AZ_ROLLOUTS, lambda body: None),
 }
 # `lastTransitionTime` has whole seconds, rounded down, and the write of it is seen later.
 READY_ERROR: Final = timedelta(seconds=1, milliseconds=500)

@@ -5,7 +5,7 @@ where nothing that is written says the zone. Which zone follows is decided in
 `planning.policies.zones`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ class Placements:
         self._nodes = nodes
         self._templates: dict[str, _Template] = {}
         self._pod_nodes: dict[str, dict[Uid, str]] = {}
-        self._keys: dict[Uid, str] = {}
+        self._keys: dict[str, str] = {}
         """By policy, the topology key by which its zones were found."""
 
     async def resolve(self, known: WatchedPolicy, policy: Policy, group: Group) -> ZoneResolution:
@@ -70,25 +70,27 @@ class Placements:
             nodes = await self._nodes.fetch_labels(names, policy.topology_key)
         return resolve_zones(policy, placed, nodes, frozen)
 
-    def forget(self, policy_uid: Uid, sets: Iterable[str] = ()) -> None:
-        """Forget a policy that is gone, and StatefulSets that nobody owns any more."""
-        self._keys.pop(policy_uid, None)
-        for name in sets:
-            self._templates.pop(name, None)
-            self._pod_nodes.pop(name, None)
+    def forget_policy(self, name: str) -> None:
+        """Forget a policy that is gone."""
+        self._keys.pop(name, None)
+
+    def forget_set(self, name: str) -> None:
+        """Forget a StatefulSet that is gone."""
+        self._templates.pop(name, None)
+        self._pod_nodes.pop(name, None)
 
     def _choose_key(self, known: WatchedPolicy, policy: Policy) -> tuple[Policy, Mapping[str, str]]:
         """Return the policy with the key that counts, and which zones nodes do not change.
 
         Another key counts from the next moment without an open batch (MAZ-20).
         """
-        before = self._keys.get(known.uid, policy.topology_key)
+        before = self._keys.get(known.name, policy.topology_key)
         if before == policy.topology_key:
-            self._keys[known.uid] = before
+            self._keys[known.name] = before
             return policy, list_frozen(known.status)
         if known.status.has_open_batch:
             return replace(policy, topology_key=before), list_frozen(known.status)
-        self._keys[known.uid] = policy.topology_key
+        self._keys[known.name] = policy.topology_key
         return policy, {}
 
     def _is_read(self, sts: StatefulSet) -> bool:
