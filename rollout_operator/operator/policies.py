@@ -19,7 +19,6 @@ from rollout_operator.controllers.policies.controller import (
     PolicyContext,
     PolicyController,
 )
-from rollout_operator.controllers.policies.nodes import NodeReads
 from rollout_operator.controllers.policies.owners import Owners
 from rollout_operator.controllers.policies.placements import Placements
 from rollout_operator.controllers.policies.reports import PolicyReports
@@ -33,6 +32,7 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
 from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.nodes import FollowedNodes
 from rollout_operator.kube.cache.optional import OptionalInformer
 from rollout_operator.kube.cache.store import PolicyStore
 from rollout_operator.kube.client.rate_limit import Priority
@@ -66,10 +66,9 @@ class Policies:
         )
         self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, context.namespace)
         self.owners = Owners(self.store, context.sets)
+        self._nodes = FollowedNodes(client, partial(context.make_informer, client))
         self._observing = observing = context.open("observing policies", Priority.READ)
-        self._placements = Placements(
-            observing, context.namespace, context.pods, NodeReads(observing, context.clock)
-        )
+        self._placements = Placements(observing, context.namespace, context.pods, self._nodes)
         self._queue: WorkQueue[str] = WorkQueue()
         self._workers = Workers(
             self._queue,
@@ -96,7 +95,9 @@ class Policies:
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow policies."""
-        tasks.start("policy informer", self._follow.run(self._context.clock))
+        clock = self._context.clock
+        tasks.start("policy informer", self._follow.run(clock))
+        tasks.start("node informer", self._nodes.run(clock))
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to act for policies."""
@@ -122,6 +123,7 @@ class Policies:
         self.informer.on_change(self.owners.on_policy)
         self.informer.on_change(self._on_policy)
         self.owners.on_change(self._wake_all)
+        self._nodes.on_change(self._wake_all)
         context.downscales.on_change(lambda uid, group: self._wake_owner(uid))
         context.pending.on_change(lambda pod: self._wake_owner(pod.owner_uid))
         context.on_stale(self._wake_all)

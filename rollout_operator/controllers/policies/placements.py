@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from rollout_operator.controllers.live_reads import join_labels
-from rollout_operator.controllers.policies.nodes import NodeReads
 from rollout_operator.kube.api import PODS, STATEFULSETS, Reader
+from rollout_operator.kube.cache.nodes import FollowedNodes
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.decode.node import decode_pod_node
+from rollout_operator.model.decode.pod_node import decode_pod_node
 from rollout_operator.model.errors import NotFound
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Uid
@@ -42,7 +42,9 @@ class _Template:
 class Placements:
     """Finds the zones of policies, and remembers what was read for that."""
 
-    def __init__(self, reader: Reader, namespace: str, pods: PodStore, nodes: NodeReads) -> None:
+    def __init__(
+        self, reader: Reader, namespace: str, pods: PodStore, nodes: FollowedNodes
+    ) -> None:
         self._reader = reader
         self._namespace = namespace
         self._pods = pods
@@ -55,7 +57,8 @@ class Placements:
     async def resolve(self, known: WatchedPolicy, policy: Policy, group: Group) -> ZoneResolution:
         """Return the zones of a policy's StatefulSets; without those that change at this moment.
 
-        Raises what `Reader` raises, and DecodeError.
+        Raises what `Reader` raises, Unreachable while nodes are asked for and not known, and
+        DecodeError.
         """
         sets = [zone.sts for zone in group.zones]
         await self._read_templates(sets)
@@ -66,8 +69,7 @@ class Placements:
         if asking:
             await self._read_pods([sts for sts in sets if sts.name in asking])
             placed = [self._add_nodes(one) if one.name in asking else one for one in placed]
-            names = {name for one in placed for name in one.pod_nodes}
-            nodes = await self._nodes.fetch_labels(names, policy.topology_key)
+            nodes = self._nodes.find_labels(policy.topology_key)
         return resolve_zones(policy, placed, nodes, frozen)
 
     def forget_policy(self, name: str) -> None:

@@ -4,12 +4,14 @@ from typing import Any
 
 import msgspec
 
-from rollout_operator.controllers.policies.nodes import NodeReads
 from rollout_operator.controllers.policies.placements import Placements
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.nodes import FollowedNodes
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.telemetry.metrics import Metrics
 from tests.builders import group, sts_uid, zone
 from tests.planning.policies.policies import policy
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -35,8 +37,10 @@ class TemplateReads:
 
 @in_virtual_time
 async def test_maz14_a_template_is_read_once_until_its_set_is_gone() -> None:
-    reader, clock = TemplateReads(), VirtualClock()
-    placements = Placements(reader, "test", PodStore(), NodeReads(reader, clock))
+    reader: Any = TemplateReads()
+    clock = VirtualClock()
+    nodes = FollowedNodes(reader, lambda of: Informer(reader, of, Metrics(), clock, lambda: 0.5))
+    placements = Placements(reader, "test", PodStore(), nodes)
     wanted = policy()
     known = WatchedPolicy(resource_version="1", policy=wanted)
 

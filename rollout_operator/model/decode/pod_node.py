@@ -1,13 +1,12 @@
-"""JSON of pods and nodes → on which node a pod runs, and the labels of one: kept in no view."""
+"""JSON of a pod → on which node it runs, which no cache holds."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from rollout_operator.model.decode.broken import bound_text
 from rollout_operator.model.decode.objects import read_as
-from rollout_operator.model.decode.wire import JsonBytes, Required, Strings, Wire
+from rollout_operator.model.decode.wire import JsonBytes, Required, Wire
 from rollout_operator.model.names import Uid
 
 
@@ -25,25 +24,10 @@ class _ScheduledPod(Wire):
     kind: str | None = None
 
 
-class _NodeHead(Wire):
-    labels: Strings = None
-
-
-class _Node(Wire):
-    metadata: _NodeHead
-    kind: str | None = None
-
-
 _POD: Final = msgspec.json.Decoder(_ScheduledPod)
-_NODE: Final = msgspec.json.Decoder(_Node)
 
 
 def decode_pod_node(raw: JsonBytes) -> tuple[Uid, str]:
     """Return the UID of a pod and its node, empty where it has none yet. Raises DecodeError."""
     wire = read_as("Pod", raw, _POD)
     return Uid(wire.metadata.uid), bound_text((wire.spec.node_name if wire.spec else None) or "")
-
-
-def decode_node_labels(raw: JsonBytes) -> Mapping[str, str]:
-    """Return all labels of a node. Raises DecodeError."""
-    return read_as("Node", raw, _NODE).metadata.labels or {}
