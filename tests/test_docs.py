@@ -34,7 +34,7 @@ def test_every_reason_is_explained_once(code: Code) -> None:
     assert REASONS.count(f"| `{code}` |") == 1
 
 
-def test_no_reason_is_explained_that_is_never_given() -> None:
+def test_no_reason_is_explained_that_does_not_exist() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", REASONS, re.MULTILINE)) == set(Code)
 
 

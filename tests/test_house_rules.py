@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows: sizes, words, and the few doors for broad catches."""
+"""Rules of the house that no linter knows: sizes, words, and the few places of broad catches."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Mutants of disruption budgets: the gate, the records, and what takes them back."""
+"""Mutants of disruption budgets: the arbiter, the records, and what releases them."""
 
 from typing import Final
 

@@ -37,7 +37,7 @@ BY_HAND: Final = {
 
 
 async def test_the_sample_goes_zone_by_zone_with_pauses_over_kills(world: World) -> None:
-    """MAZ-P01, MT-20, MT-30: nine batches of one, in order; a kill shortens no pause."""
+    """MT-20, MT-30: nine batches of one, in order; a kill shortens no pause."""
     await _prepare(world)
     names = await world.create(*_zones())
     await _create_policy(world, azOrder=[*ZONES])
