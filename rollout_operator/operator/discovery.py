@@ -22,7 +22,7 @@ from rollout_operator.kube.cache.optional import ASK_AGAIN, OptionalInformer
 from rollout_operator.kube.cache.store import Store
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.objects import place_decoder
-from rollout_operator.model.names import GROUP_LABEL
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
 from rollout_operator.model.objects import Placed, Unreadable
 from rollout_operator.operator.process import Process
 from rollout_operator.telemetry.logs import log
@@ -39,7 +39,10 @@ class Discovery:
         self._found = found
         client = process.open("following the cluster", Priority.LIST)
         self._sets = self._follow(client, STATEFULSETS, GROUP_LABEL)
-        self._others = [self._follow(client, one) for one in (ZONE_BUDGETS, MULTI_AZ_ROLLOUTS)]
+        self._others = [
+            self._follow(client, STATEFULSETS, GROUP_LABEL_LONG),
+            *(self._follow(client, one) for one in (ZONE_BUDGETS, MULTI_AZ_ROLLOUTS)),
+        ]
 
     @property
     def is_forbidden(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
+from rollout_operator.model.names import GROUP_LABEL_LONG
 from tests.system.evictions import calling
 from tests.system.guarded import NO_DOWNSCALE, PATH, prepared_zone
 from tests.system.hooked import TLS_FLAGS
@@ -39,6 +40,9 @@ pytestmark = pytest.mark.controlplane
 
 GROUP: Final = {"rollout-group": "ingester"}
 GUARDED: Final = ZoneSpec(name="guarded", group=None, replicas=1, labels={NO_DOWNSCALE: "true"})
+LONG_LABELLED: Final = ZoneSpec(
+    name="long-a", group=None, replicas=1, labels={GROUP_LABEL_LONG: "store"}
+)
 CLUSTER_SCOPED: Final = {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
 
 
@@ -258,16 +262,23 @@ async def listing(home: World) -> AsyncIterator[None]:
 
 
 async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world: World) -> None:
-    """MAZ-65: else its own, which one line says. A namespace with a group is found by it."""
+    """MAZ-65: else its own, which one line says. Either label of a group tells of a namespace."""
     await world.grant_webhooks()
-    async with beside(world) as other, launch(world, "") as operator:
+    async with (
+        beside(world) as other,
+        beside(world) as longer,
+        launch(world, "") as operator,
+    ):
         names = await world.create(*three_zones(replicas=1))
         assert await other.create(*three_zones(replicas=1)) == names
+        by_long = [LONG_LABELLED, replace(LONG_LABELLED, name="long-b")]
+        long_names = await longer.create(*by_long)
         await operator.wait_ready()
         await wait_line(operator, "Looking after its own namespace alone", world.namespace)
         warnings = [line for line in operator.log_lines() if "kind=StatefulSet" in line]
         assert len([line for line in warnings if "level=warn" in line]) == 1
         await other.set_image(names, "v2")
+        await longer.set_image(long_names, "v2")
         await world.roll(names, "v2")
         assert await operator.terminate() == 0
         other.judge.elsewhere = {world.namespace}
@@ -276,6 +287,8 @@ async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world:
             operator.start()
             await operator.wait_ready()
             await other.wait_adopted(names)
-        for each, elsewhere in ((world, other), (other, world)):
-            each.judge.elsewhere = {elsewhere.namespace}
+            await longer.wait_adopted(long_names)
+        for each in (world, other, longer):
+            elsewhere = {one.namespace for one in (world, other, longer)} - {each.namespace}
+            each.judge.elsewhere = elsewhere
             await each.judge.assert_clean()
