@@ -144,7 +144,8 @@ def find_foreign(book: Book) -> Iterator[Violation]:
             is_fine = request.namespace == book.promises.namespace
         else:
             # Where nothing else says the zones of a policy its nodes do.
-            is_zones = resource == NODES and request.verb in ("get", "list") and book.policies
+            is_read = request.verb in ("get", "list", "watch")
+            is_zones = resource == NODES and is_read and book.policies
             is_fine = bool(is_zones) or resource.plural.endswith("webhookconfigurations")
         if not is_fine:
             where = request.namespace or "the whole cluster"

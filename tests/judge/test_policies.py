@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, JsonObject
+from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book
 from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, find_broken, full
 from tests.judge.builder_objects import metadata_of, part_of, statefulset
@@ -279,13 +280,22 @@ def test_a_shorter_pause_counts_at_once() -> None:
     assert find_broken(batch(history, 25.5, 2, "a-1")) == []
 
 
-@pytest.mark.parametrize(("has_policy", "broken"), [(True, []), (False, ["SI-24"])])
-def test_nodes_are_read_for_policies_alone(has_policy: bool, broken: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("has_policy", "verb", "broken"),
+    [
+        (True, "list", []),
+        (True, "watch", []),
+        (True, "patch", ["SI-24"]),
+        (False, "list", ["SI-24"]),
+        (False, "watch", ["SI-24"]),
+    ],
+)
+def test_nodes_are_read_for_policies_alone(has_policy: bool, verb: Verb, broken: list[str]) -> None:
     """SI-24: nodes are the cluster's; where nothing else says a zone they do."""
     history = HistoryBuilder().zones()
     if has_policy:
         policy(history, 0)
-    assert find_broken(history.call(5, "list", NODES)) == broken
+    assert find_broken(history.call(5, verb, NODES)) == broken
 
 
 def test_a_look_by_the_selector_of_the_policy() -> None:
