@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import attempts
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import TooManyRequests
 from rollout_operator.model.outcome import Action, ReplacePods
 
-FIRST_WAIT: Final = timedelta(milliseconds=100)
 PERMANENT_AFTER: Final = timedelta(minutes=5)
 PERMANENT_WAIT: Final = timedelta(seconds=30)
 # Not tried for this long after it was due: the next failure is a new one.
@@ -59,7 +58,7 @@ class Attempts:
         """Remember by this clock; `rng`, in 0..1, keeps what failed together apart."""
         self._clock = clock
         self._rng = rng
-        self._backoff = Backoff(first=min(FIRST_WAIT, longest), most=longest)
+        self._backoff = attempts(longest)
         self._failing: dict[Attempt, _Failing] = {}
 
     def wait_before(self, attempt: Attempt) -> tuple[timedelta, str]:

@@ -11,16 +11,14 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import BUGS, Backoff
 from rollout_operator.aio.queue import QueueClosed, WorkQueue
 from rollout_operator.kube.cache.store import StatefulSetStore
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.logs import log
-
-BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
 
 K = TypeVar("K", bound=Hashable)
 
@@ -60,7 +58,7 @@ class Workers(Generic[K]):
         reconcile: Callable[[K], Awaitable[Result]],
         *,
         count: int,
-        backoff: Backoff = BUG_BACKOFF,
+        backoff: Backoff = BUGS,
         rng: Callable[[], float],
     ) -> None:
         self._queue = queue

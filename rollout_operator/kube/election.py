@@ -16,7 +16,7 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from rollout_operator.aio.backoff import WAITS
+from rollout_operator.aio.backoff import ELECTIONS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import LEASES, JsonObject, Patcher, Resource
 from rollout_operator.model.decode.lease import decode_lease
@@ -317,7 +317,7 @@ class Election:
         if self._state is not ElectionState.ALONE:
             return RENEW_EVERY
         self._failures_alone += 1
-        return WAITS.bound(self._failures_alone)
+        return ELECTIONS.bound(self._failures_alone)
 
     def _log_lapse(self) -> None:
         """Log, once a minute, why it does not act that holds the Lease, or would take it."""

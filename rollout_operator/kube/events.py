@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Final, NoReturn, Protocol
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import EVENT_WRITES, REFUSED_EVENTS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import (
     EVENTS,
@@ -47,10 +47,7 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 
 MOST_WAITING: Final = 512
-# A right is granted by a person; but an API server that has just started forbids everything.
-_SILENCES: Final = Backoff(first=timedelta(seconds=30), most=timedelta(minutes=10))
 ATTEMPTS: Final = 4
-_WAITS: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=10))
 FLUSH_LIMIT: Final = timedelta(seconds=1)
 # What the API server takes, in bytes.
 MAX_NOTE: Final = 1024
@@ -184,7 +181,7 @@ class EventSender:
             except ApiError as error:
                 self._fail(one, error)
                 return
-            await self._clock.sleep(_WAITS.bound(attempt))
+            await self._clock.sleep(EVENT_WRITES.bound(attempt))
 
     async def _write(self, one: _WaitingEvent) -> str:
         """Write one Event, by the one that it goes on; return what that is counted as."""
@@ -234,7 +231,7 @@ class EventSender:
     def _fall_silent(self, error: ApiError) -> None:
         """Ask for nothing for a while: what is missing does not come by asking."""
         self._denials += 1
-        self._silent_until = self._clock.elapsed() + _SILENCES.bound(self._denials)
+        self._silent_until = self._clock.elapsed() + REFUSED_EVENTS.bound(self._denials)
         self._drop_all("denied")
         if not self._has_warned:
             self._has_warned = True

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import BUGS, Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.live_reads import choose_most_live_reads
@@ -24,8 +24,6 @@ from rollout_operator.telemetry.spans import trace_keys
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
 # our rate limits, so that many cost nothing: one that records a revision keeps no delete waiting.
 WORKERS: Final = 128
-# First wait after a bug in a reconcile.
-BUG_BACKOFF: Final = timedelta(milliseconds=500)
 
 
 class Rollouts:
@@ -58,7 +56,7 @@ class Rollouts:
             self._queue,
             trace_keys("reconcile rollout", self._build_controller(arbiter, longest).reconcile),
             count=WORKERS,
-            backoff=Backoff(first=BUG_BACKOFF, most=max(BUG_BACKOFF, longest)),
+            backoff=Backoff(first=BUGS.first, most=max(BUGS.first, longest)),
             rng=context.rng,
         )
         context.metrics.queue_depth.set_function(lambda: self._queue.depth)

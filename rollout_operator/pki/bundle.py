@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import WEBHOOK_CONFIGURATIONS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import both
@@ -51,7 +51,6 @@ REPORTED_EVERY: Final = 10
 BURST: Final = 8
 # One that never stops costs two writes a minute.
 PAUSE: Final = timedelta(seconds=30)
-BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=PAUSE)
 
 _RESOURCES: Final = {one.kind: one for one in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)}
 
@@ -149,7 +148,7 @@ class WriteRate:
         self.failures += 1
         self.is_denied = isinstance(error, Denied)
         # Only a person can mend a role.
-        wait = PAUSE if self.is_denied else BACKOFF.delay(self.failures, rng)
+        wait = PAUSE if self.is_denied else WEBHOOK_CONFIGURATIONS.delay(self.failures, rng)
         if isinstance(error, TooManyRequests):
             wait = max(wait, error.retry_after or timedelta(0))
         self._not_before = now + wait

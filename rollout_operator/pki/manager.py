@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import CERTIFICATES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import (
     ApiError,
@@ -44,7 +44,6 @@ CHECK_EVERY: Final = timedelta(seconds=20)
 _SOONEST: Final = timedelta(milliseconds=100)
 # Longer than an API server takes to restart; then the process says why, and is started again.
 START_LIMIT: Final = timedelta(seconds=60)
-_BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=CHECK_EVERY)
 # Of what only a person can mend the first is told, then one in so many: every five minutes.
 _REPORTED_EVERY: Final = 15
 # Steps and lost races in one look: a foreign Secret needs three steps at most.
@@ -124,7 +123,7 @@ class CertificateController:
                 return
             except OperatorError as error:
                 failures += 1
-                wait = _BACKOFF.bound(failures)
+                wait = CERTIFICATES.bound(failures)
                 if self._material is not None:  # what was read can be served: `run` tries again
                     self._wait = wait
                     self._tell_failure(error)
@@ -147,7 +146,7 @@ class CertificateController:
                 failures = 0
             except OperatorError as error:
                 failures += 1
-                self._wait = _BACKOFF.bound(failures)
+                self._wait = CERTIFICATES.bound(failures)
                 self._tell_failure(error)
 
     async def reconcile(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import BUDGET_STATUSES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.budgets.accounts import BudgetAccount
@@ -44,7 +44,6 @@ REQUEUE_AFTER: Final = timedelta(seconds=30)
 READ_AGAIN: Final = timedelta(minutes=5)
 # A role, or a definition, is changed by a person.
 TRY_AGAIN: Final = timedelta(minutes=10)
-RETRIES: Final = Backoff(first=timedelta(seconds=5), most=READ_AGAIN)
 
 
 class StatusClient(Reader, Patcher, Protocol):
@@ -194,7 +193,7 @@ class BudgetStatuses:
         if isinstance(error, Conflict):
             return SETTLE
         self._failures[name] = self._failures.get(name, 0) + 1
-        return RETRIES.bound(self._failures[name])
+        return BUDGET_STATUSES.bound(self._failures[name])
 
     def _give_up(self, why: ApiError | str) -> None:
         """Write nothing for a while; that is told once."""

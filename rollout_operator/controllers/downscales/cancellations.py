@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import CANCELLATIONS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales.backlog import BacklogEntry, CancelCalls, DueCancel
 from rollout_operator.guards.downscales.reservations import Downscales
@@ -26,8 +26,6 @@ from rollout_operator.telemetry.logs import log
 
 # Nothing is missed by events alone; this is for what events do not tell.
 RESYNC: Final = timedelta(seconds=30)
-# An unreachable pod is tried this often at first, and at last: LI-05 allows a minute.
-BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))
 # Timers may be early by a little.
 CATCH_UP: Final = timedelta(milliseconds=200)
 # The cache does not show yet what was just read live.
@@ -138,7 +136,7 @@ class Cancellations:
         entry = self.downscales.backlog.list_due_cancels(sts.uid).get(one)
         if entry is None:
             return
-        wait = BACKOFF.bound(entry.failures + 1)
+        wait = CANCELLATIONS.bound(entry.failures + 1)
         # Once for each pod and cause: it may stay so for days.
         is_news = why not in entry.causes and len(entry.causes) < MOST_CAUSES
         tell = log.warn if is_news else log.debug

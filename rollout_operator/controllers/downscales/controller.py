@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from rollout_operator.aio.backoff import CANCELLATIONS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.controllers.downscales.cancellations import (
-    BACKOFF,
     CATCH_UP,
     LAGGING,
     RESYNC,
@@ -362,7 +362,7 @@ class DownscaleController:
 
     def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
         count = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
-        wait = BACKOFF.bound(count)
+        wait = CANCELLATIONS.bound(count)
         tell = log.warn if count == 1 else log.debug
         tell("Downscale is not settled yet", again_in=wait, err=error)
         return wait

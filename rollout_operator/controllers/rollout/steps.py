@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import CONTRADICTIONS
 from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
 from rollout_operator.controllers.retries import (
     Attempt,
@@ -27,10 +27,8 @@ from rollout_operator.model.outcome import Action, Code, Reason, Severity
 from rollout_operator.telemetry.logs import log
 
 # An own delete that the cache has not shown for this long proves that the cache lags.
-LAG_LIMIT: Final = timedelta(seconds=5)
-# First wait after the store contradicted the cache; doubles up to LAG_LIMIT.
-RECHECK_WAIT: Final = timedelta(milliseconds=50)
-_RECHECKS: Final = Backoff(first=RECHECK_WAIT, most=LAG_LIMIT)
+LAG_LIMIT: Final = CONTRADICTIONS.most
+RECHECK_WAIT: Final = CONTRADICTIONS.first
 # How often a delete without an answer is read back while it may still be carried out.
 UNKNOWN_WAIT: Final = timedelta(seconds=5)
 # Budgets may look at pods of other groups, whose events do not wake this one. It costs no request.
@@ -155,7 +153,7 @@ class Steps:
         if not report.is_contradicted:
             return LAG_LIMIT + RECHECK_WAIT if report.deleted else self._context.resync
         self._rechecks[name] = self._rechecks.get(name, 0) + 1
-        wait = _RECHECKS.bound(self._rechecks[name])
+        wait = CONTRADICTIONS.bound(self._rechecks[name])
         if wait == LAG_LIMIT:
             self._context.refresh("the API server contradicts the cache")
         return wait

@@ -9,9 +9,9 @@ know.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Protocol
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import POD_CALLS
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.downscale import Endpoint
@@ -19,9 +19,6 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import CallPods, PodAnswer, PodCalls
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
-
-# How soon a pod is asked again that gave no time: most often it is about to start.
-FAILED: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
 
 
 class DelayCalls(Protocol):
@@ -138,7 +135,7 @@ class PodCaller:
             failures, wait, known = 0, None, pod_calls.get(pod.uid, PodCalls())
             if answers[pod.uid].since is None:
                 failures = known.failures + 1
-                wait = FAILED.bound(failures)
+                wait = POD_CALLS.bound(failures)
             answer = replace(answers[pod.uid], asked_at=now, lasts=wait)
             pod_calls[pod.uid] = PodCalls(
                 answer=answer, failures=failures, unanswered_at=known.unanswered_at

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import REFUSED_EVICTIONS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes, has_left
 from rollout_operator.guards.budgets.pod_records import Recorder, is_recorded
@@ -28,8 +28,6 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.telemetry.logs import log
 
-# `kubectl drain` asks again after five seconds, and others have their turn before that.
-PAUSES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
 # After so long without another one a pod is like every other.
 REMEMBERED: Final = timedelta(hours=1)
 # More pods than one node holds; beyond that the one that was remembered first is forgotten.
@@ -78,7 +76,7 @@ class UnusedGrants:
         entry = self._by_uid.get(pod)
         if entry is None:
             return timedelta(0)
-        left = entry.at + PAUSES.bound(entry.times) - self._clock.elapsed()
+        left = entry.at + REFUSED_EVICTIONS.bound(entry.times) - self._clock.elapsed()
         return max(left, timedelta(0))
 
     def _is_valid(self, entry: Unused) -> bool:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from enum import StrEnum, unique
 from typing import Final, Generic, NoReturn
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import REFUSED_WATCHES, WATCHES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.cache.cached import Cached
@@ -39,9 +39,6 @@ RETRY_AFTER_LIMIT: Final = timedelta(seconds=30)
 # A server that lags behind the others needs seconds to catch up.
 WENT_BACK_PAUSE: Final = timedelta(seconds=2)
 
-BACKOFF: Final = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10))
-# Only a person can mend these; asking more often only fills the audit log.
-REFUSED_BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=30))
 # Of the reads of an unreadable object.
 FIRST: Final = timedelta(seconds=5)
 MOST: Final = timedelta(minutes=5)
@@ -124,7 +121,7 @@ class Failures:
         )
 
     def _delay(self, error: ApiError, rng: float) -> timedelta:
-        delay = BACKOFF.delay(self.in_row, rng)
+        delay = WATCHES.delay(self.in_row, rng)
         match error:
             case Gone():
                 return delay if self.gone > 1 else timedelta(0)
@@ -135,7 +132,7 @@ class Failures:
             case Throttled() | Unreachable():
                 return delay
             case _:
-                return REFUSED_BACKOFF.delay(self.in_row, rng)
+                return REFUSED_WATCHES.delay(self.in_row, rng)
 
 
 def _cause(error: ApiError) -> RetryCause:

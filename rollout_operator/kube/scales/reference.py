@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NoReturn
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import REFERENCES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import Resource
@@ -35,7 +35,6 @@ DEBOUNCE: Final = timedelta(milliseconds=50)
 SPACING: Final = timedelta(seconds=1)
 # Between two reads that fail until a person does something.
 LASTING_PAUSE: Final = timedelta(minutes=1)
-BACKOFF: Final = Backoff(first=timedelta(seconds=2), most=timedelta(seconds=30))
 RETRY_AFTER_LIMIT: Final = timedelta(seconds=30)
 JITTER: Final = 0.1
 
@@ -157,7 +156,7 @@ class FollowedReference:
         self._show(reason)
 
     def _retry_delay(self, error: ApiError | InvalidInput) -> timedelta:
-        delay = BACKOFF.delay(self._failures, 0.5 + self._schedule.rng() / 2)
+        delay = REFERENCES.delay(self._failures, 0.5 + self._schedule.rng() / 2)
         if isinstance(error, TooManyRequests) and error.retry_after is not None:
             delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
         return delay

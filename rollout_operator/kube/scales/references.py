@@ -11,8 +11,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.rewrites import Rewrites
 from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.scales.decode import SCALE, Shown, check_kind, decode_scale, explain

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from rollout_operator.aio.backoff import BUDGET_STATUSES
 from rollout_operator.controllers.budgets.status import (
     READ_AGAIN,
     REQUEUE_AFTER,
-    RETRIES,
     SETTLE,
     TRY_AGAIN,
     BudgetStatuses,
@@ -292,7 +292,7 @@ async def test_what_fails_is_tried_again_ever_more_seldom() -> None:
     bench.kind.errors.extend([Unreachable("no"), UnknownOutcome("no answer"), Unreachable("no")])
     waits = [await bench.reconcile() for _ in range(3)]
 
-    assert waits == [RETRIES.bound(number) for number in (1, 2, 3)]
+    assert waits == [BUDGET_STATUSES.bound(number) for number in (1, 2, 3)]
     assert await bench.reconcile() == READ_AGAIN
     assert bench.kind.lists == 4, "what an unanswered write did is read"
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from rollout_operator.guards.budgets.in_flight import PAUSES
+from rollout_operator.aio.backoff import REFUSED_EVICTIONS
 from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.planning.budgets.rule import Refusal
@@ -44,7 +44,7 @@ async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
     made = await granted()
     await made.reconcile_late()
     made.process.sync()
-    await made.wait(PAUSES.first - MOMENT)
+    await made.wait(REFUSED_EVICTIONS.first - MOMENT)
     ask = DisruptionRequest(pod=made.process.cached("a-0"), engine=DisruptionSource.EVICTION)
     refusal = await made.process.gate.ask(ask, LIMIT)
     assert isinstance(refusal, Refusal)

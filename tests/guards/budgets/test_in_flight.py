@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from rollout_operator.aio.backoff import REFUSED_EVICTIONS
 from rollout_operator.guards.budgets.in_flight import (
     MOST_PODS,
-    PAUSES,
     REMEMBERED,
     InFlight,
     UnusedGrants,
@@ -206,7 +206,7 @@ async def test_li09_each_time_it_waits_twice_as_long_up_to_a_minute() -> None:
     for _ in range(6):
         made.unused.record(A0)
         waits.append(made.unused.wait_before(A0.uid) / SECOND)
-        await made.clock.sleep(PAUSES.most)
+        await made.clock.sleep(REFUSED_EVICTIONS.most)
         assert not made.unused.wait_before(A0.uid)
     assert waits == [5, 10, 20, 40, 60, 60]
     assert made.unused.count(A0.uid) == 6
@@ -221,7 +221,7 @@ async def test_li09_after_a_while_it_is_forgotten() -> None:
     await made.clock.sleep(REMEMBERED)
     assert made.unused.count(A0.uid) == 0
     made.unused.record(A0)
-    assert made.unused.wait_before(A0.uid) == PAUSES.first
+    assert made.unused.wait_before(A0.uid) == REFUSED_EVICTIONS.first
 
 
 @pytest.mark.parametrize("successor", [[], [msgspec.structs.replace(A0, uid=Uid("new"))]])
