@@ -5,7 +5,6 @@ from typing import Final
 
 from tests.mutants.catalogue_budgets import BUDGETS
 from tests.mutants.catalogue_caches import CACHES
-from tests.mutants.catalogue_certificates import CERTIFICATES
 from tests.mutants.catalogue_downscales import DOWNSCALE_CONTROL
 from tests.mutants.catalogue_executing import EXECUTING
 from tests.mutants.catalogue_limits import LIMITS
@@ -23,6 +22,5 @@ ALL: Final = (
     *DOWNSCALE_CONTROL,
     *SCALING,
     *BUDGETS,
-    *CERTIFICATES,
 )
 CATALOGUE: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in ALL}

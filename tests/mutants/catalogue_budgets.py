@@ -11,7 +11,6 @@ BUDGETS: Final = (
         new="    return False\n",
         breaks="SI-01, SI-03, SI-04, SI-05: what an earlier process allowed is forgotten",
         scenarios=EVICTING,
-        units="tests/guards",
     ),
     Mutant(
         name="no-second-decision",
@@ -19,22 +18,6 @@ BUDGETS: Final = (
         new="            refusal = None\n",
         breaks="SI-01, SI-02, SI-03, SI-04, SI-05: a grant rests on caches alone",
         scenarios=EVICTING,
-        units="tests/guards",
-    ),
-    Mutant(
-        name="cache-instead-of-the-list",
-        old="            live, pods = {}, await self._context.reader.fetch_pods(sets)\n",
-        new=(
-            "            owned = self._context.pods.list_by_owner\n"
-            "            live, pods = {}, [one for each in sets for one in owned(each.uid)]\n"
-            "            written = reserved.grant.record\n"
-            "            if all(getattr(one, 'disruption', '') != written for one in pods):\n"
-            "                pods = await self._context.reader.fetch_pods(sets)\n"
-        ),
-        breaks="SI-02: a cache that shows the record may have lost what came before it (FP-07)",
-        scenarios=EVICTING,
-        units="tests/guards/budgets",
-        unseen="the one event that counts is lost too rarely",
     ),
     Mutant(
         name="record-without-version",
@@ -45,16 +28,6 @@ BUDGETS: Final = (
         new='            "annotations": {DISRUPTION_RECORD: grant.record},\n',
         breaks="SI-17: a record is written over whatever the pod has become",
         scenarios=EVICTING,
-        units="tests/guards",
-    ),
-    Mutant(
-        name="nothing-reserved-in-memory",
-        old="        self._grants[pod.uid] = grant\n",
-        new="",
-        breaks="SI-01, SI-03, SI-04, SI-05: two asks of one moment are both granted",
-        scenarios=EVICTING,
-        units="tests/guards",
-        unseen="records alone keep the budget where they may be written; memory saves calls",
     ),
     Mutant(
         name="dry-run-records",
@@ -62,7 +35,6 @@ BUDGETS: Final = (
         new="        if ask.dry_run and ask.engine is DisruptionSource.ROLLOUT:\n",
         breaks="SI-15: a dry run leaves a record",
         scenarios=EVICTING,
-        units="tests/guards",
     ),
     Mutant(
         name="taken-back-after-a-minute",
@@ -70,7 +42,6 @@ BUDGETS: Final = (
         new="UNTOUCHED_FOR: Final = timedelta(seconds=60)\n",
         breaks="LI-07: a grant that is not used holds all others for a minute",
         scenarios=EVICTING,
-        units="tests/controllers",
     ),
     Mutant(
         name="taken-back-at-once",
@@ -78,7 +49,6 @@ BUDGETS: Final = (
         new="    return timedelta(0)\n",
         breaks="SI-17, SI-01, SI-03: a grant is taken back while its answer is on its way",
         scenarios=EVICTING,
-        units="tests/controllers",
     ),
     Mutant(
         name="rollout-lets-no-eviction-pass",
@@ -86,16 +56,6 @@ BUDGETS: Final = (
         new="        return False\n",
         breaks="LI-01: every free place is the rollout's before a drain asks again",
         scenarios=("s8-turns", "s8"),
-        units="tests/planning/budgets/test_turns.py",
-    ),
-    Mutant(
-        name="turn-of-no-use-lasts",
-        old="        if now - self.held_since < self.patience:\n",
-        new="        if now - self.held_since < 1000 * self.patience:\n",
-        breaks="LI-09: evictions that cannot go hold a rollout for as long as they are asked for",
-        scenarios=EVICTING,
-        units="tests/planning/budgets/test_turns.py",
-        unseen="no drain of the simulation waits for that long for what is no fault of the rollout",
     ),
     Mutant(
         name="rollout-does-not-record",
@@ -103,6 +63,5 @@ BUDGETS: Final = (
         new="        if ask.dry_run or ask.engine is DisruptionSource.ROLLOUT:\n",
         breaks="SI-17, SI-01, SI-05: a rollout asks the caches and leaves no record",
         scenarios=EVICTING,
-        units="tests/controllers/rollout/test_executor_budgets.py",
     ),
 )

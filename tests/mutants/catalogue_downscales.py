@@ -27,7 +27,6 @@ DOWNSCALE_CONTROL: Final = (
         breaks="SI-10, SI-12: a cache that lags says that the downscale did not happen",
         scenarios=DOWNSCALES,
         profile="late controller",
-        units="tests/controllers/downscales/test_doubt.py",
     ),
     Mutant(
         name="late-cancels-do-not-count",
@@ -36,19 +35,6 @@ DOWNSCALE_CONTROL: Final = (
         breaks="SI-10: a call that a pod stays takes effect after it has confirmed that it goes",
         scenarios=DOWNSCALES,
         profile="late pods",
-        units="tests/web/reviews/test_prepare_late_calls.py",
-    ),
-    Mutant(
-        name="settled-on-an-old-view",
-        old="        if is_older(sts.resource_version, than=reservation.seen_version):\n",
-        new=('        if is_older(sts.resource_version, than=""):\n'),
-        breaks="SI-11, SI-12, LI-05: a view of before the downscale says what became of it",
-        scenarios=DOWNSCALES,
-        unseen=(
-            "an old view that says it failed is checked by a live read; one that says it happened "
-            "must be older than the review, whose own look is newer in nearly all runs"
-        ),
-        units="tests/controllers/downscales/test_doubt.py",
     ),
     Mutant(
         name="undo-of-the-whole-range",
@@ -56,7 +42,6 @@ DOWNSCALE_CONTROL: Final = (
         new="pod, ordinal = seated.get(name), sts.ordinal_of(name)",
         breaks="SI-12: pods that do go are told that they stay",
         scenarios=WIDE,
-        units="tests/planning/downscales/test_outcome.py",
     ),
     Mutant(
         name="upscale-owes-nothing",
@@ -71,7 +56,6 @@ DOWNSCALE_CONTROL: Final = (
         new="            self.target is None or bool(other.replicas_from)\n",
         breaks="SI-10: who was called elsewhere is not called where it is to be called now",
         scenarios=DOWNSCALES,
-        units="tests/web/reviews/test_prepare_targets.py",
     ),
     Mutant(
         name="told-once-is-told",
@@ -87,7 +71,6 @@ DOWNSCALE_CONTROL: Final = (
         new="            if entry is None or entry.pod:\n",
         breaks="LI-05: a call that was slow to arrive makes a pod forget that it stays",
         scenarios=WIDE,
-        units="tests/guards/downscales/test_backlog.py",
     ),
     Mutant(
         name="debt-kept-by-a-new-reservation",
@@ -124,6 +107,5 @@ DOWNSCALE_CONTROL: Final = (
         new="    target = plan_target(sts.annotations, sts.service_name)\n",
         breaks="LI-05: pods wait for ever where they had been told to go",
         scenarios=DOWNSCALES,
-        units="tests/web/reviews/test_prepare_targets.py",
     ),
 )

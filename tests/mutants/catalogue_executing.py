@@ -42,18 +42,6 @@ EXECUTING: Final = (
         scenarios=("s1",),
     ),
     Mutant(
-        name="lock-per-request",
-        old="async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):",
-        new='async with self._locks.hold(f"request {self._clock.elapsed()}"):',
-        breaks="SI-02: a downscale is granted between a rollout's look and its deletes (D-25)",
-        units="tests/controllers/rollout/test_executor_lock.py",
-        scenarios=("both", "both-small"),
-        unseen=(
-            "reservations and deletes are remembered in the same step of the loop in which a look"
-            " ends: the lock is a second guard against what the memory shows"
-        ),
-    ),
-    Mutant(
         name="own-deletes-off",
         old="return {own.pod.uid: own.state for own in self._of(owners)}",
         new="return {}",
@@ -84,17 +72,5 @@ EXECUTING: Final = (
         "                PODS, pod.namespace, pod.name, precondition=precondition\n"
         "            )\n",
         breaks="SI-18: a write without an answer is sent again, and nothing is read back",
-    ),
-    Mutant(
-        name="outcome-not-read-back",
-        old="        if context.deletes.list_unknown(group.owners):\n            step = ",
-        new="        if context.deletes.list_unknown(()):\n            step = ",
-        breaks="SI-18, LI-01: what became of a delete is never found out",
-        scenarios=("s2",),
-        unseen=(
-            "a delete without an answer is sent once more by the same UID, after a new look, and "
-            "that settles it, too"
-        ),
-        units="tests/controllers/rollout/test_controller.py",
     ),
 )

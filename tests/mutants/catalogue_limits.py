@@ -11,16 +11,6 @@ LIMITS: Final = (
         new="        for resource in ():\n",
         breaks="LI-11: live reads pass by the limits of the process (D-65)",
         scenarios=CROWDED,
-        units="tests/controllers/test_live_reads.py",
-    ),
-    Mutant(
-        name="deletes-wait-behind-lists",
-        old="    Priority.DELETE: 0,\n",
-        new="    Priority.DELETE: 50,\n",
-        breaks="LI-01: what a look has shown is too old when its delete gets a token (D-65)",
-        scenarios=CROWDED,
-        unseen="few groups are read at a time: deletes get tokens in time from behind as well",
-        units="tests/kube/client/test_rate_limit.py",
     ),
     Mutant(
         name="limits-for-each-client",
@@ -28,6 +18,5 @@ LIMITS: Final = (
         new="            limits=RateLimiter(self._config.client_qps, self._config.client_burst),\n",
         breaks="LI-11: sixteen clients send sixteen times what the flag says (D-65)",
         scenarios=CROWDED,
-        units="tests/operator/test_limits.py",
     ),
 )

@@ -13,17 +13,6 @@ PLANNING: Final = (
         scenarios=("s2", "s1"),
     ),
     Mutant(
-        name="budget-from-pods-only",
-        old="return max(self.seen_down, self.status_short)",
-        new="return self.seen_down",
-        breaks="SI-02, SI-03: the more pessimistic of both views counts (D-11), the status as well",
-        unseen=(
-            "the live list of pods that precedes each delete never lacks a pod here: the status is "
-            "a second witness against a list that does"
-        ),
-        units="tests/planning/rollout/test_properties.py",
-    ),
-    Mutant(
         name="one-pod-more-than-the-limit",
         old="room = limit - readiness.unavailable\n",
         new="room = limit - readiness.unavailable + 1\n",
@@ -38,21 +27,11 @@ PLANNING: Final = (
         scenarios=("s4",),
     ),
     Mutant(
-        name="gaps-are-not-seen",
-        old="gap > LONGEST_GAP\n",
-        new="gap < timedelta(0)\n",
-        breaks="SI-02, SI-03: what came in a gap is taken for what follows an upscale",
-        scenarios=("s12", "s12-small"),
-        units="tests/guards/downscales/test_newcomers.py",
-        unseen="no pod comes, becomes ready and goes while the watches are blind",
-    ),
-    Mutant(
         name="names-forgotten-with-their-set",
         old="end = self._past.take(sts.namespace, sts.name, now)",
         new="end = 0 * self._past.take(sts.namespace, sts.name, now)",
         breaks="SI-02, SI-03: what a deleted set had is taken for new when it is created again",
         scenarios=("s14-watched",),
-        units="tests/guards/downscales/test_newcomers_memory.py",
     ),
     Mutant(
         name="terminating-counts-as-ready",
@@ -69,18 +48,6 @@ PLANNING: Final = (
         scenarios=("s2", "s1"),
     ),
     Mutant(
-        name="no-containers-is-ready",
-        old='status.phase == "Running" and containers and all(',
-        new='status.phase == "Running" and all(',
-        breaks="SI-02, SI-03: a pod without container statuses counts as ready (D-11)",
-        scenarios=("s1",),
-        unseen=(
-            "a kubelet writes condition and container statuses at once, and so does the simulated "
-            "one: only other writers can leave a ready pod without them"
-        ),
-        units="tests/model/decode/test_not_ready.py",
-    ),
-    Mutant(
         name="pending-counts-as-ready",
         old="    if not pod.is_ready:\n",
         new="    if not pod.is_ready and pod.was_ready:\n",
@@ -94,7 +61,6 @@ PLANNING: Final = (
         breaks="SI-08: the update revision is that of the template before",
         scenarios=("s2", "walk"),
         profile="late controller",
-        units="tests/planning/rollout/test_plan.py",
     ),
     Mutant(
         name="paused-zone-skipped-before-its-ready-check",
@@ -124,18 +90,6 @@ PLANNING: Final = (
         breaks="SI-02: a zone that is short and rolled out does not hold the others back",
     ),
     Mutant(
-        name="several-zones-at-once",
-        old="        if steps.stays:\n            break\n",
-        new="",
-        breaks="SI-01: all whole zones lose pods at the same time",
-        scenarios=("s1", "s2"),
-        unseen=(
-            "each zone's deletes are compared with a live look of their own, and in it the zone "
-            "before is short"
-        ),
-        units="tests/planning/rollout/test_plan.py",
-    ),
-    Mutant(
         name="rollback-not-seen",
         old="healthy = [pod for pod in readiness.standing if pod.revision != revision]",
         new=(
@@ -151,7 +105,6 @@ PLANNING: Final = (
         new="    is_settled = sts.current_revision == sts.update_revision\n"
         "    if (not readiness.is_whole and is_settled) or readiness.used < sts.replicas:\n",
         breaks="ROLL-39: the revision is recorded while pods are still starting",
-        units="tests/planning/rollout/test_properties.py",
     ),
     Mutant(
         name="percentage-rounded-up",
@@ -173,15 +126,5 @@ PLANNING: Final = (
         new="if group.downscale is not None and not group.zones:\n        # A rollout",
         breaks="SI-02: pods are replaced while a zone is about to lose others (D-25)",
         scenarios=("both", "both-small"),
-        units="tests/planning/rollout/test_plan.py",
-    ),
-    Mutant(
-        name="min-ready-seconds-ignored",
-        old="    if not patience:\n        return None\n    since",
-        new="    if patience >= timedelta(0):\n        return None\n    since",
-        breaks="SI-02, SI-03: ready is not available (D-11)",
-        scenarios=("s2", "s2-small"),
-        unseen="the status counts available pods as well: a second witness, which lags little",
-        units="tests/planning/rollout/test_properties.py",
     ),
 )

@@ -35,8 +35,8 @@ SCALING: Final = (
     ),
     Mutant(
         name="contest-fought-for-ever",
-        old="most=timedelta(minutes=5))",
-        new="most=timedelta(seconds=10))",
+        old="REWRITES: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5))",
+        new="REWRITES: Final = Backoff(first=timedelta(seconds=10), most=timedelta(seconds=10))",
         breaks="LI-11: it is written six times a minute, however long the contest lasts",
         scenarios=CONTESTED,
     ),
@@ -46,7 +46,6 @@ SCALING: Final = (
         new="",
         breaks="SI-02: a rollout begins between the look of a downscale and its write (D-25)",
         scenarios=MIRRORING,
-        units="tests/controllers",
     ),
     Mutant(
         name="follows-in-a-rollout",
@@ -80,25 +79,12 @@ SCALING: Final = (
         scenarios=MIRRORING,
     ),
     Mutant(
-        name="old-words-count",
-        old="FRESH: Final = timedelta(seconds=5)",
-        new="FRESH: Final = timedelta(minutes=5)",
-        breaks="DELAY-08: a pod that has started again, or was told otherwise, goes all the same",
-        scenarios=MIRRORING,
-        unseen=(
-            "a pod is asked again in the moment in which it is due: it takes one that starts again "
-            "in the very minute in which its group holds the zone back"
-        ),
-        units="tests/planning/scaling/test_pod_answers.py",
-    ),
-    Mutant(
         name="lost-cancellation-counts",
         old="            if error is None:\n",
         new="            if error is None or due.ask is not None:\n",
         breaks="LI-05: a pod that did not hear that it stays is told ten minutes later",
         scenarios=MIRRORING,
         profile="lost pods",
-        units="tests/controllers/scaling/test_pod_calls.py",
     ),
     Mutant(
         name="unheard-pods-are-told-rarely",
@@ -107,7 +93,6 @@ SCALING: Final = (
         breaks="LI-05: a pod that the process before asked, and that is deaf at first, waits long",
         scenarios=MIRRORING,
         profile="lost pods",
-        units="tests/planning/scaling/test_delays.py",
     ),
     Mutant(
         name="status-not-written-back",

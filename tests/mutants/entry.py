@@ -53,14 +53,6 @@ class Mutant:
     """Those whose random schedules are asked, in turn."""
     profile: str = ""
     """Only schedules whose seed has this one are asked, where it takes one to see it at all."""
-    units: str = ""
-    """Unit tests to ask where the simulation is silent; by default those of the file's folder."""
-    unseen: str = ""
-    """Why the simulation cannot see it; empty where it does."""
-
-    def list_unit_tests(self, file: Path) -> str:
-        """Return the folder or file of tests of a file of the package, from the checkout on."""
-        return self.units or f"tests/{file.parts[0]}"
 
     @property
     def planned(self) -> tuple[str, ...]:

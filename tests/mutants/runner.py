@@ -1,4 +1,4 @@
-"""Put mutants into copies of the package, and find out who sees them.
+"""Put mutants into copies of the package, and find out which of them the simulation sees.
 
 The checkout is only read, once, at the beginning: what others change meanwhile changes no result. A
 run that is not clean tells of a mutant only where the same run is clean without it.
@@ -24,8 +24,6 @@ from tests.mutants.trial import Line, PodAnswer, Question
 from tests.simulation.campaign import Job
 
 SCHEDULES: Final = 160
-# Of unit tests: a mutant may let one of them wait for ever.
-UNIT_SECONDS: Final = 180.0
 SHOWN: Final = 110
 
 
@@ -35,34 +33,26 @@ class Budget:
 
     schedules: int = SCHEDULES
     has_plans: bool = True
-    asks_units: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Who sees a mutant."""
+    """Whether the simulation sees a mutant."""
 
     mutant: Mutant
     simulation: str = ""
     """The run that shows it, and what it shows; empty where the simulation is silent."""
-    units: str = ""
-    """The first unit test that fails; empty where none does or none was asked."""
 
     @property
     def is_found(self) -> bool:
-        """Tell whether anybody sees it."""
-        return bool(self.simulation or self.units)
+        """Tell whether a run shows it."""
+        return bool(self.simulation)
 
     def render(self) -> str:
         """Return it as a line of the report."""
         if self.simulation:
             return f"{self.mutant.name}: {self.simulation}"
-        if self.units:
-            return f"{self.mutant.name}: by unit tests only: {self.units}{self._why()}"
-        return f"{self.mutant.name}: SURVIVED{self._why()}"
-
-    def _why(self) -> str:
-        return f" ({self.mutant.unseen or 'without an explanation'})"
+        return f"{self.mutant.name}: SURVIVED"
 
 
 @dataclass(slots=True)
@@ -72,28 +62,23 @@ class Runner:
     base: Path
     """A copy of what is needed of the checkout, without any mutant."""
     budget: Budget = field(default_factory=Budget)
-    _is_clean: dict[Question | str, bool] = field(default_factory=dict)
-    """Without any mutant: runs, and folders of unit tests."""
+    _is_clean: dict[Question, bool] = field(default_factory=dict)
+    """Runs without any mutant."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def judge(self, mutant: Mutant) -> Result:
-        """Find out who sees a mutant. Raises OutOfDate."""
+        """Find out whether a mutant shows. Raises OutOfDate."""
         with TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
             copy = Path(name)
             shutil.copytree(self.base, copy, dirs_exist_ok=True)
-            file = mutant.apply(copy / "rollout_operator")
-            simulation = self._ask_simulation(mutant, copy)
-            units = ""
-            if not simulation and self.budget.asks_units:
-                units = self._ask_units(mutant.list_unit_tests(file), copy)
-        return Result(mutant=mutant, simulation=simulation, units=units)
+            mutant.apply(copy / "rollout_operator")
+            return Result(mutant=mutant, simulation=self._ask_simulation(mutant, copy))
 
     def _ask_simulation(self, mutant: Mutant, copy: Path) -> str:
-        # Where it is known why nothing shows, a few schedules tell whether that is still so.
         question = Question(
             scenarios=mutant.scenarios,
-            schedules=self.budget.schedules // (4 if mutant.unseen else 1),
-            planned=mutant.planned if self.budget.has_plans and not mutant.unseen else (),
+            schedules=self.budget.schedules,
+            planned=mutant.planned if self.budget.has_plans else (),
             profile=mutant.profile,
             wanted=sorted(mutant.wanted),
         )
@@ -115,15 +100,6 @@ class Runner:
                 if line.word is not PodAnswer.CLEAN:
                     sys.stderr.write(f"not clean without a mutant: {_name(job)}: {line.text}\n")
             return self._is_clean[question]
-
-    def _ask_units(self, tests: str, copy: Path) -> str:
-        failed = _run_units(copy, tests)
-        if not failed:
-            return ""
-        with self._lock:
-            if tests not in self._is_clean:
-                self._is_clean[tests] = not _run_units(self.base, tests)
-            return failed if self._is_clean[tests] else ""
 
 
 @contextmanager
@@ -157,26 +133,11 @@ def _run_trial(folder: Path, question: Question) -> tuple[Line, int]:
     return last, begun
 
 
-def _run_units(folder: Path, tests: str) -> str:
-    """Return the first unit test that fails, empty where none does."""
-    words = ["-p", "no:cacheprovider", "-q", "-x", "-m", "not controlplane", "--durations=0"]
-    try:
-        ended = _run([sys.executable, "-m", "pytest", *words, tests], folder, UNIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        return f"no end of {tests}"
-    found = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if ended.returncode == 0:
-        return ""
-    return found[0].partition(" - ")[0] if found else f"exit code {ended.returncode}"
-
-
-def _run(
-    words: list[str], folder: Path, limit: float | None = None
-) -> subprocess.CompletedProcess[str]:
+def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command where the folder's own package is the first that is found."""
     environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"}
     return subprocess.run(
-        words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=limit
+        words, cwd=folder, env=environ, capture_output=True, text=True, check=False
     )
 
 
