@@ -39,6 +39,12 @@ class Code(StrEnum):
     OTHER_OPERATOR = "other_operator"
     DRIVEN_BY_POLICY = "driven_by_policy"
     POLICIES_NOT_READ = "policies_not_read"
+    POLICY_PAUSED = "policy_paused"
+    BATCH_OPEN = "batch_open"
+    INTERVAL_WAIT = "interval_wait"
+    ZONE_SCALING = "zone_scaling"
+    ZONE_NOT_FOUND = "zone_not_found"
+    NO_STATEFUL_SETS = "no_stateful_sets"
     SHADOW_MODE = "shadow_mode"
     SNAPSHOT_STALE = "view_stale"
     SNAPSHOT_CHANGED = "view_changed"
@@ -57,6 +63,7 @@ class Code(StrEnum):
     WRONG_STRATEGY = "wrong_strategy"
     REVISION_EMPTY = "revision_empty"
     OBJECT_UNREADABLE = "object_unreadable"
+    STATEFUL_SET_SPANS_ZONES = "stateful_set_spans_zones"
     NO_LEADING_ZONE = "no_leading_zone"
     LEADING_ZONES_CIRCLE = "leading_zones_circle"
     WAIT_TIME_MISSING = "wait_time_missing"
@@ -162,6 +169,19 @@ REVIEW_CODES: Final = frozenset(
     }
 )
 """Codes that say why a review was answered as it was, or what a budget is; none holds a group."""
+
+POLICY_CODES: Final = frozenset(
+    {
+        Code.POLICY_PAUSED,
+        Code.BATCH_OPEN,
+        Code.INTERVAL_WAIT,
+        Code.ZONE_SCALING,
+        Code.ZONE_NOT_FOUND,
+        Code.NO_STATEFUL_SETS,
+        Code.STATEFUL_SET_SPANS_ZONES,
+    }
+)
+"""Codes that hold a MultiAZRollout and never a label group."""
 
 
 @unique

@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from rollout_operator import __version__
-from rollout_operator.model.outcome import REVIEW_CODES, Code
+from rollout_operator.model.outcome import POLICY_CODES, REVIEW_CODES, Code
 from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
 from rollout_operator.telemetry.denials import Denials
 from rollout_operator.telemetry.exposition import render, render_openmetrics
@@ -45,7 +45,8 @@ _NEVER_HOLD: Final = frozenset(
         Code.PODS_SHARE_LABELS,
     }
 )
-WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD | REVIEW_CODES)
+_NOT_OF_GROUPS: Final = _NEVER_HOLD | REVIEW_CODES | POLICY_CODES
+WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
 # Every operator reads pods and StatefulSets; other groups have a series once they are held back.
 API_GROUPS: Final = ("core", "apps")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")

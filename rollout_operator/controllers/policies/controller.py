@@ -21,8 +21,8 @@ from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, Steps
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Action
-from rollout_operator.model.policy.plan import PolicyPlan, PolicyWaitCode
+from rollout_operator.model.outcome import Action, Code
+from rollout_operator.model.policy.plan import PolicyPlan
 from rollout_operator.model.policy.policy import PolicyScope, RefusedPolicy
 from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.model.policy.watched import WatchedPolicy
@@ -59,7 +59,7 @@ class PolicyController:
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
-        self._waits: dict[str, PolicyWaitCode | None] = {}
+        self._waits: dict[str, Code | None] = {}
 
     async def reconcile(self, name: str) -> Result:
         """Look at a policy once, do what is due, and say when to look again."""
@@ -122,7 +122,7 @@ class PolicyController:
         await self._write(known, render_policy_status(snapshot, plan, before=known.status))
         context.rule.note(name, PolicyRecord(resolution=resolution, batch=plan.batch))
         context.reports.on_plan(known, scope.policy, group)
-        if plan.wait is not None and plan.wait.code is PolicyWaitCode.NOT_ON_DELETE:
+        if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
             await context.switches.switch(scope.policy, group)
         actions: list[Action] = [*([plan.action] if plan.action else []), *plan.records]
         step = await context.steps.carry_out(group, actions)
@@ -137,11 +137,14 @@ class PolicyController:
 
     def _log_wait(self, name: str, plan: PolicyPlan) -> None:
         """Log why nothing goes; the numbers in it change more often than is worth a line."""
-        code = plan.wait.code if plan.wait else None
+        leading = plan.leading
+        code = leading.code if leading else None
         is_news = self._waits.get(name) is not code
         self._waits[name] = code
-        if plan.wait is not None and is_news:
-            log.info("Policy waits", **self._name(name), reason=code, why=plan.wait.text)
+        if leading is not None and is_news:
+            why = "; ".join(one.text for one in plan.waits)
+            write = log.at(leading.severity)
+            write("Policy waits", **self._name(name), reason=code, why=why)
 
     def _forget(self, name: str) -> None:
         context = self._context

@@ -6,7 +6,6 @@ to the controllers.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum, unique
 
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Revision, Uid
@@ -38,35 +37,6 @@ class Batch:
     completion: datetime | None = None
     """Since when nothing is unavailable, on the server's clock. The pause counts from it. None
     while the batch is open, or open again because a pod failed during the pause."""
-
-
-@unique
-class PolicyWaitCode(StrEnum):
-    """Why a policy replaces no pod, or no more than it does. Never renamed."""
-
-    UP_TO_DATE = "UpToDate"
-    NO_SETS = "NoStatefulSets"
-    SPANS_ZONES = "StatefulSetSpansZones"
-    NOT_ON_DELETE = "UpdateStrategyNotOnDelete"
-    SEVERAL_ZONES = "MultipleZonesUnavailable"
-    ZONE_NOT_READY = "ZoneNotReady"
-    ZONE_SCALING = "ZoneScaling"
-    BATCH_OPEN = "BatchOpen"
-    INTERVAL = "IntervalWait"
-    PAUSED = "Paused"
-    SUSPENDED = "Suspended"
-    """What is known of its StatefulSets is old, behind, or cannot be read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyWait:
-    """Why nothing, or nothing more, goes now."""
-
-    code: PolicyWaitCode
-    text: str
-    """With the numbers, for people."""
-    causes: tuple[Reason, ...] = ()
-    """What the rules that label groups obey as well say of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +89,9 @@ class PolicyPlan:
     """Pods of that batch, and no others."""
     records: tuple[RecordRevision, ...] = ()
     """StatefulSets that are rolled out, and do not say so yet."""
-    wait: PolicyWait | None = None
-    """None only where pods go, and nothing else would."""
+    waits: tuple[Reason, ...] = ()
+    """Why nothing, or nothing more, goes now; the first is what holds it. Empty only where pods
+    go, and nothing else would."""
     target: str = ""
     """The StatefulSet whose turn it is; empty where none has one."""
     next_batch: datetime | None = None
@@ -134,3 +105,8 @@ class PolicyPlan:
     zones: tuple[ZoneCounts, ...] = ()
     """In the order of their updates; empty where they could not be told."""
     problems: tuple[Reason, ...] = ()
+
+    @property
+    def leading(self) -> Reason | None:
+        """Return what holds it, None where nothing does."""
+        return self.waits[0] if self.waits else None

@@ -41,6 +41,14 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.OTHER_OPERATOR: "another operator rolls the group out, or a person deletes its pods",
         Code.DRIVEN_BY_POLICY: "a MultiAZRollout replaces the pods of the group, not its label",
         Code.POLICIES_NOT_READ: "whether a MultiAZRollout drives the group is not known yet",
+        Code.POLICY_PAUSED: "spec.paused of a MultiAZRollout keeps its outdated pods",
+        Code.BATCH_OPEN: (
+            "a MultiAZRollout begins no batch before all pods of the last one are available"
+        ),
+        Code.INTERVAL_WAIT: "a MultiAZRollout lets its pause pass before the next batch",
+        Code.ZONE_SCALING: "a MultiAZRollout replaces no pod while another zone is being scaled",
+        Code.ZONE_NOT_FOUND: "the zone of a StatefulSet of a MultiAZRollout is not known yet",
+        Code.NO_STATEFUL_SETS: "the selector of a MultiAZRollout finds no StatefulSet",
         Code.SHADOW_MODE: (
             "what the sentence names is due, and this operator is in shadow mode: it only tells"
         ),
@@ -74,6 +82,9 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.REVISION_EMPTY: "a member's status names no current or no update revision",
         Code.OBJECT_UNREADABLE: "a StatefulSet or a pod of the group cannot be decoded",
+        Code.STATEFUL_SET_SPANS_ZONES: (
+            "a StatefulSet has pods in several zones, and nothing else says its zone"
+        ),
         Code.NO_LEADING_ZONE: (
             "the zone that grafana.com/rollout-downscale-leader names is not in the group"
         ),

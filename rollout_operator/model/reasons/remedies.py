@@ -31,6 +31,14 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.OTHER_OPERATOR: "stop one of the two operators",
         Code.DRIVEN_BY_POLICY: "",
         Code.POLICIES_NOT_READ: "",
+        Code.POLICY_PAUSED: "set spec.paused to false when it may go on",
+        Code.BATCH_OPEN: "when it stays, find out why the named pods are not ready",
+        Code.INTERVAL_WAIT: "",
+        Code.ZONE_SCALING: "when it stays, find out why the zone does not get its number of pods",
+        Code.ZONE_NOT_FOUND: "",
+        Code.NO_STATEFUL_SETS: (
+            "correct spec.statefulSetSelector, or the labels of the StatefulSets"
+        ),
         Code.SHADOW_MODE: "nothing, where it is meant to look on; -mode=active makes it act",
         Code.SNAPSHOT_STALE: "see whether the API server answers this process",
         Code.SNAPSHOT_CHANGED: "",
@@ -53,6 +61,9 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.WRONG_STRATEGY: "set spec.updateStrategy.type of that StatefulSet to OnDelete",
         Code.REVISION_EMPTY: "see whether the StatefulSet controller runs",
         Code.OBJECT_UNREADABLE: "correct the field that the sentence names",
+        Code.STATEFUL_SET_SPANS_ZONES: (
+            "give that StatefulSet the label that spec.rollingUpdate.azTopologyKey names"
+        ),
         Code.NO_LEADING_ZONE: "correct the annotation grafana.com/rollout-downscale-leader",
         Code.LEADING_ZONES_CIRCLE: (
             "correct grafana.com/rollout-downscale-leader of one of the zones"

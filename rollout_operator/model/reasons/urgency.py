@@ -14,6 +14,8 @@ HOLDING: Final = frozenset(
         Code.WRONG_STRATEGY,
         Code.REVISION_EMPTY,
         Code.OBJECT_UNREADABLE,
+        Code.STATEFUL_SET_SPANS_ZONES,
+        Code.POLICY_PAUSED,
         Code.BUDGET_INVALID,
         Code.BUDGETS_OVERLAP,
         Code.TOO_FEW_ZONES,

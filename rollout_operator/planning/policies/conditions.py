@@ -4,11 +4,13 @@
 for readers that know no kind of ours: at most one of them is true, and then it is not `Ready`.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.policy.plan import PolicyPlan, PolicyWaitCode
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.policy.plan import PolicyPlan
 from rollout_operator.model.policy.policy import RefusedPolicy
 from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.model.policy.zones import ZoneResolution, ZonesCode
@@ -23,26 +25,27 @@ STALLED: Final = "Stalled"
 TYPES: Final = (ACCEPTED, ZONES_RESOLVED, PROGRESSING, READY, RECONCILING, STALLED)
 
 DEADLINE_EXCEEDED: Final = "ProgressDeadlineExceeded"
+NOT_ON_DELETE: Final = "UpdateStrategyNotOnDelete"
+SPANS_ZONES: Final = "StatefulSetSpansZones"
+SEVERAL_ZONES: Final = "MultipleZonesUnavailable"
 _UP_TO_DATE: Final = "UpToDate"
 _BLOCKED: Final = "Blocked"
 _ROLLING_OUT: Final = "RollingOut"
 
-# Waits that are reasons of `Ready` themselves; of all others it is enough that pods roll out.
-_OWN_REASON: Final = frozenset(
-    {
-        PolicyWaitCode.NO_SETS,
-        PolicyWaitCode.SPANS_ZONES,
-        PolicyWaitCode.NOT_ON_DELETE,
-        PolicyWaitCode.SEVERAL_ZONES,
-        PolicyWaitCode.ZONE_NOT_READY,
-    }
-)
+# What the resource calls a code; of all that are not here it is enough that pods roll out.
+_READY_REASONS: Final[Mapping[Code, str]] = {
+    Code.UP_TO_DATE: _UP_TO_DATE,
+    Code.NO_STATEFUL_SETS: "NoStatefulSets",
+    Code.STATEFUL_SET_SPANS_ZONES: SPANS_ZONES,
+    Code.WRONG_STRATEGY: NOT_ON_DELETE,
+    Code.SEVERAL_ZONES_NOT_READY: SEVERAL_ZONES,
+    Code.ZONE_NOT_READY: "ZoneNotReady",
+}
+_PAUSES: Final = frozenset({Code.PAUSED, Code.POLICY_PAUSED})
 # Only a person ends them.
-_NEEDS_PERSON: Final = frozenset({PolicyWaitCode.SPANS_ZONES, PolicyWaitCode.NOT_ON_DELETE})
+_NEEDS_PERSON: Final = frozenset({Code.STATEFUL_SET_SPANS_ZONES, Code.WRONG_STRATEGY})
 # A policy that is paused, or has nothing to do, is on its way nowhere.
-_AT_REST: Final = frozenset(
-    {PolicyWaitCode.UP_TO_DATE, PolicyWaitCode.NO_SETS, PolicyWaitCode.PAUSED}
-)
+_AT_REST: Final = frozenset({Code.UP_TO_DATE, Code.NO_STATEFUL_SETS}) | _PAUSES
 
 
 def render_conditions(
@@ -54,9 +57,9 @@ def render_conditions(
     now: datetime,
 ) -> tuple[StatusCondition, ...]:
     """Return the conditions of a policy in service; `before` has those that they replace."""
-    text, code = _explain(plan), plan.wait.code if plan.wait else None
-    is_ready = code is PolicyWaitCode.UP_TO_DATE
-    reason = _choose_ready_reason(plan)
+    text, code = _explain(plan), _find_code(plan)
+    is_ready = code is Code.UP_TO_DATE
+    reason = _READY_REASONS.get(code, _ROLLING_OUT) if code else _ROLLING_OUT
     stalled = DEADLINE_EXCEEDED if plan.is_stalled else reason
     is_stalled = plan.is_stalled or code in _NEEDS_PERSON
     is_reconciling = not is_stalled and code not in _AT_REST
@@ -93,10 +96,12 @@ def render_refusal(
 
 def _explain(plan: PolicyPlan) -> str:
     """Return what is waited for or, where pods go, which."""
-    if plan.wait is not None:
-        return plan.wait.text
     going = plan.action.going if plan.action else ()
-    return "; ".join(one.reason.text for one in going)
+    return "; ".join(one.text for one in plan.waits or [one.reason for one in going])
+
+
+def _find_code(plan: PolicyPlan) -> Code | None:
+    return plan.leading.code if plan.leading else None
 
 
 def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:
@@ -106,15 +111,15 @@ def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:
 
 
 def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:
-    code = plan.wait.code if plan.wait else None
+    code = _find_code(plan)
     if plan.is_stalled:
         return ConditionFinding(PROGRESSING, False, DEADLINE_EXCEEDED, text)
     if plan.is_open:
-        return ConditionFinding(PROGRESSING, True, PolicyWaitCode.BATCH_OPEN, text)
-    if code is PolicyWaitCode.INTERVAL:
-        return ConditionFinding(PROGRESSING, True, code, text)
-    if code is PolicyWaitCode.PAUSED:
-        return ConditionFinding(PROGRESSING, False, code, text)
+        return ConditionFinding(PROGRESSING, True, "BatchOpen", text)
+    if code is Code.INTERVAL_WAIT:
+        return ConditionFinding(PROGRESSING, True, "IntervalWait", text)
+    if code in _PAUSES:
+        return ConditionFinding(PROGRESSING, False, "Paused", text)
     # Stopped as a whole it has no numbers, and may be up to date or not.
     is_done = code in _AT_REST or (bool(plan.zones) and not has_outdated(plan))
     return ConditionFinding(PROGRESSING, False, _UP_TO_DATE if is_done else _BLOCKED, text)
@@ -124,10 +129,3 @@ def has_outdated(plan: PolicyPlan) -> bool:
     """Tell whether pods are to be replaced, of a StatefulSet that is not paused by itself."""
     sets = (one for zone in plan.zones for one in zone.sets)
     return any(one.outdated for one in sets if not one.is_paused)
-
-
-def _choose_ready_reason(plan: PolicyPlan) -> str:
-    code = plan.wait.code if plan.wait else None
-    if code is PolicyWaitCode.UP_TO_DATE:
-        return _UP_TO_DATE
-    return code if code in _OWN_REASON and code is not None else _ROLLING_OUT

@@ -14,7 +14,6 @@ from rollout_operator.model.group import Group
 from rollout_operator.model.names import MAX_UNAVAILABLE
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.placement import ZoneSource
-from rollout_operator.model.policy.plan import PolicyWaitCode
 from rollout_operator.model.policy.policy import Policy, PolicyRefusalCode
 from rollout_operator.model.policy.status import (
     PolicyEvent,
@@ -27,17 +26,20 @@ from rollout_operator.model.units import parse_max_unavailable, quote
 from rollout_operator.planning.policies.conditions import (
     ACCEPTED,
     DEADLINE_EXCEEDED,
+    NOT_ON_DELETE,
     PROGRESSING,
     READY,
+    SEVERAL_ZONES,
+    SPANS_ZONES,
 )
 from rollout_operator.planning.wording import count, join_names, one_line
 
 _SPLIT: Final = (PolicyRefusalCode.CONFLICT, PolicyRefusalCode.ROLLOUT_GROUP_SPLIT)
 # Reasons of `Ready` that an Event tells of, by its own reason.
 _STOPS: Final[Mapping[str, str]] = {
-    PolicyWaitCode.NOT_ON_DELETE: PolicyWaitCode.NOT_ON_DELETE,
-    PolicyWaitCode.SPANS_ZONES: PolicyWaitCode.SPANS_ZONES,
-    PolicyWaitCode.SEVERAL_ZONES: "RolloutBlocked",
+    NOT_ON_DELETE: NOT_ON_DELETE,
+    SPANS_ZONES: SPANS_ZONES,
+    SEVERAL_ZONES: "RolloutBlocked",
 }
 
 

@@ -14,16 +14,16 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import (
     Code,
     EqualPods,
+    Reason,
     RecordRevision,
     Replacement,
     ReplacePods,
+    Severity,
 )
 from rollout_operator.model.policy.plan import (
     Batch,
     PolicyPlan,
     PolicySnapshot,
-    PolicyWait,
-    PolicyWaitCode,
 )
 from rollout_operator.model.policy.policy import PodOrder
 from rollout_operator.model.policy.zones import ZoneFindingCode, ZonesCode
@@ -79,16 +79,16 @@ class _Step:
     readiness: Readiness | None = None
     zone: PolicyZone | None = None
     pods: tuple[Replacement, ...] = ()
-    wait: PolicyWait | None = None
+    wait: Reason | None = None
 
 
 def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
     """Return all that one snapshot of a policy leads to; equal snapshots give equal plans."""
     problems = list_warnings(order_zones(snapshot.group.zones))
-    stop, requeue_after = _find_stop(snapshot)
-    if stop is not None:
+    stops, requeue_after = _find_stops(snapshot)
+    if stops:
         return PolicyPlan(
-            batch=snapshot.batch, wait=stop, requeue_after=requeue_after, problems=problems
+            batch=snapshot.batch, waits=stops, requeue_after=requeue_after, problems=problems
         )
     case = _open_case(snapshot)
     step = _choose_step(case)
@@ -96,7 +96,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         batch=_record_batch(case, step),
         action=_replace_pods(step),
         records=_list_records(case),
-        wait=step.wait,
+        waits=(step.wait,) if step.wait else (),
         target=step.readiness.sts.name if step.readiness else "",
         next_batch=case.pause_end if _is_pause(step.wait) else None,
         zones=tuple(map(count_zone, case.zones)),
@@ -105,26 +105,23 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
     return _with_deadlines(plan, case)
 
 
-def _find_stop(snapshot: PolicySnapshot) -> tuple[PolicyWait | None, timedelta | None]:
+def _find_stops(snapshot: PolicySnapshot) -> tuple[tuple[Reason, ...], timedelta | None]:
     """Return what stops everything, and when to look again."""
     group, resolution = snapshot.group, snapshot.resolution
     if not group.zones and not group.unreadable:
         text = "the policy selects no StatefulSet"
-        return PolicyWait(code=PolicyWaitCode.NO_SETS, text=text), None
+        return (Reason(Code.NO_STATEFUL_SETS, text),), None
     if resolution.code is ZonesCode.SPANS_ZONES:
         findings = (one for one in resolution.findings if one.code is ZoneFindingCode.SPANS_ZONES)
         text = "; ".join(one.text for one in findings)
-        return PolicyWait(code=PolicyWaitCode.SPANS_ZONES, text=text), None
+        return (Reason(Code.STATEFUL_SET_SPANS_ZONES, text, Severity.ERROR),), None
     if blocker := find_group_blocker(group):
-        is_strategy = blocker.reasons[0].code is Code.WRONG_STRATEGY
-        code = PolicyWaitCode.NOT_ON_DELETE if is_strategy else PolicyWaitCode.SUSPENDED
-        text = "; ".join(one.text for one in blocker.reasons)
-        return PolicyWait(code=code, text=text, causes=blocker.reasons), blocker.requeue_after
+        return blocker.reasons, blocker.requeue_after
     placed = {one.name for zone in resolution.zones for one in zone.sets}
     if lost := sorted({zone.sts.name for zone in group.zones} - placed):
         text = f"{join_names(lost)} {verb(len(lost), 'is', 'are')} in no zone yet"
-        return PolicyWait(code=PolicyWaitCode.SUSPENDED, text=text), None
-    return None, None
+        return (Reason(Code.ZONE_NOT_FOUND, text, Severity.DEBUG),), None
+    return (), None
 
 
 def _open_case(snapshot: PolicySnapshot) -> _Case:
@@ -144,7 +141,7 @@ def _choose_step(case: _Case) -> _Step:
     short = [zone for zone in case.zones if not zone.is_whole]
     if len(short) > 1:
         text = "; ".join(map(_render_short, short))
-        return _Step(wait=PolicyWait(code=PolicyWaitCode.SEVERAL_ZONES, text=text))
+        return _Step(wait=Reason(Code.SEVERAL_ZONES_NOT_READY, text, Severity.WARN))
     zone = short[0] if short else _find_unfinished(case) or choose_zone(case.zones, case.batch)
     if zone is None:
         return _Step(wait=_explain_rest(case.zones))
@@ -154,7 +151,7 @@ def _choose_step(case: _Case) -> _Step:
     if scaling:
         names = f"{join_names(scaling)} {verb(len(scaling), 'is', 'are')}"
         text = f"{names} being scaled, zone {zone.name} waits"
-        return _Step(wait=PolicyWait(code=PolicyWaitCode.ZONE_SCALING, text=text))
+        return _Step(wait=Reason(Code.ZONE_SCALING, text))
     return _plan_zone(case, zone)
 
 
@@ -225,33 +222,33 @@ def _keep_recorded(case: _Case, pods: Iterable[Replacement]) -> tuple[Replacemen
     return tuple(one for one in pods if one.pod.uid in recorded)
 
 
-def _find_hold(case: _Case, readiness: Readiness) -> PolicyWait | None:
+def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
     """Return what holds the healthy pods of a StatefulSet that has its turn."""
     policy, name = case.snapshot.policy, readiness.sts.name
     if policy.is_paused:
         outdated = count_outdated(readiness)
         pods = f"{count(outdated, 'outdated pod')} of {name} {verb(outdated, 'waits', 'wait')}"
-        return PolicyWait(code=PolicyWaitCode.PAUSED, text=f"the policy is paused: {pods}")
+        return Reason(Code.POLICY_PAUSED, f"the policy is paused: {pods}", zone=name)
     # Without a pause the next pod goes as soon as one is back (MAZ-42), of one StatefulSet.
     if case.open and (policy.interval or case.open.set_name != name):
         return _explain_open(case, case.open)
     if case.pause_end and not has_superseded(case.batch, readiness):
         end, pause = format_rfc3339(case.pause_end), format_duration(policy.interval)
         text = f"{name} waits for the end of a pause of {pause}, at {end}"
-        return PolicyWait(code=PolicyWaitCode.INTERVAL, text=text)
+        return Reason(Code.INTERVAL_WAIT, text, zone=name)
     return None
 
 
-def _explain_short(case: _Case, zone: PolicyZone) -> PolicyWait:
+def _explain_short(case: _Case, zone: PolicyZone) -> Reason:
     if case.open and case.open.zone == zone.name:
         return _explain_open(case, case.open)
-    return PolicyWait(code=PolicyWaitCode.ZONE_NOT_READY, text=_render_short(zone))
+    return Reason(Code.ZONE_NOT_READY, _render_short(zone))
 
 
-def _explain_open(case: _Case, batch: Batch) -> PolicyWait:
+def _explain_open(case: _Case, batch: Batch) -> Reason:
     short = [_render_short(zone) for zone in case.zones if not zone.is_whole]
     text = f"batch {batch.number} of {batch.set_name} is open: {'; '.join(short)}"
-    return PolicyWait(code=PolicyWaitCode.BATCH_OPEN, text=text)
+    return Reason(Code.BATCH_OPEN, text, zone=batch.set_name)
 
 
 def _render_short(zone: PolicyZone) -> str:
@@ -261,7 +258,7 @@ def _render_short(zone: PolicyZone) -> str:
     return f"zone {zone.name}: {', '.join(readinesses)}"
 
 
-def _explain_rest(zones: Iterable[PolicyZone]) -> PolicyWait:
+def _explain_rest(zones: Iterable[PolicyZone]) -> Reason:
     """Return why nothing goes although nothing holds it: all is updated, or paused by itself."""
     readinesses = list_readinesses(zones)
     if paused := [
@@ -270,11 +267,11 @@ def _explain_rest(zones: Iterable[PolicyZone]) -> PolicyWait:
         if is_paused(readiness.sts) and count_outdated(readiness)
     ]:
         text = f"{join_names(paused)} {verb(len(paused), 'is', 'are')} paused with outdated pods"
-        return PolicyWait(code=PolicyWaitCode.PAUSED, text=text)
+        return Reason(Code.PAUSED, text)
     pods = sum(readiness.used for readiness in readinesses)
     sets = count(len(readinesses), "StatefulSet")
     text = f"{count(pods, 'pod')} of {sets}: all at the update revision"
-    return PolicyWait(code=PolicyWaitCode.UP_TO_DATE, text=text)
+    return Reason(Code.UP_TO_DATE, text)
 
 
 def _record_batch(case: _Case, step: _Step) -> Batch | None:
@@ -311,8 +308,8 @@ def _list_records(case: _Case) -> tuple[RecordRevision, ...]:
     return tuple(one for one in actions if isinstance(one, RecordRevision))
 
 
-def _is_pause(wait: PolicyWait | None) -> bool:
-    return wait is not None and wait.code is PolicyWaitCode.INTERVAL
+def _is_pause(wait: Reason | None) -> bool:
+    return wait is not None and wait.code is Code.INTERVAL_WAIT
 
 
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:

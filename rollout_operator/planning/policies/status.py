@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import Revision, Uid
+from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy.plan import (
     Batch,
     BatchPod,
     PolicyPlan,
     PolicySnapshot,
-    PolicyWaitCode,
     SetCounts,
     ZoneCounts,
 )
@@ -40,18 +40,16 @@ from rollout_operator.planning.policies.conditions import (
     render_refusal,
 )
 
-_PHASES: Final[Mapping[PolicyWaitCode, PolicyPhase]] = {
-    PolicyWaitCode.UP_TO_DATE: PolicyPhase.IDLE,
-    PolicyWaitCode.NO_SETS: PolicyPhase.IDLE,
-    PolicyWaitCode.SPANS_ZONES: PolicyPhase.BLOCKED,
-    PolicyWaitCode.NOT_ON_DELETE: PolicyPhase.BLOCKED,
-    PolicyWaitCode.SEVERAL_ZONES: PolicyPhase.BLOCKED,
-    PolicyWaitCode.ZONE_NOT_READY: PolicyPhase.WAITING,
-    PolicyWaitCode.ZONE_SCALING: PolicyPhase.WAITING,
-    PolicyWaitCode.BATCH_OPEN: PolicyPhase.PROGRESSING,
-    PolicyWaitCode.INTERVAL: PolicyPhase.WAITING,
-    PolicyWaitCode.PAUSED: PolicyPhase.PAUSED,
-    PolicyWaitCode.SUSPENDED: PolicyPhase.WAITING,
+# Whatever else holds a policy is waited for.
+_PHASES: Final[Mapping[Code, PolicyPhase]] = {
+    Code.UP_TO_DATE: PolicyPhase.IDLE,
+    Code.NO_STATEFUL_SETS: PolicyPhase.IDLE,
+    Code.STATEFUL_SET_SPANS_ZONES: PolicyPhase.BLOCKED,
+    Code.WRONG_STRATEGY: PolicyPhase.BLOCKED,
+    Code.SEVERAL_ZONES_NOT_READY: PolicyPhase.BLOCKED,
+    Code.BATCH_OPEN: PolicyPhase.PROGRESSING,
+    Code.PAUSED: PolicyPhase.PAUSED,
+    Code.POLICY_PAUSED: PolicyPhase.PAUSED,
 }
 
 
@@ -63,7 +61,7 @@ def render_policy_status(
     status = replace(
         _count(snapshot, plan, before),
         observed_generation=generation,
-        phase=_PHASES[plan.wait.code] if plan.wait else PolicyPhase.PROGRESSING,
+        phase=_choose_phase(plan),
         next_batch_time=UNSET if plan.next_batch is None else format_rfc3339(plan.next_batch),
         unknown_zones=snapshot.resolution.unknown_zones,
         last_batch=render_batch(plan.batch),
@@ -129,6 +127,12 @@ def find_batch(status: PolicyStatus) -> Batch | None:
     )
 
 
+def _choose_phase(plan: PolicyPlan) -> PolicyPhase:
+    if plan.leading is None:
+        return PolicyPhase.PROGRESSING
+    return _PHASES.get(plan.leading.code, PolicyPhase.WAITING)
+
+
 def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> PolicyStatus:
     """Return the numbers of all zones, and whose turn it is."""
     if not plan.zones and snapshot.group.zones:
@@ -187,7 +191,7 @@ def _with_times(status: PolicyStatus, plan: PolicyPlan, now: datetime) -> Policy
     shown = format_rfc3339(now)
     if has_outdated(plan) and (has_ended or not has_begun):
         return replace(status, start_time=shown, completion_time=UNSET)
-    is_done = plan.wait is not None and plan.wait.code is PolicyWaitCode.UP_TO_DATE
+    is_done = plan.leading is not None and plan.leading.code is Code.UP_TO_DATE
     if is_done and has_begun and not has_ended:
         return replace(status, completion_time=shown)
     return status

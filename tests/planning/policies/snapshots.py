@@ -92,6 +92,6 @@ def batch(
 def outline(plan: PolicyPlan) -> str:
     """Return the pods that go, as `a-2 a-1`, then the code of the wait and what is recorded."""
     going = [one.pod.name.removeprefix("zone-") for one in plan.action.going] if plan.action else []
-    waits = [plan.wait.code] if plan.wait else []
+    waits = [one.code for one in plan.waits]
     records = [f"record {one.zone.name.removeprefix('zone-')}" for one in plan.records]
     return " ".join([*going, *waits, *records])

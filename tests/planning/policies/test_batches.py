@@ -47,13 +47,13 @@ def times(found: PolicyPlan) -> list[float | None]:
     ("a", "last", "expected", "ends"),
     [
         pytest.param(
-            prev("a", "ppl"), OPEN, "IntervalWait", [0, 30], id="MAZ-40 complete, the pause begins"
+            prev("a", "ppl"), OPEN, "interval_wait", [0, 30], id="MAZ-40 complete, the pause begins"
         ),
-        pytest.param(prev("a", "ppL"), OPEN, "BatchOpen", [None, None], id="MAZ-40 not ready"),
-        pytest.param(prev("a", "pp-"), OPEN, "BatchOpen", [None, None], id="MAZ-40 not there"),
-        pytest.param(prev("a", "ppt"), OPEN, "BatchOpen", [None, None], id="MAZ-40 on its way out"),
+        pytest.param(prev("a", "ppL"), OPEN, "batch_open", [None, None], id="MAZ-40 not ready"),
+        pytest.param(prev("a", "pp-"), OPEN, "batch_open", [None, None], id="MAZ-40 not there"),
+        pytest.param(prev("a", "ppt"), OPEN, "batch_open", [None, None], id="MAZ-40 going"),
         pytest.param(
-            prev("a", "ppl"), batch("a-2", completion=-20), "IntervalWait", [-20, 10],
+            prev("a", "ppl"), batch("a-2", completion=-20), "interval_wait", [-20, 10],
             id="MT-30 MAZ-43 a new process counts from the record",
         ),
         pytest.param(
@@ -65,23 +65,23 @@ def times(found: PolicyPlan) -> list[float | None]:
             id="MAZ-38 an outdated one that breaks in the pause goes",
         ),
         pytest.param(
-            prev("a", "ppL"), batch("a-2", completion=-10), "BatchOpen", [None, None],
+            prev("a", "ppL"), batch("a-2", completion=-10), "batch_open", [None, None],
             id="MT-28 MAZ-40 one that fails in the pause opens the batch again",
         ),
         pytest.param(
-            prev("a", "plL"), batch("a-2", completion=-31), "ZoneNotReady", [-31, None],
+            prev("a", "plL"), batch("a-2", completion=-31), "zone_not_ready", [-31, None],
             id="MAZ-40 nothing does after the pause",
         ),
         pytest.param(
-            at(prev("a", "ppl"), 2, ready=-5), batch("a-2", completion=-20), "IntervalWait",
+            at(prev("a", "ppl"), 2, ready=-5), batch("a-2", completion=-20), "interval_wait",
             [-20, 25], id="MT-28 MAZ-40 it recovered while nobody looked",
         ),
         pytest.param(
-            at(prev("a", "ppl"), 2, ready=7), batch("a-2", completion=-20), "IntervalWait",
+            at(prev("a", "ppl"), 2, ready=7), batch("a-2", completion=-20), "interval_wait",
             [-20, 10], id="MAZ-43 the kubelet's clock is ahead",
         ),
         pytest.param(
-            prev("a", "ppl"), batch("a-2", completion=3600), "IntervalWait", [0, 30],
+            prev("a", "ppl"), batch("a-2", completion=3600), "interval_wait", [0, 30],
             id="MAZ-43 a completion in the future is now",
         ),
         pytest.param(
@@ -92,11 +92,11 @@ def times(found: PolicyPlan) -> list[float | None]:
             id="MAZ-41 nor for outdated pods that are new",
         ),
         pytest.param(
-            at(prev("a", "ppl"), 2, ready=-5), None, "IntervalWait", [None, 25],
+            at(prev("a", "ppl"), 2, ready=-5), None, "interval_wait", [None, 25],
             id="MAZ-43 the status is lost",
         ),
         pytest.param(
-            zone("a"), OPEN, "UpToDate", [0, None], id="MAZ-40 the last batch of a rollout"
+            zone("a"), OPEN, "up_to_date", [0, None], id="MAZ-40 the last batch of a rollout"
         ),
     ],
 )  # fmt: skip
@@ -112,7 +112,7 @@ def test_the_pause_lies_between_zones_as_well() -> None:
     """MAZ-41."""
     found = plan(zone("a"), prev("b"), last=batch("a-0", completion=-29))
 
-    assert (outline(found), found.requeue_after) == ("IntervalWait", seconds(1))
+    assert (outline(found), found.requeue_after) == ("interval_wait", seconds(1))
     assert outline(plan(zone("a"), prev("b"), last=batch("a-0", completion=-30))) == "b-2"
 
 
@@ -120,7 +120,7 @@ def test_the_pause_lies_between_rollouts_as_well() -> None:
     """MAZ-41: the batch was for another revision, and complete."""
     found = plan(prev("a"), B, last=batch("a-0", completion=-29, revision=V3))
 
-    assert outline(found) == "IntervalWait"
+    assert outline(found) == "interval_wait"
 
 
 def test_a_recovery_ends_when_the_pod_is_available() -> None:
@@ -136,14 +136,14 @@ def test_a_failure_in_the_pause_between_rollouts() -> None:
     last = batch("a-0", completion=-29, revision=V3)
     found = plan(prev("a"), zone("b", "llL", ready=2), last=last)
 
-    assert (outline(found), times(found)) == ("ZoneNotReady", [0, None])
+    assert (outline(found), times(found)) == ("zone_not_ready", [0, None])
 
 
 def test_a_shorter_pause_takes_effect_at_once() -> None:
     """MT-31, MAZ-46."""
     last = batch("a-2", completion=-6)
 
-    assert outline(plan(prev("a", "ppl"), B, last=last)) == "IntervalWait"
+    assert outline(plan(prev("a", "ppl"), B, last=last)) == "interval_wait"
     assert outline(plan(prev("a", "ppl"), B, last=last, interval=seconds(5))) == "a-1"
 
 
@@ -152,7 +152,7 @@ def test_without_a_pause_the_window_slides() -> None:
     two: dict[str, Any] = {"interval": seconds(0), "max_unavailable": IntOrPercent(2)}
     last = batch("a-4", "a-3")
 
-    assert outline(plan(prev("a", "pppLL"), B, last=last, **two)) == "BatchOpen"
+    assert outline(plan(prev("a", "pppLL"), B, last=last, **two)) == "batch_open"
     assert outline(plan(prev("a", "pppLl"), B, last=last, **two)) == "a-2"
 
 
@@ -172,7 +172,7 @@ def test_what_goes_is_recorded_before() -> None:
             prev("a", "ppp"), batch("a-0", uids="same"), "a-0", id="in whatever order it is now"
         ),
         pytest.param(
-            prev("a", "ppp", paused="true"), batch("a-2", uids="same"), "Paused",
+            prev("a", "ppp", paused="true"), batch("a-2", uids="same"), "paused",
             id="MAZ-26 but not of a StatefulSet that is paused",
         ),
     ],
@@ -192,7 +192,7 @@ def test_the_rest_of_a_batch_waits_for_other_zones() -> None:
     """MAZ-32: zone b broke since; it has its turn first."""
     last = batch("a-2", uids="same")
 
-    assert outline(plan(prev("a"), zone("b", "lLl", ready=2), last=last)) == "ZoneNotReady"
+    assert outline(plan(prev("a"), zone("b", "lLl", ready=2), last=last)) == "zone_not_ready"
     found = plan(prev("a"), prev("b", "pPp"), last=last)
     assert (outline(found), found.batch and found.batch.number) == ("b-1", 5)
 
@@ -225,7 +225,7 @@ def test_after_a_superseded_batch_other_stateful_sets_pause() -> None:
     last = batch("a-2", revision=V3)
     found = plan(at(zone("a"), 2, ready=-1), prev("b"), last=last)
 
-    assert (outline(found), times(found)) == ("IntervalWait", [None, 29])
+    assert (outline(found), times(found)) == ("interval_wait", [None, 29])
     assert not found.is_open
 
 
@@ -254,6 +254,6 @@ def test_a_batch_stalls(a: Zone, last: Batch, left: float | None) -> None:
     """It is told, and it goes on waiting: other zones are left alone."""
     found = plan(a, prev("b"), last=last)
 
-    assert outline(found) == "BatchOpen"
+    assert outline(found) == "batch_open"
     assert found.is_stalled == (left is None)
     assert found.requeue_after == (None if left is None else seconds(left))

@@ -100,7 +100,7 @@ def _play(rng: Random, seed: int) -> None:
     played.down.clear()
     played.crashing.clear()
     for _ in range(400):
-        if played.tick().wait and _is_updated(played):
+        if played.tick().waits and _is_updated(played):
             break
     assert _is_updated(played), f"seed {seed}"
 
