@@ -20,8 +20,8 @@ from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import Failure, FaultDecision
 from rollout_operator.lab.network.link import Link
-from rollout_operator.lab.network.planned_faults import CallPlan, Planned, ScriptedFaults
 from rollout_operator.model.names import Uid
+from tests.simulation.planned_faults import CallPlan, Planned, ScriptedFaults
 from tests.virtual_time import EPOCH, elapsed
 
 ACTOR: Final = "operator-1"

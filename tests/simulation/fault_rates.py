@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rollout_operator.lab.network.random_faults import FaultRates
+from tests.simulation.random_faults import FaultRates
 from tests.simulation.runtime import split
 
 

@@ -20,14 +20,14 @@ from rollout_operator.lab.network.faults import (
     PodCallOutcome,
     SentCall,
 )
-from rollout_operator.lab.network.planned_faults import (
+from rollout_operator.lab.world import Sandbox
+from tests.simulation.planned_faults import (
     CallPlan,
     EventPlan,
     Planned,
     PodPlan,
     ScriptedFaults,
 )
-from rollout_operator.lab.world import Sandbox
 from tests.simulation.runs import Outcome, play
 from tests.simulation.runtime import BACK_AFTER, NAME, Patient, now
 from tests.simulation.scenarios import Scenario

@@ -23,10 +23,10 @@ from rollout_operator.lab.network.faults import (
     SentCall,
     Way,
 )
-from rollout_operator.lab.network.random_faults import RandomFaults
 from rollout_operator.lab.world import Sandbox
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
 from tests.simulation.fault_rates import FaultProfile, choose_profile, find_profile
+from tests.simulation.random_faults import RandomFaults
 from tests.simulation.runs import Outcome, play
 from tests.simulation.runtime import Patient, split
 from tests.simulation.scenarios import Scenario

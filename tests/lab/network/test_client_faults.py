@@ -13,7 +13,6 @@ import pytest
 from rollout_operator.kube.api import SECRETS, Page
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
-from rollout_operator.lab.network.planned_faults import CallPlan, ListPlan
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -32,6 +31,7 @@ from tests.lab.client_world import (
     never_returns,
     secret,
 )
+from tests.simulation.planned_faults import CallPlan, ListPlan
 from tests.virtual_time import in_virtual_time
 
 Write = Callable[[ClientWorld], Awaitable[object]]

@@ -22,7 +22,8 @@ from rollout_operator.lab.network.faults import (
     PodCallOutcome,
     SentCall,
 )
-from rollout_operator.lab.network.planned_faults import (
+from tests.lab.client_world import ACTOR
+from tests.simulation.planned_faults import (
     CallPlan,
     EventPlan,
     ListPlan,
@@ -30,8 +31,7 @@ from rollout_operator.lab.network.planned_faults import (
     PodPlan,
     ScriptedFaults,
 )
-from rollout_operator.lab.network.random_faults import FaultRates, RandomFaults
-from tests.lab.client_world import ACTOR
+from tests.simulation.random_faults import FaultRates, RandomFaults
 from tests.virtual_time import in_virtual_time
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")

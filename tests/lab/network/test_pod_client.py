@@ -15,11 +15,11 @@ from rollout_operator.lab.network.faults import (
     PodFailure,
     ReviewOutcome,
 )
-from rollout_operator.lab.network.planned_faults import PodPlan, ReviewPlan
 from rollout_operator.lab.network.pod_client import SimulatedPodClient
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
 from tests.lab.client_world import ACTOR, ClientWorld, loop_time, never_returns
+from tests.simulation.planned_faults import PodPlan, ReviewPlan
 from tests.virtual_time import in_virtual_time
 
 ENDPOINT = Endpoint(
