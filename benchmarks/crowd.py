@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from benchmarks.figures import Figure, Result
-from rollout_operator.config.flags import find_flag
+from rollout_operator.config.flags import get_flag
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
@@ -47,9 +47,7 @@ async def measure(*, small: bool) -> Result:
     limited = await asyncio.to_thread(_run, groups, ())
     free = await asyncio.to_thread(_run, groups, (UNLIMITED,))
     budgeted = await asyncio.to_thread(_run, groups, (), has_budgets=True)
-    qps, burst = (
-        float(find_flag(f"kubernetes.client-{name}").default) for name in ("qps", "burst")
-    )
+    qps, burst = (float(get_flag(f"kubernetes.client-{name}").default) for name in ("qps", "burst"))
     floor = max(limited.deletes - burst, 1) / qps
     figures = [
         Figure(

@@ -122,7 +122,7 @@ def _prove_automatic(given: argparse.Namespace) -> Found:
 
 def _prove_kills(given: argparse.Namespace) -> Found:
     played = run_rounds(list_rounds(given.kills))
-    missed = [*played.failed, *played.figures.find_late()]
+    missed = [*played.failed, *played.figures.list_late()]
     ran = "; ".join(played.figures.render())
     return Found(ran=ran, missed=missed, is_failure=bool(missed))
 

@@ -33,6 +33,7 @@ HOME_MADE = re.compile(
     r"|test_\w*(live_look|_(a|an|one|the|next|last|first)_looks?(?!_up))"
     r"(_\w+)?)\b"
 )
+FINDS = re.compile(r"_*find_")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.
@@ -104,6 +105,15 @@ def find_home_made_words(module: Module) -> Iterator[str]:
             yield module.at(node, name)
 
 
+def find_wrong_verbs(module: Module) -> Iterator[str]:
+    """Yield functions that find_ what is always there: such a name promises something or None."""
+    for node in module.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            answer = "" if node.returns is None else ast.unparse(node.returns).strip("'")
+            if FINDS.match(node.name) and not answer.endswith("| None"):
+                yield module.at(node, f"{node.name} -> {answer}")
+
+
 def find_shared_names(modules: Iterable[Module]) -> dict[str, list[str]]:
     """Return the public classes whose name stands for two things, and where."""
     places: dict[str, list[str]] = {}
@@ -142,6 +152,7 @@ Rule = Callable[[Module], Iterator[str]]
         find_orphan_tasks,
         find_empty_words,
         find_home_made_words,
+        find_wrong_verbs,
         find_oversize,
         find_missing_subject,
     ],
@@ -204,6 +215,8 @@ def test_the_tests_keep_the_rules() -> None:
             "def test_a_live_look_counts(): ...",
             ":1: test_a_live_look_counts",
         ),
+        (find_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),
+        (find_wrong_verbs, "a.py", "async def _find_b(): ...", ":1: _find_b -> "),
         (find_oversize, "a.py", "a = 1\n" * 401, ": 401 lines"),
         (find_missing_subject, "a.py", "a = 1", ": no docstring"),
     ],
@@ -234,6 +247,7 @@ def test_a_breach_is_found(
         ),
         (find_empty_words, "a.py", "done = thread.handle_it()\ndocument = redo_it"),
         (find_home_made_words, "a.py", "def test_it_does_not_look_like_b(note, preview): ..."),
+        (find_wrong_verbs, "a.py", "def find_b() -> 'B | None': ...\ndef finder(): ..."),
         (find_oversize, "a.py", "a = 1\n" * 400),
     ],
 )

@@ -48,7 +48,7 @@ _CALL_LIMIT: Final = timedelta(seconds=15)
 _LAST_RESORT: Final = "default"
 
 
-def find_access(
+def choose_access(
     words: Words,
     environ: Mapping[str, str] | None = None,
     service_account: Path = SERVICE_ACCOUNT,
@@ -58,7 +58,7 @@ def find_access(
     Raises UsageError for the flags, ConfigError in one line that names the file and the field.
     """
     environ = os.environ if environ is None else environ
-    files = _find_files(words.value(KUBECONFIG), environ)
+    files = _list_files(words.value(KUBECONFIG), environ)
     context = words.value(CONTEXT)
     if files:
         choice = KubeconfigChoice(files=files, origin="kubeconfig", context=context)
@@ -86,7 +86,7 @@ async def open_client(access: Access) -> AsyncIterator[Client]:
         await transport.close()
 
 
-def _find_files(flag: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
+def _list_files(flag: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the files of the kubeconfig. One that the flag names must be there, as for kubectl."""
     if flag:
         return (Path(flag),)

@@ -12,7 +12,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.cli.access import ACCESS_FLAGS, CONTEXT, KUBECONFIG, find_access, open_client
+from rollout_operator.cli.access import (
+    ACCESS_FLAGS,
+    CONTEXT,
+    KUBECONFIG,
+    choose_access,
+    open_client,
+)
 from rollout_operator.cli.access import NAMESPACE as NAMESPACE_FLAG
 from rollout_operator.cli.inspection import be_quiet
 from rollout_operator.config.grammar import (
@@ -158,7 +164,7 @@ def _read(words: Words) -> AdoptableNamespace:
         content, _ = read_file(words.value(FILE), sys.stdin.buffer)
         return decode_objects(read_objects(content), words.value(NAMESPACE_FLAG))
     be_quiet()
-    access = find_access(words)
+    access = choose_access(words)
     copy = asyncio.run(_copy(access))
     unread = [text for text in copy.unread if text.startswith(_READ_BESIDE)]
     return decode_objects(copy.objects, access.namespace, unread)

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.api import (
@@ -72,7 +72,7 @@ def run(words: Sequence[str]) -> int:
     if len(parsed.leftovers) != 1:
         raise UsageError("name one folder with YAML files")
     definitions = read_definitions(Path(parsed.leftovers[0]))
-    access = find_access(parsed)
+    access = choose_access(parsed)
     logs.configure(level="warn")
     asyncio.run(_run(access, definitions))
     return ExitCode.DONE

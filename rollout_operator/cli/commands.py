@@ -73,7 +73,7 @@ class UnknownCommand(UsageError):
         super().__init__(f'unknown command "{name}"; {hint}')
 
 
-def find_command(name: str) -> Command:
+def get_command(name: str) -> Command:
     """Return the command of this name. Raises UnknownCommand."""
     for command in COMMANDS:
         if command.name == name:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import (
     BOOL,
     TEXT,
@@ -86,7 +86,7 @@ def run(words: Sequence[str]) -> int:
     refuse_leftovers(parsed)
     refuse_other_choices(parsed, OUTPUT, _FORMATS)
     logs.configure(level="warn")
-    diagnosis = asyncio.run(_examine(find_access(parsed)))
+    diagnosis = asyncio.run(_examine(choose_access(parsed)))
     render = render_json if parsed.value(OUTPUT) == "json" else render_text
     sys.stdout.write(render(diagnosis))
     return choose_exit_code(diagnosis, is_strict=parsed.value(STRICT))

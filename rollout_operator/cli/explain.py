@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rollout_operator.cli.access import ACCESS_FLAGS
 from rollout_operator.cli.inspection import be_quiet, open_inspector, suggest
-from rollout_operator.cli.text.screen import OutputStream, find_output
+from rollout_operator.cli.text.screen import OutputStream, read_output
 from rollout_operator.cli.text.status_renderer import StatusLayout, wrap_text
 from rollout_operator.config.grammar import Flag, UsageError, Words, parse_mixed
 from rollout_operator.config.usage import render_entries
@@ -66,7 +66,7 @@ def run(words: Sequence[str]) -> int:
     parsed = parse_mixed(EXPLAIN_FLAGS, words)
     target = read_target(parsed.leftovers)
     be_quiet()
-    asyncio.run(_run(parsed, target, find_output(sys.stdout, os.environ)))
+    asyncio.run(_run(parsed, target, read_output(sys.stdout, os.environ)))
     return ExitCode.DONE
 
 

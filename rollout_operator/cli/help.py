@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from rollout_operator.cli.commands import OPERATOR, find_command
+from rollout_operator.cli.commands import OPERATOR, get_command
 from rollout_operator.config.grammar import Words, parse_words, refuse_leftovers
 from rollout_operator.model.exit_codes import ExitCode
 
@@ -14,7 +14,7 @@ def run(words: Sequence[str]) -> int:
     Raises UnknownCommand and UsageError, or HelpRequested.
     """
     name, *more = parse_words((), words).leftovers or (OPERATOR,)
-    command = find_command(name)
+    command = get_command(name)
     refuse_leftovers(Words(tuple(more)))
     sys.stdout.write(render_usage() if command.name == "help" else command.load().render_usage())
     return ExitCode.DONE
@@ -22,4 +22,4 @@ def run(words: Sequence[str]) -> int:
 
 def render_usage() -> str:
     """Return the help text of the whole program."""
-    return find_command(OPERATOR).load().render_usage()
+    return get_command(OPERATOR).load().render_usage()

@@ -10,8 +10,8 @@ import msgspec
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
-from rollout_operator.config.flags import find_flag
+from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
+from rollout_operator.config.flags import get_flag
 from rollout_operator.config.grammar import TEXT, Flag, Words, refuse_leftovers
 from rollout_operator.kube.client.client import Client
 from rollout_operator.model.description import Description, GroupDescription
@@ -62,7 +62,7 @@ class ClusterInspector:
     def inspector(self, namespace: str) -> Inspector:
         """Return what looks at one namespace."""
         if namespace not in self._inspectors:
-            lease = find_flag("leader-election.lease-name").default
+            lease = get_flag("leader-election.lease-name").default
             self._inspectors[namespace] = Inspector(
                 self.client, namespace, LoopClock(), service=self.service, lease=lease
             )
@@ -82,7 +82,7 @@ async def open_inspector(
 
     Raises ConfigError.
     """
-    access = find_access(words)
+    access = choose_access(words)
     async with open_client(access) as client:
         namespace = "" if is_everywhere else access.namespace
         yield ClusterInspector(client, namespace, service, words.value(GROUP))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, TextIO
 
-from rollout_operator.cli.commands import OPERATOR, PROGRAM, Command, UnknownCommand, find_command
+from rollout_operator.cli.commands import OPERATOR, PROGRAM, Command, UnknownCommand, get_command
 from rollout_operator.config.grammar import HelpRequested
 from rollout_operator.model.errors import ConfigError, OperatorError
 from rollout_operator.model.exit_codes import ExitCode
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     name, rest = _choose(words)
     try:
-        command = find_command(name)
+        command = get_command(name)
     except UnknownCommand as error:
         return _refuse(error, f"{PROGRAM} -help")
     try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.cli.access import CONTEXT, KUBECONFIG, find_access, open_client
+from rollout_operator.cli.access import CONTEXT, KUBECONFIG, choose_access, open_client
 from rollout_operator.cli.inspection import be_quiet
 from rollout_operator.config.grammar import Words
 from rollout_operator.kube.connection.connect import Access
@@ -30,7 +30,7 @@ def render_usage() -> str:
 
 def _copy_cluster(words: Words) -> ObjectsCopy:
     be_quiet()
-    return asyncio.run(_copy(find_access(words)))
+    return asyncio.run(_copy(choose_access(words)))
 
 
 async def _copy(access: Access) -> ObjectsCopy:

@@ -17,7 +17,7 @@ from rollout_operator.cli.inspection import (
     open_inspector,
     refuse_words,
 )
-from rollout_operator.cli.text.screen import LiveFrame, OutputStream, find_output
+from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
 from rollout_operator.cli.text.status_changes import list_changes, list_facts
 from rollout_operator.cli.text.status_renderer import StatusLayout, draw_status
 from rollout_operator.config.grammar import (
@@ -87,7 +87,7 @@ def run(words: Sequence[str]) -> int:
         raise UsageError("-watch shows text: leave out -output=json")
     be_quiet()
     try:
-        asyncio.run(show(parsed, find_output(sys.stdout, os.environ)))
+        asyncio.run(show(parsed, read_output(sys.stdout, os.environ)))
     except KeyboardInterrupt:
         if not parsed.value(WATCH):
             raise

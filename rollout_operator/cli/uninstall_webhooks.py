@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.checks import read_config
-from rollout_operator.config.flags import Config, find_flag
+from rollout_operator.config.flags import Config, get_flag
 from rollout_operator.config.grammar import (
     BOOL,
     Flag,
@@ -63,11 +63,11 @@ DRY_RUN: Final = Flag(
     default=False,
     help="Only list what would be deleted.",
 )
-_NAMESPACE: Final = find_flag("kubernetes.namespace")
+_NAMESPACE: Final = get_flag("kubernetes.namespace")
 _OF_THE_OPERATOR: Final[tuple[Flag[Any], ...]] = (
     _NAMESPACE,
-    find_flag("kubernetes.api-url"),
-    find_flag("kubernetes.config-file"),
+    get_flag("kubernetes.api-url"),
+    get_flag("kubernetes.config-file"),
 )
 
 Decode = Callable[[bytes | msgspec.Raw], WebhookConfiguration]
@@ -127,14 +127,14 @@ def _choose_access(words: Words) -> Access:
     """
     given = [flag for flag in _OF_THE_OPERATOR if words.has(flag)]
     if not given:
-        return find_access(words)
+        return choose_access(words)
     if any(words.has(flag) for flag in ACCESS_FLAGS):
         others = ", ".join(f"-{flag.name}" for flag in given)
         raise UsageError(f"{others} cannot be given together with flags for a kubeconfig")
     # Also of the namespace alone: an empty one must not become that of the context.
     config = _check(words, given)
     if given == [_NAMESPACE]:
-        return find_access(parse_words(ACCESS_FLAGS, [f"-namespace={config.namespace}"]))
+        return choose_access(parse_words(ACCESS_FLAGS, [f"-namespace={config.namespace}"]))
     return Access(
         namespace=config.namespace, api_url=config.api_url, config_file=config.config_file
     )

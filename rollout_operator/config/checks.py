@@ -31,7 +31,7 @@ def read_config(argv: Sequence[str], environment: Environment = NOTHING) -> Conf
     Raises ConfigError with the exit code, or HelpRequested.
     """
     config = read_words(argv, environment)
-    problem = next(_find_problems(config), None)
+    problem = next(_list_problems(config), None)
     if problem is not None:
         raise ConfigError(problem)
     return config
@@ -42,7 +42,7 @@ def is_namespace_name(text: str) -> bool:
     return is_label(text)
 
 
-def _find_problems(config: Config) -> Iterator[str]:
+def _list_problems(config: Config) -> Iterator[str]:
     if not config.cluster_domain:
         yield "-kubernetes.cluster-domain cannot be an empty string"
     if not _is_dns_name(config.cluster_domain):

@@ -330,7 +330,7 @@ FLAGS: Final[tuple[Flag[Any], ...]] = tuple(
 _WITHOUT_EFFECT: Final = ("zpdb.pod-ready-annotation-patch-timeout",)
 
 
-def find_flag(name: str) -> Flag[Any]:
+def get_flag(name: str) -> Flag[Any]:
     """Return the flag of this name, which there must be."""
     return next(each for each in FLAGS if each.name == name)
 
@@ -352,11 +352,11 @@ def read_words(argv: Sequence[str], environment: Environment = NOTHING) -> Confi
             for each in fields(Config)
             if each.name in standing_in and not words.has(each.metadata["flag"])
         }
-    by_flag = words.has(find_flag("kubernetes.namespace"))
+    by_flag = words.has(get_flag("kubernetes.namespace"))
     return Config(
         **values,
         leftovers=words.leftovers,
-        without_effect=tuple(name for name in _WITHOUT_EFFECT if words.has(find_flag(name))),
+        without_effect=tuple(name for name in _WITHOUT_EFFECT if words.has(get_flag(name))),
         watched=None if by_flag else environment.watched,
         environment=environment,
     )

@@ -50,7 +50,7 @@ class UnknownFlag(UsageError):
     """No flag has this name; the nearest of those that there are is told."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
-        near = _find_nearest(name, list(known))
+        near = _choose_nearest(name, list(known))
         hint = f"; did you mean -{near}?" if near else ""
         super().__init__(f"flag provided but not defined: -{name}{hint}")
 
@@ -109,12 +109,12 @@ def refuse_leftovers(words: Words, hint: str = "") -> None:
 
 def refuse_other_choices(words: Words, flag: Flag[str], choices: Iterable[str]) -> None:
     """Raise UsageError for a value that is none of the choices."""
-    problem = next(find_other_choice(words, flag, choices), "")
+    problem = next(list_wrong_choices(words, flag, choices), "")
     if problem:
         raise UsageError(problem)
 
 
-def find_other_choice(words: Words, flag: Flag[str], choices: Iterable[str]) -> Iterator[str]:
+def list_wrong_choices(words: Words, flag: Flag[str], choices: Iterable[str]) -> Iterator[str]:
     """Yield what is wrong with a value that is none of the choices."""
     value, known = words.value(flag), tuple(choices)
     if value not in known:
@@ -181,7 +181,7 @@ def _find(known: dict[str, Flag[Any]], name: str) -> Flag[Any]:
     raise UnknownFlag(name, (flag.name for flag in known.values()))
 
 
-def _find_nearest(name: str, known: Sequence[str]) -> str:
+def _choose_nearest(name: str, known: Sequence[str]) -> str:
     """Return the flag that was probably meant: the end of a long name, or a typing error."""
     ends = [one for one in known if one.endswith(f".{name}")]
     return next(iter(ends or difflib.get_close_matches(name.lower(), known, n=1)), "")

@@ -34,7 +34,7 @@ def name_attempt(action: Action) -> Attempt:
     return ("record", action.zone.uid, action.revision)
 
 
-def find_retry_after(error: Exception) -> timedelta:
+def get_retry_after(error: Exception) -> timedelta:
     """Return how long the API server asks to wait after an error, zero where it does not."""
     if isinstance(error, TooManyRequests) and error.retry_after is not None:
         return min(error.retry_after, RETRY_AFTER_LIMIT)

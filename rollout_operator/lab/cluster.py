@@ -83,7 +83,7 @@ class Cluster:
         """Have new pods get the nodes that `place` says, whatever Node objects there are."""
         self._kubelets.place = place
 
-    def find_room(self) -> None:
+    def retry_unscheduled(self) -> None:
         """Try again for the pods that wait for a node."""
         self._kubelets.see_node()
 

@@ -41,7 +41,7 @@ class Describer:
         for name in sorted(sets.list_groups()):
             group = self._observer.observe(name)
             if group.zones or group.unreadable:
-                decision = self._find_decision(group)
+                decision = self._choose_decision(group)
                 groups.append(describe_group(group, decision, most_pods))
             await asyncio.sleep(0)
         return Description(
@@ -52,7 +52,7 @@ class Describer:
             budgets=await self._describe_budgets(),
         )
 
-    def _find_decision(self, group: Group) -> GroupDecision:
+    def _choose_decision(self, group: Group) -> GroupDecision:
         states = self._context.group_states
         underway, state = states.list_underway().get(group.name), states.find_newest(group.name)
         decision = (

@@ -162,7 +162,7 @@ def _build_namespaces(
         open_pods=HttpSender,
         clock=clock,
         rng=random.random,
-        identity=find_identity(os.environ, config.forwarding_port),
+        identity=choose_identity(os.environ, config.forwarding_port),
         writes_events=True,
     )
     process = Process(config, clients, telemetry)
@@ -185,7 +185,7 @@ def _build_webhooks(config: Config, process: Process) -> "Webhooks":
     return Webhooks(config, process, _cluster_rules(config))
 
 
-def find_identity(environment: Mapping[str, str], port: int) -> Identity:
+def choose_identity(environment: Mapping[str, str], port: int) -> Identity:
     """Return what this process is among the replicas.
 
     The Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is the machine, and

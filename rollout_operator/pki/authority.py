@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.pki.facts import find_root, find_signer, load_key
+from rollout_operator.pki.facts import choose_root, find_signer, load_key
 from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.planning.certificate import BACKDATING, CertificateStep, Decision, Wanted
 from rollout_operator.planning.ownership import LEAF_NAME
@@ -85,7 +85,7 @@ def carry_out(decision: Decision, material: Material, wanted: Wanted, now: datet
             return replace(material, old_ca=b"")
         case CertificateStep.START_OVER:
             pair = issue_ca(wanted, now)
-            old = find_root(material) if decision.trusts_old else b""
+            old = choose_root(material) if decision.trusts_old else b""
             fresh = Material(ca=pair.cert, ca_key=pair.key, old_ca=old)
             return _with_leaf(fresh, wanted, now)
         case _:
@@ -98,7 +98,7 @@ def _with_leaf(material: Material, wanted: Wanted, now: datetime) -> Material:
 
 
 def _switched(material: Material, wanted: Wanted, now: datetime) -> Material:
-    old = find_root(material)
+    old = choose_root(material)
     new = Material(ca=material.next_ca, ca_key=material.next_ca_key, old_ca=old)
     return _with_leaf(new, wanted, now)
 

@@ -53,7 +53,7 @@ def trusted_bundle(material: Material) -> bytes:
     return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in found)
 
 
-def find_root(material: Material) -> bytes:
+def choose_root(material: Material) -> bytes:
     """Return the PEM of the CA that has signed the leaf, empty where none in `ca` has."""
     root = _load_root(material)
     return b"" if root is None else root.public_bytes(serialization.Encoding.PEM)

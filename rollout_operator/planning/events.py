@@ -213,8 +213,8 @@ def choose_budget_event(
     """Return that a budget cannot be obeyed, or can be again; None where that is no news."""
     if new is None or not new.name:
         return None
-    before = None if old is None or old.uid != new.uid else _find_problem(old)
-    problem = _find_problem(new)
+    before = None if old is None or old.uid != new.uid else _get_problem(old)
+    problem = _get_problem(new)
     if (before or "") == problem:
         return None
     code, severity, note = Code.BUDGET_INVALID, Severity.ERROR, problem
@@ -231,7 +231,7 @@ def regard(
     return Regarding(kind, obj.namespace, obj.name, obj.uid)
 
 
-def _find_problem(obj: Budget | FlawedBudget | Unreadable) -> str:
+def _get_problem(obj: Budget | FlawedBudget | Unreadable) -> str:
     match obj:
         case Budget():
             return ""

@@ -12,12 +12,12 @@ ZONE_LABEL: Final = "zone"
 """What people call the label of a zone where they do not take that of nodes."""
 
 
-def find_label(keys: Sequence[str], *carriers: Mapping[str, str]) -> str:
+def choose_label(keys: Sequence[str], *carriers: Mapping[str, str]) -> str:
     """Return the first value that is not empty, by carrier and then by key; empty where none is."""
     return next((labels[key] for labels in carriers for key in keys if labels.get(key)), "")
 
 
-def find_permitted(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:
+def choose_permitted_zone(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:
     """Return the one zone that a required node affinity permits; empty where that is not one.
 
     Each term is enough for a node: one that does not ask for its zone permits every zone.

@@ -123,7 +123,7 @@ class GroupStates:
         Returns after how long to post again where the log still lacks a reason, which changed too
         soon after it was last written or has not stayed long enough; else None.
         """
-        tracing.spans.find_current().record_reasons((*plan.waits, *plan.problems))
+        tracing.spans.get_current().record_reasons((*plan.waits, *plan.problems))
         plans = self._plans.setdefault(plan.group, {})
         plans[subject] = plan
         posted, plan = plan, merge_plans([plans[each] for each in Subject if each in plans])

@@ -69,7 +69,7 @@ class SpanSource(Protocol):
         """Return a span inside of the current one; where none is recorded, neither is this."""
         ...
 
-    def find_current(self) -> Span:
+    def get_current(self) -> Span:
         """Return the span of the work at hand, to be added to; it is not to be entered."""
         ...
 
@@ -119,7 +119,7 @@ class NoSpans:
         """Return the span that does nothing."""
         return NO_SPAN
 
-    def find_current(self) -> Span:
+    def get_current(self) -> Span:
         """Return the span that does nothing."""
         return NO_SPAN
 
@@ -149,9 +149,9 @@ class Tracing:
 tracing: Final = Tracing()
 
 
-def find_trace() -> Mapping[str, str]:
+def get_trace_keys() -> Mapping[str, str]:
     """Return the keys of the trace that is being recorded now; none where there is none."""
-    span = tracing.spans.find_current()
+    span = tracing.spans.get_current()
     return span.log_keys if span.is_recorded else _NOTHING
 
 

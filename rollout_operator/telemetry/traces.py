@@ -118,7 +118,7 @@ class RecordedSpans:
         """
         return self.begin(name, role) if trace.get_current_span().is_recording() else NO_SPAN
 
-    def find_current(self) -> Span:
+    def get_current(self) -> Span:
         """Return the span of the work at hand."""
         return RecordedSpan(None, trace.get_current_span())
 

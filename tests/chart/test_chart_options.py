@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from rollout_operator.cli.commands import find_command
+from rollout_operator.cli.commands import get_command
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config
 from tests.chart.rendering import (
@@ -271,7 +271,7 @@ def test_hooks_run_commands_that_there_are() -> None:
             (container,) = spec["containers"]
             jobs[event] = container["args"]
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
-            assert find_command(container["args"][0])
+            assert get_command(container["args"][0])
             labels = one["spec"].get("template", one)["metadata"]["labels"]
             # The Service leads to pods with the name of the operator.
             assert labels["app.kubernetes.io/name"] == "rollout-operator-hooks"

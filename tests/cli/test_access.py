@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rollout_operator.cli.access import ACCESS_FLAGS, find_access, open_client
+from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import UsageError, parse_mixed
 from rollout_operator.kube.api import PODS
 from rollout_operator.kube.connection.connect import Access
@@ -33,7 +33,7 @@ def write(file: Path, server: str = "https://unused:1", namespace: str = "mimir"
 
 
 def find(*words: str, **environ: str) -> Access:
-    return find_access(parse_mixed(ACCESS_FLAGS, words), environ, Path("/nowhere"))
+    return choose_access(parse_mixed(ACCESS_FLAGS, words), environ, Path("/nowhere"))
 
 
 def files_of(access: Access) -> tuple[Path, ...]:
@@ -79,7 +79,7 @@ def test_d_76_in_a_pod_without_a_kubeconfig_the_service_account_is_used(tmp_path
     (tmp_path / "namespace").write_text("ops\n")
 
     words = parse_mixed(ACCESS_FLAGS, ())
-    access = find_access(words, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
+    access = choose_access(words, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
 
     assert (access.kubeconfig, access.namespace) == (None, "ops")
     assert access.service_account == tmp_path

@@ -10,7 +10,7 @@ import yaml
 
 from rollout_operator.cli.main import main
 from rollout_operator.cli.status import STATUS_FLAGS, render_json, show, tell_changes
-from rollout_operator.cli.text.screen import find_output
+from rollout_operator.cli.text.screen import read_output
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.zones import three_zones
@@ -64,7 +64,7 @@ async def run(server: FakeApi, folder: Path, *words: str) -> str:
     file.write_text(yaml.safe_dump(content))
     stream = io.StringIO()
     parsed = parse_mixed(STATUS_FLAGS, [f"-kubeconfig={file}", *words])
-    await show(parsed, find_output(stream, {}))
+    await show(parsed, read_output(stream, {}))
     return stream.getvalue()
 
 

@@ -13,7 +13,7 @@ from rollout_operator.config.grammar import (
     Flag,
     UsageError,
     Words,
-    find_other_choice,
+    list_wrong_choices,
     parse_words,
     refuse_leftovers,
 )
@@ -119,7 +119,7 @@ def render_usage() -> str:
 
 
 def _find_problems(words: Words) -> Iterator[str]:
-    yield from find_other_choice(words, STORY, STORIES)
+    yield from list_wrong_choices(words, STORY, STORIES)
     for flag in (PODS, LIMIT):
         if not 1 <= words.value(flag) <= MOST_PODS:
             yield f"-{flag.name} must be from 1 to {MOST_PODS}: {words.value(flag)}"

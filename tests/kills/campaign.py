@@ -94,7 +94,7 @@ class Figures:
         self.superseded += other.superseded
         self.work += other.work
 
-    def find_late(self) -> Sequence[str]:
+    def list_late(self) -> Sequence[str]:
         """Return what took longer than LI-08 promises."""
         return [
             f"{hit}: {span.total_seconds():.1f} s"

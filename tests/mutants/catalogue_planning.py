@@ -71,7 +71,7 @@ PLANNING: Final = (
     ),
     Mutant(
         name="pause-ignored",
-        old="    if is_paused(sts):\n        return _Steps(waits=_find_paused([readiness]))\n",
+        old="    if is_paused(sts):\n        return _Steps(waits=_list_paused([readiness]))\n",
         new="",
         breaks="SI-07: pods of a paused zone are deleted",
         scenarios=("walk",),

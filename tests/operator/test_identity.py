@@ -3,25 +3,25 @@
 import pytest
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.operator.main import find_identity
+from rollout_operator.operator.main import choose_identity
 
 POD = {"POD_NAME": "rollout-operator-7c5-x2k", "POD_IP": "10.0.0.1"}
 
 
 def test_dep92_a_pod_is_reached_at_its_address() -> None:
     """DEP-92, D-70."""
-    found = find_identity(POD, 8444)
+    found = choose_identity(POD, 8444)
     assert (found.name, found.is_pod, found.address) == (POD["POD_NAME"], True, "10.0.0.1:8444")
 
 
 @pytest.mark.parametrize("ip", ["", "pod", "0.0.0.0/0"])
 def test_dep92_without_an_address_it_is_not_reached(ip: str) -> None:
-    assert find_identity({**POD, "POD_IP": ip}, 8444).address == ""
+    assert choose_identity({**POD, "POD_IP": ip}, 8444).address == ""
 
 
 def test_each_process_of_a_machine_has_a_life_of_its_own() -> None:
     """D-70."""
-    one, other = find_identity({}, 0), find_identity({}, 0)
+    one, other = choose_identity({}, 0), choose_identity({}, 0)
     assert one.name == other.name
     assert not one.is_pod
     assert one.holder != other.holder

@@ -31,5 +31,5 @@ async def test_li08_operators_that_are_killed_frozen_and_ended(world: World) -> 
     more rounds.
     """
     figures = await play(world, GATE)
-    assert figures.find_late() == [], figures.render()
+    assert figures.list_late() == [], figures.render()
     assert all(figures.spans[hit] for hit in LIMITS), figures.render()

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rollout_operator.kube.api import PODS
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.spans import find_trace, tracing
+from rollout_operator.telemetry.spans import get_trace_keys, tracing
 from tests.kube.client_bench import POD, open_bench
 from tests.kube.fake_api import FakeApi, reply
 from tests.pods.conftest import LONG, opened
@@ -76,13 +76,13 @@ async def test_dep71_nor_is_what_a_reconcile_left_running() -> None:
 
     async def ask_later() -> None:
         await over.wait()
-        found.append(dict(find_trace()))
+        found.append(dict(get_trace_keys()))
 
     with recorded():
         async with asyncio.TaskGroup() as tasks:
             with tracing.spans.begin("reconcile"):
                 tasks.create_task(ask_later())
-                assert find_trace()
+                assert get_trace_keys()
             over.set()
     assert found == [{}]
 

@@ -16,7 +16,7 @@ def test_off_every_span_is_the_same_and_keeps_nothing() -> None:
         assert source.begin_within("call pod") is span
 
     assert span is NO_SPAN
-    assert source.find_current() is NO_SPAN
+    assert source.get_current() is NO_SPAN
     assert (span.is_recorded, span.log_keys, source.make_headers()) == (False, {}, {})
 
 

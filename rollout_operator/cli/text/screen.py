@@ -37,7 +37,7 @@ class OutputStream:
         self.stream.flush()
 
 
-def find_output(stream: TextIO, environ: Mapping[str, str]) -> OutputStream:
+def read_output(stream: TextIO, environ: Mapping[str, str]) -> OutputStream:
     """Return what a stream is: TERM=dumb moves no cursor, NO_COLOR takes the colours."""
     is_terminal = stream.isatty() and environ.get("TERM", "dumb") not in ("", "dumb")
     return OutputStream(stream, is_terminal, is_terminal and not environ.get("NO_COLOR"))

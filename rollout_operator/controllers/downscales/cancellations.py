@@ -53,7 +53,7 @@ class Cancellations:
         downscales = self.downscales
         if not downscales.backlog.list_due_cancels(sts.uid):
             return RESYNC
-        if is_older(sts.resource_version, than=downscales.backlog.find_version(sts.uid)):
+        if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
             return LAGGING  # of a downscale before this one, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
             # What was due before we had the lock may have been reserved anew meanwhile.

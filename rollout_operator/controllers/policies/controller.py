@@ -16,7 +16,7 @@ from rollout_operator.controllers.policies.reports import PolicyReports
 from rollout_operator.controllers.policies.rule import PolicyRecord, PolicyRule
 from rollout_operator.controllers.policies.statuses import PolicyStatuses
 from rollout_operator.controllers.policies.switches import Switches
-from rollout_operator.controllers.retries import Attempts, find_retry_after
+from rollout_operator.controllers.retries import Attempts, get_retry_after
 from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, Steps
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
@@ -76,7 +76,7 @@ class PolicyController:
             again = context.attempts.record_failure(attempt, str(error))
         except (ApiError, DecodeError) as error:
             again = context.attempts.record_failure(
-                attempt, str(error), at_least=find_retry_after(error)
+                attempt, str(error), at_least=get_retry_after(error)
             )
             log.warn("Policy not reconciled", **self._name(name), again_in=again, err=error)
         else:

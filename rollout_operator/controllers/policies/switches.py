@@ -1,6 +1,6 @@
 """Switch StatefulSets of a policy to OnDelete, where it asks for that (MAZ-27)."""
 
-from rollout_operator.controllers.retries import Attempts, find_retry_after
+from rollout_operator.controllers.retries import Attempts, get_retry_after
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
 from rollout_operator.model.errors import ApiError, Conflict
 from rollout_operator.model.group import Group
@@ -36,7 +36,7 @@ class Switches:
         try:
             await self._client.patch(STATEFULSETS, sts.namespace, sts.name, patch)
         except ApiError as error:
-            self._attempts.record_failure(attempt, str(error), at_least=find_retry_after(error))
+            self._attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
             tell = log.debug if isinstance(error, Conflict) else log.warn
             tell("Update strategy not switched", zone=sts.name, err=error)
         else:

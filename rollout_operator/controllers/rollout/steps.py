@@ -14,7 +14,7 @@ from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
 from rollout_operator.controllers.retries import (
     Attempt,
     Attempts,
-    find_retry_after,
+    get_retry_after,
     name_attempt,
 )
 from rollout_operator.controllers.rollout.executor import Executor
@@ -127,7 +127,7 @@ class Steps:
         return StepOutcome(reasons=(*held, *report.reasons), again=min(again, *waits))
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
-        asked = find_retry_after(error)
+        asked = get_retry_after(error)
         wait = self._attempts.record_failure(attempt, str(error), at_least=asked)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
         return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)

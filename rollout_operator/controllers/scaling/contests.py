@@ -64,7 +64,7 @@ class Contests:
         """Return why a count is not written now, with the names of those who undo it."""
         zone, count = action.zone, action.replicas
         times = self._rewrites.count(zone.uid, count)
-        writers = " and ".join(await self._find_writers(zone, times)) or "something else"
+        writers = " and ".join(await self._list_writers(zone, times)) or "something else"
         gist = (
             f"{action.reason.text} waits: spec.replicas was set to {count} and did not stay,"
             f" {writers} writes it too"
@@ -77,7 +77,7 @@ class Contests:
             zone=zone.name,
         )
 
-    async def _find_writers(self, zone: StatefulSet, times: int) -> tuple[str, ...]:
+    async def _list_writers(self, zone: StatefulSet, times: int) -> tuple[str, ...]:
         named = self._named.get(zone.uid)
         if named is None or named.times != times:
             named = self._named[zone.uid] = _Named(times, await self._fetch_writers(zone))

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
-from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_after
+from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
 from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, InvalidInput
 from rollout_operator.model.outcome import Code, Reason, Severity
@@ -116,7 +116,7 @@ class ScalingWrites:
         return bool(wait)
 
     def _record_failure(self, one: Write, error: ApiError | InvalidInput) -> timedelta:
-        attempts, least = self._attempts, find_retry_after(error)
+        attempts, least = self._attempts, get_retry_after(error)
         if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
             least = max(least, HELD_WAIT)
         wait = attempts.record_failure(one.attempt, str(error), at_least=least)

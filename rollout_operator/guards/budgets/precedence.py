@@ -36,7 +36,7 @@ from rollout_operator.planning.budgets.rule import (
     BudgetSnapshot,
     Refusal,
     assess_disruption,
-    find_maximum,
+    compute_maximum,
     is_down,
 )
 from rollout_operator.planning.budgets.turns import Turns
@@ -109,13 +109,17 @@ class WaitingEvictions:
 
     def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[Waiter]:
         """Return the evictions that came before that of a pod and may be in its way, in order."""
-        return [waiter for waiter in self._find_in_front(budget, pod) if self._is_there(waiter.pod)]
+        return [
+            waiter
+            for waiter in self._list_waiters_in_front(budget, pod)
+            if self._is_there(waiter.pod)
+        ]
 
     def count_in_front(self, budget: Budget, pod: Pod) -> int:
         """Return about how many they are: some of their pods may have gone in the last seconds."""
-        return sum(1 for _ in self._find_in_front(budget, pod))
+        return sum(1 for _ in self._list_waiters_in_front(budget, pod))
 
-    def _find_in_front(self, budget: Budget, pod: Pod) -> Iterator[Waiter]:
+    def _list_waiters_in_front(self, budget: Budget, pod: Pod) -> Iterator[Waiter]:
         now, by_partition = self._clock.elapsed(), budget.by_partition
         for uid, waiter in self._waiters.get(_key(budget, pod), {}).items():
             if waiter.until < now:
@@ -198,7 +202,7 @@ class Precedence:
 
     def record_granted(self, snapshot: BudgetSnapshot) -> None:
         """A pod was allowed to go."""
-        most = find_maximum(snapshot)
+        most = compute_maximum(snapshot)
         if snapshot.engine is DisruptionSource.ROLLOUT:
             most = min(most, snapshot.override)
         self._waiting.record_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))

@@ -103,7 +103,7 @@ class Backlog:
         """Return where pods of a set wait for that."""
         return tuple(dict.fromkeys(one.target for one in self._due.get(set_uid, {})))
 
-    def find_version(self, set_uid: Uid) -> str:
+    def get_version(self, set_uid: Uid) -> str:
         """Return the version of a set that a cache must show before anyone is told anything."""
         return self._versions.get(set_uid, "")
 

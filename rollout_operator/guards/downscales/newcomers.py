@@ -246,7 +246,7 @@ class Arrivals:
         seen = self._recall(pod.owner_uid)
         if seen is None:
             return
-        place, is_tracked = _find_place(seen.first_ordinal, pod), pod.uid in seen.pods
+        place, is_tracked = _compute_place(seen.first_ordinal, pod), pod.uid in seen.pods
         if place < seen.used:
             return
         if _may_have_been_ready(pod) or not (is_first or is_tracked):
@@ -296,7 +296,7 @@ class Arrivals:
 
     def _differs(self, seen: _SetHistory, sts: StatefulSet) -> bool:
         pods = self._pods.list_by_owner(sts.uid)
-        here = {one.uid for one in pods if _find_place(seen.first_ordinal, one) >= seen.used}
+        here = {one.uid for one in pods if _compute_place(seen.first_ordinal, one) >= seen.used}
         return sts.generation != seen.generation or here != seen.pods.keys()
 
     def _begin(self, sts: StatefulSet, *, is_created: bool) -> _SetHistory:
@@ -322,7 +322,7 @@ def _may_have_been_ready(pod: Pod | Unreadable) -> bool:
     return isinstance(pod, Unreadable) or pod.is_ready or pod.was_ready
 
 
-def _find_place(first_ordinal: int, pod: Pod | Unreadable) -> int:
+def _compute_place(first_ordinal: int, pod: Pod | Unreadable) -> int:
     """Return the place of a pod from the first ordinal on; below zero for any other name."""
     _, ordinal = _split(pod.name)
     return -1 if ordinal is None else ordinal - first_ordinal

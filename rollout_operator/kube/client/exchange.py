@@ -32,7 +32,7 @@ from rollout_operator.kube.connection.transport import NotRepeated, Transport
 from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.spans import Span, find_trace, tracing
+from rollout_operator.telemetry.spans import Span, get_trace_keys, tracing
 
 # The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
 CONNECT_LIMIT: Final = timedelta(seconds=5)
@@ -201,7 +201,9 @@ class Exchange:
         finally:
             labels = (_describe(call), call.method, *(statuses or ["error"]))
             duration = (clock.elapsed() - start).total_seconds()
-            self._metrics.api_request_duration.labels(*labels).observe(duration, dict(find_trace()))
+            self._metrics.api_request_duration.labels(*labels).observe(
+                duration, dict(get_trace_keys())
+            )
 
     async def _send(self, request: HttpRequest, connect: float) -> aiohttp.ClientResponse:
         silence = request.silence.total_seconds() if request.silence else None

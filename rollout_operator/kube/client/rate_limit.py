@@ -111,7 +111,7 @@ class RateLimiter:
         """
         if self._qps <= 0 or self._burst <= 0:
             return
-        bucket = self._find_bucket(group)
+        bucket = self._get_bucket(group)
         due = bucket.next_due(priority)
         if within is not None and due > within:
             raise Throttled(
@@ -141,7 +141,7 @@ class RateLimiter:
             f" the longest for {longest.total_seconds():.0f} s"
         )
 
-    def _find_bucket(self, group: str) -> "_Bucket":
+    def _get_bucket(self, group: str) -> "_Bucket":
         bucket = self._buckets.get(group)
         if bucket is None:
             # A full bucket is as good as a new one.
@@ -193,13 +193,13 @@ class _Bucket:
     def next_due(self, priority: Priority) -> timedelta:
         """Return how long a caller that comes now will wait, if the line stays as it is."""
         self._fill()
-        missing = self._find_place(self._rank(priority)) + 1 - self._tokens
+        missing = self._compute_place(self._rank(priority)) + 1 - self._tokens
         return timedelta(seconds=max(missing - _ROUNDING, 0) / self._qps)
 
     async def take(self, priority: Priority) -> None:
         rank = self._rank(priority)
         caller = _Caller(rank, self._loop.time(), self._loop.create_future())
-        self._line.insert(self._find_place(rank), caller)
+        self._line.insert(self._compute_place(rank), caller)
         self._serve()
         try:
             await caller.turn
@@ -214,7 +214,7 @@ class _Bucket:
     def _rank(self, priority: Priority) -> tuple[float, int]:
         return (self._loop.time() + _PATIENCE[priority], next(self._numbers))
 
-    def _find_place(self, rank: tuple[float, int]) -> int:
+    def _compute_place(self, rank: tuple[float, int]) -> int:
         return bisect_right(self._line, rank, key=lambda caller: caller.rank)
 
     def _serve(self) -> None:

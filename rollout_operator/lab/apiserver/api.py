@@ -36,7 +36,7 @@ from rollout_operator.lab.model.request import (
     api_version_of,
     not_modelled,
 )
-from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind, find_kind
+from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind, get_kind
 from rollout_operator.lab.schemas.refusals import (
     expect,
     forbidden,
@@ -237,7 +237,7 @@ class SimulatedApi:
 
     def _find(self, request: ApiRequest) -> ObjectKind:
         """Return the kind that is asked for. Raises Refusal where the path or verb is none."""
-        kind = find_kind(request.resource)
+        kind = get_kind(request.resource)
         _check_path(request, kind)
         plural = request.resource.plural
         if request.subresource:
@@ -270,7 +270,7 @@ class SimulatedApi:
     def _plant_namespace(self, name: str) -> None:
         """Make a namespace that was there before the world began."""
         obj: JsonObject = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
-        find_kind(NAMESPACES).prepare_create(obj)
+        get_kind(NAMESPACES).prepare_create(obj)
         self._store.plant(ObjectKey(NAMESPACES, "", name), obj)
 
 

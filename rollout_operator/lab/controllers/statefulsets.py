@@ -187,7 +187,7 @@ class StatefulSets:
         pods = self._claim_pods(sts, writes)
         revisions = in_order(self._list_revisions(sts))
         collisions = number(sts, "status", "collisionCount")
-        update, collisions = self._find_update(sts, writes, revisions, collisions)
+        update, collisions = self._ensure_update(sts, writes, revisions, collisions)
         named = text(sts, "status", "currentRevision")
         current = next((one for one in revisions if name_of(one) == named), update)
         set_pass = Pass(
@@ -231,7 +231,7 @@ class StatefulSets:
         return [one for one in (*owned, *free) if selects(sts, labels_of(one))]
 
     @staticmethod
-    def _find_update(
+    def _ensure_update(
         sts: JsonObject, writes: SetWrites, revisions: Sequence[JsonObject], collisions: int
     ) -> tuple[JsonObject, int]:
         """Return the revision of the set's template, made or renumbered where it must be."""

@@ -16,7 +16,7 @@ from rollout_operator.config.grammar import (
     Flag,
     UsageError,
     Words,
-    find_other_choice,
+    list_wrong_choices,
     parse_words,
     refuse_leftovers,
 )
@@ -194,7 +194,7 @@ def read_settings(argv: Sequence[str]) -> DemoSettings:
     """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
     words = parse_words(FLAGS, argv)
     refuse_leftovers(words)
-    problem = next(_find_problems(words), None)
+    problem = next(_list_problems(words), None)
     if problem is not None:
         raise UsageError(problem)
     story = words.value(STORY)
@@ -219,10 +219,10 @@ def render_demo_usage() -> str:
     return f"{_HEAD}{''.join(render_entries(FLAGS))}{_FOOT}"
 
 
-def _find_problems(words: Words) -> Iterator[str]:
+def _list_problems(words: Words) -> Iterator[str]:
     """Yield what is wrong, in the order in which it is told; only the first is."""
-    yield from find_other_choice(words, STORY, (*STORIES, ALL))
-    yield from find_other_choice(words, COLOR, Color)
+    yield from list_wrong_choices(words, STORY, (*STORIES, ALL))
+    yield from list_wrong_choices(words, COLOR, Color)
     yield from _check_range(words, ZONES, 1, MOST_ZONES)
     yield from _check_range(words, PODS, 1, MOST_PODS)
     yield from _check_range(words, LIMIT, 1, MOST_PODS)

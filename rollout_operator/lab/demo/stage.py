@@ -229,7 +229,7 @@ class DemoRun:
 
     def lease_age(self) -> timedelta:
         """Return how long ago the Lease of the replicas was renewed."""
-        return measure_lease(self._find_lease(), self.sandbox.clock().now())
+        return measure_lease(self._get_lease(), self.sandbox.clock().now())
 
     # What is waited for
 
@@ -344,7 +344,7 @@ class DemoRun:
         pages = f" Pages: {self.address} {self.address}metrics {self.address}ready"
         return f"{self.story.about}{pages if self.address else ''}"
 
-    def _find_lease(self) -> JsonObject:
+    def _get_lease(self) -> JsonObject:
         return next(iter(self.sandbox.api.list(LEASES, NAMESPACE)))
 
     def _read_rows(self) -> Iterator[ZoneRow]:
@@ -369,7 +369,7 @@ class DemoRun:
         if acting is not None:
             yield from read_waits(acting.entries())
         elif len(self.replicas) > 1 and self._is_shown:
-            yield read_lease(self._find_lease(), self.sandbox.clock().now())
+            yield read_lease(self._get_lease(), self.sandbox.clock().now())
         elif self._is_shown:
             text = (
                 "the operator is down: until it is back no pod is replaced, and no eviction allowed"

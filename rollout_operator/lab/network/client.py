@@ -215,7 +215,7 @@ class SimulatedClient:
         try:
             sent = _Sent(call=call, query=query, within=self._timeouts.read)
             stream = await self._open(sent, opening)
-            delayed = self._find_watch(resource, namespace, selector, field_selector)
+            delayed = self._get_watch(resource, namespace, selector, field_selector)
             if has_state:
                 delayed.relist()
             silence = lasts + self._timeouts.silence
@@ -373,7 +373,7 @@ class SimulatedClient:
                 self._items[uid] = known
         return known[1]
 
-    def _find_watch(
+    def _get_watch(
         self, resource: Resource, namespace: str, selector: str, field_selector: str
     ) -> DelayedWatch:
         key = (resource, namespace, selector, field_selector)

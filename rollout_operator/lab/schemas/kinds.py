@@ -100,7 +100,7 @@ KINDS: Final[dict[tuple[str, str], ObjectKind]] = {
 """By group and plural."""
 
 
-def find_kind(resource: Resource) -> ObjectKind:
+def get_kind(resource: Resource) -> ObjectKind:
     """Return the kind of a resource. Raises Refusal (404) where there is none.
 
     For custom resources nobody answers but the HTTP server itself.

@@ -25,7 +25,7 @@ _BY_SCHEMA: Final = frozenset({"ReplicaTemplate", "ZoneAwarePodDisruptionBudget"
 _NAMES: Final = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
 
 
-def find_misfit(obj: JsonObject) -> str:
+def explain_undecodable(obj: JsonObject) -> str:
     """Return why an object cannot be read at all, in the words of the decoder; empty where it can.
 
     Decides for the fields that all objects share and those that decide a rollout; others pass.
@@ -33,31 +33,31 @@ def find_misfit(obj: JsonObject) -> str:
     for key in ("spec", "status", "metadata"):
         value = obj.get(key)
         if value is not None and not isinstance(value, dict):
-            return _misfit(value, key, "struct")
+            return _render_undecodable(value, key, "struct")
     metadata, spec = metadata_of(obj), obj.get("spec")
     for key in ("labels", "annotations"):
-        if text := _find_in_map(metadata.get(key), f"metadata.{key}"):
+        if text := _explain_map(metadata.get(key), f"metadata.{key}"):
             return text
     if isinstance(spec, dict) and obj.get("kind") not in _BY_SCHEMA:
         for key in _NUMBERS:
             value = spec.get(key)
             if value is not None and type(value) is not int:
-                return _misfit(value, f"spec.{key}", "int32")
+                return _render_undecodable(value, f"spec.{key}", "int32")
     return ""
 
 
-def _find_in_map(value: object, field: str) -> str:
+def _explain_map(value: object, field: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, dict):
-        return _misfit(value, field, "map[string]string")
+        return _render_undecodable(value, field, "map[string]string")
     for key, one in value.items():
         if one is not None and not isinstance(one, str):
-            return _misfit(one, f"{field}.{key}", "string")
+            return _render_undecodable(one, f"{field}.{key}", "string")
     return ""
 
 
-def _misfit(value: object, field: str, wanted: str) -> str:
+def _render_undecodable(value: object, field: str, wanted: str) -> str:
     found = _NAMES.get(type(value), "object")
     return f"json: cannot unmarshal {found} into Go struct field .{field} of type {wanted}"
 

@@ -17,7 +17,7 @@ from rollout_operator.lab.model.request import (
     Body,
     not_modelled,
 )
-from rollout_operator.lab.schemas.metadata import find_misfit
+from rollout_operator.lab.schemas.metadata import explain_undecodable
 from rollout_operator.lab.schemas.refusals import expect
 from rollout_operator.lab.schemas.tidy import copy_head, copy_json
 
@@ -31,7 +31,7 @@ def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
     Raises Refusal (422), NotModelled for what no server takes.
     """
     result = _patched(obj, content_type, body)
-    misfit = find_misfit(result)
+    misfit = explain_undecodable(result)
     expect(not misfit, "a patch", misfit)
     return result
 

@@ -15,7 +15,7 @@ from rollout_operator.lab.schemas.metadata import (
     check_metadata,
     check_metadata_update,
     check_name,
-    find_misfit,
+    explain_undecodable,
     keep_metadata,
 )
 from rollout_operator.lab.schemas.refusals import bad_request
@@ -69,7 +69,7 @@ def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozens
     All its fields are new but those in `kept`, which are in that form. Raises Refusal (400) where
     it cannot be read.
     """
-    misfit = find_misfit(obj)
+    misfit = explain_undecodable(obj)
     if misfit:
         raise bad_request(f"{_name_type(obj)}: {misfit}")
     obj["metadata"] = tidied_metadata(obj)

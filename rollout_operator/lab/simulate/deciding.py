@@ -172,14 +172,14 @@ def _keep_hooks(obj: JsonObject, seen: Surveyed) -> JsonObject | None:
     hooks = [
         {**{key: hook[key] for key in _HOOK if key in hook}, "clientConfig": {"service": service}}
         for hook in children(obj, "webhooks")
-        if (service := _find_service(hook, seen))
+        if (service := _read_service(hook, seen))
         if is_labelled or text(hook, "clientConfig", "service", "namespace") == seen.namespace
         if _name_hook(text(service, "path")) in REGISTRATIONS
     ]
     return {"webhooks": hooks} if hooks else None
 
 
-def _find_service(hook: JsonObject, seen: Surveyed) -> JsonObject:
+def _read_service(hook: JsonObject, seen: Surveyed) -> JsonObject:
     """Return where a hook is served; by a URL it is taken for one of the operator's Service."""
     path = urlsplit(text(hook, "clientConfig", "url")).path
     by_url: JsonObject = {"namespace": seen.namespace, "name": "rollout-operator", "path": path}
@@ -190,7 +190,7 @@ def _name_hook(path: str) -> str:
     return path.removeprefix("/admission/")
 
 
-def find_delay(budget: JsonObject) -> timedelta:
+def read_delay(budget: JsonObject) -> timedelta:
     """Return for how long a budget counts pods as down that are ready, zero where it says none."""
     try:
         return parse_duration(text(budget, "spec", "crossZoneEvictionDelay") or "0")

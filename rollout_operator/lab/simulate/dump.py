@@ -30,7 +30,7 @@ from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.nodes.nodes import node_of
 from rollout_operator.lab.schemas.kinds import (
     REPLICA_TEMPLATES,
-    find_kind,
+    get_kind,
     learn_scaled_kind,
 )
 from rollout_operator.lab.simulate.bounds import check_object, check_replicas
@@ -338,7 +338,7 @@ def _complete(obj: JsonObject, resource: Resource) -> None:
     """Fill in what the API server would write by itself, so that no later write changes it."""
     check_object(obj)
     try:
-        find_kind(resource).default(obj)
+        get_kind(resource).default(obj)
     except ApiRefusal as refusal:
         raise BadDump(f"{resource.kind} {name_of(obj)}: {refusal.message}") from None
     except NotModelled as error:

@@ -16,7 +16,7 @@ from rollout_operator.config.grammar import (
     FlagKind,
     UsageError,
     Words,
-    find_other_choice,
+    list_wrong_choices,
     parse_words,
     refuse_leftovers,
 )
@@ -217,7 +217,7 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
     changes: tuple[Change, ...] = words.value(CHANGE)
     versus: tuple[Change, ...] = words.value(VERSUS)
     try:
-        problem = next(_find_problems(words, access), None)
+        problem = next(_list_problems(words, access), None)
         if problem is not None:
             raise UsageError(problem)
         return SimulateSettings(
@@ -259,11 +259,11 @@ def _gather(flag: Flag[tuple[Any, ...]]) -> Flag[tuple[Any, ...]]:
     return replace(flag, kind=replace(flag.kind, parse=take))
 
 
-def _find_problems(words: Words, access: Sequence[Flag[Any]]) -> Iterator[str]:
+def _list_problems(words: Words, access: Sequence[Flag[Any]]) -> Iterator[str]:
     for flag in access:
         if words.has(flag) and words.value(FILE):
             yield f"-{flag.name} says where a cluster is, and -{FILE.name} that none is read"
-    yield from find_other_choice(words, OUTPUT, Output)
+    yield from list_wrong_choices(words, OUTPUT, Output)
     for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, LONGEST_RUN)):
         if not timedelta(0) <= words.value(flag) <= most:
             shown = f"at most {format_duration(most)}: {format_duration(words.value(flag))}"

@@ -27,7 +27,7 @@ from rollout_operator.lab.model.request import ApiRequest, NotModelled
 from rollout_operator.lab.nodes.nodes import is_cordoned, node_of
 from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
 from rollout_operator.lab.schemas.kinds import NODES
-from rollout_operator.lab.simulate.deciding import WEBHOOKS, find_delay
+from rollout_operator.lab.simulate.deciding import WEBHOOKS, read_delay
 from rollout_operator.lab.simulate.dump import Dump
 from rollout_operator.lab.simulate.flags import LONGEST_RUN, SimulateSettings
 from rollout_operator.lab.simulate.nodes import Places, drop_repeats
@@ -123,7 +123,7 @@ class _Run:
         self._times = times
         self._limits = limits
         available = timedelta(seconds=max(one.decoded.min_ready_seconds for one in dump.sets))
-        delays = map(find_delay, dump.others_of(ZONE_BUDGETS))
+        delays = map(read_delay, dump.others_of(ZONE_BUDGETS))
         self._quiet = max(
             QUIET, 3 * times.slowest + available, QUIET + max(delays, default=timedelta(0))
         )
@@ -196,7 +196,7 @@ class _Run:
     def _place_pods(self) -> Places:
         cluster = self._sandbox.cluster
         homes = {one.decoded.name: node for one in self._dump.pods if (node := node_of(one.obj))}
-        places = Places(homes=homes, say=self._sandbox.say, retry=cluster.find_room)
+        places = Places(homes=homes, say=self._sandbox.say, retry=cluster.retry_unscheduled)
         places.cordon([name_of(one) for one in self._dump.others_of(NODES) if is_cordoned(one)])
         cluster.place_by(places.choose)
         return places
@@ -237,14 +237,14 @@ class _Run:
 
         Return whether it was cut off before.
         """
-        while (rest := self._find_rest(process)) > timedelta(0):
+        while (rest := self._compute_rest(process)) > timedelta(0):
             left = self._limits.span - self._sandbox.elapsed()
             if left <= timedelta(0) or self._is_over.is_set():
                 return True
             await self._sleep(min(rest, left))
         return False
 
-    def _find_rest(self, process: SimulatedProcess) -> timedelta:
+    def _compute_rest(self, process: SimulatedProcess) -> timedelta:
         """Return after which time it may be at rest; zero or less: it is."""
         rest = self._moved_at + self._quiet - self._sandbox.elapsed()
         waits = [one.code for entry in process.entries() for one in entry.plan.waits]

@@ -347,10 +347,10 @@ def is_left(task: asyncio.Task[Any]) -> bool:
 def _list_waits(loop: asyncio.AbstractEventLoop) -> str:
     """Return which tasks of a loop there are, by name, and where each of them waits."""
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
-    return ", ".join(f"{task.get_name()} in {_find_place(task)}" for task in tasks) or "no task"
+    return ", ".join(f"{task.get_name()} in {_render_place(task)}" for task in tasks) or "no task"
 
 
-def _find_place(task: asyncio.Task[Any]) -> str:
+def _render_place(task: asyncio.Task[Any]) -> str:
     """Return function and line of the innermost `await`."""
     place = "its first step"
     waiting: object = task.get_coro()

@@ -41,13 +41,13 @@ def decode_pod_answer(pod: str, status: int, body: bytes, asked_at: datetime) ->
 
     `body` may be cut after LONGEST_BODY + 1 bytes. `asked_at` also tells which times lie ahead.
     """
-    found = _find_time(status, body, asked_at)
+    found = _read_time(status, body, asked_at)
     if isinstance(found, datetime):
         return PodAnswer(asked_at=asked_at, since=found)
     return PodAnswer(asked_at=asked_at, since=None, problem=f"POST {pod}: {found}")
 
 
-def _find_time(status: int, body: bytes, asked_at: datetime) -> datetime | str:
+def _read_time(status: int, body: bytes, asked_at: datetime) -> datetime | str:
     if not 200 <= status < 300:
         return f"HTTP status {status}"
     if len(body) > LONGEST_BODY:

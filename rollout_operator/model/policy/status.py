@@ -113,7 +113,7 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Return a condition by its type."""
         return next((one for one in self.conditions if one.type == kind), None)
 
-    def find_reason(self, kind: str) -> str:
+    def get_reason(self, kind: str) -> str:
         """Return the reason of a condition, empty where there is none."""
         found = self.find_condition(kind)
         return "" if found is None else found.reason

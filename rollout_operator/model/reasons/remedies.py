@@ -146,6 +146,6 @@ PAGE: Final = "/reasons"
 """Where the admin server explains all codes."""
 
 
-def find_link(code: Code) -> str:
+def render_path(code: Code) -> str:
     """Return where a code is explained: a path of the admin server."""
     return f"{PAGE}#{code}"

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.config.flags import find_flag
+from rollout_operator.config.flags import get_flag
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
     MUTATING_WEBHOOKS,
@@ -56,9 +56,9 @@ async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> Obj
     reading = _Reading(client, namespace, clock)
     sets = await reading.list_all(STATEFULSETS)
     others = [one for kind in _OPTIONAL for one in await reading.list_optional(kind)]
-    tracker: str = find_flag("zone-tracker.config-map-name").default
+    tracker: str = get_flag("zone-tracker.config-map-name").default
     others += await reading.fetch_optional(CONFIG_MAPS, tracker)
-    for reference in _find_references(sets):
+    for reference in _list_references(sets):
         others += await reading.fetch_mirrored(reference)
     # Pods last: what they show is no older than what their sets want.
     pods = await reading.list_all(PODS)
@@ -129,7 +129,7 @@ class _Reading:
         return await self.fetch_optional(resource, reference.name)
 
 
-def _find_references(sets: Sequence[_Found]) -> Sequence[Reference]:
+def _list_references(sets: Sequence[_Found]) -> Sequence[Reference]:
     decoded = [decode_or_salvage(kind.kind, decode_statefulset, raw) for kind, raw in sets]
     return list_references(one for one in decoded if not isinstance(one, Unreadable))
 

@@ -134,13 +134,13 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     installation = msgspec.structs.replace(
         installation,
         lease=await reading.fetch_lease(find_value(words, LEASE_FLAG) or DEFAULT_LEASE),
-        hooks=await reading.list_hooks(_find_secret(words)),
+        hooks=await reading.list_hooks(_choose_secret(words)),
     )
     raw_sets = [raw for one, raw in sets if one.sts.group is not None]
     return await _ask(reading, installation, raw_sets)
 
 
-def _find_secret(words: Sequence[str]) -> str:
+def _choose_secret(words: Sequence[str]) -> str:
     """Return the name of the Secret that is served from; empty where files are."""
     if not is_on(words, SELF_SIGNED_FLAG, default=True):
         return ""

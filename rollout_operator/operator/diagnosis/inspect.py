@@ -216,10 +216,10 @@ class Inspector:
         except (ApiError, InvalidInput, msgspec.MsgspecError, RecursionError) as error:
             why = f"{error}"
         remarks.append(f"operator not reached: {why}")
-        remarks.extend(await self._find_holder())
+        remarks.extend(await self._fetch_holder())
         return None
 
-    async def _find_holder(self) -> Sequence[str]:
+    async def _fetch_holder(self) -> Sequence[str]:
         """Return which process holds the Lease, as one remark."""
         try:
             lease = decode_lease(await self._client.fetch(LEASES, self._home, self._lease))
@@ -228,14 +228,14 @@ class Inspector:
         if not lease.holder:
             return (f"no process holds the Lease {self._lease}",)
         held = f"the Lease {self._lease} is held by {lease.holder}, renewed {lease.renewed}"
-        age = _find_age(lease, self._client.server_time() or self._clock.now())
+        age = _compute_age(lease, self._client.server_time() or self._clock.now())
         if age > STOPPED_AFTER:
             seconds = f"{age.total_seconds():.0f}"
             held += f", {seconds} s ago: no operator seems to act, and nothing below goes on"
         return (held,)
 
 
-def _find_age(lease: Lease, now: datetime) -> timedelta:
+def _compute_age(lease: Lease, now: datetime) -> timedelta:
     """Return how long ago a Lease was renewed, by two clocks; zero where that is not known."""
     try:
         return now - parse_rfc3339(lease.renewed)

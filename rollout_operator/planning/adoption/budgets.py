@@ -98,7 +98,7 @@ def _count_pods(budget: NativeBudget, members: Sequence[AdoptableSet]) -> int:
     return sum(one.replicas for one in members if _takes(budget, one))
 
 
-def find_native(
+def list_native_findings(
     native: Sequence[NativeBudget], members: Sequence[AdoptableSet]
 ) -> Iterator[AdoptionFinding]:
     """Yield what becomes of native budgets once there is a zone-aware one."""
@@ -125,7 +125,7 @@ def find_native(
         )
 
 
-def find_selector_missing(group: str) -> AdoptionFinding:
+def report_missing_selector(group: str) -> AdoptionFinding:
     """Return that no zone-aware budget can be proposed, and the way to one."""
     return AdoptionFinding(
         code=AdoptionCode.BUDGET_SELECTOR_MISSING,

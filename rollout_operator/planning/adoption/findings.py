@@ -11,7 +11,7 @@ from rollout_operator.model.adoption.proposal import (
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.placement import ZoneSource
-from rollout_operator.planning.adoption.zones import describe_zone, find_zone, read_group
+from rollout_operator.planning.adoption.zones import choose_zone, describe_zone, read_group
 from rollout_operator.planning.diagnosis.groups import natural_key
 from rollout_operator.planning.wording import count, join_names, verb
 
@@ -29,11 +29,11 @@ def list_findings(group: str, members: Sequence[AdoptableSet]) -> Iterator[Adopt
     yield from _judge_order(group, members)
 
 
-def find_single_zone(one: AdoptableSet, base: str, severity: Severity) -> AdoptionFinding:
+def report_single_zone(one: AdoptableSet, base: str, severity: Severity) -> AdoptionFinding:
     """Return that a StatefulSet has no other zone, and how to say which they are."""
     return _find(
         AdoptionCode.SINGLE_ZONE, severity, one,
-        f"no other StatefulSet is a zone of {base} ({describe_zone(*find_zone(one))})",
+        f"no other StatefulSet is a zone of {base} ({describe_zone(*choose_zone(one))})",
         "an operator of zones is of no use to it; if others are its zones, name them all:"
         f" rollout-operator adopt -group {base} {one.name} OTHERS",
     )  # fmt: skip
@@ -132,7 +132,7 @@ def _judge_name_label(
 def _judge_shared_zones(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
     names: dict[str, list[str]] = {}
     for one in members:
-        zone, source = find_zone(one)
+        zone, source = choose_zone(one)
         if source is not ZoneSource.NONE:
             names.setdefault(zone, []).append(one.name)
     for zone, found in names.items():

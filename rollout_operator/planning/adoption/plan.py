@@ -27,18 +27,18 @@ from rollout_operator.planning.adoption.budgets import (
     build_budget,
     choose_limit,
     choose_selector,
-    find_native,
-    find_selector_missing,
     has_zone_budget,
     list_native,
+    list_native_findings,
+    report_missing_selector,
 )
 from rollout_operator.planning.adoption.findings import (
-    find_single_zone,
     is_settled,
     list_findings,
+    report_single_zone,
 )
 from rollout_operator.planning.adoption.names import refuse_group, refuse_names
-from rollout_operator.planning.adoption.zones import find_zone, list_groups, read_group
+from rollout_operator.planning.adoption.zones import choose_zone, list_groups, read_group
 from rollout_operator.planning.wording import join_names
 
 # As many at a time as a StatefulSet replaces by itself.
@@ -77,7 +77,7 @@ def _leave_alone(
     groups: Mapping[str, Sequence[AdoptableSet]], severity: Severity
 ) -> Sequence[AdoptionFinding]:
     return [
-        find_single_zone(members[0], name, severity)
+        report_single_zone(members[0], name, severity)
         for name, members in groups.items()
         if len(members) == 1
     ]
@@ -94,11 +94,11 @@ def _plan_group(
     if native and not has_zone_budget(seen, members):
         found = choose_selector(seen, members)
         if found is None:
-            findings.append(find_selector_missing(name))
+            findings.append(report_missing_selector(name))
         else:
             selector = found
             budget = build_budget(name, seen.namespace, found, choose_limit(native, members))
-            findings += find_native(native, members)
+            findings += list_native_findings(native, members)
     sets = tuple(_plan_set(one, {GROUP_LABEL: name}, selector) for one in members)
     if budget is None and all(one.patch is None for one in sets):
         findings = []  # it has been adopted: what is wrong with it, `doctor` says
@@ -123,7 +123,7 @@ def _plan_set(
         if is_plain and MAX_UNAVAILABLE not in one.annotations
         else {}
     )
-    zone, source = find_zone(one)
+    zone, source = choose_zone(one)
     if not (labels or annotations or is_plain):
         return SetAdoption(name=one.name, zone=zone, zone_source=source)
     return SetAdoption(

@@ -11,7 +11,7 @@ from typing import Final
 from rollout_operator.model.adoption.namespace import AdoptableSet
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, TOPOLOGY_KEYS
 from rollout_operator.model.placement import ZoneSource
-from rollout_operator.planning.placement import ZONE_LABEL, find_label, find_permitted
+from rollout_operator.planning.placement import ZONE_LABEL, choose_label, choose_permitted_zone
 
 # `ingester-zone-a`, `db-az1`, `vault-b`. A number alone is more often a shard than a zone.
 _ENDS: Final = re.compile(r"-((?:zone|az)-?[a-z0-9]+|[a-z])$")
@@ -32,27 +32,27 @@ def describe_zone(zone: str, source: ZoneSource) -> str:
     return f"zone {zone}, by {_WORDS[source]}"
 
 
-def find_zone(one: AdoptableSet) -> tuple[str, ZoneSource]:
+def choose_zone(one: AdoptableSet) -> tuple[str, ZoneSource]:
     """Return the zone of a StatefulSet and what says so; the zone is empty where nothing does."""
     return next(_list_zones(one), ("", ZoneSource.NONE))
 
 
 def _list_zones(one: AdoptableSet) -> Iterator[tuple[str, ZoneSource]]:
-    if zone := find_label(TOPOLOGY_KEYS, one.node_selector):
+    if zone := choose_label(TOPOLOGY_KEYS, one.node_selector):
         yield zone, ZoneSource.NODE_SELECTOR
-    if zone := find_permitted(one.node_terms, TOPOLOGY_KEYS):
+    if zone := choose_permitted_zone(one.node_terms, TOPOLOGY_KEYS):
         yield zone, ZoneSource.NODE_AFFINITY
-    if zone := find_label(TOPOLOGY_KEYS, one.pod_labels, one.labels):
+    if zone := choose_label(TOPOLOGY_KEYS, one.pod_labels, one.labels):
         yield zone, ZoneSource.LABEL
-    if zone := find_label((ZONE_LABEL,), one.pod_labels, one.labels):
+    if zone := choose_label((ZONE_LABEL,), one.pod_labels, one.labels):
         yield zone, ZoneSource.ZONE_LABEL
     if found := _ENDS.search(one.name):
         yield found[1], ZoneSource.NAME_SUFFIX
 
 
-def find_base(one: AdoptableSet) -> str:
+def choose_base(one: AdoptableSet) -> str:
     """Return the name of a StatefulSet without its zone, the whole name where it has none."""
-    zone, _ = find_zone(one)
+    zone, _ = choose_zone(one)
     if zone and one.name.endswith(f"-{zone}") and len(one.name) > len(zone) + 1:
         base = one.name.removesuffix(f"-{zone}")
         return base.removesuffix("-zone") or base
@@ -75,7 +75,7 @@ def list_groups(
     bases: dict[str, list[AdoptableSet]] = {}
     for one in sorted(sets, key=lambda one: one.name):
         if one.name in chosen:
-            bases.setdefault(group or find_base(one), []).append(one)
+            bases.setdefault(group or choose_base(one), []).append(one)
     groups: dict[str, list[AdoptableSet]] = {}
     for base, members in bases.items():
         groups.setdefault(group or _choose_name(base, members), []).extend(members)

@@ -107,7 +107,7 @@ class Survey:
         lost = [pod.name for pod in zone.own_unreadable]
         names = {pod.name for pod in pods}.union(lost)
         used = sts.replicas if budget.by_partition else count_used(zone)
-        absent, untried = _find_absent(sts, names, sts.ordinals[:used])
+        absent, untried = _list_absent(sts, names, sts.ordinals[:used])
         found = len(pods) + len(lost)
         unused = {pod.uid for _, pod in zone.list_pods(sts.ordinals[used:])}
         down = _list_down(sts, [pod for pod in pods if pod.uid not in unused], by)
@@ -256,7 +256,7 @@ def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> 
     return max(patience, delay + _MOMENT if delay else delay) - (now - pod.ready_since)
 
 
-def _find_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[list[str], int]:
+def _list_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[list[str], int]:
     """Return the names of desired pods that are not there, and the number of those not looked at.
 
     Those count as absent, too: there are some only where a thousand others are.

@@ -134,7 +134,7 @@ class Decisions:
     def __init__(self, snapshot: BudgetSnapshot, surveys: dict[Uid, Survey] | None = None) -> None:
         """Decide by a snapshot; `surveys` are those of the same zones, where others have them."""
         self._snapshot = snapshot
-        self._maximum = find_maximum(snapshot)
+        self._maximum = compute_maximum(snapshot)
         self._shared = _share(_find_shared(snapshot, self._maximum))
         self._movement = _share(_find_movement(snapshot))
         self._zones = order_zones(snapshot.zones)
@@ -215,7 +215,7 @@ class Decisions:
         return replace(refusal, requeue_after=next_up(tallies, maximum))
 
 
-def find_maximum(snapshot: BudgetSnapshot) -> int:
+def compute_maximum(snapshot: BudgetSnapshot) -> int:
     """Return how many pods may be down, the one that goes included (ZPDB-80..82).
 
     A percentage is of the smaller one of wanted and existing replicas, rounded down, and at least
@@ -223,11 +223,11 @@ def find_maximum(snapshot: BudgetSnapshot) -> int:
     """
     maximum = snapshot.budget.max_unavailable
     if snapshot.budget.percentage is not None:
-        maximum = _find_share(snapshot, snapshot.budget.percentage)
+        maximum = _compute_share(snapshot, snapshot.budget.percentage)
     return maximum or snapshot.override
 
 
-def _find_share(snapshot: BudgetSnapshot, percentage: int) -> int:
+def _compute_share(snapshot: BudgetSnapshot, percentage: int) -> int:
     if not percentage:
         return 0
     for zone in snapshot.zones:

@@ -18,7 +18,7 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
-from rollout_operator.model.reasons.remedies import REMEDIES, find_link
+from rollout_operator.model.reasons.remedies import REMEDIES, render_path
 from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.planning.description.pace import Pace, measure_pace
 from rollout_operator.planning.description.phase import Progress, choose_phase
@@ -109,7 +109,7 @@ def describe_reason(reason: Reason) -> Waiting:
         severity=reason.severity,
         zone=reason.zone,
         remedy="" if reason.severity is Severity.DEBUG else REMEDIES[reason.code],
-        link=find_link(reason.code),
+        link=render_path(reason.code),
     )
 
 

@@ -103,12 +103,12 @@ def check_zone_budgets(installation: Installation) -> Iterator[Finding]:
             case FlawedBudget(problem=problem):
                 yield find(FindingCode.ZONE_BUDGET_INVALID, name, problem)
             case Budget():
-                text = _find_emptiness(budget, installation)
+                text = _explain_emptiness(budget, installation)
                 if text:
                     yield find(FindingCode.ZONE_BUDGET_SELECTS_NOTHING, name, text)
 
 
-def _find_emptiness(budget: Budget, installation: Installation) -> str:
+def _explain_emptiness(budget: Budget, installation: Installation) -> str:
     sets = [one for one in installation.sets if selects(budget.selector, one.labels)]
     pods = [pod for pod in installation.pods if selects(budget.selector, pod.labels)]
     if sets and (pods or not installation.pods):

@@ -35,13 +35,13 @@ def check_spelling(installation: Installation) -> Iterator[Finding]:
     for one in installation.sets:
         for what, keys in _list_places(one):
             for key in sorted(keys):
-                nearest = find_nearest(key)
+                nearest = choose_nearest(key)
                 if nearest:
                     text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
                     yield find(FindingCode.KEY_UNKNOWN, _name(one), text)
 
 
-def find_nearest(key: str) -> str:
+def choose_nearest(key: str) -> str:
     """Return the known key that a misspelt one stands for, empty where it is known or foreign."""
     if key in KNOWN or not key.lower().startswith(_PREFIXES):
         return ""

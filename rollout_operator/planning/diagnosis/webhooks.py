@@ -119,12 +119,12 @@ def check_policies(installation: Installation) -> Iterator[Finding]:
 
 def check_timeouts(installation: Installation) -> Iterator[Finding]:
     """Yield webhooks that the API server does not wait long enough for."""
-    served = _find_span(installation, "server-tls.request-timeout", _DEFAULT_REQUEST_TIMEOUT)
+    served = _read_span(installation, "server-tls.request-timeout", _DEFAULT_REQUEST_TIMEOUT)
     for hook in installation.own_hooks:
         least = _LEAST
         if hook.path == PREPARE_DOWNSCALE_PATH:
             # A pod that answers at its last moment is answered for as well.
-            asked = _find_span(installation, "pods.client-timeout", _DEFAULT_POD_TIMEOUT)
+            asked = _read_span(installation, "pods.client-timeout", _DEFAULT_POD_TIMEOUT)
             least = asked + timedelta(seconds=1)
         if min(hook.timeout, served) < least:
             seconds = f"{hook.timeout.total_seconds():.0f}"
@@ -135,7 +135,7 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
             yield find(FindingCode.WEBHOOK_TIMEOUT_SHORT, _name(hook), text)
 
 
-def _find_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
+def _read_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
     """Return the duration that a flag of the operator has; what is none stops it anyway."""
     texts = [find_value(one.words, flag) for one in list_acting(installation)]
     try:

@@ -106,7 +106,7 @@ def assess_no_downscale(
     NODOWN-04, 06, 07.
     """
     if not is_labelled(labels, NO_DOWNSCALE):
-        warning = find_misplaced(labels, annotations, NO_DOWNSCALE)
+        warning = explain_misplaced(labels, annotations, NO_DOWNSCALE)
         return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
     why = f"it has the label '{NO_DOWNSCALE}=true'"
     return refuse_decrease(decrease, Code.NO_DOWNSCALE, why)
@@ -123,7 +123,7 @@ def assess_prepared(
     PREP-05 to 08, given what the set carries.
     """
     if not is_labelled(labels, PREPARE_DOWNSCALE):
-        warning = find_misplaced(labels, annotations, PREPARE_DOWNSCALE)
+        warning = explain_misplaced(labels, annotations, PREPARE_DOWNSCALE)
         return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
     if is_labelled(labels, NO_DOWNSCALE):
         # no-downscale is asked after this hook: pods would be prepared for nothing.
@@ -139,7 +139,7 @@ def is_labelled(labels: Mapping[str, str], key: str) -> bool:
     return labels.get(key) == "true"
 
 
-def find_misplaced(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) -> str:
+def explain_misplaced(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) -> str:
     """Return a warning about a switch that somebody meant to set and that is off (W-49)."""
     if labels.get(key, "false") not in {"true", "false"}:
         return f"label {key}: {quote(labels[key])} is not true: the check is off"

@@ -96,7 +96,7 @@ def find_blocker(
     if takes_newcomers_only(scaled, decrease, group):
         return None  # D-67: no data is lost by it
     for other in others:
-        why = _find_unsettled(other, group)
+        why = _explain_unsettled(other, group)
         if why:
             return _block_unsettled(decrease, scaled, group, other, why)
     return None
@@ -115,9 +115,9 @@ def choose_pods_to_prepare(
     wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
     held = zone.list_pods(wanted)
     going = tuple(pod for _, pod in reversed(held))
-    why, status = _find_doubt(zone, wanted, going), RETRY
+    why, status = _explain_doubt(zone, wanted, going), RETRY
     if not why:
-        why, status = _find_lasting_doubt(zone, wanted)
+        why, status = _explain_lasting_doubt(zone, wanted)
     if why:
         return _refuse_pod(decrease, why, status=status)
     staying = zone.list_pods(range(first, wanted.start))
@@ -125,7 +125,7 @@ def choose_pods_to_prepare(
     missing = len(wanted) - len({ordinal for ordinal, _ in held})
     skipped = [f"{count(missing, 'pod')} of the range: no such pod"] if missing else []
     for pod in going:
-        idle = _find_idle(pod)
+        idle = _explain_idle(pod)
         if idle:
             skipped.append(f"{pod.name} {idle}")
             continue
@@ -169,18 +169,18 @@ def _block_unsettled(
         return Blocker(Code.OTHER_ZONE_NOT_READY, f"{why}; {settling}", RETRY)
     # Where pods of the range run, time may still help.
     status = FORBIDDEN if takes_idle_only(scaled, decrease, group) else 0
-    why = f"{why}{_find_way_out(decrease, scaled, group)}"
+    why = f"{why}{_explain_way_out(decrease, scaled, group)}"
     return Blocker(Code.OTHER_ZONE_NOT_READY, why, status)
 
 
-def _find_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> str:
+def _explain_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> str:
     """Return how a person helps where pods that are to go do not run, empty where all do.
 
     Whether they hold nothing is not known: this process did not see them come. Those beside them
     that run may hold nothing either; one that was ready before, and is not, held something.
     """
     going = _list_going(scaled, decrease, group)
-    if any(pod.was_ready for pod in going) or (going and not any(map(_find_idle, going))):
+    if any(pod.was_ready for pod in going) or (going and not any(map(_explain_idle, going))):
         return ""
     return f"; if no pod of the range ever held anything, {_WAY_OUT} {scaled.name} for the moment"
 
@@ -189,7 +189,7 @@ def takes_idle_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bo
     """Tell whether none of the pods that are to go is up, or was."""
     going = _list_going(scaled, decrease, group)
     is_known = _find_zone(scaled, group) is not None
-    return is_known and all(_find_idle(pod) and not pod.was_ready for pod in going)
+    return is_known and all(_explain_idle(pod) and not pod.was_ready for pod in going)
 
 
 def _list_going(scaled: StatefulSet, decrease: Decrease, group: Group) -> list[Pod]:
@@ -213,7 +213,7 @@ def _refuse_pod(decrease: Decrease, why: str, *, status: int = 0) -> Verdict:
     return refuse_decrease(decrease, Code.POD_NOT_PREPARED, text, status=status)
 
 
-def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
+def _explain_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
     """Return why it cannot be told now who has something to prepare, empty where it can.
 
     The successor of a pod that is just going was never ready, but has its data.
@@ -235,7 +235,7 @@ def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
     return ""
 
 
-def _find_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
+def _explain_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
     """Return which pods of a zone that is being rolled out may be successors, and the HTTP status.
 
     The text is empty where none is.
@@ -246,7 +246,7 @@ def _find_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
     sts = zone.sts
     known = range(wanted.start, min(wanted.stop, sts.first_ordinal + count_used(zone)))
     held = zone.list_pods(known)
-    doubtful = [pod for _, pod in held if _find_idle(pod)]
+    doubtful = [pod for _, pod in held if _explain_idle(pod)]
     idle = len(known) - len({ordinal for ordinal, _ in held}) + len(doubtful)
     if not idle or sts.current_revision == sts.update_revision or is_paused(sts):
         return "", 0
@@ -259,14 +259,14 @@ def _find_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
     return f"{text}; {way_out}", FORBIDDEN
 
 
-def _find_idle(pod: Pod) -> str:
+def _explain_idle(pod: Pod) -> str:
     """Return why a pod has nothing to prepare, empty where it must confirm."""
     if pod.phase in _IDLE_PHASES:
         return f"does not run (phase {pod.phase})"
     return "was never ready" if pod.never_ready else ""
 
 
-def _find_unsettled(zone: Zone, group: Group) -> str:
+def _explain_unsettled(zone: Zone, group: Group) -> str:
     """Return what another zone has still to come to rest from, empty where it is at rest."""
     sts = zone.sts
     if is_behind(sts):

@@ -75,7 +75,7 @@ def find_recent_downscale(
     tracker. A time that cannot be read refuses, whoever has it (PREP-12, PREP-15): it may be the
     one that forbids.
     """
-    found = find_recent(scaled, others, remembered, now, source)
+    found = list_recent(scaled, others, remembered, now, source)
     if isinstance(found, BadTime):
         text = f"{BROKEN_TIMES[source]} statefulset {found.sts.name}: {found.why}"
         return Blocker(Code.BAD_DOWNSCALE_TIME, text)
@@ -90,7 +90,7 @@ def find_recent_downscale(
     )
 
 
-def find_recent(
+def list_recent(
     scaled: StatefulSet,
     others: Iterable[StatefulSet],
     remembered: Mapping[Uid, datetime],

@@ -80,7 +80,7 @@ def _report_refusal(before: PolicyStatus, after: PolicyStatus) -> Iterator[Polic
     condition = after.find_condition(ACCEPTED)
     if condition is None or condition.status == "True":
         return
-    if condition.reason != before.find_reason(ACCEPTED):
+    if condition.reason != before.get_reason(ACCEPTED):
         reason = condition.reason if condition.reason in _SPLIT else PolicyRefusalCode.INVALID_SPEC
         yield _inform(reason, condition.message, Severity.WARN)
 
@@ -147,10 +147,10 @@ def _list_unknown(status: PolicyStatus) -> Iterator[str]:
 
 def _report_stops(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:
     ready, progress = after.find_condition(READY), after.find_condition(PROGRESSING)
-    if ready is not None and ready.reason != before.find_reason(READY) and ready.reason in _STOPS:
+    if ready is not None and ready.reason != before.get_reason(READY) and ready.reason in _STOPS:
         yield _inform(_STOPS[ready.reason], ready.message, Severity.WARN)
     is_stalled = progress is not None and progress.reason == DEADLINE_EXCEEDED
-    if progress is not None and is_stalled and before.find_reason(PROGRESSING) != DEADLINE_EXCEEDED:
+    if progress is not None and is_stalled and before.get_reason(PROGRESSING) != DEADLINE_EXCEEDED:
         yield _inform("RolloutStalled", progress.message, Severity.WARN)
 
 

@@ -85,7 +85,7 @@ class _Step:
 def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
     """Return all that one snapshot of a policy leads to; equal snapshots give equal plans."""
     problems = list_warnings(order_zones(snapshot.group.zones))
-    stops, requeue_after = _find_stops(snapshot)
+    stops, requeue_after = _list_stops(snapshot)
     if stops:
         return PolicyPlan(
             batch=snapshot.batch, waits=stops, requeue_after=requeue_after, problems=problems
@@ -105,7 +105,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
     return _with_deadlines(plan, case)
 
 
-def _find_stops(snapshot: PolicySnapshot) -> tuple[tuple[Reason, ...], timedelta | None]:
+def _list_stops(snapshot: PolicySnapshot) -> tuple[tuple[Reason, ...], timedelta | None]:
     """Return what stops everything, and when to look again."""
     group, resolution = snapshot.group, snapshot.resolution
     if not group.zones and not group.unreadable:

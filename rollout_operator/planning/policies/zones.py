@@ -22,7 +22,7 @@ from rollout_operator.model.policy.zones import (
     ZoneResolution,
     ZonesCode,
 )
-from rollout_operator.planning.placement import ZONE_LABEL, find_label, find_permitted
+from rollout_operator.planning.placement import ZONE_LABEL, choose_label, choose_permitted_zone
 from rollout_operator.planning.wording import join_names
 
 NodeLabels = Mapping[str, Mapping[str, str]]
@@ -46,7 +46,7 @@ def resolve_zones(
     """
     ordered = sorted(sets, key=lambda one: one.name)
     spans = {
-        one.name: zones for one in ordered if (zones := _find_span(policy, one, nodes, frozen))
+        one.name: zones for one in ordered if (zones := _list_span(policy, one, nodes, frozen))
     }
     found = tuple(_resolve(policy, one, nodes, frozen) for one in ordered if one.name not in spans)
     return ZoneResolution(
@@ -100,9 +100,9 @@ def _list_answers(
     yield from _list_written(policy, one)
     if len(zones := _list_node_zones(policy, one, nodes)) == 1:
         yield zones[0], ZoneSource.NODES
-    if zone := find_label(_ZONE_LABELS, one.labels, one.pod_labels):
+    if zone := choose_label(_ZONE_LABELS, one.labels, one.pod_labels):
         yield zone, ZoneSource.ZONE_LABEL
-    if zone := _find_suffix(policy, one.name):
+    if zone := _choose_suffix(policy, one.name):
         yield zone, ZoneSource.NAME_SUFFIX
     yield one.name, ZoneSource.SET_NAME
 
@@ -110,11 +110,11 @@ def _list_answers(
 def _list_written(policy: Policy, one: PlacedSet) -> Iterator[tuple[str, ZoneSource]]:
     """Yield what the StatefulSet itself says of the topology."""
     keys = (policy.topology_key,)
-    if zone := find_label(keys, one.labels, one.pod_labels):
+    if zone := choose_label(keys, one.labels, one.pod_labels):
         yield zone, ZoneSource.LABEL
-    if zone := find_label(keys, one.node_selector):
+    if zone := choose_label(keys, one.node_selector):
         yield zone, ZoneSource.NODE_SELECTOR
-    if zone := find_permitted(one.node_terms, keys):
+    if zone := choose_permitted_zone(one.node_terms, keys):
         yield zone, ZoneSource.NODE_AFFINITY
 
 
@@ -122,11 +122,11 @@ def _list_node_zones(policy: Policy, one: PlacedSet, nodes: NodeLabels | None) -
     """Return the zones that its pods run in, by name; nodes without a label say nothing."""
     is_default = policy.topology_key == TOPOLOGY_KEYS[0]
     keys = TOPOLOGY_KEYS if is_default else (policy.topology_key,)
-    zones = {find_label(keys, (nodes or {}).get(node, {})) for node in one.pod_nodes}
+    zones = {choose_label(keys, (nodes or {}).get(node, {})) for node in one.pod_nodes}
     return sorted(zones - {""})
 
 
-def _find_suffix(policy: Policy, name: str) -> str:
+def _choose_suffix(policy: Policy, name: str) -> str:
     """Return the zone that a name ends with: one of the policy's, the longest first."""
     listed = [zone for zone in policy.zone_order if name.endswith(f"-{zone}")]
     if listed:
@@ -135,7 +135,7 @@ def _find_suffix(policy: Policy, name: str) -> str:
     return found[1] if found else ""
 
 
-def _find_span(
+def _list_span(
     policy: Policy, one: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> Sequence[str]:
     """Return the zones that a StatefulSet spans, nothing where it is in one (MAZ-20)."""

@@ -57,7 +57,7 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> BakeStep:
         return failed
     started: tuple[ReleaseEvent, ...] = ()
     if entry.bake_start_time is None:
-        waits = _find_wait(entry, context)
+        waits = _explain_wait(entry, context)
         if waits:
             return BakeStep(entry=msgspec.structs.replace(entry, bake_status_message=waits))
         if not context.spec.has_bake:
@@ -73,7 +73,7 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> BakeStep:
     return BakeStep(entry=step.entry, events=started + step.events)
 
 
-def find_cutoff(entry: HistoryEntry, now: datetime) -> datetime:
+def compute_cutoff(entry: HistoryEntry, now: datetime) -> datetime:
     """Return since when health counts."""
     retried = entry.last_retry_timestamp
     latest = entry.timestamp if retried is None else max(entry.timestamp, retried)
@@ -91,7 +91,7 @@ def is_overdue(entry: HistoryEntry, context: BakeContext) -> bool:
     if not context.is_recovering or not entry.is_active or entry.bake_start_time is not None:
         return False
     limit = _RECOVERY if context.spec.deploy_timeout is None else context.spec.deploy_timeout
-    return context.now - find_cutoff(entry, context.now) > limit
+    return context.now - compute_cutoff(entry, context.now) > limit
 
 
 def next_bake_pass(entry: HistoryEntry, context: BakeContext, *, is_manual: bool) -> timedelta:
@@ -100,7 +100,7 @@ def next_bake_pass(entry: HistoryEntry, context: BakeContext, *, is_manual: bool
     if entry.bake_start_time is not None:
         ends = min(entry.bake_start_time, now) + (spec.bake_time or timedelta(0))
         return max(ends - now, _SOON)
-    waited = now - find_cutoff(entry, now)
+    waited = now - compute_cutoff(entry, now)
     if spec.deploy_timeout is None:
         return _poll(waited)
     left = spec.deploy_timeout - waited
@@ -118,7 +118,7 @@ def _poll(waited: timedelta) -> timedelta:
 
 def _find_failure(entry: HistoryEntry, context: BakeContext) -> BakeStep | None:
     now, timeout = context.now, context.spec.deploy_timeout
-    cutoff = find_cutoff(entry, now)
+    cutoff = compute_cutoff(entry, now)
     is_late = timeout is not None and now - cutoff > timeout
     if is_late and timeout is not None and entry.bake_start_time is None:
         silent = [
@@ -150,11 +150,11 @@ def _fail(
     return BakeStep(entry=entry, events=(_event(FAILED, entry, Severity.WARN),))
 
 
-def _find_wait(entry: HistoryEntry, context: BakeContext) -> str:
+def _explain_wait(entry: HistoryEntry, context: BakeContext) -> str:
     """Return what a bake waits for, empty where it may start (REL-74, RELB-16)."""
     if context.blocker:
         return f"waiting for Flux: {context.blocker}"
-    cutoff = find_cutoff(entry, context.now)
+    cutoff = compute_cutoff(entry, context.now)
     late = [
         one.head.key for one in context.checks if not _is_healthy_since(one, cutoff, context.now)
     ]

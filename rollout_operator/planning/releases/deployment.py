@@ -24,7 +24,7 @@ from rollout_operator.model.releases.status import (
     TriggerKind,
 )
 from rollout_operator.planning.conditions import ConditionFinding
-from rollout_operator.planning.releases.bake import find_cutoff, has_error
+from rollout_operator.planning.releases.bake import compute_cutoff, has_error
 from rollout_operator.planning.releases.health import is_unhealthy
 from rollout_operator.planning.releases.intents import ATTRIBUTION
 
@@ -109,7 +109,7 @@ def decide_recovery(
     known = tuple(checks)
     if before is not None and before.bake_status not in {None, BakeStatus.SUCCEEDED}:
         is_over = not before.is_active and before.bake_status != BakeStatus.CANCELLED
-        cutoff = find_cutoff(before, now)
+        cutoff = compute_cutoff(before, now)
         has_failed = was_recovering or any(has_error(one, cutoff, now) for one in known)
         if is_over or has_failed or not compat.trusts_cancelled:
             text = f"{before.version.tag} did not succeed; failures do not count"

@@ -21,7 +21,7 @@ from rollout_operator.planning.releases.state import ReleasePass
 
 
 def assess_all_gates(state: ReleasePass) -> GatesVerdict:
-    found = state.find_candidates()
+    found = state.choose_newer()
     gates = list_gates(state.rollout.head, state.snapshot.gates)
     verdict = assess_gates(found.releases, gates, state.intents.bypass_gates)
     state.replace(

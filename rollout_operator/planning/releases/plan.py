@@ -141,4 +141,4 @@ def _deploy(state: ReleasePass, request: DeployRequest) -> None:
     state.events += events
     state.replace(history=history)
     state.consume(*list_consumed(request))
-    state.replace(release_candidates=state.find_candidates().releases)
+    state.replace(release_candidates=state.choose_newer().releases)

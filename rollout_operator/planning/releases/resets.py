@@ -9,7 +9,7 @@ from datetime import datetime
 
 from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus, HealthStatus
 from rollout_operator.model.releases.rollout import ReleaseRollout
-from rollout_operator.planning.releases.bake import find_cutoff
+from rollout_operator.planning.releases.bake import compute_cutoff
 from rollout_operator.planning.releases.health import Labels, list_checks
 
 
@@ -26,7 +26,7 @@ def find_reset(
         selected = list_checks(one.head, one.spec.checks, (check,), namespaces)
         if current is None or not selected:
             continue
-        if changed is None or min(changed, now) < find_cutoff(current, now):
+        if changed is None or min(changed, now) < compute_cutoff(current, now):
             return HealthCheckStatus(
                 status=HealthStatus.PENDING,
                 last_change_time=now,

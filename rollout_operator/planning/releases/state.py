@@ -81,7 +81,7 @@ class ReleasePass:
             checks=self.checks,
             now=self.now,
             is_recovering=self.is_recovering(),
-            blocker=self.find_blocker(),
+            blocker=self.explain_blocker(),
         )
 
     def is_recovering(self) -> bool:
@@ -90,7 +90,7 @@ class ReleasePass:
         now = next((one.is_true for one in self.findings if one.type == RECOVERING), None)
         return self.status.has_condition(RECOVERING) if now is None else now
 
-    def find_blocker(self) -> str:
+    def explain_blocker(self) -> str:
         """Return what Flux has yet to do (RELB-16). Without a bake its writes are enough."""
         waits = self.rollout.waits_for_flux and self.spec.has_bake
         for one in self.snapshot.targets:
@@ -100,7 +100,7 @@ class ReleasePass:
                 return f"{one.kind} {one.name}: {one.waiting_for}"
         return ""
 
-    def find_candidates(self) -> ReleaseCandidates:
+    def choose_newer(self) -> ReleaseCandidates:
         """Return the releases that are newer than the current one."""
         announced = AnnouncedReleases(
             available=self.status.available_releases,

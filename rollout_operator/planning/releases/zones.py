@@ -16,7 +16,7 @@ LoadZone = Callable[[str], tzinfo]
 _OF_A_MACHINE: Final = frozenset({"localtime", "posixrules"})
 
 
-def find_zone(name: str, load: LoadZone) -> tzinfo:
+def get_time_zone(name: str, load: LoadZone) -> tzinfo:
     """Return the zone that a schedule names. Raises InvalidInput, which names field and value."""
     if name.lower() in _OF_A_MACHINE:
         raise InvalidInput(f"spec.timezone: {quote(name)} is another time on each machine")

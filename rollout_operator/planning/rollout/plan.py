@@ -102,12 +102,12 @@ def _plan_zones(readinesses: Sequence[Readiness]) -> _Steps:
 def _plan_short_zone(readiness: Readiness, others: Sequence[Readiness]) -> _Steps:
     """Return the steps of the only zone that is not whole, and why the others wait (ROLL-16)."""
     steps = _plan_paused_short(readiness) if is_paused(readiness.sts) else _plan_zone(readiness)
-    behind = _find_waiting(others)
+    behind = _list_waiting(others)
     if steps.actions or not behind:
         return replace(steps, waits=(*steps.waits, *_wait_behind(readiness, others)))
     tail = f"; {join_names(behind)} {verb(len(behind), 'waits', 'wait')}"
     first = replace(steps.waits[0], text=f"{steps.waits[0].text}{tail}")
-    return replace(steps, waits=(first, *_find_paused(others)))
+    return replace(steps, waits=(first, *_list_paused(others)))
 
 
 def _walk(readinesses: Sequence[Readiness]) -> _Steps:
@@ -127,7 +127,7 @@ def _walk(readinesses: Sequence[Readiness]) -> _Steps:
 def _plan_zone(readiness: Readiness) -> _Steps:
     sts = readiness.sts
     if is_paused(sts):
-        return _Steps(waits=_find_paused([readiness]))
+        return _Steps(waits=_list_paused([readiness]))
     if count_outdated(readiness):
         # In percent of what there is: newcomers give nothing, and lend no room either.
         limit, _ = choose_limit(msgspec.structs.replace(sts, replicas=readiness.used))
@@ -161,7 +161,7 @@ def _record(readiness: Readiness) -> RecordRevision:
     return RecordRevision(zone=sts, revision=sts.update_revision, reason=reason)
 
 
-def _find_paused(readinesses: Iterable[Readiness]) -> tuple[Reason, ...]:
+def _list_paused(readinesses: Iterable[Readiness]) -> tuple[Reason, ...]:
     """Return a reason for each paused zone that has something to do."""
     return tuple(
         Reason(
@@ -175,7 +175,7 @@ def _find_paused(readinesses: Iterable[Readiness]) -> tuple[Reason, ...]:
     )
 
 
-def _find_waiting(readinesses: Iterable[Readiness]) -> list[str]:
+def _list_waiting(readinesses: Iterable[Readiness]) -> list[str]:
     """Return the names of the zones that would have something to do if it were their turn."""
     return [
         readiness.sts.name
@@ -190,7 +190,7 @@ def _find_waiting(readinesses: Iterable[Readiness]) -> list[str]:
 
 def _wait_behind(readiness: Readiness, others: Sequence[Readiness]) -> tuple[Reason, ...]:
     """Return why zones other than the one whose turn it is do not move."""
-    paused, names = _find_paused(others), _find_waiting(others)
+    paused, names = _list_paused(others), _list_waiting(others)
     if not names:
         return paused
     text = f"{join_names(names)} {verb(len(names), 'waits', 'wait')} for {readiness.sts.name}"

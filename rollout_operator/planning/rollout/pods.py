@@ -27,14 +27,14 @@ from rollout_operator.planning.wording import count, verb
 
 def count_outdated(readiness: Readiness) -> int:
     """Return how many pods are not on the update revision and not yet on their way out."""
-    return count_outdated_used(readiness) + len(_find_outdated_newcomers(readiness))
+    return count_outdated_used(readiness) + len(_list_outdated_newcomers(readiness))
 
 
 def count_outdated_used(readiness: Readiness) -> int:
     """Return how many of them hold something: nobody waits for the others (D-67)."""
     revision = readiness.sts.update_revision
     standing = sum(pod.revision != revision for pod in readiness.standing)
-    return standing + len(_find_broken(readiness))
+    return standing + len(_list_broken(readiness))
 
 
 def choose_pods(readiness: Readiness, limit: int) -> tuple[ReplacePods | None, Reason | None]:
@@ -44,7 +44,7 @@ def choose_pods(readiness: Readiness, limit: int) -> tuple[ReplacePods | None, R
     Newcomers hold nothing: they go whatever else is down.
     """
     revision = readiness.sts.update_revision
-    broken, newcomers = _find_broken(readiness), _find_outdated_newcomers(readiness)
+    broken, newcomers = _list_broken(readiness), _list_outdated_newcomers(readiness)
     healthy = [pod for pod in readiness.standing if pod.revision != revision]
     room = limit - readiness.unavailable
     shares = (
@@ -67,12 +67,12 @@ def choose_pods(readiness: Readiness, limit: int) -> tuple[ReplacePods | None, R
     return action if going else None, wait
 
 
-def _find_broken(readiness: Readiness) -> list[Down]:
+def _list_broken(readiness: Readiness) -> list[Down]:
     """Return the outdated pods that are down, other than by age or by an answered delete."""
     return [one for one in readiness.down if _is_broken(readiness.sts, one)]
 
 
-def _find_outdated_newcomers(readiness: Readiness) -> list[Down]:
+def _list_outdated_newcomers(readiness: Readiness) -> list[Down]:
     revision = readiness.sts.update_revision
     return [
         Down(pod=pod, why=DownCause.UNREADY, gaps_below=0)
@@ -92,7 +92,7 @@ def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, Equ
     Those that are still up, the second share, may have been spared. 3 pods, limit 1, another one
     has crashed since: it waits until the first request cannot be carried out any more (SI-03).
     """
-    pods = [one for one in _find_broken(readiness) if one.why is DownCause.UNANSWERED]
+    pods = [one for one in _list_broken(readiness) if one.why is DownCause.UNANSWERED]
     down = [one for one in pods if not one.pod.is_ready]
     up = [one for one in pods if one.pod.is_ready]
     others = max(readiness.seen_down - len(up), readiness.status_short)
@@ -129,7 +129,7 @@ def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
     second one that crashes on its own waits.
     """
     sts = readiness.sts
-    pods = [one for one in _find_broken(readiness) if not _is_in_flight(sts, one)]
+    pods = [one for one in _list_broken(readiness) if not _is_in_flight(sts, one)]
     in_flight = readiness.missing + len(readiness.unreadable)
     in_flight += sum(_is_in_flight(sts, one) for one in readiness.down)
     if in_flight >= limit and pods and _is_awaited(readiness, pods[0]):

@@ -101,7 +101,7 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
     first = zone.sts.first_ordinal
     for delayed in list_delayed(zone, range(first, first + replicas), scaling):
         wait = _next_cancel(delayed.calls, scaling.group.now)
-        if find_absence(delayed.pod):
+        if explain_absence(delayed.pod):
             continue
         if wait > timedelta(0):
             waits.append(wait)
@@ -121,14 +121,14 @@ def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[
     ]
 
 
-def find_late(calls: PodCalls, scaling: ScalingSnapshot) -> timedelta:
+def compute_late(calls: PodCalls, scaling: ScalingSnapshot) -> timedelta:
     """Return for how long a pod may still act on a call that it stays; zero or less: no longer."""
     if calls.unanswered_at is None:
         return timedelta(0)
     return scaling.late_calls - abs(scaling.group.now - calls.unanswered_at)
 
 
-def find_absence(pod: Pod) -> str:
+def explain_absence(pod: Pod) -> str:
     """Return why a pod cannot be called, empty where it can."""
     if pod.is_terminating:
         return "is terminating"

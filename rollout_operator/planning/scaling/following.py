@@ -53,12 +53,12 @@ def follows(sts: StatefulSet) -> bool:
     return LEADING_ZONE in sts.annotations
 
 
-def find_leads(zones: Sequence[Zone]) -> Leads:
+def map_leads(zones: Sequence[Zone]) -> Leads:
     """Return who follows whom."""
     sets = [zone.sts for zone in zones]
     return Leads(
         by_name={sts.name: sts for sts in sets},
-        circles=_find_circles(sets),
+        circles=_map_circles(sets),
         followed=frozenset(sts.annotations[LEADING_ZONE] for sts in sets if follows(sts)),
     )
 
@@ -77,9 +77,9 @@ def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
 
 def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
     """Return what the count of a following set should become."""
-    problems = _find_oddities(sts)
+    problems = _list_oddities(sts)
     leading = leads.by_name.get(sts.annotations[LEADING_ZONE])
-    problem = _find_no_lead(sts, scaling) if leading is None else _find_circle(sts, leads)
+    problem = _report_no_lead(sts, scaling) if leading is None else _find_circle(sts, leads)
     if leading is None or problem is not None:
         found = () if problem is None else (problem,)
         return DesiredReplicas(problems=(*found, *problems), is_failure=True)
@@ -109,7 +109,7 @@ def _names_time(sts: StatefulSet) -> bool:
     )
 
 
-def _find_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
+def _list_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
     found: list[Reason] = []
     if sts.annotations.get(UPSCALE_WHEN_READY, "false") not in {"true", "false"}:
         why = f'{show(sts.annotations[UPSCALE_WHEN_READY])} is neither "true" nor "false"; '
@@ -121,7 +121,7 @@ def _find_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
     return tuple(found)
 
 
-def _find_no_lead(sts: StatefulSet, scaling: ScalingSnapshot) -> Reason:
+def _report_no_lead(sts: StatefulSet, scaling: ScalingSnapshot) -> Reason:
     name = sts.annotations[LEADING_ZONE]
     why = f"could not find leader for {sts.name} using {LEADING_ZONE}"
     broken = [
@@ -161,7 +161,7 @@ def _find_unready(
     return Reason(Code.LEADING_ZONE_NOT_READY, text, zone=sts.name)
 
 
-def _find_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
+def _map_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
     """Return what there is to say of circles, by each name in one.
 
     A zone of which a person forces the count follows nobody: others may follow it.

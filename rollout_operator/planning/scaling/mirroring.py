@@ -77,7 +77,7 @@ def choose_mirrored(
     """
     reference = find_reference(sts)
     if reference is None:
-        return DesiredReplicas(problems=_find_idle_annotations(sts))
+        return DesiredReplicas(problems=_list_idle_annotations(sts))
     force = read_force(sts)
     problems = tuple(one for one in (force, read_write_back(sts)) if isinstance(one, Reason))
     if isinstance(reference, Reason):
@@ -133,7 +133,7 @@ def choose_published(
         if any(sts.uid in scaled for sts in publishing):
             continue
         publishing += [sts for sts in others.get(reference, ()) if read_write_back(sts) is True]
-        replicas, last = _find_furthest(publishing, scale.replicas, scaling)
+        replicas, last = _choose_furthest(publishing, scale.replicas, scaling)
         if replicas != scale.status_replicas:
             text = (
                 f"{reference}: status.replicas {scale.status_replicas} → {replicas},"
@@ -144,7 +144,7 @@ def choose_published(
     return tuple(published)
 
 
-def _find_furthest(
+def _choose_furthest(
     sets: Iterable[StatefulSet], wanted: int, scaling: ScalingSnapshot
 ) -> tuple[int, StatefulSet]:
     """Return the replicas that are furthest from what is wanted, and the first set with them."""
@@ -179,7 +179,7 @@ def _add_delay(sts: StatefulSet, desired: DesiredReplicas) -> DesiredReplicas:
     return replace(desired, delay=delay, problems=problems)
 
 
-def _find_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:
+def _list_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:
     """Return what somebody wrote for a zone whose count nobody but people decides."""
     found: list[Reason] = []
     for there, missing in ((MIRROR_NAME, MIRROR_KIND), (MIRROR_KIND, MIRROR_NAME)):

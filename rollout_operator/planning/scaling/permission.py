@@ -25,11 +25,11 @@ from rollout_operator.planning.downscales.rule import (
 from rollout_operator.planning.downscales.spacing import (
     BadTime,
     Recent,
-    find_recent,
     format_left,
     format_moment,
     hint_future,
     knows_downscale,
+    list_recent,
 )
 from rollout_operator.planning.rollout.pods import count_outdated_used
 from rollout_operator.planning.rollout.readiness import assess_readiness, render_readiness
@@ -154,7 +154,7 @@ def _find_recent(case: _Downscale) -> ScaleDownBlocker | None:
         return None
     sts, scaling = case.sts, case.scaling
     others = [zone.sts for zone in case.others]
-    recent = find_recent(sts, others, scaling.times, case.group.now, scaling.source)
+    recent = list_recent(sts, others, scaling.times, case.group.now, scaling.source)
     if isinstance(recent, BadTime):
         text = f"StatefulSet {recent.sts.name}: {recent.why}; {sts.name} is not scaled down"
         reason = Reason(Code.BAD_DOWNSCALE_TIME, text, Severity.WARN, sts.name)

@@ -28,9 +28,9 @@ from rollout_operator.planning.scaling.desired import DesiredReplicas, count_rep
 from rollout_operator.planning.scaling.following import (
     Leads,
     choose_following,
-    find_leads,
     follows,
     keeps_time,
+    map_leads,
 )
 from rollout_operator.planning.scaling.mirroring import (
     choose_mirrored,
@@ -80,7 +80,7 @@ def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
     every count is what it should be gives an empty plan.
     """
     zones = order_zones(scaling.group.zones)
-    leads = find_leads(zones)
+    leads = map_leads(zones)
     draft = _Draft()
     for zone in zones:
         draft.record_time(find_settling(zone))

@@ -22,8 +22,8 @@ from rollout_operator.planning.rollout.zones import is_behind, is_paused
 from rollout_operator.planning.scaling.delays import (
     ASK_AGAIN,
     DelayedPod,
-    find_absence,
-    find_late,
+    compute_late,
+    explain_absence,
     list_delayed,
 )
 from rollout_operator.planning.scaling.desired import Delay
@@ -99,7 +99,7 @@ def assess_answers(going: Going, delay: Delay, scaling: ScalingSnapshot) -> PodA
 
     Newcomers have nothing to say: they go like ordinals without a pod (D-67).
     """
-    findings = _Findings(problems=[] if going.is_forced else list(_find_empty_ordinals(going)))
+    findings = _Findings(problems=[] if going.is_forced else list(_list_empty_ordinals(going)))
     for delayed in list_delayed(going.zone, going.used, scaling):
         _assess_pod(delayed, going, delay, scaling, findings)
     first = going.zone.sts.first_ordinal
@@ -125,14 +125,14 @@ def _assess_pod(
     delayed: DelayedPod, going: Going, delay: Delay, scaling: ScalingSnapshot, findings: _Findings
 ) -> None:
     now, answer, name = scaling.group.now, delayed.calls.answer, delayed.pod.name
-    absence = find_absence(delayed.pod)
+    absence = explain_absence(delayed.pod)
     if absence and going.is_forced:
         return
     if absence:
         findings.problems.append(f"{name} {absence}")
         return
     # SI-10: what it says now may be undone by a call that it has not answered.
-    late = find_late(delayed.calls, scaling)
+    late = compute_late(delayed.calls, scaling)
     if late > timedelta(0):
         findings.times.append(late)
         findings.unanswered.append(name)
@@ -219,7 +219,7 @@ def _render_early(
     return Reason(Code.DELAYED_BY_PODS, text, zone=going.zone.sts.name, gist=gist)
 
 
-def _find_empty_ordinals(going: Going) -> Iterator[str]:
+def _list_empty_ordinals(going: Going) -> Iterator[str]:
     """Return which of the ordinals are not held by a pod, and may be so only for the moment.
 
     Those above all others hold nothing once the set itself says that there is no pod of them: a
@@ -236,12 +236,12 @@ def _find_empty_ordinals(going: Going) -> Iterator[str]:
         gap = next(ordinal for ordinal in range(top, -1, -1) if ordinal not in held)
         yield f"{sts.name}-{gap} does not exist, and {sts.name}-{top} does"
     if top < ordinals.stop - 1:
-        doubt = _find_doubt(zone)
+        doubt = _explain_doubt(zone)
         if doubt:
             yield f"{sts.name}-{ordinals.stop - 1} does not exist, and may come back: {doubt}"
 
 
-def _find_doubt(zone: Zone) -> str:
+def _explain_doubt(zone: Zone) -> str:
     """Return why a pod that is not there may just be on its way back, empty where it is not."""
     sts = zone.sts
     if is_behind(sts):

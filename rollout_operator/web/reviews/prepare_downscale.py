@@ -67,7 +67,7 @@ class PrepareDownscale:
         is_scale = old.kind == "Scale"
         try:
             # Of a whole object its old state decides, so that no request can take the label off.
-            carrier = await self._parents.find_set(review, until) if is_scale else old
+            carrier = await self._parents.get_set(review, until) if is_scale else old
         except (ApiError, InvalidInput) as error:
             why = f"the label {PREPARE_DOWNSCALE} cannot be ruled out: {error}"
             return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
@@ -119,7 +119,7 @@ class PrepareDownscale:
             if isinstance(carrier, StatefulSet):
                 held = carrier
             else:
-                held = await self._parents.find_set(review, ask.until)
+                held = await self._parents.get_set(review, ask.until)
         except NotFound:
             return ask.refuse_changed(None)
         except (ApiError, InvalidInput) as error:

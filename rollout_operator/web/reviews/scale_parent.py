@@ -93,13 +93,13 @@ class Parents:
         if resource is None:
             raise InvalidInput(f"unsupported resource {review.resource}")
         if resource is STATEFULSETS:
-            sts = await self.find_set(review, until)
+            sts = await self.get_set(review, until)
             return Parent(labels=sts.labels, annotations=sts.annotations)
         found = await self._read(resource, review, until)
         assert isinstance(found, _Metadata), "decoded by kind"
         return Parent(labels=found.labels or {}, annotations=found.annotations or {})
 
-    async def find_set(self, review: Review, until: timedelta) -> StatefulSet:
+    async def get_set(self, review: Review, until: timedelta) -> StatefulSet:
         """Return the StatefulSet itself, at least as new as the review. Raises as `find`."""
         cached = await self._find_cached(review, until)
         if cached is not None:
@@ -108,7 +108,7 @@ class Parents:
         assert isinstance(found, StatefulSet), "decoded by kind"
         return found
 
-    def _find_standing(self, resource: Resource, review: Review) -> Standing:
+    def _choose_standing(self, resource: Resource, review: Review) -> Standing:
         """Return what the cache says of what is to be read: names are easily guessed, UIDs not."""
         if resource is not STATEFULSETS:
             return Standing.UNCACHED
@@ -161,7 +161,7 @@ class Parents:
                 resource,
                 review.namespace,
                 review.name,
-                standing=self._find_standing(resource, review),
+                standing=self._choose_standing(resource, review),
                 within=within,
             )
             if resource is STATEFULSETS:

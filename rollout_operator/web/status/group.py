@@ -17,7 +17,7 @@ from rollout_operator.model.description import (
     ZoneDescription,
 )
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.reasons.remedies import find_link
+from rollout_operator.model.reasons.remedies import render_path
 from rollout_operator.web.status.markup import (
     escape,
     make_anchor,
@@ -103,7 +103,7 @@ def render_headline(group: GroupDescription) -> str:
 
 def render_code(code: Code) -> str:
     """Return a code that leads to its explanation."""
-    return render_link(find_link(code), code)
+    return render_link(render_path(code), code)
 
 
 def _find_leading(group: GroupDescription) -> Waiting | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.cli.text.screen import LiveFrame, OutputStream, find_output
+from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
 from rollout_operator.lab.lines import Line, Style
 
 
@@ -32,14 +32,14 @@ def lines(number: int) -> list[Line]:
 def test_what_a_stream_is(
     stream: io.StringIO, environ: Mapping[str, str], is_terminal: bool, is_coloured: bool
 ) -> None:
-    output = find_output(stream, environ)
+    output = read_output(stream, environ)
 
     assert (output.is_terminal, output.is_coloured) == (is_terminal, is_coloured)
 
 
 def test_a_pipe_gets_80_columns_or_160_and_no_colours() -> None:
     stream = io.StringIO()
-    output = find_output(stream, {})
+    output = read_output(stream, {})
     output.write(lines(2), output.width())
 
     assert (output.width(), output.width(is_wide=True)) == (80, 160)

@@ -99,20 +99,20 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     ledger = bench.downscales
     seen = sts("a", resource_version="17")
     reservation = ledger.begin(seen, key("a"), EPOCH, named("12"))
-    assert ledger.backlog.find_version(A) == ""
+    assert ledger.backlog.get_version(A) == ""
     ledger.close(reservation, un_prepare=uids("12"))
 
-    assert ledger.backlog.find_version(A) == "17"
-    assert ledger.backlog.find_version(B) == ""
+    assert ledger.backlog.get_version(A) == "17"
+    assert ledger.backlog.get_version(B) == ""
     ledger.backlog.settle(A, waiting("1"))
-    assert ledger.backlog.find_version(A) == "17"
+    assert ledger.backlog.get_version(A) == "17"
     ledger.backlog.record_un_prepared(A, waiting("2"))
-    assert ledger.backlog.find_version(A) == ""
+    assert ledger.backlog.get_version(A) == ""
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), un_prepare=())
-    assert ledger.backlog.find_version(A) == "", "nobody is owed anything"
+    assert ledger.backlog.get_version(A) == "", "nobody is owed anything"
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), un_prepare=uids("1"))
     ledger.forget_set(A)
-    assert ledger.backlog.find_version(A) == ""
+    assert ledger.backlog.get_version(A) == ""
     bench.assert_is_empty()
 
 

@@ -16,7 +16,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
-from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES, ObjectKind, find_kind
+from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES, ObjectKind, get_kind
 from rollout_operator.lab.schemas.tidy import copy_json
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
@@ -97,14 +97,14 @@ def contained(**fields: object) -> JsonObject:
 )
 def test_what_the_real_server_refuses_is_not_modelled(resource: Resource, body: JsonObject) -> None:
     with pytest.raises(NotModelled):
-        find_kind(resource).prepare_create(body)
+        get_kind(resource).prepare_create(body)
 
 
 def test_what_is_not_modelled_names_object_and_field() -> None:
     body = sts()
     part(body, "spec")["selector"] = {"matchLabels": {"no": "pod"}}
     with pytest.raises(NotModelled, match=r"^StatefulSet \S+: the simulation .* of spec\.selector"):
-        find_kind(STATEFULSETS).prepare_create(body)
+        get_kind(STATEFULSETS).prepare_create(body)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_is_not_modelled_names_object_and_field() -> None:
 def test_a_change_that_the_real_server_refuses_is_not_modelled(
     resource: Resource, body: JsonObject, part_of: str, value: object
 ) -> None:
-    kind = find_kind(resource)
+    kind = get_kind(resource)
     old = created(kind, body)
     new = {**old, "metadata": {**part(old, "metadata")}, "spec": {**part(old, "spec")}}
     part(new, "spec")[part_of] = value
@@ -140,7 +140,7 @@ def test_a_change_that_the_real_server_refuses_is_not_modelled(
 def test_what_cannot_be_read_is_a_bad_request(body: JsonObject, text: str) -> None:
     """Also for `simulate`, whose input is a person's."""
     with pytest.raises(ApiRefusal, match=text) as caught:
-        find_kind(STATEFULSETS).default(body)
+        get_kind(STATEFULSETS).default(body)
     assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
 
 
@@ -181,7 +181,7 @@ def test_dep_b_the_kind_is_never_narrower_than_the_parser(spec: dict[str, Any]) 
         parse_budget(as_json(body))
     except InvalidInput:
         return
-    find_kind(ZONE_BUDGETS).prepare_create(body)
+    get_kind(ZONE_BUDGETS).prepare_create(body)
 
 
 def test_the_sandbox_knows_the_fields_of_the_shipped_kind() -> None:
@@ -192,6 +192,6 @@ def test_the_sandbox_knows_the_fields_of_the_shipped_kind() -> None:
         "podNameRegexGroup": 2,
         DELAY: "1m",
     }
-    stored = created(find_kind(ZONE_BUDGETS), zone_budget("a", **known, unknown=1))
+    stored = created(get_kind(ZONE_BUDGETS), zone_budget("a", **known, unknown=1))
     assert stored["spec"] == known
     assert set(fields_of_spec()) == {*known, "maxUnavailablePercentage"}

@@ -6,7 +6,7 @@ import pytest
 
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.reasons.meanings import MEANINGS
-from rollout_operator.model.reasons.remedies import REMEDIES, find_link
+from rollout_operator.model.reasons.remedies import REMEDIES, render_path
 
 LONGEST = 100
 
@@ -26,4 +26,4 @@ def test_every_code_means_something() -> None:
 
 
 def test_the_link_leads_to_the_code() -> None:
-    assert find_link(Code.PAUSED) == "/reasons#paused"
+    assert render_path(Code.PAUSED) == "/reasons#paused"

@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.model.adoption.namespace import AdoptableSet
 from rollout_operator.model.placement import ZoneSource
-from rollout_operator.planning.adoption.zones import find_base, find_zone
+from rollout_operator.planning.adoption.zones import choose_base, choose_zone
 
 KEY = "topology.kubernetes.io/zone"
 OLD = "failure-domain.beta.kubernetes.io/zone"
@@ -38,5 +38,5 @@ OLD = "failure-domain.beta.kubernetes.io/zone"
 )  # fmt: skip
 def test_zones(one: AdoptableSet, zone: str, source: ZoneSource, base: str) -> None:
     """Where the pods may run says more than a label, and that more than a name."""
-    assert find_zone(one) == (zone, source)
-    assert find_base(one) == base
+    assert choose_zone(one) == (zone, source)
+    assert choose_base(one) == base

@@ -21,7 +21,7 @@ from rollout_operator.planning.budgets.rule import (
     Decisions,
     Refusal,
     assess_disruption,
-    find_maximum,
+    compute_maximum,
 )
 from tests.planning.budget_oracle import expect_disruption
 from tests.planning.disruption_snapshots import (
@@ -126,7 +126,7 @@ def test_a_refusal_can_be_read(case: BudgetSnapshot) -> None:
         assert text == text.strip()
         assert not text.endswith(".")
         assert "()" not in text
-        assert text.endswith(f"; budget ingester: max unavailable {find_maximum(case)}")
+        assert text.endswith(f"; budget ingester: max unavailable {compute_maximum(case)}")
         assert len(text) < 400
 
 
@@ -141,7 +141,7 @@ def test_grants_stay_in_one_zone_and_within_its_budget(
     zones = Counter(pod.owner_uid for pod in going)
     assert len(zones) == 1
     (taken,) = zones.values()
-    assert taken == min(find_maximum(case), len(case.zones[0].pods))
+    assert taken == min(compute_maximum(case), len(case.zones[0].pods))
 
 
 @REPEATABLE

@@ -8,7 +8,11 @@ import pytest
 from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption, find_maximum
+from rollout_operator.planning.budgets.rule import (
+    BudgetSnapshot,
+    assess_disruption,
+    compute_maximum,
+)
 from tests.planning.disruptions import (
     answer,
     budget,
@@ -142,8 +146,8 @@ def test_effective_maximum(replicas: int, status: int, rule: object, expected: i
     other = ingesters("b", "", replicas=40, status_replicas=40)
     case = snapshot("a-0", owner, other, budget=rule)
 
-    assert find_maximum(case) == expected
-    assert find_maximum(replace(case, override=9)) == (expected or 9)
+    assert compute_maximum(case) == expected
+    assert compute_maximum(replace(case, override=9)) == (expected or 9)
 
 
 REFUSED = """
@@ -284,4 +288,4 @@ def test_d67_newcomers_count_for_no_budget_of_zones(case: BudgetSnapshot, expect
 def test_zpdb82_newcomers_lend_no_room() -> None:
     case = snapshot("a-0", _upscaled("a"), rule=budget(0, percentage=50))
 
-    assert find_maximum(case) == 1
+    assert compute_maximum(case) == 1

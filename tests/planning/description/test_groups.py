@@ -23,7 +23,7 @@ from rollout_operator.model.description import (
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
-from rollout_operator.model.reasons.remedies import REMEDIES, find_link
+from rollout_operator.model.reasons.remedies import REMEDIES, render_path
 from rollout_operator.planning.description.groups import (
     MOST_REASONS,
     GroupDecision,
@@ -79,7 +79,7 @@ def test_a_reason_comes_with_what_to_do_and_where_it_is_explained() -> None:
             text="zone-a is paused: 3 outdated pods wait",
             zone="zone-a",
             remedy=REMEDIES[Code.PAUSED],
-            link=find_link(Code.PAUSED),
+            link=render_path(Code.PAUSED),
         ),
     )
 

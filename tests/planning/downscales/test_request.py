@@ -21,7 +21,7 @@ from rollout_operator.planning.downscales.request import (
     assess_no_downscale_change,
     assess_prepare_change,
     assess_unprepared,
-    find_misplaced,
+    explain_misplaced,
 )
 from tests.examples import repeatable
 from tests.planning.reviews import (
@@ -220,7 +220,7 @@ def test_w49_a_switch_in_the_wrong_place_is_told(
     labels: Mapping[str, str], annotations: Mapping[str, str], warning: str
 ) -> None:
     """SEED-090: the sender of the request learns that nothing guards the object."""
-    assert find_misplaced(labels, annotations, PREPARE_DOWNSCALE) == warning
+    assert explain_misplaced(labels, annotations, PREPARE_DOWNSCALE) == warning
 
 
 @REPEATABLE

@@ -8,7 +8,7 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.names import LEADING_ZONE
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.model.scaling import ScalingSnapshot
-from rollout_operator.planning.scaling.following import find_leads, follows, keeps_time
+from rollout_operator.planning.scaling.following import follows, keeps_time, map_leads
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import unreadable
 from tests.planning.scalings import (
@@ -351,7 +351,7 @@ def test_circles_are_found(follows: str, expected: dict[str, str]) -> None:
     zones = [counted("a", 3)]
     zones += [counted(one, 3, follows=to) for one, to in zip("bcde", follows, strict=False)]
 
-    assert find_leads(zones).circles == {
+    assert map_leads(zones).circles == {
         f"zone-{name}": circle(names) for name, names in expected.items()
     }
 
@@ -361,7 +361,7 @@ def test_a_long_circle_is_cut_and_found_in_time_that_grows_with_its_length() -> 
     zones = [
         counted(one, 0, follows=to) for one, to in zip(names, [*names[1:], names[0]], strict=True)
     ]
-    circles = find_leads(zones).circles
+    circles = map_leads(zones).circles
 
     assert len(circles) == 2000
     assert circles["zone-n0000"] == (

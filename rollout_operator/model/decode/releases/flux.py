@@ -205,7 +205,7 @@ def decode_oci_repository(raw: JsonBytes) -> OciRepository:
     status = wire.status or _Status()
     choice = wire.spec.ref or _Choice()
     rollout = read.annotations.get(TAG_FROM)
-    problem = "" if rollout is None else _find_bad_name(rollout)
+    problem = "" if rollout is None else _explain_bad_name(rollout)
     revision = "" if status.artifact is None else status.artifact.revision
     return OciRepository(
         head=read.head,
@@ -224,7 +224,7 @@ def decode_kustomization(raw: JsonBytes) -> Kustomization:
     wire = read_body(KUSTOMIZATION, raw, _KUSTOMIZATION)
     status, source = wire.status or _Status(), wire.spec.source_ref
     keys = sorted(one for one in read.annotations if one.startswith(SUBSTITUTE))
-    bad = {one: problem for one in keys if (problem := _find_bad_variable(one, read))}
+    bad = {one: problem for one in keys if (problem := _explain_bad_variable(one, read))}
     rollouts = {_variable(one): read.annotations[one] for one in keys if one not in bad}
     writers = decode_field_writers(raw, ("spec", "postBuild", "substitute"))
     substitute = (wire.spec.post_build or _PostBuild()).substitute or {}
@@ -285,18 +285,18 @@ def _name_of(reference: _Named | None) -> str | None:
     return reference.name or None if reference is not None else None
 
 
-def _find_bad_name(name: str) -> str:
+def _explain_bad_name(name: str) -> str:
     if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
         return ""
     return f"{show_value(name)} is no name of a Rollout"
 
 
-def _find_bad_variable(key: str, read: ReadHead) -> str:
+def _explain_bad_variable(key: str, read: ReadHead) -> str:
     if not key.endswith(_FROM):
         return f"it does not end in {_FROM}"
     if not _VARIABLE.fullmatch(_variable(key)):
         return f"{show_value(_variable(key))} is no variable: letters, digits and _"
-    return _find_bad_name(read.annotations[key])
+    return _explain_bad_name(read.annotations[key])
 
 
 def _variable(key: str) -> str:

@@ -53,7 +53,9 @@ def list_flux_waits(
 
 def _list_waits(repositories: Iterable[OciRepository], tag: str) -> Iterator[FluxWait]:
     for one in repositories:
-        problem = _find_unsettled(one.head, one.progress) or _find_old(one.progress.revision, tag)
+        problem = _explain_unsettled(one.head, one.progress) or _explain_old(
+            one.progress.revision, tag
+        )
         if problem:
             yield _wait(OCI_REPOSITORY, one.head, one.progress, problem)
 
@@ -64,7 +66,7 @@ def _list_unapplied(
     for one in kustomizations:
         if rollout not in one.rollouts.values() and one.source not in fetched:
             continue
-        problem = _find_unsettled(one.head, one.progress)
+        problem = _explain_unsettled(one.head, one.progress)
         wanted = fetched.get(one.source)
         if not problem and wanted is not None and one.progress.revision != wanted:
             problem = f"it has applied {one.progress.revision or 'nothing'}, not {wanted}"
@@ -72,7 +74,7 @@ def _list_unapplied(
             yield _wait(KUSTOMIZATION, one.head, one.progress, problem)
 
 
-def _find_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
+def _explain_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
     if progress.observed_generation != head.generation:
         observed = progress.observed_generation
         return f"generation {head.generation} is not observed yet, only {observed}"
@@ -81,7 +83,7 @@ def _find_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
     return ""
 
 
-def _find_old(revision: str, tag: str) -> str:
+def _explain_old(revision: str, tag: str) -> str:
     if revision == tag or revision.startswith(tuple(f"{tag}{one}" for one in _AFTER_TAG)):
         return ""
     return f"it has fetched {revision or 'nothing'}, not {tag}"

@@ -29,12 +29,12 @@ class ApiObject:
     @property
     def kind(self) -> str:
         """Return its kind."""
-        return self.find_text("kind")
+        return self.get_text("kind")
 
     @property
     def group(self) -> str:
         """Return the group of its API, empty for that of Kubernetes itself."""
-        group, slash, _ = self.find_text("apiVersion").partition("/")
+        group, slash, _ = self.get_text("apiVersion").partition("/")
         return group if slash else ""
 
     def find(self, *path: str) -> object:
@@ -44,7 +44,7 @@ class ApiObject:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value
 
-    def find_text(self, *path: str) -> str:
+    def get_text(self, *path: str) -> str:
         """Return a text, empty where there is none."""
         value = self.find(*path)
         return value if isinstance(value, str) else ""
@@ -85,10 +85,10 @@ class ApiObject:
 
 def _read_condition(read: ApiObject) -> ObjectCondition:
     return ObjectCondition(
-        type=read.find_text("type"),
-        status=read.find_text("status"),
-        reason=read.find_text("reason"),
-        message=read.find_text("message"),
+        type=read.get_text("type"),
+        status=read.get_text("status"),
+        reason=read.get_text("reason"),
+        message=read.get_text("message"),
         since=read.find_time("lastTransitionTime"),
     )
 

@@ -77,7 +77,7 @@ def _assess_stateful_set(read: ApiObject, _: datetime) -> StatusVerdict:
     if found is not None:
         return found
     partition = read.find_int("spec", "updateStrategy", "rollingUpdate", "partition")
-    if read.find_text("spec", "updateStrategy", "type") == ON_DELETE:
+    if read.get_text("spec", "updateStrategy", "type") == ON_DELETE:
         return _find_missing(read, ("updatedReplicas",), wanted) or _CURRENT
     if partition is not None:
         return _find_missing(read, ("updatedReplicas",), wanted - partition) or _CURRENT
@@ -106,7 +106,7 @@ def _assess_daemon_set(read: ApiObject, _: datetime) -> StatusVerdict:
 
 
 def _assess_pod(read: ApiObject, now: datetime) -> StatusVerdict:
-    match read.find_text("status", "phase"):
+    match read.get_text("status", "phase"):
         case "Succeeded" | "Failed":
             return _CURRENT
         case "Running":
@@ -125,8 +125,8 @@ def _assess_running(read: ApiObject) -> StatusVerdict:
     names = ("containerStatuses", "initContainerStatuses")
     containers = [ApiObject(one) for name in names for one in read.list_maps("status", name)]
     for one in containers:
-        if one.find_text("state", "waiting", "reason") == "CrashLoopBackOff":
-            return _failed(f"container {one.find_text('name')} is in CrashLoopBackOff")
+        if one.get_text("state", "waiting", "reason") == "CrashLoopBackOff":
+            return _failed(f"container {one.get_text('name')} is in CrashLoopBackOff")
     return _in_progress("it is not ready")
 
 
@@ -146,17 +146,17 @@ def _assess_job(read: ApiObject, _: datetime) -> StatusVerdict:
         return _failed(failed.message or "it failed")
     if read.has_condition("Complete") or read.has_condition("Suspended"):
         return _CURRENT
-    return _CURRENT if read.find_text("status", "startTime") else _in_progress("it has not started")
+    return _CURRENT if read.get_text("status", "startTime") else _in_progress("it has not started")
 
 
 def _assess_claim(read: ApiObject, _: datetime) -> StatusVerdict:
-    phase = read.find_text("status", "phase")
+    phase = read.get_text("status", "phase")
     return _CURRENT if phase == "Bound" else _in_progress(f"it is not bound: {phase or 'no phase'}")
 
 
 def _assess_service(read: ApiObject, _: datetime) -> StatusVerdict:
-    is_balanced = read.find_text("spec", "type") == "LoadBalancer"
-    if is_balanced and not read.find_text("spec", "clusterIP"):
+    is_balanced = read.get_text("spec", "type") == "LoadBalancer"
+    if is_balanced and not read.get_text("spec", "clusterIP"):
         return _in_progress("it has no address yet")
     return _CURRENT
 
