@@ -42,6 +42,8 @@ LEADS: Final = "rollout_operator_leader_election_master_status"
 FORWARDED: Final = "rollout_operator_forwarded_reviews_total"
 EXPIRY: Final = "rollout_operator_certificate_expiry_timestamp_seconds"
 WAITING: Final = 'rollout_operator_group_waiting{rollout_group="g",reason='
+# Prometheus keeps a label that the target has as well under another name.
+BLOCKED: Final = 'rollout_operator_multiaz_blocked{exported_namespace="db",name="db",'
 UNUSED: Final = "rollout_operator_zpdb_unused_grants_total"
 DOWNSCALES: Final = "rollout_operator_downscales"
 AGE: Final = "rollout_operator_watch_age_seconds"
@@ -105,6 +107,10 @@ CASES: Final[dict[str, tuple[Given, Given]]] = {
     "RolloutBlocked": (
         {f'{WAITING}"budget_used"}}': (1, 0)},
         {f'{WAITING}"budget_used"}}': (0, 0), f'{WAITING}"paused"}}': (1, 0)},
+    ),
+    "MultiAZRolloutBlocked": (
+        {f'{BLOCKED}reason="Conflict"}}': (1, 0)},
+        {f'{BLOCKED}reason="Conflict"}}': (0, 0)},
     ),
     "EvictionsBlocked": (
         {f'{EVICTION}{{reason="denied",status="429"}}': (0, 6)},

@@ -12,7 +12,8 @@ from rollout_operator.model.reasons.meanings import MEANINGS
 from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.planning.events import NAMED_REASONS
 from rollout_operator.planning.wording import camel_case
-from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
+from rollout_operator.telemetry.metrics import EVENT_OUTCOMES
+from tests.own_metrics import make_all_metrics
 from tests.world.manifests import read_manifests
 
 ROOT = Path(__file__).parent.parent
@@ -53,7 +54,11 @@ def _plain(cell: str) -> str:
 @pytest.mark.parametrize(
     "name",
     sorted(
-        {metric.name for metric in Metrics().registry.collect() if "process" not in metric.name}
+        {
+            metric.name
+            for metric in make_all_metrics().registry.collect()
+            if "process" not in metric.name
+        }
     ),
 )
 def test_every_metric_is_listed(name: str) -> None:

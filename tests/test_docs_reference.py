@@ -14,6 +14,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.http.cluster import ClusterRules
 from tests.code_rules import ROOT
+from tests.own_metrics import make_all_metrics
 from tests.site.reference import PAGE, render_page
 
 LABELS: Final = (ROOT / "docs/labels.md").read_text()
@@ -49,7 +50,7 @@ def test_no_label_or_annotation_is_listed_that_nothing_reads() -> None:
 def test_no_metric_is_listed_that_is_not_exposed() -> None:
     """Nor under a name that has changed; `test_docs.py` looks the other way."""
     listed = re.findall(r"`(rollout_operator_\w+)`", METRICS)
-    exposed = {metric.name for metric in Metrics(CollectorRegistry()).registry.collect()}
+    exposed = {metric.name for metric in make_all_metrics().registry.collect()}
 
     assert {name.removesuffix("_total") for name in listed} - exposed == set()
 

@@ -97,6 +97,7 @@ def test_dep77_the_alerts_that_are_promised() -> None:
         "DownscaleNotUndone",
         "EvictionsBlocked",
         "EvictionsUnused",
+        "MultiAZRolloutBlocked",
         "NoReplicaActs",
         "ReviewsNotForwarded",
         "RolloutBlocked",

@@ -42,6 +42,8 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.operator.context import Context
+from rollout_operator.planning.policies.blocking import REASONS
+from rollout_operator.telemetry.policies import PolicyMetrics
 from rollout_operator.telemetry.spans import trace_keys
 
 # Policies that are reconciled at a time; each mostly waits for the API server.
@@ -134,7 +136,8 @@ class Policies:
         attempts = Attempts(
             context.clock, longest=context.settings.reconcile_interval, rng=context.rng
         )
-        reports = PolicyReports(context.events.report, context.clock)
+        metrics = PolicyMetrics(context.metrics.registry, context.namespace, REASONS)
+        reports = PolicyReports(context.events.report, metrics, context.clock)
         rule = PolicyRule(context.namespace, self._make_observer(observing), self.owners)
         return PolicyController(
             PolicyContext(

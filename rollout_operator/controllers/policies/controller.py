@@ -130,9 +130,8 @@ class PolicyController:
 
     async def _write(self, known: WatchedPolicy, status: PolicyStatus) -> None:
         """Write a status where it says anything new (MAZ-54)."""
-        if status == known.status:
-            return
-        await self._context.statuses.write(known, status)
+        if status != known.status:
+            await self._context.statuses.write(known, status)
         self._context.reports.on_status(known, status)
 
     def _log_wait(self, name: str, plan: PolicyPlan) -> None:

@@ -1,9 +1,11 @@
-"""Events about policies, and about the StatefulSets and pods that they replace.
+"""Events and metrics about policies, and about the StatefulSets and pods that they replace.
 
-What is worth one is decided in `planning.policies.events` and, of pods, in `planning.events`.
+What is worth an Event is decided in `planning.policies.events` and, of pods, in `planning.events`.
 """
 
 from collections.abc import Callable
+
+from msgspec import UnsetType
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
@@ -18,23 +20,37 @@ from rollout_operator.planning.events import (
     choose_delete_events,
     choose_revision_events,
 )
-from rollout_operator.planning.policies.events import choose_policy_events, list_overridden
+from rollout_operator.planning.policies.blocking import list_blocking
+from rollout_operator.planning.policies.events import (
+    choose_policy_events,
+    find_begun,
+    find_ended,
+    list_overridden,
+)
+from rollout_operator.planning.policies.status import parse_time
+from rollout_operator.telemetry.policies import PolicyMetrics
 
 
 class PolicyReports:
     """Reports what happens to the policies of one namespace."""
 
-    def __init__(self, record: Callable[[EventRecord], None], clock: Clock) -> None:
+    def __init__(
+        self, record: Callable[[EventRecord], None], metrics: PolicyMetrics, clock: Clock
+    ) -> None:
         """`record` has an Event written soon."""
         self._record = record
+        self._metrics = metrics
         self._clock = clock
+        self._zones: dict[str, str] = {}
+        """By policy, the zone of its last batch."""
         self._groups: dict[GroupName, ReportedGroup] = {}
         self._overridden: dict[str, tuple[PolicyEvent, ...]] = {}
 
     def on_status(self, known: WatchedPolicy, status: PolicyStatus) -> None:
-        """A status was written over the one that was known."""
+        """A status stands now in place of the one that was known; it may be the same."""
         for event in choose_policy_events(known.status, status):
             self._report(known, event)
+        self._count(known, status)
 
     def on_plan(self, known: WatchedPolicy, policy: Policy, group: Group) -> None:
         """A policy in service was decided for: report once what it overrides."""
@@ -46,6 +62,8 @@ class PolicyReports:
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
         """A pod was deleted, or a revision recorded."""
+        if isinstance(step, Replacement):
+            self._metrics.count_delete(group.name, self._zones.get(group.name, ""))
         reported = self._groups.get(group.name, ReportedGroup())
         match step:
             case Replacement():
@@ -61,6 +79,24 @@ class PolicyReports:
         """A policy is gone."""
         self._groups.pop(GroupName(name), None)
         self._overridden.pop(name, None)
+        self._zones.pop(name, None)
+        self._metrics.forget(name)
+
+    def _count(self, known: WatchedPolicy, status: PolicyStatus) -> None:
+        """Show a policy, and count what is new of it."""
+        name, metrics = known.name, self._metrics
+        metrics.show(name, status, list_blocking(status))
+        if (completion := parse_time(status.completion_time)) is not None:
+            metrics.show_completion(name, completion)
+        last = status.last_batch
+        if not isinstance(last, UnsetType):
+            self._zones[name] = last.zone
+        if begun := find_begun(known.status, status):
+            metrics.count_batch(name, begun.zone)
+        if ended := find_ended(known.status, status):
+            begin, end = parse_time(ended.start_time), parse_time(ended.completion_time)
+            if begin is not None and end is not None:
+                metrics.record_duration(name, end - begin)
 
     def _report(self, known: WatchedPolicy, event: PolicyEvent) -> None:
         self._record(

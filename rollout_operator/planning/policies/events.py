@@ -54,6 +54,25 @@ def choose_policy_events(before: PolicyStatus, after: PolicyStatus) -> tuple[Pol
     )
 
 
+def find_begun(before: PolicyStatus, after: PolicyStatus) -> RecordedBatch | None:
+    """Return the batch that is recorded now and was not before."""
+    old, new = before.last_batch, after.last_batch
+    if isinstance(new, UnsetType):
+        return None
+    is_known = not isinstance(old, UnsetType) and old.number == new.number
+    return None if is_known else new
+
+
+def find_ended(before: PolicyStatus, after: PolicyStatus) -> RecordedBatch | None:
+    """Return the batch that has become complete."""
+    old, new = before.last_batch, after.last_batch
+    if isinstance(old, UnsetType) or isinstance(new, UnsetType):
+        return None
+    was_open = isinstance(old.completion_time, UnsetType)
+    has_ended = was_open and not isinstance(new.completion_time, UnsetType)
+    return new if has_ended and old.number == new.number else None
+
+
 def list_overridden(policy: Policy, group: Group) -> tuple[PolicyEvent, ...]:
     """Return which annotations do not count, because the policy says otherwise (MAZ-26)."""
     texts = {zone.sts.name: zone.sts.annotations.get(MAX_UNAVAILABLE) for zone in group.zones}
@@ -86,7 +105,7 @@ def _report_refusal(before: PolicyStatus, after: PolicyStatus) -> Iterator[Polic
 
 
 def _report_ends(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:
-    last = _find_ended(before, after)
+    last = find_ended(before, after)
     if last is not None:
         note = f"batch {last.number} of {last.stateful_set} in zone {last.zone} is complete"
         yield _inform("BatchCompleted", note)
@@ -102,29 +121,16 @@ def _report_ends(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEv
         yield _inform("RolloutCompleted", f"{count(after.total_pods, 'pod')}: all are updated")
 
 
-def _find_ended(before: PolicyStatus, after: PolicyStatus) -> RecordedBatch | None:
-    """Return the batch that has become complete."""
-    old, new = before.last_batch, after.last_batch
-    if isinstance(old, UnsetType) or isinstance(new, UnsetType):
-        return None
-    was_open = isinstance(old.completion_time, UnsetType)
-    has_ended = was_open and not isinstance(new.completion_time, UnsetType)
-    return new if has_ended and old.number == new.number else None
-
-
 def _report_begins(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:
     has_begun = after.start_time != before.start_time
     if has_begun and not isinstance(after.start_time, UnsetType):
         outdated = sum(one.outdated_pods for zone in after.zones for one in zone.stateful_sets)
         zones = count(len(after.zones), "zone")
         yield _inform("RolloutStarted", f"{count(outdated, 'outdated pod')} in {zones}")
-    old, new = before.last_batch, after.last_batch
-    if isinstance(new, UnsetType):
+    old, new = before.last_batch, find_begun(before, after)
+    if new is None:
         return
-    last = None if isinstance(old, UnsetType) else old
-    if last is not None and last.number == new.number:
-        return
-    if last is None or last.zone != new.zone or has_begun:
+    if isinstance(old, UnsetType) or old.zone != new.zone or has_begun:
         yield _inform("ZoneStarted", f"zone {new.zone} has its turn")
     pods = join_names([one.name for one in new.pods])
     yield _inform("BatchStarted", f"batch {new.number} of {new.stateful_set}: {pods}")

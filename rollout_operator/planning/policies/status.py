@@ -110,11 +110,8 @@ def find_batch(status: PolicyStatus) -> Batch | None:
     known = status.last_batch
     if isinstance(known, UnsetType):
         return None
-    end = known.completion_time
-    try:
-        start = parse_rfc3339(known.start_time)
-        completion = None if isinstance(end, UnsetType) else parse_rfc3339(end)
-    except InvalidInput:
+    start, completion = parse_time(known.start_time), parse_time(known.completion_time)
+    if start is None or (completion is None and not isinstance(known.completion_time, UnsetType)):
         return None
     return Batch(
         number=known.number,
@@ -125,6 +122,14 @@ def find_batch(status: PolicyStatus) -> Batch | None:
         start=start,
         completion=completion,
     )
+
+
+def parse_time(text: str | UnsetType) -> datetime | None:
+    """Return a time of a status, None where there is none or it cannot be read."""
+    try:
+        return None if isinstance(text, UnsetType) else parse_rfc3339(text)
+    except InvalidInput:
+        return None
 
 
 def _choose_phase(plan: PolicyPlan) -> PolicyPhase:

@@ -1,0 +1,163 @@
+"""Metrics of MultiAZRollouts (MAZ-55), of one namespace, which each series names.
+
+They exist only where policies are enabled, and the series of a policy go with it. Where one process
+watches several namespaces, each of their registries is labelled by its namespace; the label here is
+the same one with the same value, so one namespace and several give the same series.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus
+from rollout_operator.telemetry.families import Counter, Gauge, Histogram
+
+# A pod that starts takes seconds, one that replays its log an hour.
+BUCKETS: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+
+_POLICY: Final = ("namespace", "name")
+_PREFIX: Final = "rollout_operator_multiaz_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What the gauges of a policy say now."""
+
+    phase: str
+    reasons: frozenset[str]
+    pods: Mapping[tuple[str, str], int]
+    """By zone and state."""
+
+
+class PolicyMetrics:
+    """The series of all policies of one namespace. Must be used from one event loop."""
+
+    def __init__(
+        self, registry: CollectorRegistry, namespace: str, reasons: Collection[str]
+    ) -> None:
+        """`reasons` are what may block a policy: each has a series, at 0 while it does not."""
+        self._namespace = namespace
+        self._reasons = reasons
+        self._shown: dict[str, _Shown] = {}
+        self._info = _make_gauge(
+            registry, "info", "Always 1; the label tells the phase of a MultiAZRollout.", "phase"
+        )
+        self._pods = _make_gauge(
+            registry,
+            "pods",
+            "Desired pods of a zone of a MultiAZRollout by state: updated, outdated, unavailable, "
+            "total. They overlap, and make no sum.",
+            "zone",
+            "state",
+        )
+        self._blocked = _make_gauge(
+            registry,
+            "blocked",
+            "1 for each reason for which a MultiAZRollout is refused, goes on only when something "
+            "is mended, or has made no progress for too long; else 0.",
+            "reason",
+        )
+        self._last_completed = _make_gauge(
+            registry,
+            "last_completed_timestamp_seconds",
+            "Unix time at which a rollout of a MultiAZRollout was last complete; none before.",
+        )
+        self._batches = _make_counter(
+            registry, "batches", "Batches of pods of a MultiAZRollout that this process began."
+        )
+        self._deleted = _make_counter(
+            registry, "pods_deleted", "Pods that this process deleted for a MultiAZRollout."
+        )
+        self._duration = Histogram(
+            f"{_PREFIX}batch_duration_seconds",
+            "How long a batch of a MultiAZRollout took, from its beginning until every pod was "
+            "available.",
+            _POLICY,
+            registry=registry,
+            buckets=BUCKETS,
+        )
+
+    def show(self, name: str, status: PolicyStatus, reasons: Collection[str]) -> None:
+        """Show a policy as its status has it; `reasons` block it now."""
+        before = self._shown.get(name, _Shown(phase="", reasons=frozenset(), pods={}))
+        shown = _Shown(phase=status.phase, reasons=frozenset(reasons), pods=_count_pods(status))
+        if name in self._shown and shown == before:
+            return
+        self._shown[name] = shown
+        if before.phase and before.phase != shown.phase:
+            self._info.remove(self._namespace, name, before.phase)
+        self._info.labels(self._namespace, name, shown.phase).set(1)
+        self._show_reasons(name, before, shown)
+        self._show_pods(name, before, shown)
+        self._duration.labels(self._namespace, name)
+
+    def show_completion(self, name: str, moment: datetime) -> None:
+        """Show when a rollout of a policy was complete."""
+        self._last_completed.labels(self._namespace, name).set(moment.timestamp())
+
+    def count_batch(self, name: str, zone: str) -> None:
+        """Count a batch that has begun."""
+        self._batches.labels(self._namespace, name, zone).inc()
+
+    def record_duration(self, name: str, duration: timedelta) -> None:
+        """Count a batch that is complete."""
+        self._duration.labels(self._namespace, name).observe(duration.total_seconds())
+
+    def count_delete(self, name: str, zone: str) -> None:
+        """Count a pod that was deleted."""
+        self._deleted.labels(self._namespace, name, zone).inc()
+
+    def forget(self, name: str) -> None:
+        """Remove all series of a policy that is gone; an unknown name is fine."""
+        if self._shown.pop(name, None) is None:
+            return
+        own = {"namespace": self._namespace, "name": name}
+        for family in (
+            *(self._info, self._pods, self._blocked, self._last_completed),
+            *(self._batches, self._deleted, self._duration),
+        ):
+            family.remove_by_labels(own)
+
+    def _show_reasons(self, name: str, before: _Shown, shown: _Shown) -> None:
+        for reason in {*before.reasons, *self._reasons, *shown.reasons}:
+            is_blocking = reason in shown.reasons
+            self._blocked.labels(self._namespace, name, reason).set(is_blocking)
+
+    def _show_pods(self, name: str, before: _Shown, shown: _Shown) -> None:
+        for zone, state in before.pods.keys() - shown.pods.keys():
+            self._pods.remove(self._namespace, name, zone, state)
+        for (zone, state), number in shown.pods.items():
+            self._pods.labels(self._namespace, name, zone, state).set(number)
+        for zone in dict.fromkeys(zone for zone, _ in shown.pods):
+            self._batches.labels(self._namespace, name, zone)
+            self._deleted.labels(self._namespace, name, zone)
+
+
+def _count_pods(status: PolicyStatus) -> Mapping[tuple[str, str], int]:
+    """Return pods by zone and state; a StatefulSet that is a zone may be named like another."""
+    pods: dict[tuple[str, str], int] = {}
+    for zone in status.zones:
+        for one in zone.stateful_sets:
+            for state, number in _list_states(one).items():
+                pods[zone.name, state] = pods.get((zone.name, state), 0) + number
+    return pods
+
+
+def _list_states(one: PolicySetStatus) -> Mapping[str, int]:
+    return {
+        "updated": one.updated_pods,
+        "outdated": one.outdated_pods,
+        "unavailable": one.unavailable_pods,
+        "total": one.replicas,
+    }
+
+
+def _make_gauge(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(f"{_PREFIX}{name}", text, (*_POLICY, *labels), registry=registry)
+
+
+def _make_counter(registry: CollectorRegistry, name: str, text: str) -> Counter:
+    return Counter(f"{_PREFIX}{name}_total", text, (*_POLICY, "zone"), registry=registry)

@@ -1,0 +1,84 @@
+"""What metrics of a process say of MultiAZRollouts, while they roll out and once they go."""
+
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.world import Sandbox
+from tests.controllers.policies.world import PolicyWorld
+from tests.virtual_time import in_virtual_time
+
+OWN = 'namespace="default",name="db"'
+
+
+def series(process: SimulatedProcess) -> dict[str, str]:
+    """Return the samples of policies by what stands before the number."""
+    lines = b"".join(process.telemetry.metrics.render()).decode().splitlines()
+    own = [line for line in lines if line.startswith("rollout_operator_multiaz_")]
+    pairs = (line.removeprefix("rollout_operator_multiaz_").rsplit(" ", 1) for line in own)
+    return {pair[0]: pair[1] for pair in pairs}
+
+
+@in_virtual_time
+async def test_maz55_a_rollout_is_counted_and_its_series_go_with_it() -> None:
+    """Two zones of two pods: four batches of one; another process begins to count anew."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 10})
+        process = await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(8)
+        begun = series(process)
+        await world.sleep(300)
+        done = series(process)
+        process.crash()
+        process.start()
+        await process.wait_ready()
+        await world.sleep(10)
+        anew = series(process)
+        await world.delete_policy()
+        await world.sleep(10)
+        gone = series(process)
+
+    assert begun[f'pods{{{OWN},zone="us-west-2a",state="outdated"}}'] == "1"
+    assert f"last_completed_timestamp_seconds{{{OWN}}}" not in begun
+    for zone in ("us-west-2a", "us-west-2b"):
+        assert done[f'batches_total{{{OWN},zone="{zone}"}}'] == "2"
+        assert done[f'pods_deleted_total{{{OWN},zone="{zone}"}}'] == "2"
+        assert done[f'pods{{{OWN},zone="{zone}",state="updated"}}'] == "2"
+        assert anew[f'batches_total{{{OWN},zone="{zone}"}}'] == "0"
+    assert done[f"batch_duration_seconds_count{{{OWN}}}"] == "4"
+    assert done[f'info{{{OWN},phase="Idle"}}'] == "1"
+    completed = f"last_completed_timestamp_seconds{{{OWN}}}"
+    assert anew[completed] == done[completed]
+    assert gone == {}
+
+
+@in_virtual_time
+async def test_maz55_what_blocks_a_policy_is_shown_until_it_does_not() -> None:
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=1, strategy="RollingUpdate")
+        await world.create_policy()
+        process = await world.start()
+        await world.sleep(10)
+        blocked = f'blocked{{{OWN},reason="UpdateStrategyNotOnDelete"}}'
+        before = series(process)
+        for letter in "ab":
+            strategy = {"type": "OnDelete", "rollingUpdate": None}
+            await world.patch_set(f"db-{letter}", {"spec": {"updateStrategy": strategy}})
+        await world.sleep(30)
+        after = series(process)
+
+    assert (before[blocked], after[blocked]) == ("1", "0")
+    assert (f'info{{{OWN},phase="Blocked"}}' in before, f'info{{{OWN},phase="Idle"}}' in after) == (
+        True,
+        True,
+    )
+
+
+@in_virtual_time
+async def test_without_the_flag_nothing_is_said_of_policies() -> None:
+    async with Sandbox() as sandbox:
+        process = sandbox.process("operator-1")
+        process.start()
+        await process.wait_ready()
+        assert series(process) == {}
