@@ -7,15 +7,22 @@ from typing import Final
 
 from rollout_operator.model.policy.policy import PolicyRefusalCode
 from rollout_operator.model.policy.status import PolicyPhase, PolicyStatus
-from rollout_operator.planning.policies.conditions import DEADLINE_EXCEEDED, PROGRESSING, READY
+from rollout_operator.planning.policies.conditions import (
+    DEADLINE_EXCEEDED,
+    NOT_ON_DELETE,
+    PROGRESSING,
+    READY,
+    SEVERAL_ZONES,
+    SPANS_ZONES,
+)
 
 _PHASES: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
 # Reasons of conditions, which are never renamed (MAZ-52).
 REASONS: Final = (
     *(str(code) for code in PolicyRefusalCode),
-    "StatefulSetSpansZones",
-    "UpdateStrategyNotOnDelete",
-    "MultipleZonesUnavailable",
+    SPANS_ZONES,
+    NOT_ON_DELETE,
+    SEVERAL_ZONES,
     DEADLINE_EXCEEDED,
 )
 """All that block a policy."""
@@ -23,7 +30,7 @@ REASONS: Final = (
 
 def list_blocking(status: PolicyStatus) -> tuple[str, ...]:
     """Return the reasons that block a policy now."""
-    held = [status.find_reason(READY)] if status.phase in _PHASES else []
-    if status.find_reason(PROGRESSING) == DEADLINE_EXCEEDED:
+    held = [status.get_reason(READY)] if status.phase in _PHASES else []
+    if status.get_reason(PROGRESSING) == DEADLINE_EXCEEDED:
         held.append(DEADLINE_EXCEEDED)
     return tuple(held)
