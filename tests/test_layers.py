@@ -61,6 +61,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "releases": ("",),
         "releases.flux": ("",),
         "releases.kstatus": ("", "releases"),
+        "releases.schedules": ("", "releases"),
     },
     "kube": {
         "": (),

@@ -122,3 +122,9 @@ CHECK_INTERVAL: Final = "healthcheck.kuberik.com/requeue-interval"
 # On schedules, and copied to their gates: for display alone.
 PRETTY_NAME: Final = "gate.kuberik.com/pretty-name"
 GATE_DESCRIPTION: Final = "gate.kuberik.com/description"
+# On gates that a schedule keeps: labels that say whose they are.
+SCHEDULE_NAME: Final = "gate.kuberik.com/schedule-name"
+SCHEDULE_NAMESPACE: Final = "gate.kuberik.com/schedule-namespace"
+SCHEDULE_KIND: Final = "gate.kuberik.com/schedule-kind"
+GATED_ROLLOUT: Final = "gate.kuberik.com/rollout-name"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"

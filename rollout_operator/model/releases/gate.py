@@ -1,8 +1,37 @@
 """A RolloutGate: what holds releases of one Rollout back."""
 
+from collections.abc import Mapping
+
 import msgspec
 
+from rollout_operator.model.names import Uid
 from rollout_operator.model.releases.rollout import ReleaseHead
+
+
+class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """An object with which another one goes."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: Uid
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class GateOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a gate comes from, as it says itself."""
+
+    labels: Mapping[str, str] = {}
+    """Those by which a schedule knows its gates; no others."""
+    pretty_name: str | None = None
+    description: str | None = None
+    owners: tuple[OwnerReference, ...] = ()
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Return the owner that keeps it, None where it is somebody's own."""
+        return next((one for one in self.owners if one.controller), None)
 
 
 class ReleaseGate(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,3 +45,4 @@ class ReleaseGate(msgspec.Struct, frozen=True, kw_only=True):
     """The only tags that may be deployed; an empty list allows none, None all."""
     problem: str = ""
     """Why the rest of it cannot be read; such a gate does not pass."""
+    origin: GateOrigin = GateOrigin()

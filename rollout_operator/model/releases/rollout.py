@@ -3,6 +3,7 @@
 `Rollout` is the name of the API's kind. Here it is a release rollout: a rollout replaces pods.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import msgspec
@@ -88,6 +89,7 @@ class ReleaseRollout(msgspec.Struct, frozen=True, kw_only=True):
     status: ReleaseStatus = ReleaseStatus()
     waits_for_flux: bool = True
     """Whether a bake starts only once Flux has fetched and applied the release."""
+    labels: Mapping[str, str] = {}
 
 
 class RefusedRelease(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,3 +99,4 @@ class RefusedRelease(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     """Names object, field and value."""
     status: ReleaseStatus = ReleaseStatus()
+    labels: Mapping[str, str] = {}

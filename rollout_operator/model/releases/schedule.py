@@ -1,7 +1,7 @@
 """A schedule of releases: in which hours of a local calendar versions may be deployed.
 
 How one is read from the API's object is written in `model.decode.releases.schedule`; when it is
-active is decided in `planning.releases.schedule`.
+active is decided in `planning.releases.schedules`.
 """
 
 from datetime import date, datetime
@@ -15,6 +15,8 @@ from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.release import Instant
 from rollout_operator.model.releases.rollout import ReleaseHead
 
+SCHEDULE: Final = "RolloutSchedule"
+CLUSTER_SCHEDULE: Final = "ClusterRolloutSchedule"
 WEEKDAYS: Final = (*("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),)
 """In the order in which `date.weekday` counts them."""
 MINUTES_OF_DAY: Final = 24 * 60
@@ -90,6 +92,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
     """A RolloutSchedule or, without a namespace, a ClusterRolloutSchedule."""
 
+    kind: str
     head: ReleaseHead
     schedule: ReleaseSchedule | None = None
     """None where it is invalid: its gates stay as they are, and new ones do not pass."""

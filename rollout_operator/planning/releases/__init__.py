@@ -1,1 +1,1 @@
-"""When a new version is deployed: schedules, candidates, gates, health and bake."""
+"""When a new version is deployed: candidates, gates, health and bake."""

@@ -82,17 +82,18 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
     status = read_body(KIND, raw, _STATUS).status or ReleaseStatus()
     try:
         spec = _convert_spec(read_body(KIND, raw, _SPEC).spec)
-    except DecodeError as error:
-        return RefusedRelease(head=read.head, problem=str(error), status=status)
-    except InvalidInput as error:
-        problem = f"{KIND} {read.head.key}: {error}"
-        return RefusedRelease(head=read.head, problem=problem, status=status)
+    except (DecodeError, InvalidInput) as error:
+        # The one names its object already.
+        own = "" if isinstance(error, DecodeError) else f"{KIND} {read.head.key}: "
+        problem = f"{own}{error}"
+        return RefusedRelease(head=read.head, problem=problem, status=status, labels=read.labels)
     return ReleaseRollout(
         head=read.head,
         spec=spec,
         intents=_read_intents(read),
         status=status,
         waits_for_flux=read.annotation(names.WAIT_FOR_FLUX) != "false",
+        labels=read.labels,
     )
 
 

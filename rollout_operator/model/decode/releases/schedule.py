@@ -31,9 +31,6 @@ from rollout_operator.model.releases.schedule import (
 )
 from rollout_operator.model.units import quote
 
-KIND: Final = "RolloutSchedule"
-CLUSTER_KIND: Final = "ClusterRolloutSchedule"
-
 # Each rule is asked for each of 400 days: a tenant's object must not stop the process meanwhile.
 MOST_RULES: Final = 256
 
@@ -84,13 +81,14 @@ _STATUS: Final = msgspec.json.Decoder(_WithStatus)
 
 
 def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
-    """Return a schedule of `KIND` or `CLUSTER_KIND`; one that is invalid says why.
+    """Return a schedule of `SCHEDULE` or `CLUSTER_SCHEDULE`; one that is invalid says why.
 
     Raises DecodeError where its metadata cannot be read. A status that cannot is replaced: no gate
     depends on it.
     """
     read = read_head(kind, raw)
     found = ScheduleObject(
+        kind=kind,
         head=read.head,
         pretty_name=read.annotation(PRETTY_NAME),
         description=read.annotation(GATE_DESCRIPTION),

@@ -1,5 +1,6 @@
 """JSON of a RolloutGate: one that cannot be read does not pass."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.errors import DecodeError
 from tests.model.decode.releases.trees import as_json
 
+OWNER = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": True}
 REF = {"rolloutRef": {"name": "app"}}
 
 
@@ -45,3 +47,21 @@ def test_a_gate_of_no_rollout_is_no_gate(spec: Any) -> None:
     """REL-17."""
     with pytest.raises(DecodeError, match=r"^RolloutGate prod/app: .*"):
         decode_gate(as_json(spec))
+
+
+def test_where_a_gate_comes_from() -> None:
+    """REL-20: of its labels those of schedules alone."""
+    raw = json.loads(
+        as_json(
+            REF,
+            labels={"gate.kuberik.com/schedule-name": "nights", "app": "web"},
+            annotations={"gate.kuberik.com/pretty-name": "Nights"},
+        )
+    )
+    raw["metadata"]["ownerReferences"] = [OWNER]
+    origin = decode_gate(json.dumps(raw).encode()).origin
+
+    assert origin.labels == {"gate.kuberik.com/schedule-name": "nights"}
+    assert (origin.pretty_name, origin.description) == ("Nights", None)
+    assert origin.controller is not None
+    assert origin.controller.uid == "u"

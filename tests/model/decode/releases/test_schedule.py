@@ -8,8 +8,6 @@ import msgspec
 import pytest
 
 from rollout_operator.model.decode.releases.schedule import (
-    CLUSTER_KIND,
-    KIND,
     MOST_RULES,
     decode_release_schedule,
     decode_schedule,
@@ -17,6 +15,8 @@ from rollout_operator.model.decode.releases.schedule import (
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.schedule import (
+    CLUSTER_SCHEDULE,
+    SCHEDULE,
     DateRange,
     MinuteRange,
     ReleaseSchedule,
@@ -142,7 +142,7 @@ def test_all_that_a_schedule_says() -> None:
         "matchingRollouts": 1,
     }
     found = decode_schedule(
-        CLUSTER_KIND,
+        CLUSTER_SCHEDULE,
         as_json(
             {**SPEC, "namespaceSelector": {"matchLabels": {"env": "prod"}}},
             namespace="",
@@ -165,14 +165,14 @@ def test_all_that_a_schedule_says() -> None:
 
 def test_without_a_selector_all_namespaces_are_concerned() -> None:
     """RELB-31, RT-115: in the original none is."""
-    found = decode_schedule(CLUSTER_KIND, as_json(SPEC, namespace=""))
+    found = decode_schedule(CLUSTER_SCHEDULE, as_json(SPEC, namespace=""))
 
     assert found.namespaces.takes({})
 
 
 def test_an_invalid_schedule_still_says_whom_it_concerns() -> None:
     """RELB-31: its new gates do not pass."""
-    found = decode_schedule(KIND, as_json({**SPEC, "rules": [{"daysOfWeek": ["Day"]}]}))
+    found = decode_schedule(SCHEDULE, as_json({**SPEC, "rules": [{"daysOfWeek": ["Day"]}]}))
 
     assert found.schedule is None
     assert found.rollouts == LabelSelector(labels={"app": "a"})
@@ -194,7 +194,7 @@ def test_an_invalid_schedule_still_says_whom_it_concerns() -> None:
 )
 def test_a_schedule_without_a_selector_concerns_no_rollout(spec: Any, problem: str) -> None:
     """RELB-31."""
-    found = decode_schedule(CLUSTER_KIND, as_json(spec, namespace="", status=7))
+    found = decode_schedule(CLUSTER_SCHEDULE, as_json(spec, namespace="", status=7))
 
     assert found.rollouts is None
     assert found.problem == f"ClusterRolloutSchedule app: {problem}"

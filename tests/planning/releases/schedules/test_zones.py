@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.planning.releases.zones import get_time_zone
+from rollout_operator.planning.releases.schedules.zones import get_time_zone
 
 
 def test_a_zone_by_its_name() -> None:

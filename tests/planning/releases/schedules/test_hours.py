@@ -21,7 +21,7 @@ from rollout_operator.model.releases.schedule import (
     ScheduleRule,
     ScheduleState,
 )
-from rollout_operator.planning.releases.schedule import (
+from rollout_operator.planning.releases.schedules.hours import (
     HORIZON,
     assess_schedule,
     is_gate_passing,

@@ -1,0 +1,1 @@
+"""Schedules of releases: when they are active, and which gates they keep."""

@@ -1,0 +1,86 @@
+"""Schedules and what they look at, in a line each."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.schedule import (
+    CLUSTER_SCHEDULE,
+    SCHEDULE,
+    MinuteRange,
+    ReleaseSchedule,
+    ScheduleAction,
+    ScheduleObject,
+    ScheduleRule,
+)
+from rollout_operator.model.releases.schedule_plan import (
+    CreateGate,
+    GatedRollout,
+    SchedulePlan,
+    ScheduleSnapshot,
+)
+from rollout_operator.planning.releases.schedules.gates import plan_schedule
+from tests.planning.releases.builders import START, head
+
+DENY, ALLOW = ScheduleAction.DENY, ScheduleAction.ALLOW
+MORNING: Final = ScheduleRule(name="morning", times=MinuteRange(0, 120))
+"""The two hours after `builders.START`."""
+
+
+def schedule(
+    name: str = "nights",
+    *,
+    action: ScheduleAction = DENY,
+    rules: tuple[ScheduleRule, ...] = (MORNING,),
+    time_zone: str = "UTC",
+    namespace: str = "prod",
+    **more: Any,
+) -> ScheduleObject:
+    """Return a schedule over all Rollouts; without a namespace it is one of the cluster."""
+    fields = {
+        "kind": SCHEDULE if namespace else CLUSTER_SCHEDULE,
+        "head": head(name, namespace),
+        "schedule": ReleaseSchedule(rules=rules, time_zone=time_zone, action=action),
+        "rollouts": LabelSelector(),
+    }
+    return ScheduleObject(**{**fields, **more})
+
+
+def gated(name: str = "app", namespace: str = "prod", **more: Any) -> GatedRollout:
+    return GatedRollout(namespace=namespace, name=name, **more)
+
+
+def snapshot(
+    of: ScheduleObject | None = None, *rollouts: GatedRollout, **more: Any
+) -> ScheduleSnapshot:
+    """Return a snapshot of the first minute, with one Rollout unless others are given."""
+    fields = {"schedule": of or schedule(), "now": START, "rollouts": rollouts or (gated(),)}
+    return ScheduleSnapshot(**{**fields, **more})
+
+
+def plan(of: ScheduleSnapshot) -> SchedulePlan:
+    return plan_schedule(of, ZoneInfo)
+
+
+def make_gates(of: ScheduleSnapshot) -> tuple[ReleaseGate, ...]:
+    """Return the gates that a snapshot without gates leads to."""
+    wanted = [one.wanted for one in plan(of).actions if isinstance(one, CreateGate)]
+    return tuple(
+        ReleaseGate(
+            head=head(one.name, one.namespace),
+            rollout=one.rollout,
+            is_passing=one.is_passing,
+            origin=one.origin,
+        )
+        for one in wanted
+    )
+
+
+def relabel(gate: ReleaseGate, labels: Mapping[str, str]) -> ReleaseGate:
+    """Return a gate with other labels."""
+    origin = msgspec.structs.replace(gate.origin, labels=labels)
+    return msgspec.structs.replace(gate, origin=origin)
