@@ -57,7 +57,7 @@ class Engine:
         self._context = context = Context(settings, process, telemetry)
         self._budgets = Budgets(context)
         is_shadow = settings.is_shadow
-        self._policies = self._build_policies(settings)
+        self._policies = self._build_policies()
         self._rollouts = (Shadow if is_shadow else Rollouts)(context, self._budgets.arbiter)
         self._features: tuple[Feature, ...] = (self._rollouts,)
         if is_shadow:
@@ -144,9 +144,9 @@ class Engine:
         """Write what is to be reported still, once the tasks have ended."""
         await self._context.events.flush()
 
-    def _build_policies(self, settings: EngineSettings) -> "Policies | None":
-        """Return what drives MultiAZRollouts, where they are asked for; a shadow drives nothing."""
-        if not settings.drives_policies or settings.is_shadow:
+    def _build_policies(self) -> "Policies | None":
+        """Return what drives MultiAZRollouts, where they are asked for."""
+        if not self._context.process.drives_policies:
             return None
         # Not before: most operators never need it.
         from rollout_operator.operator.policies import Policies

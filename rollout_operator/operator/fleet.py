@@ -123,6 +123,8 @@ class Fleet:
             self._tasks = tasks = await stack.enter_async_context(TaskStack())
             for name, work in (also or {}).items():
                 tasks.start(name, work)
+            if self._process.drives_policies:
+                tasks.start("node informer", self._process.nodes.run(self._process.clock))
             for engine in self._engines.values():
                 self._begin(engine, tasks)
             health.part("tasks", is_alive=lambda: _name_dead(tasks))

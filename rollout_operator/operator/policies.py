@@ -32,7 +32,6 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
 from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.nodes import FollowedNodes
 from rollout_operator.kube.cache.optional import OptionalInformer
 from rollout_operator.kube.cache.store import PolicyStore
 from rollout_operator.kube.client.rate_limit import Priority
@@ -68,7 +67,7 @@ class Policies:
         )
         self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, context.namespace)
         self.owners = Owners(self.store, context.sets)
-        self._nodes = FollowedNodes(client, partial(context.make_informer, client))
+        self._nodes = context.process.nodes
         self._observing = observing = context.open("observing policies", Priority.READ)
         self._placements = Placements(observing, context.namespace, context.pods, self._nodes)
         self._queue: WorkQueue[str] = WorkQueue()
@@ -97,9 +96,7 @@ class Policies:
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow policies."""
-        clock = self._context.clock
-        tasks.start("policy informer", self._follow.run(clock))
-        tasks.start("node informer", self._nodes.run(clock))
+        tasks.start("policy informer", self._follow.run(self._context.clock))
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to act for policies."""

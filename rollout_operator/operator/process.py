@@ -6,10 +6,12 @@ What belongs to one namespace stands in `context`, the order of start and stop i
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import ApiClient, Fence, no_fence
+from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.election import Election
 from rollout_operator.model.lease import Identity
@@ -17,6 +19,9 @@ from rollout_operator.pods.client import Sender
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
+
+if TYPE_CHECKING:
+    from rollout_operator.kube.cache.nodes import FollowedNodes
 
 
 class EngineSettings(Protocol):
@@ -130,6 +135,25 @@ class Process:
     def is_stopping(self) -> bool:
         """Tell whether nothing new is begun any more."""
         return self.stopping_since is not None
+
+    @property
+    def drives_policies(self) -> bool:
+        """Tell whether it drives MultiAZRollouts; a shadow drives nothing."""
+        return self.settings.drives_policies and not self.settings.is_shadow
+
+    @cached_property
+    def nodes(self) -> "FollowedNodes":
+        """Return the nodes, which are the cluster's: all namespaces ask the same ones.
+
+        `fleet` has them followed, from the first question on.
+        """
+        # Not before: most operators never need it.
+        from rollout_operator.kube.cache.nodes import FollowedNodes
+
+        client = self.open("following nodes", Priority.LIST)
+        return FollowedNodes(
+            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
+        )
 
     def open(self, name: str, reads: Priority) -> ApiClient:
         """Return the client of a component; it writes only where this process leads."""
