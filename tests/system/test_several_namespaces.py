@@ -10,13 +10,14 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import GROUP_LABEL_LONG
 from tests.system.evictions import calling
 from tests.system.guarded import NO_DOWNSCALE, PATH, prepared_zone
 from tests.system.hooked import TLS_FLAGS
 from tests.system.waits import read_metric, wait_line, wait_page, wait_true
-from tests.world.api import ROLE_BINDINGS, ApiError, Json
+from tests.world.api import ROLE_BINDINGS, ApiError, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, install_kinds, zone_budget
 from tests.world.drains import CREATED
 from tests.world.hooks import (
@@ -43,7 +44,33 @@ GUARDED: Final = ZoneSpec(name="guarded", group=None, replicas=1, labels={NO_DOW
 LONG_LABELLED: Final = ZoneSpec(
     name="long-a", group=None, replicas=1, labels={GROUP_LABEL_LONG: "store"}
 )
-CLUSTER_SCOPED: Final = {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
+# Nothing but their nodes could say the zones of these, so that nodes are asked for.
+DRIVEN: Final = [
+    ZoneSpec(name=f"db-zone-{letter}", group=None, replicas=1, labels={"app": "db"})
+    for letter in "ab"
+]
+POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
+POLICY: Final[Json] = {
+    "apiVersion": POLICIES.api_version,
+    "kind": "MultiAZRollout",
+    "metadata": {"name": "db"},
+    "spec": {
+        "statefulSetSelector": {"matchLabels": {"app": "db"}},
+        "rollingUpdate": {"intervalSeconds": 0},
+    },
+}
+NODE_RULE, *SPACE_RULES = (
+    {"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]}
+    for group, plural in (
+        ("", "nodes"),
+        ("apps", "statefulsets"),
+        ("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets"),
+        ("rollout.grafana.com", "multiazrollouts"),
+    )
+)
+CLUSTER_SCOPED: Final = {
+    *("validatingwebhookconfigurations", "mutatingwebhookconfigurations", "nodes"),
+}
 
 
 @asynccontextmanager
@@ -54,6 +81,7 @@ async def beside(home: World, *, is_granted: bool = True) -> AsyncIterator[World
     async with world:
         world.may_be_forbidden = not is_granted
         await world.grant_webhooks()
+        await world.grant("multi-az-rollouts")
         if is_granted:
             await bind(world, home)
         yield world
@@ -86,7 +114,10 @@ class Several:
 def launch(home: World, watched: str) -> OperatorProcess:
     """Return an operator of `home` that watches what the variable says; it is not started."""
     home.may_be_forbidden = True
-    flags = ("-kubernetes.client-qps=100", "-kubernetes.client-burst=100")
+    flags = (
+        *("-kubernetes.client-qps=100", "-kubernetes.client-burst=100"),
+        "-multi-az-rollouts.enabled",
+    )
     variables = {
         "WATCH_NAMESPACE": watched,
         "POD_NAMESPACE": home.namespace,
@@ -102,6 +133,8 @@ async def several(home: World) -> AsyncIterator[Several]:
         others = [await stack.enter_async_context(beside(home)) for _ in range(2)]
         forbidden = await stack.enter_async_context(beside(home, is_granted=False))
         await home.grant_webhooks()
+        await home.grant("multi-az-rollouts")
+        await stack.enter_async_context(granting(home, NODE_RULE))
         names = ",".join(world.namespace for world in (home, *others, forbidden))
         operator = await stack.enter_async_context(launch(home, names))
         await operator.wait_ready()
@@ -111,7 +144,8 @@ async def several(home: World) -> AsyncIterator[Several]:
 async def test_maz60_each_of_several_namespaces_has_all_of_one(world: World) -> None:
     """MAZ-60, MAZ-80, MT-66, MT-68: rollouts, reviews, budgets; a forbidden one holds only itself.
 
-    Nothing is asked of the API server outside of the namespaces that are watched.
+    Groups by label and by policy side by side. Nothing is asked of the API server outside of the
+    namespaces that are watched, but for kinds of the cluster, and for all namespaces once.
     """
     await install_kinds(world.api)
     begun = world.plane.audit_size()
@@ -132,7 +166,9 @@ async def test_maz60_each_of_several_namespaces_has_all_of_one(world: World) -> 
             each.judge.elsewhere = found.watched - {each.namespace}
             await each.judge.assert_clean()
         assert await found.operator.terminate() == 0
-        assert await _list_strays(found, begun) == []
+        mine = await _list_requests(found, begun)
+        assert _list_strays(mine, found.watched) == []
+        assert sum("/nodes?limit=1&" in entry["requestURI"] for entry in mine) == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +185,8 @@ async def _set_up(world: World, found: Several) -> Stage:
     pods = await world.serve_pods()
     names = await world.create(*grouped_zones(replicas=1))
     prepared = ZoneSpec(name="prepared", group="store", replicas=2)
-    await world.create(GUARDED, prepared_zone(pods, prepared))
+    await world.create(GUARDED, prepared_zone(pods, prepared), *DRIVEN)
+    await world.post(POLICIES, POLICY)
     await world.post(ZONE_BUDGETS, zone_budget("ingester", GROUP, maxUnavailable=1))
     hooks = await world.register(
         Registration(
@@ -166,7 +203,9 @@ async def _play(stage: Stage) -> None:
     world, names = stage.world, stage.names
     await stage.hooks.wait_injected()
     await stage.hooks.wait_called("guarded")
+    await world.set_image([zone.name for zone in DRIVEN], "v2")
     await world.roll(names, "v2")
+    await world.wait_adopted([zone.name for zone in DRIVEN])
     with pytest.raises(ApiError, match="denied the request"):
         await world.set_replicas("guarded", 0)
     await world.set_replicas("prepared", 1)
@@ -218,36 +257,32 @@ async def _assert_forbidden(found: Several) -> None:
         assert "kube-system is not looked after" in elsewhere.message
 
 
-async def _list_strays(found: Several, begun: int) -> list[str]:
-    """Return the requests of the operator that were about objects elsewhere."""
+async def _list_requests(found: Several, begun: int) -> list[Json]:
+    """Return what the audit log has of the operator."""
     await found.home.judge.settle()
     entries, _ = found.home.plane.read_audit(begun)
-    mine = [one for one in entries if one["user"].get("username") == found.home.user]
-    assert len(mine) > len(found.watched)
+    return [one for one in entries if one["user"].get("username") == found.home.user]
+
+
+def _list_strays(entries: Sequence[Json], watched: set[str]) -> list[str]:
+    """Return the requests that were about objects elsewhere."""
+    assert {entry.get("objectRef", {}).get("namespace") for entry in entries} >= watched
     return [
         entry["requestURI"]
-        for entry in mine
-        if (target := entry.get("objectRef", {})).get("namespace") not in found.watched
+        for entry in entries
+        if (target := entry.get("objectRef", {})).get("namespace") not in watched
         and target.get("resource") not in CLUSTER_SCOPED
     ]
 
 
 @asynccontextmanager
-async def listing(home: World) -> AsyncIterator[None]:
-    """Let the operator of `home` list what tells it of namespaces, in the whole cluster."""
+async def granting(home: World, *rules: Json) -> AsyncIterator[None]:
+    """Let the operator of `home` list and watch kinds in the whole cluster."""
     name = f"spaces-{home.namespace}"
-    rules = [
-        {"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]}
-        for group, plural in (
-            ("apps", "statefulsets"),
-            ("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets"),
-            ("rollout.grafana.com", "multiazrollouts"),
-        )
-    ]
     authorization = "rbac.authorization.k8s.io"
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home.namespace}
     granted: list[Json] = [
-        {"kind": "ClusterRole", "rules": rules},
+        {"kind": "ClusterRole", "rules": [*rules]},
         {
             "kind": "ClusterRoleBinding",
             "roleRef": {"apiGroup": authorization, "kind": "ClusterRole", "name": name},
@@ -283,7 +318,7 @@ async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world:
         assert await operator.terminate() == 0
         other.judge.elsewhere = {world.namespace}
         assert await other.judge.deletes() == [], "it may, but has not been told of it"
-        async with listing(world):
+        async with granting(world, *SPACE_RULES):
             operator.start()
             await operator.wait_ready()
             await other.wait_adopted(names)
