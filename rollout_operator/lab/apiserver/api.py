@@ -237,13 +237,14 @@ class SimulatedApi:
 
     def _find(self, request: ApiRequest) -> ObjectKind:
         """Return the kind that is asked for. Raises Refusal where the path or verb is none."""
-        kind = get_kind(request.resource)
-        _check_path(request, kind)
         plural = request.resource.plural
         if request.subresource:
             plural = f"{plural}/{request.subresource}"
+        # Also of kinds that it does not know.
         if (request.user, request.verb, plural) in self.forbidden:
             raise forbidden(request)
+        kind = get_kind(request.resource)
+        _check_path(request, kind)
         check_query(request)
         return kind
 

@@ -4,12 +4,13 @@ Pure. What is beyond would not end in an hour, take all memory, or leave no room
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import child, name_of, number
+from rollout_operator.lab.model.fields import child, children, moment_of, name_of, number, text
 from rollout_operator.lab.simulate.flags import LAST_YEAR
 from rollout_operator.lab.simulate.input import BadDump
 
@@ -77,3 +78,16 @@ def _list_fields(obj: JsonObject) -> Iterator[tuple[str, object]]:
             left += [(f"{path}[{place}]", each) for place, each in enumerate(value)]
         else:
             yield path, value
+
+
+def find_newest(objects: Iterable[JsonObject]) -> datetime | None:
+    """Return the latest time that any object tells of itself, or of a condition."""
+    stamps: list[datetime] = []
+    for one in objects:
+        for condition in (*children(one, "status", "conditions"), child(one, "metadata")):
+            for key in ("lastTransitionTime", "creationTimestamp"):
+                try:
+                    stamps.append(moment_of(text(condition, key)))
+                except ValueError:
+                    continue  # absent, or written by somebody else
+    return max(stamps, default=None)

@@ -143,6 +143,8 @@ class Names:
     groups: Mapping[str, Sequence[str]]
     """The StatefulSets of each rollout group."""
     pods: frozenset[str]
+    policies: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The StatefulSets that each policy selects."""
     templates: tuple[str, ...] = ()
     """ReplicaTemplates."""
     coupled: tuple[str, ...] = ()
@@ -153,10 +155,14 @@ class Names:
     @property
     def zones(self) -> tuple[str, ...]:
         """Return all StatefulSets by name."""
-        return tuple(sorted(zone for zones in self.groups.values() for zone in zones))
+        every = (*self.groups.values(), *self.policies.values())
+        return tuple(sorted({zone for zones in every for zone in zones}))
 
     def expand(self, named: Iterable[str]) -> tuple[str, ...]:
-        """Return the StatefulSets that are meant, those of a group for its name; none: all."""
+        """Return the StatefulSets that are meant, all for no name.
+
+        The name of a group, or of a policy, stands for those that it has.
+        """
         found = [zone for name in named for zone in self._members(name)]
         return tuple(dict.fromkeys(found)) or self.zones
 
@@ -167,7 +173,9 @@ class Names:
         return tuple(sorted(node for node, on in self.nodes.items() if on & set(deed.places)))
 
     def _members(self, name: str) -> Sequence[str]:
-        return (name,) if name in self.zones else self.groups.get(name, ())
+        if name in self.zones:
+            return (name,)
+        return self.groups.get(name) or self.policies.get(name, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +272,7 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
         match change.deed:
             case NewTemplate(zones=zones) | NewImage(zones=zones):
                 for name in zones:
-                    _check(change, "StatefulSet or rollout group", name, _all(names), names)
+                    _check(change, _name_kinds(names), name, _all(names), names)
             case ScaleChange(zone=zone, replicas=replicas):
                 what = "StatefulSet or ReplicaTemplate" if names.templates else "StatefulSet"
                 _check(change, what, zone, (*names.zones, *names.templates), names)
@@ -272,7 +280,7 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
                 zones = (zone, *names.coupled)
                 pods |= {f"{one}-{ordinal}" for one in zones for ordinal in range(replicas)}
             case Pause(zone=zone):
-                _check(change, "StatefulSet or rollout group", zone, _all(names), names)
+                _check(change, _name_kinds(names), zone, _all(names), names)
             case PodFails(pod=pod) | PodRecovers(pod=pod) | DeletePod(pod=pod) | EvictPod(pod=pod):
                 _check(change, "pod", pod, sorted(pods), names)
             case Cordon() as cordon:
@@ -284,7 +292,13 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
 
 
 def _all(names: Names) -> tuple[str, ...]:
-    return (*names.zones, *names.groups)
+    return tuple(dict.fromkeys((*names.zones, *names.groups, *names.policies)))
+
+
+def _name_kinds(names: Names) -> str:
+    return (
+        "StatefulSet, rollout group or policy" if names.policies else "StatefulSet or rollout group"
+    )
 
 
 def _check_place(change: Change, cordon: Cordon, names: Names) -> None:

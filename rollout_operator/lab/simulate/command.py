@@ -123,7 +123,8 @@ def tell_copy(
         reporter = SimulationProgress(progress, len(dump.names().pods), time.monotonic)
         limits = replace(limits, watch=reporter.take)
     played = play(dump, settings, times, begins, limits)
-    figures = add_up(played.history.records, dump.groups, played.ended_at)
+    policies = dump.policies if dump.obeys else ()
+    figures = add_up(played.history.records, dump.units, played.ended_at, policies)
     return SimulationRun(
         dump=dump, settings=settings, times=times, epoch=begins, play=played, figures=figures
     )

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
+    MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
     NATIVE_BUDGETS,
     VALIDATING_WEBHOOKS,
@@ -49,7 +50,11 @@ _WHY: Final[Mapping[str, str]] = {
     "Pod": "of no StatefulSet of a rollout group here",
     "StatefulSet": "in no rollout group of this namespace",
     **dict.fromkeys(
-        (ZONE_BUDGETS.kind, NATIVE_BUDGETS.kind, REPLICA_TEMPLATES.kind), "of another namespace"
+        (
+            *(ZONE_BUDGETS.kind, NATIVE_BUDGETS.kind, REPLICA_TEMPLATES.kind),
+            MULTI_AZ_ROLLOUTS.kind,
+        ),
+        "of another namespace",
     ),
     **dict.fromkeys((one.kind for one in WEBHOOKS), "of no operator of this namespace"),
     "HorizontalPodAutoscaler": "what it scales stays as it is, unless a change scales it",
@@ -214,6 +219,7 @@ _KEEPERS: Final[
     (ZONE_BUDGETS, _keep_whole),
     (NATIVE_BUDGETS, _keep_native),
     (REPLICA_TEMPLATES, _keep_whole),
+    (MULTI_AZ_ROLLOUTS, _keep_whole),
     (CONFIG_MAPS, _keep_tracker),
     (NODES, _keep_node),
     (VALIDATING_WEBHOOKS, _keep_hooks),

@@ -1,8 +1,7 @@
-"""What counts in the input: the StatefulSets of rollout groups in one namespace, and their pods.
+"""What counts in the input: what rollout groups and policies of one namespace have, with its pods.
 
-Decides what of each goes into the simulated world: only what is looked at there. Of containers,
-name and image are kept; what they are given, Secrets among it, never gets any further. Which other
-objects go along is decided in `deciding`.
+Decides which StatefulSets, pods and fields of them go into the simulated world: only what is looked
+at there. Which other objects go along is decided in `deciding`, who owns what in `policies`.
 """
 
 from collections import Counter
@@ -13,34 +12,51 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from rollout_operator.guards.budgets.pod_records import read_record
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    PODS,
+    STATEFULSETS,
+    JsonObject,
+    Resource,
+)
 from rollout_operator.lab.admission.registrations import REGISTRATIONS
 from rollout_operator.lab.model.fields import (
     child,
-    children,
     controller_of,
-    moment_of,
     name_of,
     namespace_of,
     text,
     uid_of,
 )
-from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.nodes.nodes import node_of
 from rollout_operator.lab.schemas.kinds import (
+    NODES,
     REPLICA_TEMPLATES,
-    get_kind,
     learn_scaled_kind,
 )
-from rollout_operator.lab.simulate.bounds import check_object, check_replicas
+from rollout_operator.lab.simulate.bounds import check_replicas, find_newest
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.deciding import Surveyed, explain_left_out, keep
 from rollout_operator.lab.simulate.input import HINT, BadDump
+from rollout_operator.lab.simulate.policies import (
+    PLACING,
+    FoundPolicy,
+    PlacedMember,
+    explain_refusals,
+    read_policies,
+    select_sets,
+)
 from rollout_operator.lab.simulate.templates import is_template_seen
-from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.lab.simulate.trimming import (
+    complete,
+    is_under_way,
+    pick,
+    trim_head,
+    trim_pod_spec,
+    type_of,
+)
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import DecodeError, InvalidInput
+from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
     DISRUPTION_RECORD,
     GROUP_LABEL,
@@ -54,10 +70,6 @@ from rollout_operator.planning.wording import count, join_names, verb
 
 _Decoded = TypeVar("_Decoded", StatefulSet, Pod)
 
-_HEAD: Final = (
-    *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"),
-    *("deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations"),
-)
 _SET: Final = (
     *("replicas", "selector", "updateStrategy", "ordinals", "serviceName", "podManagementPolicy"),
     *("minReadySeconds", "revisionHistoryLimit"),
@@ -66,8 +78,8 @@ _POD: Final = ("nodeName", "terminationGracePeriodSeconds", "hostname", "subdoma
 _OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _SETS: Final = f"{STATEFULSETS.group}/{STATEFULSETS.kind}"
 _PODS: Final = f"{PODS.group}/{PODS.kind}"
-# Kept by kubectl: the whole object, as somebody has applied it.
-_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_POLICIES: Final = f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.kind}"
+_NODES: Final = f"{NODES.group}/{NODES.kind}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +90,8 @@ class FoundSet:
     """As it goes into the simulated world."""
     decoded: StatefulSet
     """As the operator sees it."""
-    group: str
+    group: str | None
+    """None where only a policy selects it."""
     is_seen: bool
     """Whether its controller has seen its template."""
 
@@ -112,6 +125,9 @@ class Dump:
     namespace: str
     sets: tuple[FoundSet, ...]
     pods: tuple[FoundPod, ...]
+    policies: tuple[FoundPolicy, ...] = ()
+    obeys: bool = False
+    """Whether the operator obeys them."""
     others: tuple[JsonObject, ...] = ()
     """What decides besides, as it goes into the simulated world."""
     known: frozenset[str] = frozenset()
@@ -124,10 +140,29 @@ class Dump:
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Return the StatefulSets of each rollout group."""
-        names = sorted({one.group for one in self.sets})
+        return self._gather({one.decoded.name: one.group for one in self.sets})
+
+    @property
+    def units(self) -> dict[str, tuple[str, ...]]:
+        """Return the StatefulSets of each policy that drives them, and of each group besides."""
+        return self._gather(self.unit_of)
+
+    @property
+    def unit_of(self) -> dict[str, str]:
+        """Return what each StatefulSet rolls out with: a group, or a policy by its title."""
+        driven = {zone: one.title for one in self.policies if self.obeys for zone in one.owned}
+        selected = {zone: one.title for one in self.policies for zone in one.selected}
+        names = {one.decoded.name: one.group for one in self.sets}
         return {
-            name: tuple(one.decoded.name for one in self.sets if one.group == name)
-            for name in names
+            name: driven[name] if name in driven else selected[name] if group is None else group
+            for name, group in names.items()
+        }
+
+    def _gather(self, homes: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
+        """Return the members of each, by name."""
+        names = sorted({home for home in homes.values() if home is not None})
+        return {
+            name: tuple(member for member, home in homes.items() if home == name) for name in names
         }
 
     @property
@@ -137,7 +172,7 @@ class Dump:
 
     def others_of(self, *resources: Resource) -> tuple[JsonObject, ...]:
         """Return what decides besides, of some kinds."""
-        types = [_type_of(one) for one in resources]
+        types = [type_of(one) for one in resources]
         return tuple(
             one for one in self.others if {key: one[key] for key in ("apiVersion", "kind")} in types
         )
@@ -156,6 +191,7 @@ class Dump:
         places = (place for one in self.sets for place in one.places)
         return Names(
             groups=self.groups,
+            policies={one.name: one.selected for one in self.policies},
             pods=frozenset({*(one.decoded.name for one in self.pods), *places}),
             templates=tuple(name_of(one) for one in self.templates),
             coupled=tuple(one.decoded.name for one in self.sets if one.is_coupled),
@@ -171,11 +207,12 @@ def choose_objects(
     namespace: str,
     known: Iterable[str] = (),
     unread: Iterable[str] = (),
+    obeys: bool | None = None,
 ) -> Dump:
     """Return what counts. Raises BadDump; `namespace` may be empty where there is but one.
 
     `known` are kinds of which the input has all there is, also where it is none; `unread` says of
-    what it has not.
+    what it has not. `obeys` tells whether the operator obeys policies; None: where there is one.
     """
     kinds: dict[str, list[JsonObject]] = {}
     for one in objects:
@@ -183,16 +220,15 @@ def choose_objects(
     if not kinds.get(_SETS):
         found = f" among {_join_kinds(kinds)}" if kinds else ""
         raise BadDump(f"there is no StatefulSet of {STATEFULSETS.group}/v1{found}: {HINT}")
-    grouped = [one for one in kinds[_SETS] if _group_of(one) is not None]
-    if not grouped:
-        named = join_names([name_of(one) for one in kinds[_SETS]])
-        message = f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing"
-        raise BadDump(f"{message}; `rollout-operator adopt` prints what is missing")
-    chosen = _choose_namespace(grouped, namespace)
-    here = [one for one in grouped if namespace_of(one) == chosen]
+    policies = kinds.get(_POLICIES, [])
+    driven = _choose_sets(kinds[_SETS], policies)
+    chosen = _choose_namespace(driven, namespace)
+    here = [one for one in driven if namespace_of(one) == chosen]
+    policies = [one for one in policies if namespace_of(one) == chosen]
     uids = {uid_of(one) for one in here}
     pods = [one for one in kinds.get(_PODS, ()) if text(controller_of(one), "uid") in uids]
-    sets = tuple(_read_set(one, pods) for one in here)
+    placing = PLACING if policies else ()
+    sets = tuple(_read_set(one, pods, placing) for one in here)
     check_replicas(one.obj for one in sets)
     owners = {str(one.decoded.uid): one.decoded.name for one in sets}
     read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
@@ -206,15 +242,40 @@ def choose_objects(
     check_replicas(kept)
     numbers = Counter(_kind_of(one) for every in kinds.values() for one in every)
     numbers.subtract(_kind_of(one) for one in (*here, *pods, *kept))
+    nodes = [one for one in kept if _name_kind(one) == _NODES]
     return Dump(
         namespace=chosen,
+        policies=read_policies(policies, [_place(one, read) for one in sets], nodes),
+        obeys=bool(policies) if obeys is None else obeys,
         sets=tuple(sorted(sets, key=lambda one: one.decoded.name)),
         pods=tuple(sorted(read, key=lambda one: _natural(one.decoded.name))),
         others=tuple(sorted(kept, key=lambda one: (_kind_of(one), name_of(one)))),
         known=frozenset((*known, *(_kind_of(one) for one in rest))),
         left_out=(*unread, *_explain(numbers)),
-        newest=_find_newest([*here, *pods]),
+        newest=find_newest([*here, *pods, *policies]),
     )
+
+
+def _choose_sets(
+    sets: Sequence[JsonObject], policies: Sequence[JsonObject]
+) -> Sequence[JsonObject]:
+    """Return what has the label of a group, or is selected by a policy."""
+    selected = {uid_of(one) for one in select_sets(policies, sets)}
+    found = [one for one in sets if _group_of(one) is not None or uid_of(one) in selected]
+    if found:
+        return found
+    named = join_names([name_of(one) for one in sets])
+    message = f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing"
+    if policies:
+        why = "; ".join((f"no {MULTI_AZ_ROLLOUTS.kind} selects it", *explain_refusals(policies)))
+        raise BadDump(f"{named}: no label {GROUP_LABEL}, and {why}")
+    raise BadDump(f"{message}; `rollout-operator adopt` prints what is missing")
+
+
+def _place(one: FoundSet, pods: Iterable[FoundPod]) -> PlacedMember:
+    name = one.decoded.name
+    nodes = {node_of(pod.obj) for pod in pods if pod.zone == name} - {""}
+    return PlacedMember(decoded=one.decoded, obj=one.obj, nodes=tuple(sorted(nodes)))
 
 
 def _check(sets: Sequence[FoundSet], pods: Sequence[FoundPod]) -> None:
@@ -253,53 +314,40 @@ def _group_of(sts: JsonObject) -> str | None:
     return None
 
 
-def _read_set(sts: JsonObject, pods: Sequence[JsonObject]) -> FoundSet:
-    head = _trim_head(sts)
+def _read_set(sts: JsonObject, pods: Sequence[JsonObject], placing: Sequence[str]) -> FoundSet:
+    head = trim_head(sts)
     if finalizers := child(sts, "metadata").get("finalizers"):
         head["finalizers"] = finalizers
-    spec = _keep(child(sts, "spec"), _SET)
+    spec = pick(child(sts, "spec"), _SET)
     replicas = spec.get("replicas")
     if replicas is not None and not isinstance(replicas, int):
         shown = msgspec.json.encode(replicas).decode()
         raise BadDump(f"StatefulSet {name_of(sts)}: spec.replicas: {shown} is not a whole number")
     template = child(sts, "spec", "template")
     labels = child(template, "metadata", "labels")
-    spec["template"] = {"metadata": {"labels": labels}, "spec": _trim_pod_spec(template)}
-    obj = {**_type_of(STATEFULSETS), "metadata": head, "spec": spec, "status": child(sts, "status")}
-    _complete(obj, STATEFULSETS)
+    spec["template"] = {"metadata": {"labels": labels}, "spec": trim_pod_spec(template, placing)}
+    obj = {**type_of(STATEFULSETS), "metadata": head, "spec": spec, "status": child(sts, "status")}
+    complete(obj, STATEFULSETS)
     own = (one for one in pods if text(controller_of(one), "uid") == uid_of(sts))
     return FoundSet(
         obj=obj,
         decoded=_decode(obj, decode_statefulset),
-        group=_group_of(sts) or "",
+        group=_group_of(sts),
         is_seen=is_template_seen(sts, own),
     )
 
 
 def _read_pod(pod: JsonObject, zone: str) -> FoundPod:
-    head = _trim_head(pod)
-    head["ownerReferences"] = [_keep(controller_of(pod), _OWNER)]
-    spec = {**_trim_pod_spec(pod), **_keep(child(pod, "spec"), _POD)}
-    obj = {**_type_of(PODS), "metadata": head, "spec": spec, "status": child(pod, "status")}
-    _complete(obj, PODS)
+    head = trim_head(pod)
+    head["ownerReferences"] = [pick(controller_of(pod), _OWNER)]
+    spec = {**trim_pod_spec(pod), **pick(child(pod, "spec"), _POD)}
+    obj = {**type_of(PODS), "metadata": head, "spec": spec, "status": child(pod, "status")}
+    complete(obj, PODS)
     decoded = _decode(obj, decode_pod)
-    if _is_under_way(decoded):
+    if is_under_way(decoded):
         del child(obj, "metadata", "annotations")[DISRUPTION_RECORD]
         decoded = _decode(obj, decode_pod)
     return FoundPod(obj=obj, decoded=decoded, zone=zone)
-
-
-def _is_under_way(pod: Pod) -> bool:
-    """Tell whether the operator was about to delete a pod when it was read.
-
-    It decides anew in the copy: to a process that has just started, the record alone would say that
-    another one may still delete the pod, which the one that wrote it knows better.
-    """
-    try:
-        record = read_record(pod)
-    except InvalidInput:
-        return False
-    return record is not None and record.engine is DisruptionSource.ROLLOUT
 
 
 def _read_other(obj: JsonObject, surveyed: Surveyed) -> JsonObject | None:
@@ -308,41 +356,9 @@ def _read_other(obj: JsonObject, surveyed: Surveyed) -> JsonObject | None:
         return None
     resource, parts = chosen
     learn_scaled_kind(resource)
-    kept = {**_type_of(resource), "metadata": _trim_head(obj, resource.is_namespaced), **parts}
-    _complete(kept, resource)
+    kept = {**type_of(resource), "metadata": trim_head(obj, resource.is_namespaced), **parts}
+    complete(kept, resource)
     return kept
-
-
-def _trim_head(obj: JsonObject, is_namespaced: bool = True) -> JsonObject:
-    metadata = child(obj, "metadata")
-    for key in ("name", "namespace", "uid", "resourceVersion"):
-        if not text(metadata, key) and (is_namespaced or key != "namespace"):
-            what = f"{obj.get('kind')} {name_of(obj)}".rstrip()
-            raise BadDump(
-                f"{what}: metadata.{key} is missing, so that no API server has it: {HINT}"
-            )
-    head = _keep(metadata, _HEAD)
-    if annotations := child(metadata, "annotations"):
-        head["annotations"] = {key: it for key, it in annotations.items() if key != _APPLIED}
-    return head
-
-
-def _trim_pod_spec(holder: JsonObject) -> JsonObject:
-    containers = [_keep(one, ("name", "image")) for one in children(holder, "spec", "containers")]
-    grace = child(holder, "spec").get("terminationGracePeriodSeconds")
-    known = {} if grace is None else {"terminationGracePeriodSeconds": grace}
-    return {"containers": containers, **known}
-
-
-def _complete(obj: JsonObject, resource: Resource) -> None:
-    """Fill in what the API server would write by itself, so that no later write changes it."""
-    check_object(obj)
-    try:
-        get_kind(resource).default(obj)
-    except ApiRefusal as refusal:
-        raise BadDump(f"{resource.kind} {name_of(obj)}: {refusal.message}") from None
-    except NotModelled as error:
-        raise BadDump(f"{resource.kind} {name_of(obj)}: {error}") from None
 
 
 def _decode(obj: JsonObject, decode: Callable[[bytes], _Decoded]) -> _Decoded:
@@ -350,27 +366,6 @@ def _decode(obj: JsonObject, decode: Callable[[bytes], _Decoded]) -> _Decoded:
         return decode(msgspec.json.encode(obj))
     except DecodeError as error:
         raise BadDump(str(error)) from None
-
-
-def _type_of(resource: Resource) -> JsonObject:
-    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
-    return {"apiVersion": version, "kind": resource.kind}
-
-
-def _keep(obj: JsonObject, keys: Iterable[str]) -> JsonObject:
-    return {key: obj[key] for key in keys if obj.get(key) is not None}
-
-
-def _find_newest(objects: Iterable[JsonObject]) -> datetime | None:
-    stamps: list[datetime] = []
-    for one in objects:
-        for condition in (*children(one, "status", "conditions"), child(one, "metadata")):
-            for key in ("lastTransitionTime", "creationTimestamp"):
-                try:
-                    stamps.append(moment_of(text(condition, key)))
-                except ValueError:
-                    continue  # absent, or written by somebody else
-    return max(stamps, default=None)
 
 
 def _natural(name: str) -> tuple[str, int]:

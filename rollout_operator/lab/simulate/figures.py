@@ -15,6 +15,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.controllers.members import ordinals_of
 from rollout_operator.lab.model.history import Called, Commit, Record
 from rollout_operator.lab.simulate.people import PERSON
+from rollout_operator.lab.simulate.policies import FoundPolicy
 from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
 from rollout_operator.lab.trace.lines import EVICTION
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
@@ -77,10 +78,21 @@ class Figures:
 
 
 def add_up(
-    records: Iterable[Record], groups: Mapping[str, Iterable[str]], end: timedelta
+    records: Iterable[Record],
+    groups: Mapping[str, Iterable[str]],
+    end: timedelta,
+    policies: Iterable[FoundPolicy] = (),
 ) -> Figures:
-    """Return the figures until `end`; `groups` are the zones of each rollout group."""
+    """Return the figures until `end`.
+
+    `groups` are the StatefulSets that roll out together, each a zone of its own but for those that
+    one of `policies` owns.
+    """
     tally = _FiguresState({zone: group for group, zones in groups.items() for zone in zones})
+    for policy in policies:
+        tally.owners.update(dict.fromkeys(policy.owned, policy))
+        homes = {one.name: zone.name for zone in policy.zones for one in zone.sets}
+        tally.domains.update(homes)
     for record in records:
         if record.at < end:
             tally.take(record)
@@ -101,6 +113,10 @@ class _FiguresState:
     """The state of the world while its history is read."""
 
     group_of: dict[str, str]
+    owners: dict[str, FoundPolicy] = field(default_factory=dict)
+    """The policy of each StatefulSet that has one."""
+    domains: dict[str, str] = field(default_factory=dict)
+    """The zone of a policy that such a StatefulSet is in."""
     deletes: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
@@ -161,7 +177,7 @@ class _FiguresState:
             self.pass_time(commit.at)
         if commit.resource == STATEFULSETS:
             self._move_places(commit.name, ordinals_of(commit.after) if commit.after else range(0))
-            self._limits[commit.name] = _read_limit(commit.after)
+            self._limits[commit.name] = self._read_limit(commit)
         elif commit.resource == PODS and _is_up(commit.after):
             self._count_pod(commit.name, 0 if commit.name in self._up else -1)
             self._up.add(commit.name)
@@ -193,13 +209,17 @@ class _FiguresState:
         if zone is None or commit.actor == OPERATOR or is_granted:
             return
         cross = partial(Crossing, at=commit.at, pod=commit.name, actor=commit.actor)
-        down, limit = self._down[zone], self._limits[zone]
+        group, home, limit = (
+            self.group_of.get(zone, ""),
+            self._name_domain(zone),
+            self._limits[zone],
+        )
+        members = [one for one in self._places if self.group_of.get(one, "") == group]
+        down = sum(self._down[one] for one in members if self._name_domain(one) == home)
         if down > limit:
-            yield cross(text=f"{commit.name} is number {down} down of {zone}, of {limit} allowed")
-        group = self.group_of.get(zone, "")
-        others = [one for one in self._places if self.group_of.get(one, "") == group]
-        short = [one for one in others if one != zone and self._down[one]]
-        if short:
+            yield cross(text=f"{commit.name} is number {down} down of {home}, of {limit} allowed")
+        domains = {self._name_domain(one) for one in members if self._down[one]}
+        if short := domains - {home}:
             yield cross(text=f"{commit.name} goes down beside pods of {join_names(sorted(short))}")
 
     def _record_down(self, *, is_before: bool) -> None:
@@ -210,19 +230,29 @@ class _FiguresState:
                 self.most_down[zone] = max(self.most_down.get(zone, 0), down)
 
     def _list_overlaps(self) -> Iterator[tuple[str, ...]]:
-        down: dict[str, list[str]] = {}
+        down: dict[str, dict[str, None]] = {}
         for zone in sorted(self._places):
             if self._down[zone]:
-                down.setdefault(self.group_of.get(zone, ""), []).append(zone)
+                domains = down.setdefault(self.group_of.get(zone, ""), {})
+                domains[self._name_domain(zone)] = None
         return (tuple(zones) for zones in down.values() if len(zones) > 1)
+
+    def _name_domain(self, zone: str) -> str:
+        """Return what may be down together with a StatefulSet: a zone of its policy, or itself."""
+        return self.domains.get(zone, zone)
+
+    def _read_limit(self, commit: Commit) -> int:
+        if commit.after is None:
+            return 0
+        sts = decode_statefulset(msgspec.json.encode(commit.after))
+        owner = self.owners.get(commit.name)
+        if owner is None or owner.policy is None:
+            return choose_limit(sts)[0]
+        return owner.policy.max_unavailable.of(sts.replicas)
 
 
 def _name_places(zone: str, ordinals: range) -> list[str]:
     return [f"{zone}-{ordinal}" for ordinal in ordinals]
-
-
-def _read_limit(sts: JsonObject | None) -> int:
-    return 0 if sts is None else choose_limit(decode_statefulset(msgspec.json.encode(sts)))[0]
 
 
 def _is_up(pod: JsonObject | None) -> bool:

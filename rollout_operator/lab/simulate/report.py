@@ -15,13 +15,19 @@ from rollout_operator.lab.simulate.dump import Dump, FoundSet
 from rollout_operator.lab.simulate.figures import Figures
 from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
 from rollout_operator.lab.simulate.people import PERSON
+from rollout_operator.lab.simulate.policies import (
+    FoundPolicy,
+    choose_policy_phase,
+    explain_policy,
+    list_policy_holds,
+)
 from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.model.description import Description, Phase
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import format_duration, quote
 from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import count, join_names
@@ -59,6 +65,7 @@ class SimulationRun:
         if self.figures.crossings:
             return ExitCode.BOUND_CROSSED
         phases = {group.phase for group in self.play.description.groups}
+        phases.update(choose_policy_phase(one) for one in self.play.policies if self.dump.obeys)
         if phases == {Phase.ROLLED_OUT} and not self.play.undone:
             return ExitCode.DONE
         may_go_on = self.play.is_cut and Phase.HELD not in phases
@@ -99,7 +106,7 @@ def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
     yield "What happens:"
     rows = render_story(History(records=run.records()), begin=FIRST_STEP, width=width)
     yield from rows or [f"{INDENT}nothing"]
-    holds = tuple(_list_holds(run.play.description))
+    holds = (*_list_holds(run.play.description), *list_policy_holds(run.play.policies))
     if holds:
         yield ""
         yield "What holds it in the end, and what would help:"
@@ -110,6 +117,8 @@ def list_ends(play: Play) -> Iterator[str]:
     """Yield what the operator says of each group in the end."""
     for group in play.description.groups:
         yield f"{group.name}: {group.phase}: {group.headline}"
+    for policy in play.policies:
+        yield f"policy {policy.name}: {choose_policy_phase(policy)}: {explain_policy(policy)}"
     yield from play.undone
     if play.is_cut:
         yield f"it was cut off after {show_span(play.ended_at)}: more may follow"
@@ -135,7 +144,8 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
     downs = [f"{down} of {zone}" for zone, down in figures.most_down.items() if down]
     yield f"most pods down at a time: {join_names(downs, shown=20) or 'none'}"
     if not figures.overlaps:
-        yield "pods of two zones of a group were never down together"
+        of = "policy" if run.dump.obeys and run.dump.policies else "group"
+        yield f"pods of two zones of a {of} were never down together"
     for one in figures.overlaps:
         lasting = "to the end" if one.is_open else f"for {show_span(one.span)}"
         begin = show_span(one.begin)
@@ -156,7 +166,12 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
 
 
 def _render_groups(dump: Dump) -> Iterator[str]:
-    for group, zones in dump.groups.items():
+    titles = {policy.title for policy in dump.policies}
+    for policy in dump.policies:
+        yield from _render_policy(dump, policy)
+    for group, zones in dump.units.items():
+        if group in titles:
+            continue
         yield f"Rollout group {group} in namespace {dump.namespace}:"
         members = [one for one in dump.sets if one.decoded.name in zones]
         width = max(len(one.decoded.name) for one in members)
@@ -170,6 +185,27 @@ def _render_groups(dump: Dump) -> Iterator[str]:
     yield from dump.left_out
 
 
+def _render_policy(dump: Dump, found: FoundPolicy) -> Iterator[str]:
+    head = f"MultiAZRollout {found.name} in namespace {dump.namespace}"
+    policy, members = found.policy, dump.units.get(found.title, ())
+    if not dump.obeys:
+        yield f"{head} is not obeyed"
+    elif policy is None:
+        yield f"{head} is not in service"
+        yield from _indent(found.refusals)
+    else:
+        pause, order = format_duration(policy.interval), policy.pod_order.lower()
+        limit = f"at most {policy.max_unavailable} down in a zone"
+        yield f"{head}: {limit}, a pause of {pause}, pods {order}:"
+    homes = {one.name: (zone.name, one.source) for zone in found.zones for one in zone.sets}
+    width = max(map(len, members), default=0)
+    for name in (*homes, *(one for one in members if one not in homes)):
+        zone, source = homes.get(name, ("", ""))
+        [found_set] = [one for one in dump.sets if one.decoded.name == name]
+        where = [f"zone {zone} ({source})"] if zone else []
+        yield f"{INDENT}{name:{width}}  {', '.join((*where, *_describe(dump, found_set)))}"
+
+
 def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
     sts = found.decoded
     pods = dump.pods_of(sts.name)
@@ -181,14 +217,18 @@ def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
     ending = sum(one.decoded.is_terminating for one in pods)
     if ending:
         yield f"{ending} terminating"
+    if dump.unit_of[sts.name] == found.group:
+        yield _describe_limit(sts)
+    if PAUSED in sts.annotations:
+        yield f"{PAUSED}={sts.annotations[PAUSED]}"
+
+
+def _describe_limit(sts: StatefulSet) -> str:
     given = sts.annotations.get(MAX_UNAVAILABLE, "1")
     limit, problem = choose_limit(sts)
     if problem is None:
-        yield f"at most {given} down"
-    else:
-        yield f"at most {limit} down ({MAX_UNAVAILABLE}={quote(given)} cannot be used)"
-    if PAUSED in sts.annotations:
-        yield f"{PAUSED}={sts.annotations[PAUSED]}"
+        return f"at most {given} down"
+    return f"at most {limit} down ({MAX_UNAVAILABLE}={quote(given)} cannot be used)"
 
 
 def _list_assumptions(run: SimulationRun) -> Iterator[str]:

@@ -52,12 +52,12 @@ class ReadyTime:
 
 
 def learn_ready_times(dump: Dump, settings: SimulateSettings) -> dict[str, ReadyTime]:
-    """Return the time of each rollout group, as given or else the median of its pods."""
+    """Return the time of each rollout group or policy, as given or else the median of its pods."""
     if settings.ready_after:
-        return {group: ReadyTime(settings.ready_after, 0) for group in dump.groups}
+        return {group: ReadyTime(settings.ready_after, 0) for group in dump.units}
     return {
         group: _median(one for zone in zones for one in dump.pods_of(zone))
-        for group, zones in dump.groups.items()
+        for group, zones in dump.units.items()
     }
 
 
@@ -127,7 +127,7 @@ def choose_times(dump: Dump, settings: SimulateSettings, now: datetime) -> PodTi
         if name not in names:
             raise InvalidInput(f"-stuck={name}: no pod {quote(name)} that is not ready")
     ready = learn_ready_times(dump, settings)
-    groups = {one.decoded.name: one.group for one in dump.sets}
+    groups = dump.unit_of
     left: dict[str, timedelta] = {}
     stuck: list[FoundPod] = []
     for pod in dump.pods:
@@ -169,7 +169,8 @@ def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:
 
 def choose_behaviour(dump: Dump, times: PodTimes) -> Choose:
     """Return how each pod behaves: those of the input go on as they are, new ones become ready."""
-    groups = {str(one.decoded.uid): one.group for one in dump.sets}
+    units = dump.unit_of
+    groups = {str(one.decoded.uid): units[one.decoded.name] for one in dump.sets}
     stuck = frozenset(str(one.decoded.uid) for one in times.stuck)
 
     def choose(pod: JsonObject) -> Behaviour:

@@ -5,14 +5,17 @@ all in `report`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
+    MULTI_AZ_ROLLOUTS,
     PODS,
     STATEFULSETS,
     ZONE_BUDGETS,
@@ -29,15 +32,18 @@ from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
 from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.simulate.deciding import WEBHOOKS, read_delay
 from rollout_operator.lab.simulate.dump import Dump
-from rollout_operator.lab.simulate.flags import LONGEST_RUN, SimulateSettings
+from rollout_operator.lab.simulate.flags import LONGEST_RUN, LONGEST_SPAN, SimulateSettings
 from rollout_operator.lab.simulate.nodes import Places, drop_repeats
 from rollout_operator.lab.simulate.people import People
+from rollout_operator.lab.simulate.policies import read_next_batch
 from rollout_operator.lab.simulate.times import PodTimes, choose_behaviour
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import Description
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.outcome import Code
+from rollout_operator.model.policy.watched import WatchedPolicy
 
 OPERATOR: Final = "operator"
 RESTORER: Final = "the input"
@@ -45,6 +51,8 @@ RESTORER: Final = "the input"
 QUIET: Final = timedelta(minutes=10)
 # Waits that end by themselves, perhaps hours later: something follows.
 _TIMED: Final = frozenset({Code.ZONE_DOWNSCALED_LATELY, Code.DELAYED_BY_PODS})
+# After which a policy has been looked at again.
+_RESYNC: Final = timedelta(minutes=1)
 # Until kubelets have had their look at pods that they would start.
 _KUBELETS_SEE_IT: Final = timedelta(milliseconds=45)
 
@@ -79,6 +87,8 @@ class Play:
     """When something has moved for the last time."""
     is_cut: bool
     """Whether it still moved when the simulation ended."""
+    policies: tuple[WatchedPolicy, ...] = ()
+    """As the API server has them in the end."""
     undone: tuple[str, ...] = ()
     """What of the changes was not done then, a sentence each."""
 
@@ -124,8 +134,13 @@ class _Run:
         self._limits = limits
         available = timedelta(seconds=max(one.decoded.min_ready_seconds for one in dump.sets))
         delays = map(read_delay, dump.others_of(ZONE_BUDGETS))
+        deadlines = [one.policy.progress_deadline for one in dump.policies if one.policy]
         self._quiet = max(
-            QUIET, 3 * times.slowest + available, QUIET + max(delays, default=timedelta(0))
+            QUIET,
+            3 * times.slowest + available,
+            QUIET + max(delays, default=timedelta(0)),
+            # Whether a batch has stalled is told by then.
+            min(max(deadlines, default=timedelta(0)) + _RESYNC, LONGEST_SPAN),
         )
         self._moved_at = timedelta(0)
         self._left = limits.records + limits.records_per_pod * len(dump.names().pods)
@@ -164,6 +179,7 @@ class _Run:
             is_cut = await self._rest(process)
             undone = people.stop()
             ended_at, description = sandbox.elapsed(), await process.describe()
+            policies = tuple(self._list_policies())
             await process.stop()
             await process.link.ground()
         return Play(
@@ -172,6 +188,7 @@ class _Run:
             ended_at=ended_at,
             moved_at=self._moved_at,
             is_cut=is_cut,
+            policies=policies,
             undone=undone,
         )
 
@@ -191,7 +208,12 @@ class _Run:
         """Return the flags that the objects of the input call for."""
         trackers = [name_of(one) for one in self._dump.others_of(CONFIG_MAPS)]
         names = [f"-zone-tracker.config-map-name={name}" for name in trackers[:1]]
-        return ["-use-zone-tracker=true", *names] if names else []
+        tracking = ["-use-zone-tracker=true", *names] if names else []
+        return [*tracking, *(["-multi-az-rollouts.enabled"] if self._dump.obeys else [])]
+
+    def _list_policies(self) -> Iterator[WatchedPolicy]:
+        for one in self._sandbox.api.list(MULTI_AZ_ROLLOUTS, self._dump.namespace):
+            yield decode_watched_policy(msgspec.json.encode(one))
 
     def _place_pods(self) -> Places:
         cluster = self._sandbox.cluster
@@ -248,7 +270,13 @@ class _Run:
         """Return after which time it may be at rest; zero or less: it is."""
         rest = self._moved_at + self._quiet - self._sandbox.elapsed()
         waits = [one.code for entry in process.entries() for one in entry.plan.waits]
-        return max(rest, QUIET) if _TIMED.intersection(waits) else rest
+        is_timed = _TIMED.intersection(waits) or self._is_in_pause()
+        return max(rest, QUIET) if is_timed else rest
+
+    def _is_in_pause(self) -> bool:
+        """Tell whether the next batch of a policy has its time."""
+        now = self._sandbox.clock().now()
+        return any(read_next_batch(one) > now for one in self._list_policies())
 
     async def _sleep(self, span: timedelta) -> None:
         """Let the world go on for a while, unless it is over. Raises NotPlayed."""

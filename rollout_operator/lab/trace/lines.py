@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import (
     child,
     children,
@@ -33,6 +33,7 @@ from rollout_operator.lab.model.history import (
     Said,
 )
 from rollout_operator.lab.trace.log_lines import read_log_line
+from rollout_operator.lab.trace.policies import list_policy_changes
 from rollout_operator.model.names import MAX_UNAVAILABLE, PAUSED, REVISION_LABEL
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
@@ -127,6 +128,9 @@ class Storyteller:
                 yield from self._tell_pod(record)
             case Commit() if record.resource == STATEFULSETS:
                 yield from _tell_set(record)
+            case Commit() if record.resource == MULTI_AZ_ROLLOUTS:
+                for sentence in list_policy_changes(record.before, record.after):
+                    yield TraceLine(at=record.at, who=f"policy {record.name}", text=sentence)
             case Reviewed():
                 yield from self._tell_review(record)
             case PodCalled():

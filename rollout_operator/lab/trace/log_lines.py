@@ -11,6 +11,9 @@ _FRAME: Final = frozenset({"level", "ts", "msg", "caller"})
 _SILENT: Final = frozenset({"why", "reason", "group"})
 TERMINATING: Final = "Terminating pod"
 WAITING: Final = "Group waits"
+POLICY_WAITING: Final = "Policy waits"
+# Waits of policies that are told by what they record.
+_RECORDED: Final = frozenset({"batch_open", "interval_wait", "up_to_date"})
 # Told by what comes of them, or of no use to who reads a story.
 _MUTE: Final = frozenset(
     {
@@ -33,12 +36,13 @@ class LogLine:
     @property
     def is_mute(self) -> bool:
         """Tell whether a story does without it."""
-        return self.message in _MUTE or self.keys.get("level") == "debug"
+        is_recorded = self.message == POLICY_WAITING and self.keys.get("reason") in _RECORDED
+        return is_recorded or self.message in _MUTE or self.keys.get("level") == "debug"
 
     @property
     def is_wait(self) -> bool:
-        """Tell whether it says what a group waits for: worth telling only where it lasts."""
-        return self.message == WAITING
+        """Tell whether it says what something waits for: worth telling only where it lasts."""
+        return self.message in (WAITING, POLICY_WAITING)
 
     @property
     def deleted_pod(self) -> str:

@@ -15,6 +15,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.config.flags import get_flag
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
+    MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
     NATIVE_BUDGETS,
     NODES,
@@ -36,7 +37,10 @@ from rollout_operator.model.scaling import Reference
 from rollout_operator.planning.scaling.plan import list_references
 
 _PAGE: Final = 500
-_OPTIONAL: Final = (ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES)
+_OPTIONAL: Final = (
+    *(ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES),
+    MULTI_AZ_ROLLOUTS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +105,22 @@ class _Reading:
         except NotFound:
             self.known.add(resource.kind)  # the kind is not installed
         except ApiError as error:
-            self.unread.append(f"{resource.plural} are left out: {error}")
+            if resource == MULTI_AZ_ROLLOUTS and await self._is_missing(resource):
+                self.known.add(resource.kind)
+            else:
+                self.unread.append(f"{resource.plural} are left out: {error}")
         return []
+
+    async def _is_missing(self, resource: Resource) -> bool:
+        """Tell whether a kind is not installed: of that, too, an API server says no more than 403.
+
+        Few clusters have it, and what is not there is not left out.
+        """
+        try:
+            served = await KindCatalog(self.client, self.clock).find(resource.group, resource.kind)
+        except ApiError:
+            return False
+        return served is None
 
     async def fetch_optional(self, resource: Resource, name: str) -> list[_Found]:
         """Return one object, none where it is not there or may not be read, which is recorded."""

@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.model.fields import child, name_of
-from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES
+from rollout_operator.lab.schemas.kinds import BUDGETS, KINDS, REPLICA_TEMPLATES
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.errors import Denied
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace
@@ -45,6 +45,9 @@ async def test_everything_that_decides_is_read_and_nothing_written() -> None:
         await world.create(ZONE_BUDGETS, budget)
         native = {**_custom(BUDGETS.kind, "n", selector=chosen), "apiVersion": "policy/v1"}
         await world.create(BUDGETS, native)
+        version = f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.version}"
+        policy = {**_custom(MULTI_AZ_ROLLOUTS.kind, "p"), "apiVersion": version}
+        await world.create(MULTI_AZ_ROLLOUTS, policy)
 
         copy = await _copy(world)
 
@@ -53,6 +56,7 @@ async def test_everything_that_decides_is_read_and_nothing_written() -> None:
         assert _list(copy, "ReplicaTemplate") == ["sizes"]
         assert _list(copy, ZONE_BUDGETS.kind) == ["b"]
         assert _list(copy, BUDGETS.kind) == ["n"]
+        assert _list(copy, MULTI_AZ_ROLLOUTS.kind) == ["p"]
         assert copy.unread == ()
         assert {"ValidatingWebhookConfiguration", "Node", "Pod"} < copy.known
         assert copy.read_at >= world.sandbox.epoch
@@ -67,6 +71,7 @@ async def test_what_may_not_be_read_is_named() -> None:
         refused = world.sandbox.api.forbidden
         refused.add((PERSON, "list", "nodes"))
         refused.add((PERSON, "list", "zoneawarepoddisruptionbudgets"))
+        refused.add((PERSON, "list", "multiazrollouts"))
         refused.add((PERSON, "get", "configmaps"))
 
         copy = await _copy(world)
@@ -75,9 +80,25 @@ async def test_what_may_not_be_read_is_named() -> None:
         assert [line.partition(":")[0] for line in copy.unread] == [
             "zoneawarepoddisruptionbudgets are left out",
             "nodes are left out",
+            "multiazrollouts are left out",
             "ConfigMap rollout-operator-zone-tracker is left out",
         ]
         assert "Node" not in copy.known
+
+
+@in_virtual_time
+async def test_a_kind_that_is_not_installed_is_not_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A role that shows no policies does not tell whether there could be one; discovery does."""
+    monkeypatch.delitem(KINDS, (MULTI_AZ_ROLLOUTS.group, MULTI_AZ_ROLLOUTS.plural))
+    async with observed_cluster(*three_zones(replicas=1)) as world:
+        world.sandbox.api.forbidden.add((PERSON, "list", "multiazrollouts"))
+
+        copy = await _copy(world)
+
+        assert copy.unread == ()
+        assert MULTI_AZ_ROLLOUTS.kind in copy.known
 
 
 @in_virtual_time
