@@ -62,6 +62,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "releases.flux": ("",),
         "releases.kstatus": ("", "releases"),
         "releases.schedules": ("", "releases"),
+        "releases.checks": ("", "releases", "releases.flux", "releases.kstatus"),
     },
     "kube": {
         "": (),

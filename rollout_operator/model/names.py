@@ -116,9 +116,12 @@ WAIT_FOR_FLUX: Final = "rollout.kuberik.com/wait-for-flux"
 TAG_FROM: Final = "rollout.kuberik.com/rollout"
 SUBSTITUTE: Final = "rollout.kuberik.com/substitute."
 """Followed by the name of a variable and `.from`."""
-# On HealthChecks: what they look at, and how often.
+# On HealthChecks: what they look at, how often, and how long a failure may pass by itself.
 CHECKED_KUSTOMIZATION: Final = "healthcheck.kuberik.com/kustomization"
+CHECKED_GROUP: Final = "healthcheck.kuberik.com/rollout-group"
+CHECKED_POLICY: Final = "healthcheck.kuberik.com/multi-az-rollout"
 CHECK_INTERVAL: Final = "healthcheck.kuberik.com/requeue-interval"
+FAILURE_GRACE: Final = "healthcheck.kuberik.com/failure-grace"
 # On schedules, and copied to their gates: for display alone.
 PRETTY_NAME: Final = "gate.kuberik.com/pretty-name"
 GATE_DESCRIPTION: Final = "gate.kuberik.com/description"

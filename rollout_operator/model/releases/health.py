@@ -1,7 +1,7 @@
 """A HealthCheck: what it looks at, and what it found."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum, unique
 
 import msgspec
@@ -17,6 +17,24 @@ class HealthStatus(StrEnum):
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
     PENDING = "Pending"
+
+
+@unique
+class CheckClass(StrEnum):
+    """Classes of HealthChecks whose status this operator writes. Never renamed."""
+
+    KUSTOMIZATION = "kustomization"
+    ROLLOUT_GROUP = "rollout-group"
+    MULTI_AZ_ROLLOUT = "multi-az-rollout"
+
+
+class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one look at something found."""
+
+    status: HealthStatus
+    text: str = ""
+    failed_at: datetime | None = None
+    """When the newest failure happened, as far as anything says so."""
 
 
 class HealthCheckStatus(
@@ -40,7 +58,11 @@ class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
     check_class: str = ""
     """By what its status is written; empty for anything outside."""
     kustomization: str | None = None
-    """What its annotation names: `name` or `namespace/name`."""
+    """What its annotation names: `name` or `namespace/name`; so the next two."""
+    rollout_group: str | None = None
+    policy: str | None = None
     interval: timedelta = timedelta(seconds=30)
     """From one evaluation to the next."""
+    failure_grace: timedelta = timedelta(minutes=2)
+    """How long Flux may fail to apply a Kustomization until that is a failure."""
     status: HealthCheckStatus = HealthCheckStatus()

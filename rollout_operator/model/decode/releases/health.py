@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.model import names
 from rollout_operator.model.decode.releases.head import read_body, read_head
 from rollout_operator.model.decode.wire import JsonBytes, Wire
 from rollout_operator.model.errors import DecodeError, InvalidInput
-from rollout_operator.model.names import CHECK_INTERVAL, CHECKED_KUSTOMIZATION
 from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
 from rollout_operator.model.units import parse_duration
 
@@ -20,6 +20,7 @@ KIND: Final = "HealthCheck"
 
 _DEFAULT_INTERVAL: Final = timedelta(seconds=30)
 _LEAST_INTERVAL: Final = timedelta(seconds=5)
+_DEFAULT_GRACE: Final = timedelta(minutes=2)
 
 
 class _Spec(Wire):
@@ -50,16 +51,22 @@ def decode_health_check(raw: JsonBytes) -> HealthCheck:
         head=read.head,
         labels=read.labels,
         check_class=spec.check_class or "",
-        kustomization=read.annotation(CHECKED_KUSTOMIZATION),
-        interval=parse_check_interval(read.annotation(CHECK_INTERVAL)),
+        kustomization=read.annotation(names.CHECKED_KUSTOMIZATION),
+        rollout_group=read.annotation(names.CHECKED_GROUP),
+        policy=read.annotation(names.CHECKED_POLICY),
+        interval=parse_check_interval(read.annotation(names.CHECK_INTERVAL)),
+        failure_grace=_parse_span(read.annotation(names.FAILURE_GRACE), _DEFAULT_GRACE),
         status=status,
     )
 
 
 def parse_check_interval(text: str | None) -> timedelta:
     """Return the time between two evaluations, by the annotation (RT-135)."""
+    return max(_parse_span(text, _DEFAULT_INTERVAL), _LEAST_INTERVAL)
+
+
+def _parse_span(text: str | None, default: timedelta) -> timedelta:
     try:
-        interval = _DEFAULT_INTERVAL if text is None else parse_duration(text)
+        return default if text is None else max(parse_duration(text), timedelta(0))
     except InvalidInput:
-        interval = _DEFAULT_INTERVAL
-    return max(interval, _LEAST_INTERVAL)
+        return default

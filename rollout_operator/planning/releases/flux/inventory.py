@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.health import HealthStatus
+from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.model.units import quote
 from rollout_operator.planning.wording import join_names
@@ -38,17 +38,10 @@ class InventoryFinding(msgspec.Struct, frozen=True, kw_only=True):
     """None where there is no such object, or where it cannot be read."""
     problem: str = ""
     """Why it cannot be read."""
+    may_pass: bool = False
+    """Whether that may pass by itself."""
     failed_at: datetime | None = None
     """When it failed, as far as it says so."""
-
-
-class InventoryVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The health of all of it."""
-
-    status: HealthStatus
-    text: str
-    failed_at: datetime | None = None
-    """The newest time at which one of them failed."""
 
 
 def parse_inventory_id(text: str) -> InventoryObject:
@@ -68,10 +61,10 @@ def parse_inventory_id(text: str) -> InventoryObject:
 
 def assess_inventory(
     own: StatusVerdict, findings: Sequence[InventoryFinding], failed_at: datetime | None = None
-) -> InventoryVerdict:
+) -> CheckFinding:
     """Return the health of a Kustomization by itself and by what it applied (REL-108 to 110)."""
     if own.status in {ObjectStatus.FAILED, ObjectStatus.UNKNOWN}:
-        return InventoryVerdict(status=HealthStatus.UNHEALTHY, text=own.text, failed_at=failed_at)
+        return CheckFinding(status=HealthStatus.UNHEALTHY, text=own.text, failed_at=failed_at)
     is_pending = own.status is not ObjectStatus.CURRENT
     broken = [f"{one.name}: {one.problem}" for one in findings if one.problem]
     failed = _list_at(findings, {ObjectStatus.FAILED, ObjectStatus.UNKNOWN})
@@ -79,15 +72,15 @@ def assess_inventory(
     if broken or failed:
         times = [one.failed_at for one in failed if one.failed_at is not None]
         text = join_names([*broken, *_show(failed)])
-        return InventoryVerdict(
+        return CheckFinding(
             status=HealthStatus.UNHEALTHY, text=text, failed_at=max(times, default=None)
         )
     if waiting:
-        return InventoryVerdict(status=HealthStatus.PENDING, text=join_names(_show(waiting)))
+        return CheckFinding(status=HealthStatus.PENDING, text=join_names(_show(waiting)))
     if is_pending or not findings:
         text = own.text if is_pending else "it has applied nothing yet"
-        return InventoryVerdict(status=HealthStatus.PENDING, text=text)
-    return InventoryVerdict(status=HealthStatus.HEALTHY, text=own.text)
+        return CheckFinding(status=HealthStatus.PENDING, text=text)
+    return CheckFinding(status=HealthStatus.HEALTHY, text=own.text)
 
 
 def _list_at(

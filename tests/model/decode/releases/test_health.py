@@ -46,6 +46,23 @@ def test_all_that_a_health_check_says() -> None:
     }
 
 
+def test_what_else_it_may_look_at() -> None:
+    """RELB-36, RELB-37: a grace that is none is the default."""
+    found = decode_health_check(
+        as_json(
+            {"class": "rollout-group"},
+            annotations={
+                "healthcheck.kuberik.com/rollout-group": "prod/db",
+                "healthcheck.kuberik.com/multi-az-rollout": "db",
+                "healthcheck.kuberik.com/failure-grace": "soon",
+            },
+        )
+    )
+
+    assert (found.rollout_group, found.policy) == ("prod/db", "db")
+    assert found.failure_grace == timedelta(minutes=2)
+
+
 def test_one_that_says_nothing() -> None:
     """REL-19: it is evaluated by others, and was not yet."""
     found = decode_health_check(as_json())

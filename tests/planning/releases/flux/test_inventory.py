@@ -6,12 +6,11 @@ from typing import Final
 import pytest
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.health import HealthStatus
+from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.planning.releases.flux.inventory import (
     InventoryFinding,
     InventoryObject,
-    InventoryVerdict,
     assess_inventory,
     parse_inventory_id,
 )
@@ -74,7 +73,7 @@ def test_the_newest_failure_counts() -> None:
 
     assert assess_inventory(READY, [later, FAILED]).failed_at == at(5)
     assert assess_inventory(READY, [found(ObjectStatus.FAILED)]).failed_at is None
-    assert assess_inventory(STALLED, [later], at(2)) == InventoryVerdict(
+    assert assess_inventory(STALLED, [later], at(2)) == CheckFinding(
         status=UNHEALTHY, text="stalled", failed_at=at(2)
     )
 

@@ -1,0 +1,1 @@
+"""HealthChecks that this operator evaluates: what they look at, and what becomes of it."""

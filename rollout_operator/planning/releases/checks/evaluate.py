@@ -1,0 +1,135 @@
+"""The health of what a HealthCheck looks at, from objects as they are on the wire.
+
+A Kustomization has its own status and that of each object that it applied. Rollout groups and
+MultiAZRollouts of this operator are their StatefulSets, whose pods must all run the update
+revision; a MultiAZRollout must be ready itself as well. What cannot be read may be there the next
+time: it counts as a failure only once it could not be read several times in a row (RELB-37).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.releases.health import CheckFinding, HealthStatus
+from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.planning.releases.flux.inventory import (
+    InventoryFinding,
+    InventoryObject,
+    assess_inventory,
+)
+from rollout_operator.planning.releases.kstatus.assess import assess_status
+from rollout_operator.planning.releases.kstatus.fields import ApiObject, ObjectCondition
+from rollout_operator.planning.releases.kstatus.witness import get_failure_time
+
+Tree = Mapping[str, object]
+
+MOST_UNREAD: Final = 3
+"""So many evaluations in a row may fail to read something."""
+
+# With these reasons Flux has given up until the next interval, and says what is wrong.
+_FAILURES: Final = frozenset(
+    {"BuildFailed", "HealthCheckFailed", "ReconciliationFailed", "ArtifactFailed"}
+)
+# Nothing in them can fail, and to read Secrets is a right that nobody should have to give.
+_NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
+
+
+def needs_read(found: InventoryObject) -> bool:
+    """Tell whether an object of an inventory must be read to know its status."""
+    return (found.group, found.kind) not in _NEVER_READ
+
+
+def assess_object(name: str, tree: Tree, now: datetime, grace: timedelta) -> InventoryFinding:
+    """Return what one object is at, and when it failed."""
+    verdict = assess_status(tree, now)
+    failure = _get_failure(tree, now, grace)
+    if failure is not None and verdict.status is not ObjectStatus.TERMINATING:
+        failed = StatusVerdict(ObjectStatus.FAILED, f"{failure.reason}: {failure.message}")
+        return InventoryFinding(name=name, verdict=failed, failed_at=failure.since)
+    return InventoryFinding(name=name, verdict=verdict, failed_at=get_failure_time(tree))
+
+
+def assess_kustomization(
+    own: InventoryFinding, findings: Iterable[InventoryFinding], unread: int
+) -> CheckFinding:
+    """Return the health of a Kustomization and of what it applied (REL-108 to 111).
+
+    `unread` counts the evaluations in a row, with this one, that could not read something.
+    """
+    if own.verdict is None:
+        return assess_unread(own.problem or "there is none", unread)
+    settled = [_soften(one) if unread < MOST_UNREAD else one for one in findings]
+    return assess_inventory(own.verdict, settled, own.failed_at)
+
+
+def assess_unread(problem: str, unread: int) -> CheckFinding:
+    """Return the health of what cannot be read."""
+    is_lasting = unread >= MOST_UNREAD
+    status = HealthStatus.UNHEALTHY if is_lasting else HealthStatus.PENDING
+    return CheckFinding(status=status, text=problem)
+
+
+def assess_policy(own: Tree, sets: Sequence[Tree], now: datetime) -> CheckFinding:
+    """Return the health of a MultiAZRollout by its conditions, and of what it owns (RELB-36)."""
+    read = ApiObject(own)
+    if read.find_condition("Ready") is None:
+        return CheckFinding(status=HealthStatus.PENDING, text="it has no status yet")
+    verdict = assess_status(own, now)
+    if verdict.status is ObjectStatus.FAILED:
+        return CheckFinding(
+            status=HealthStatus.UNHEALTHY, text=verdict.text, failed_at=get_failure_time(own)
+        )
+    if verdict.status is not ObjectStatus.CURRENT:
+        return CheckFinding(status=HealthStatus.PENDING, text=verdict.text)
+    return assess_sets(sets, now)
+
+
+def assess_sets(sets: Sequence[Tree], now: datetime) -> CheckFinding:
+    """Return the health of StatefulSets that roll out together: all pods updated, and ready."""
+    if not sets:
+        return CheckFinding(status=HealthStatus.PENDING, text="it has no StatefulSet yet")
+    findings = [_assess_set(one, now) for one in sets]
+    finding = assess_inventory(StatusVerdict(ObjectStatus.CURRENT), findings)
+    if finding.status is not HealthStatus.HEALTHY:
+        return finding
+    return msgspec.structs.replace(finding, text="all pods run the update revision and are ready")
+
+
+def get_next_look(tree: Tree, now: datetime, grace: timedelta) -> timedelta | None:
+    """Return after what time a failure of Flux counts, None where there is none that may."""
+    found = _find_false(tree)
+    if found is None or found.since is None or now - found.since >= grace:
+        return None
+    return grace - (now - found.since)
+
+
+def _assess_set(tree: Tree, now: datetime) -> InventoryFinding:
+    name = ApiObject(tree).get_text("metadata", "name")
+    return assess_object(f"StatefulSet {name}", tree, now, timedelta(0))
+
+
+def _get_failure(tree: Tree, now: datetime, grace: timedelta) -> ObjectCondition | None:
+    """Return the condition by which Flux says that it failed, once that lasts."""
+    found = _find_false(tree)
+    if found is None or found.since is None or now - found.since < grace:
+        return None
+    return found
+
+
+def _find_false(tree: Tree) -> ObjectCondition | None:
+    read = ApiObject(tree)
+    ready = read.find_condition("Ready")
+    is_flux = read.group.endswith(".toolkit.fluxcd.io")
+    if not is_flux or ready is None or ready.status != "False" or ready.reason not in _FAILURES:
+        return None
+    return ready
+
+
+def _soften(finding: InventoryFinding) -> InventoryFinding:
+    """Return a finding that waits where what cannot be read may be there the next time."""
+    if not (finding.problem and finding.may_pass):
+        return finding
+    verdict = StatusVerdict(ObjectStatus.IN_PROGRESS, finding.problem)
+    return InventoryFinding(name=finding.name, verdict=verdict)
