@@ -7,6 +7,7 @@ record comes first, see `controller`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.policies.owners import Owners
 from rollout_operator.guards.locks import group_lock, policy_lock
@@ -67,7 +68,11 @@ class PolicyRule:
     def snapshot(self, scope: PolicyScope, group: Group, record: PolicyRecord) -> PolicySnapshot:
         """Return what a plan of a policy reads."""
         return PolicySnapshot(
-            policy=scope.policy, resolution=record.resolution, group=group, batch=record.batch
+            policy=scope.policy,
+            resolution=record.resolution,
+            group=group,
+            batch=record.batch,
+            clock_error=CLOCK_ERROR,
         )
 
     def plan(self, group: Group) -> Plan:

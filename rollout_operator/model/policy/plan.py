@@ -77,6 +77,13 @@ class PolicySnapshot:
     """All StatefulSets that the policy owns, each with its pods. `now` is the server's clock."""
     batch: Batch | None = None
     """The last one, as the status of the policy has it."""
+    clock_error: timedelta = timedelta(0)
+    """By so much the server's clock may show more than `group.now`."""
+
+    @property
+    def latest(self) -> datetime:
+        """Return the latest time that the server's clock may show now."""
+        return self.group.now + self.clock_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

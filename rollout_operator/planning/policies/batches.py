@@ -4,6 +4,9 @@ All of it follows from what the status of the policy records and from the pods a
 a process that starts anew comes to the same. Times are those of the API server's clock, but for the
 times of pods' conditions, which kubelets write: one of them that lies in the future counts for
 nothing.
+
+What is known of the server's clock may be early: `now` has passed, `latest` has not. A pause begins
+at the latest time and ends by the earliest one, so that no error of a clock shortens it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +38,11 @@ def has_superseded(batch: Batch | None, readiness: Readiness) -> bool:
 
 
 def settle_batch(
-    batch: Batch | None, readinesses: Sequence[Readiness], policy: Policy, now: datetime
+    batch: Batch | None,
+    readinesses: Sequence[Readiness],
+    policy: Policy,
+    now: datetime,
+    latest: datetime,
 ) -> Batch | None:
     """Return the batch as it is to be recorded: stamped when it is complete, and open again.
 
@@ -45,13 +52,13 @@ def settle_batch(
     if batch is None:
         return None
     if batch.completion is None:
-        return replace(batch, completion=now) if _is_complete(batch, readinesses) else batch
-    completion = min(batch.completion, now)
+        return replace(batch, completion=latest) if _is_complete(batch, readinesses) else batch
+    completion = min(batch.completion, latest)
     if now - completion >= policy.interval or all(readiness.is_whole for readiness in readinesses):
         return replace(batch, completion=completion)
     # One for another revision would be superseded if it were open, and need no pause at all.
     is_current = any(_is_for(batch, readiness) for readiness in readinesses)
-    return replace(batch, completion=None if is_current else now)
+    return replace(batch, completion=None if is_current else latest)
 
 
 def list_left(batch: Batch, readiness: Readiness) -> tuple[Pod, ...]:
@@ -64,7 +71,11 @@ def list_left(batch: Batch, readiness: Readiness) -> tuple[Pod, ...]:
 
 
 def find_pause_end(
-    batch: Batch | None, readinesses: Sequence[Readiness], policy: Policy, now: datetime
+    batch: Batch | None,
+    readinesses: Sequence[Readiness],
+    policy: Policy,
+    now: datetime,
+    latest: datetime,
 ) -> datetime | None:
     """Return when the next batch may begin, None where it may at once.
 
@@ -72,11 +83,11 @@ def find_pause_end(
     process may not have been there. Without a record, from what updated pods show (MAZ-43).
     """
     is_recorded = batch is not None
-    times = [
-        time for time in _list_recoveries(readinesses, only_updated=not is_recorded) if time <= now
-    ]
+    recoveries = _list_recoveries(readinesses, only_updated=not is_recorded)
+    # Kubelets write whole seconds: the truth is later by as little as that of the server's clock.
+    times = [time + (latest - now) for time in recoveries if time <= now]
     if batch is not None and batch.completion is not None:
-        times.append(min(batch.completion, now))
+        times.append(min(batch.completion, latest))
     end = max(times) + policy.interval if times else now
     return end if end > now else None
 

@@ -125,15 +125,16 @@ def _list_stops(snapshot: PolicySnapshot) -> tuple[tuple[Reason, ...], timedelta
 
 
 def _open_case(snapshot: PolicySnapshot) -> _Case:
-    zones, now, policy = list_zones(snapshot), snapshot.group.now, snapshot.policy
+    zones, policy = list_zones(snapshot), snapshot.policy
+    now, latest = snapshot.group.now, snapshot.latest
     readinesses = list_readinesses(zones)
-    batch = settle_batch(snapshot.batch, readinesses, policy, now)
+    batch = settle_batch(snapshot.batch, readinesses, policy, now, latest)
     return _Case(
         snapshot=snapshot,
         zones=zones,
         batch=batch,
         open=find_open(batch, readinesses),
-        pause_end=find_pause_end(batch, readinesses, policy, now),
+        pause_end=find_pause_end(batch, readinesses, policy, now, latest),
     )
 
 

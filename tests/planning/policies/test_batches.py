@@ -108,6 +108,33 @@ def test_the_pause(a: Zone, last: Batch | None, expected: str, ends: list[float 
         assert times(found) == ends
 
 
+@pytest.mark.parametrize(
+    ("a", "last", "ends"),
+    [
+        pytest.param(prev("a", "ppl"), OPEN, [1, 31], id="MAZ-40 it begins at the latest time"),
+        pytest.param(
+            prev("a", "ppl"), batch("a-2", completion=1), [1, 31],
+            id="MAZ-43 what was recorded so is not in the future",
+        ),
+        pytest.param(
+            prev("a", "ppl"), batch("a-2", completion=9), [1, 31],
+            id="MAZ-43 what is later than the latest is",
+        ),
+        pytest.param(
+            at(prev("a", "ppl"), 2, ready=-5), None, [None, 26],
+            id="MAZ-43 times of pods have whole seconds",
+        ),
+    ],
+)  # fmt: skip
+def test_no_error_of_the_clock_shortens_a_pause(
+    a: Zone, last: Batch | None, ends: list[float | None]
+) -> None:
+    """The server's clock is known up to a second too early, by a new process."""
+    case = dataclasses.replace(snapshot(a, B, batch=last), clock_error=seconds(1))
+
+    assert times(plan_policy(case)) == ends
+
+
 def test_the_pause_lies_between_zones_as_well() -> None:
     """MAZ-41."""
     found = plan(zone("a"), prev("b"), last=batch("a-0", completion=-29))
