@@ -5,12 +5,14 @@ Parts are run one after the other, each on all cores; all of them by default:
 schedules   random schedules of the simulation, judged by the invariants
 repeats     schedules that are run twice: the same history, to the last record
 plans       the systematic plans of its small scenarios: every step goes wrong once
+aimed       kills at every call of the batches of a policy, and what goes on after each
 deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, asked about by all suites
 kills       two and three operators on a real control plane, killed, frozen and ended at random
 """
 
 import argparse
+import multiprocessing
 import os
 import sys
 import time
@@ -25,6 +27,7 @@ from tests.mutants import automatic
 from tests.mutants.__main__ import run_all as ask_about_all
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.runner import Budget
+from tests.simulation.aimed import find_broken, list_aims
 from tests.simulation.campaign import (
     SMALL_ONES,
     Job,
@@ -91,6 +94,13 @@ def _prove_plans(given: argparse.Namespace) -> Found:
     return _count(chain.from_iterable(plans), given.jobs)
 
 
+def _prove_aimed(given: argparse.Namespace) -> Found:
+    aims = [*list_aims(is_elected=False), *list_aims(is_elected=True)][:: given.step]
+    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
+        missed = list(chain.from_iterable(pool.imap_unordered(find_broken, aims, 8)))
+    return Found(ran=f"{len(aims)} kills", missed=missed, is_failure=bool(missed))
+
+
 def _count(jobs: Iterable[Job], processes: int) -> Found:
     tally = Tally()
     for summary in run_all(jobs, processes):
@@ -131,6 +141,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "schedules": _prove_schedules,
     "repeats": _prove_repeats,
     "plans": _prove_plans,
+    "aimed": _prove_aimed,
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
     "kills": _prove_kills,
@@ -142,7 +153,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all by default")
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="random schedules")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="schedules run twice")
-    parser.add_argument("--step", type=int, default=1, help="one in so many plans")
+    parser.add_argument("--step", type=int, default=1, help="one in so many plans and aimed kills")
     parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
     parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")
     parser.add_argument("--kills", type=int, default=KILLS, help="of operators, by SIGKILL")

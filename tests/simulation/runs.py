@@ -207,6 +207,7 @@ class _Run:
                     has_webhooks=scenario.has_webhooks,
                     elects=scenario.elects,
                     name=f"{OPERATORS}-{number}",
+                    back_after=scenario.back_after,
                 )
                 for number in range(1, scenario.replicas + 1)
             ]

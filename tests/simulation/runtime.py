@@ -118,10 +118,11 @@ class Supervisor:
         has_webhooks: bool = False,
         elects: bool = False,
         name: str = NAME,
+        back_after: timedelta = BACK_AFTER,
     ) -> None:
         self.process = sandbox.process(name, args=args, webhooks=has_webhooks, elects=elects)
         self.has_to_stop = False
-        self._back_after = BACK_AFTER
+        self._usual_pause = self._back_after = back_after
         self._is_hasty = False
         self._wake = asyncio.Event()
         sandbox.history.listeners.append(self._listen)
@@ -165,7 +166,7 @@ class Supervisor:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._back_after.total_seconds()):
                     await self._wake.wait()
-        self._back_after = BACK_AFTER
+        self._back_after = self._usual_pause
 
     def _listen(self, record: Record) -> None:
         is_ours = isinstance(record, Lived) and record.actor == self.process.name

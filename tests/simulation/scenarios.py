@@ -16,6 +16,7 @@ from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import REVISION_LABEL
 from tests.judge.promises import QUIET
+from tests.simulation.runtime import BACK_AFTER
 from tests.simulation.scenarios_people import People
 
 Script = Callable[[People], Coroutine[Any, Any, None]]
@@ -77,6 +78,8 @@ class Scenario:
     """
     args: Sequence[str] = ()
     """Flags of the operator, beside those that every sandbox gives."""
+    back_after: timedelta = BACK_AFTER
+    """For how long a process that ended is away."""
 
 
 def usual(rng: random.Random) -> Choose:

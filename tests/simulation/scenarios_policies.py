@@ -5,6 +5,7 @@ The StatefulSets of a policy have the label of no group, but for those of `group
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -24,6 +25,7 @@ LABELS: Final = {"app": "db"}
 KEY: Final = "topology.kubernetes.io/zone"
 REGION: Final = "us-west-2"
 MOST_EDITS: Final = 8
+INTERVAL: Final = timedelta(seconds=5)
 
 
 def sampled(size: Size) -> Scenario:
@@ -132,7 +134,10 @@ async def create_policy(people: People, name: str) -> None:
         "metadata": {"name": name, "namespace": people.sandbox.namespace},
         "spec": {
             "statefulSetSelector": {"matchLabels": LABELS},
-            "rollingUpdate": {"maxUnavailable": 1, "intervalSeconds": 5},
+            "rollingUpdate": {
+                "maxUnavailable": 1,
+                "intervalSeconds": int(INTERVAL.total_seconds()),
+            },
         },
     }
     await send(people, ApiRequest(verb="create", resource=MULTI_AZ_ROLLOUTS, body=body))

@@ -1,0 +1,337 @@
+"""Kills aimed at the steps of a batch: at which call a process dies, and which one goes on.
+
+A run without faults lists the calls that the first batches of a policy consist of. Each of them is
+hit, in each way; the process that goes on may see what was there before the batch was recorded.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
+from rollout_operator.lab.model.history import Called, Commit, Fault, History
+from rollout_operator.lab.network.faults import (
+    EVENT_OUTCOME,
+    NO_TIME,
+    OUTCOME,
+    CrashPoint,
+    EventOutcome,
+    Failure,
+    FaultDecision,
+    NoFaults,
+    SentCall,
+)
+from rollout_operator.lab.world import Sandbox
+from tests.judge.objects import read_pod
+from tests.judge.policies import read_batch
+from tests.simulation.plans import STRIKE_LIMIT
+from tests.simulation.runs import OPERATORS, Outcome, play
+from tests.simulation.runtime import BACK_AFTER, Patient, now
+from tests.simulation.scenarios import SMALL, Scenario
+from tests.simulation.scenarios_book import elect
+from tests.simulation.scenarios_policies import INTERVAL, sampled
+
+SEED: Final = 1
+QUIET: Final = timedelta(minutes=1)
+# Of the rollout: two pods of one zone, and the first one of the next.
+BATCHES: Final = 3
+# A batch is chosen from a live read.
+BEFORE: Final = timedelta(milliseconds=100)
+# A standby is shown nothing new from so long before the kill until after it has the Lease.
+BLIND: Final = timedelta(seconds=8)
+FROZEN: Final = timedelta(seconds=30)
+# From the kill until all is healed: by then another replica has taken the Lease.
+SETTLE: Final = timedelta(seconds=5)
+TAKEOVER: Final = timedelta(seconds=30)
+AWAY: Final = timedelta(minutes=5)
+MOMENT: Final = timedelta(milliseconds=20)
+
+
+class Hit(StrEnum):
+    """What becomes of a call, and of the process that makes it."""
+
+    BEFORE = "killed before it is sent"
+    APPLIED = "applied, killed before the answer"
+    ANSWERED = "killed with the answer"
+    LOST = "not applied and not answered, killed at the next call"
+    UNANSWERED = "applied and not answered, killed at the next call"
+    LATE = "applied when its time is over, killed at the next call"
+    IDLE = "killed in the middle of the pause"
+
+
+class Heir(StrEnum):
+    """Which process goes on, and what it sees."""
+
+    SAME = "the same replica goes on"
+    SAME_STALE = "the same replica goes on, with lists from before the batch"
+    OTHER = "another replica goes on"
+    OTHER_STALE = "another replica goes on, with a view from before the kill"
+
+    @property
+    def is_other(self) -> bool:
+        """Tell whether the Lease changes hands."""
+        return self in (Heir.OTHER, Heir.OTHER_STALE)
+
+
+_DECISIONS: Final = {
+    Hit.BEFORE: FaultDecision(crash=CrashPoint.BEFORE_SEND),
+    Hit.APPLIED: FaultDecision(crash=CrashPoint.AFTER_COMMIT),
+    Hit.ANSWERED: FaultDecision(crash=CrashPoint.AFTER_REPLY),
+    Hit.LOST: FaultDecision(fails=Failure.RESET_BEFORE),
+    Hit.UNANSWERED: FaultDecision(fails=Failure.RESET_AFTER),
+    Hit.LATE: FaultDecision(fails=Failure.LATE),
+}
+
+_READ_HITS: Final = (Hit.BEFORE, Hit.ANSWERED, Hit.LOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One call of the run without faults: what it asks for, and how often that was asked."""
+
+    at: timedelta
+    since: timedelta
+    """When the batch was recorded that it belongs to."""
+    verb: str = ""
+    plural: str = ""
+    name: str = ""
+    round: int = 0
+
+    @property
+    def is_write(self) -> bool:
+        """Tell whether it changes something."""
+        return self.verb in ("patch", "update", "delete")
+
+    def fits(self, ask: SentCall) -> bool:
+        """Tell whether a call is this one."""
+        asked = (ask.verb, ask.plural, ask.name, ask.round)
+        return asked == (self.verb, self.plural, self.name, self.round)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """A call, what becomes of it, and what comes after."""
+
+    target: Target
+    hit: Hit
+    heir: Heir
+
+    @property
+    def text(self) -> str:
+        """Return it as a line of a report."""
+        one = self.target
+        where = f"{one.verb} {one.round} of {one.plural} {one.name}" if one.verb else f"{one.at}"
+        return f"{where}: {self.hit}; {self.heir}"
+
+
+class AimedFaults(NoFaults):
+    """One hit, or none, and what the next process is shown. Lists the calls that it sees."""
+
+    def __init__(self, aim: Aim | None, report: Callable[[Fault], None]) -> None:
+        self._aim = aim
+        self._report = report
+        self._acting = ""
+        self._frozen: set[tuple[str, str]] = set()
+        self._aged: set[str] = set()
+        self.calls: list[tuple[timedelta, SentCall]] = []
+        self.has_struck = False
+        self.killed = asyncio.Event()
+
+    def on_call(self, ask: SentCall) -> FaultDecision:
+        if ask.verb == "watch" or ask.plural == "leases" or self.killed.is_set():
+            return OUTCOME
+        self.calls.append((now(), ask))
+        self._acting = ask.actor if ask.is_write else self._acting
+        if self._aim is None or not (self.has_struck or self._aim.target.fits(ask)):
+            return OUTCOME
+        decision = _DECISIONS[Hit.BEFORE if self.has_struck else self._aim.hit]
+        self.has_struck = True
+        if decision.crash is not None:
+            self.record_kill()
+        return decision
+
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
+        aim = self._aim
+        if aim is None or aim.heir is not Heir.OTHER_STALE or actor == self._acting:
+            return EVENT_OUTCOME
+        if now() < aim.target.at - BLIND or (actor, plural) in self._frozen:
+            return EVENT_OUTCOME
+        self._frozen.add((actor, plural))
+        return EventOutcome(freeze=FROZEN)
+
+    def on_list(self, ask: SentCall) -> timedelta:
+        aim = self._aim
+        if aim is None or aim.heir is not Heir.SAME_STALE or not self.killed.is_set():
+            return NO_TIME
+        if ask.plural in self._aged:
+            return NO_TIME
+        self._aged.add(ask.plural)
+        return now() - aim.target.since + MOMENT
+
+    def record_kill(self) -> None:
+        """Strike no more."""
+        assert self._aim is not None, "nothing is killed without an aim"
+        fault = Fault(at=now(), number=1, kind="aimed", actor=self._acting, text=self._aim.text)
+        self._report(fault)
+        self.killed.set()
+
+
+@dataclass(slots=True)
+class AimedCourse:
+    """A `Course` with one kill, or with none, to be recorded."""
+
+    aim: Aim | None
+    patches_take: timedelta = NO_TIME
+    faults: AimedFaults = field(init=False)
+
+    def make_faults(self, record: Callable[[Fault], None]) -> AimedFaults:
+        self.faults = AimedFaults(self.aim, record)
+        return self.faults
+
+    async def begin(self, sandbox: Sandbox) -> None:
+        pass
+
+    async def strike(self, sandbox: Sandbox, patient: Patient) -> bool:
+        aim = self.aim
+        if aim is None:
+            return True
+        if aim.hit is Hit.IDLE:
+            await asyncio.sleep((aim.target.at - now()).total_seconds())
+            patient.crash(AWAY if aim.heir.is_other else BACK_AFTER)
+            self.faults.record_kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STRIKE_LIMIT.total_seconds()):
+                await self.faults.killed.wait()
+        await asyncio.sleep((TAKEOVER if aim.heir.is_other else SETTLE).total_seconds())
+        return True
+
+
+def find_sample(*, is_elected: bool) -> Scenario:
+    """Return the sample, played by one process or by one of two."""
+    if not is_elected:
+        return sampled(SMALL)
+    return replace(elect(sampled)(SMALL), back_after=AWAY)
+
+
+def run_aimed(aim: Aim) -> Outcome:
+    """Play the sample with one kill."""
+    return play(find_sample(is_elected=aim.heir.is_other), SEED, AimedCourse(aim), quiet=QUIET)
+
+
+def find_broken(aim: Aim) -> list[str]:
+    """Return what the judge says of a kill, and what batches and pauses say that were counted."""
+    outcome = run_aimed(aim)
+    gaps, verdict = [*list_gaps(outcome.history)], outcome.verdict
+    found = [f"{one}" for one in (*verdict.violations, *verdict.undetermined, *verdict.unpromised)]
+    found += find_repeated(outcome.history)
+    found += [f"a pause of {gap}" for gap in gaps if gap < INTERVAL]
+    found += [] if len(gaps) >= BATCHES else [f"pauses: {gaps}"]
+    found += _find_missed(outcome.history, is_other=aim.heir.is_other)
+    return [f"{aim.text}: {text}" for text in found]
+
+
+def list_targets(*, is_elected: bool) -> list[Target]:
+    """Return the calls from the record of the first batch to the end of the last of `BATCHES`."""
+    course = AimedCourse(None)
+    outcome = play(find_sample(is_elected=is_elected), SEED, course, quiet=QUIET)
+    begins = [at for at, *_ in list_batches(outcome.history)]
+    return [
+        Target(
+            at=at,
+            since=max((one for one in begins if one <= at), default=begins[0]),
+            verb=ask.verb,
+            plural=ask.plural,
+            name=ask.name,
+            round=ask.round,
+        )
+        for at, ask in course.faults.calls
+        if begins[0] - BEFORE <= at < begins[BATCHES]
+    ]
+
+
+def list_aims(*, is_elected: bool) -> list[Aim]:
+    """Return every call in each way, and every pause; a read cannot be applied."""
+    targets = list_targets(is_elected=is_elected)
+    heirs = [heir for heir in Heir if heir.is_other == is_elected]
+    hits = [(one, hit) for one in targets for hit in (_DECISIONS if one.is_write else _READ_HITS)]
+    hits += [(one, Hit.IDLE) for one in list_pauses(targets)]
+    return [Aim(target=one, hit=hit, heir=heir) for one, hit in hits for heir in heirs]
+
+
+def list_pauses(targets: Sequence[Target]) -> list[Target]:
+    """Return the middle of each time of half a pause and more in which nothing is asked."""
+    return [
+        Target(at=one.at + (later.at - one.at) / 2, since=one.since)
+        for one, later in pairwise(targets)
+        if later.at - one.at >= INTERVAL / 2
+    ]
+
+
+def list_batches(history: History) -> list[tuple[timedelta, int, frozenset[str]]]:
+    """Return when each batch was recorded first, its number, and the UIDs of its pods."""
+    found: dict[tuple[int, frozenset[str]], timedelta] = {}
+    for commit in history.list_all(Commit):
+        if commit.resource == MULTI_AZ_ROLLOUTS and commit.after is not None:
+            for one in read_batch(commit.after, commit.at):
+                found.setdefault((one.number, one.pods), commit.at)
+    return [(at, *batch) for batch, at in found.items()]
+
+
+def find_repeated(history: History) -> list[str]:
+    """Return numbers and pods that more than one batch has, and numbers out of order."""
+    batches = list_batches(history)
+    numbers = [number for _, number, _ in batches]
+    pods = [uid for *_, uids in batches for uid in sorted(uids)]
+    twice = [uid for uid in pods if pods.count(uid) > 1]
+    is_counted = numbers == [*range(1, len(numbers) + 1)]
+    return [*twice, *([] if is_counted else [f"numbers: {numbers}"])]
+
+
+def list_deletes(history: History) -> list[Called]:
+    """Return what processes of the operator asked to delete."""
+    return [
+        one
+        for one in history.list_all(Called)
+        if one.actor.startswith(OPERATORS)
+        and (one.request.verb, one.request.resource) == ("delete", PODS)
+    ]
+
+
+def list_gaps(history: History) -> Iterator[timedelta]:
+    """Yield how long all pods were ready before each delete by the operator, but for the first."""
+    short: set[str] = set()
+    whole_since: timedelta | None = None
+    for commit in history.list_all(Commit):
+        if commit.resource != PODS:
+            continue
+        is_ours = commit.actor.startswith(OPERATORS)
+        if _is_up(commit):
+            if short and short <= {commit.name}:
+                whole_since = commit.at
+            short.discard(commit.name)
+        elif is_ours or short:  # what happened before the first delete was no pause
+            if is_ours and not short and whole_since is not None:
+                yield commit.at - whole_since
+            short.add(commit.name)
+
+
+def _find_missed(history: History, *, is_other: bool) -> Iterator[str]:
+    """Yield that the kill has not struck, or that not the process that is meant has gone on."""
+    faults = history.list_all(Fault)
+    if not faults:
+        yield "nothing was killed"
+    for one, fault in zip(list_deletes(history)[-1:], faults, strict=False):
+        if (one.actor != fault.actor) != is_other:
+            yield f"{fault.actor} was killed, {one.actor} has gone on"
+
+
+def _is_up(commit: Commit) -> bool:
+    if commit.after is None:
+        return False
+    pod = read_pod(commit.after)
+    return pod.is_ready and not pod.is_terminating
