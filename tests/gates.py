@@ -15,13 +15,13 @@ class OpenArbiter(Arbiter):
     def __init__(self) -> None:
         """Need nothing."""
 
-    async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
+    async def assess_all(self, requests: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
         """Return no reason against any."""
-        return [None] * len(asks)
+        return [None] * len(requests)
 
-    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
+    async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
         """Permit the pod as it is."""
-        return Permit(pod=ask.pod)
+        return Permit(pod=request.pod)
 
     def may_cover(self, pod: Pod) -> bool:
         """Return that no budget does."""

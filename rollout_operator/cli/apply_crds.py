@@ -124,13 +124,13 @@ async def _run(access: Access, definitions: Iterable[Definition]) -> None:
 
 
 async def apply_definitions(
-    client: DefinitionClient, definitions: Iterable[Definition], tell: Callable[[str], object]
+    client: DefinitionClient, definitions: Iterable[Definition], write_line: Callable[[str], object]
 ) -> None:
     """Make each definition in the cluster say what the file says. Raises OperatorError."""
     for one in definitions:
         try:
             await client.patch(DEFINITIONS, "", one.name, {"spec": one.body["spec"]})
-            tell(f"{DEFINITIONS.kind} {one.name}: up to date")
+            write_line(f"{DEFINITIONS.kind} {one.name}: up to date")
         except NotFound:
             await client.create(DEFINITIONS, "", one.body)
-            tell(f"{DEFINITIONS.kind} {one.name}: created")
+            write_line(f"{DEFINITIONS.kind} {one.name}: created")

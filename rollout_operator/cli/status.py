@@ -117,7 +117,7 @@ async def show(words: Words, output: OutputStream) -> None:
         elif output.is_terminal:
             await _redraw(inspector, output, is_wide=is_wide)
         else:
-            await tell_changes(inspector, LoopClock(), output.stream.write)
+            await report_changes(inspector, LoopClock(), output.stream.write)
 
 
 def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
@@ -167,7 +167,7 @@ class InspectionSource(Protocol):
         ...
 
 
-async def tell_changes(
+async def report_changes(
     inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
 ) -> None:
     """Write what changes, with the time, until cancelled. Raises what the first look raises."""

@@ -150,10 +150,10 @@ def _check(words: Words, given: Iterable[Flag[Any]]) -> Config:
 
 async def _run(access: Access, *, is_dry_run: bool) -> None:
     async with open_client(access) as client:
-        await Uninstall(client, access.namespace, _tell, is_dry_run=is_dry_run).run()
+        await Uninstall(client, access.namespace, _write_line, is_dry_run=is_dry_run).run()
 
 
-def _tell(line: str) -> None:
+def _write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
@@ -163,7 +163,7 @@ class Uninstall:
 
     client: ConfigurationClient
     namespace: str
-    tell: Callable[[str], None]
+    write_line: Callable[[str], None]
     is_dry_run: bool = field(default=False, kw_only=True)
     _found: int = field(default=0, init=False)
     _failed: int = field(default=0, init=False)
@@ -179,7 +179,7 @@ class Uninstall:
         if self._failed:
             raise LeftOver(f"webhook configurations may be left: {self._failed} failed, see above")
         if not self._found:
-            self.tell(f"there are no webhook configurations of namespace {self.namespace}")
+            self.write_line(f"there are no webhook configurations of namespace {self.namespace}")
 
     async def _list(self, resource: Resource) -> AsyncIterator[msgspec.Raw]:
         token = ""
@@ -201,7 +201,7 @@ class Uninstall:
             return
         what = f"{resource.kind} {found.name}"
         if not self._is_ours(found):
-            self.tell(f"{what}: left alone, none of its webhooks calls {_OUR_PATHS}")
+            self.write_line(f"{what}: left alone, none of its webhooks calls {_OUR_PATHS}")
             return
         self._found += 1
         try:
@@ -213,7 +213,7 @@ class Uninstall:
         except OperatorError as error:
             self._fail(f"{what}: {error}")
         else:
-            self.tell(f"{what}: {end}")
+            self.write_line(f"{what}: {end}")
 
     async def _delete(self, found: WebhookConfiguration, resource: Resource, decode: Decode) -> str:
         """Return what became of it. Only what was judged is deleted, never what took its place."""
@@ -238,4 +238,4 @@ class Uninstall:
 
     def _fail(self, line: str) -> None:
         self._failed += 1
-        self.tell(line)
+        self.write_line(line)

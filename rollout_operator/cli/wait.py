@@ -96,12 +96,12 @@ async def _run(words: Words) -> ExitCode:
 
         waiter = GroupWait(
             inspect=inspect, goal=Goal(words.value(FOR)), timeout=words.value(TIMEOUT),
-            clock=LoopClock(), tell=_tell,
+            clock=LoopClock(), write_line=_write_line,
         )  # fmt: skip
         return await waiter.run()
 
 
-def _tell(line: str) -> None:
+def _write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -125,7 +125,7 @@ class GroupWait:
     goal: Goal
     timeout: timedelta
     clock: Clock
-    tell: Callable[[str], None]
+    write_line: Callable[[str], None]
     _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class GroupWait:
             # An API server that is replaced is back before the time is over.
             if f"{error}" != self._unread:
                 self._unread = f"{error}"
-                self.tell(f"not read: {error}")
+                self.write_line(f"not read: {error}")
             return last
 
     def _judge(self, seen: Inspection, deadline: timedelta) -> ExitCode | None:
@@ -170,15 +170,15 @@ class GroupWait:
         self._held_since = {name: self._held_since.get(name, now) for name in held}
         for name, since in self._held_since.items():
             if now - since >= HELD_FOR:
-                self.tell(f"a person has to change something for group {name}")
+                self.write_line(f"a person has to change something for group {name}")
                 return ExitCode.NEEDS_A_PERSON
         if now >= deadline:
-            self.tell(f"not {self.goal} within {format_duration(self.timeout)}")
+            self.write_line(f"not {self.goal} within {format_duration(self.timeout)}")
             return ExitCode.TIMED_OUT
         return None
 
     def _say(self, facts: Mapping[str, str]) -> None:
         """Tell what is news: of a hundred groups one line, where one of them moves."""
         for line in list_changes(self._shown, facts):
-            self.tell(line)
+            self.write_line(line)
         self._shown = facts

@@ -228,7 +228,7 @@ class _Life:
         self._record("started")
         try:
             async with TaskStack() as tasks:
-                tasks.start("ready", self._tell_ready())
+                tasks.start("ready", self._announce_ready())
                 await self._fleet.serve(self.stop, SYNC_LIMIT)
         except (OperatorError, TaskDied) as error:
             if not self.is_over:
@@ -268,7 +268,7 @@ class _Life:
             raise ConnectionResetError(str(error)) from error
         answers.append(await reviewer.answer(path, review, deadline))
 
-    async def _tell_ready(self) -> None:
+    async def _announce_ready(self) -> None:
         await self.engine.ready.wait()
         self._record("ready")
         await asyncio.Event().wait()

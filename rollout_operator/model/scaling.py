@@ -158,7 +158,7 @@ class CallPods:
 
     zone: StatefulSet
     cancel: tuple[Endpoint, ...] = ()
-    ask: tuple[Endpoint, ...] = ()
+    post: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

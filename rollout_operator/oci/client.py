@@ -163,7 +163,7 @@ class RegistryClient:
             raise RegistryUnreachable(text) from error
 
     async def _read_release(self, look_up: LookUp, image: ImageReference) -> ReleaseMetadata:
-        digest = await self._ask_digest(look_up, image)
+        digest = await self._fetch_digest(look_up, image)
         if digest and (known := self._cache.get((look_up.repository, digest))) is not None:
             self._cache.move_to_end((look_up.repository, digest))
             return known
@@ -176,7 +176,7 @@ class RegistryClient:
             self._cache.popitem(last=False)
         return metadata
 
-    async def _ask_digest(self, look_up: LookUp, image: ImageReference) -> str | None:
+    async def _fetch_digest(self, look_up: LookUp, image: ImageReference) -> str | None:
         """Return the digest of an image, None where the registry does not tell it this way."""
         reference = image.digest or image.tag or "latest"
         question = RegistryQuestion(path=f"manifests/{reference}", method="HEAD", accept=ACCEPT)

@@ -119,7 +119,9 @@ class RegistryExchange:
             if answer.status not in _REDIRECTS:
                 return answer, url.origin() == origin
             url = _read_location(url, answer.headers.get("Location", ""))
-            answer = await self._ask_at(url, look_up, question, is_its_own=url.origin() == origin)
+            answer = await self._fetch_from(
+                url, look_up, question, is_its_own=url.origin() == origin
+            )
         if answer.status in _REDIRECTS:
             raise BadAnswer(f"more than {MOST_REDIRECTS} redirects")
         return answer, url.origin() == origin
@@ -131,16 +133,16 @@ class RegistryExchange:
         below = f"/v2/{look_up.repository.name}/{question.path}"
         url = URL(f"{look_up.origin}{below}", encoded=True)
         try:
-            return await self._ask_at(url, look_up, question, is_its_own=True), url
+            return await self._fetch_from(url, look_up, question, is_its_own=True), url
         except NoAnswer as error:
             is_over = look_up.scheme == "http" or not look_up.is_insecure
             if is_over or not error.is_without_tls:
                 raise
         look_up.scheme = "http"
         url = url.with_scheme("http")
-        return await self._ask_at(url, look_up, question, is_its_own=True), url
+        return await self._fetch_from(url, look_up, question, is_its_own=True), url
 
-    async def _ask_at(
+    async def _fetch_from(
         self, url: URL, look_up: LookUp, question: RegistryQuestion, *, is_its_own: bool
     ) -> RegistryAnswer:
         headers = {"Accept": question.accept} if question.accept else {}

@@ -35,7 +35,7 @@ class BudgetReports:
                 client=client,
                 namespace=context.namespace,
                 find_account=self._find_account,
-                now=partial(context.tell_time, client),
+                now=partial(context.get_time, client),
                 clock=context.clock,
             )
         )

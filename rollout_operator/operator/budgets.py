@@ -74,7 +74,7 @@ class Budgets:
             find_downscale=context.downscales.find_underway,
             find_newcomers=context.arrivals.get,
             age=lambda: max(context.age, self._follow.age),
-            now=partial(context.tell_time, granting),
+            now=partial(context.get_time, granting),
             clock=context.clock,
             metrics=context.metrics,
         )

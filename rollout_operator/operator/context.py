@@ -128,7 +128,7 @@ class Context:
         self.set_informer.refresh(cause)
         self.pod_informer.refresh(cause)
 
-    def tell_time(self, client: ApiClient) -> datetime:
+    def get_time(self, client: ApiClient) -> datetime:
         """Return the API server's time, which each client knows by the answers to all of them.
 
         Ours before the first answer: it may be wrong, and may jump.
@@ -145,7 +145,7 @@ class Context:
             pods=self.pods,
             watches=(self.set_informer, self.pod_informer),
             pending=self.pending,
-            now=partial(self.tell_time, client),
+            now=partial(self.get_time, client),
             find_downscale=self.downscales.find_underway,
             find_newcomers=self.arrivals.get,
             find_driver=lambda group: self.find_driver(group),
@@ -160,7 +160,7 @@ class Context:
             self.downscales,
             namespace=self.namespace,
             name=self.settings.zone_tracker,
-            now=partial(self.tell_time, client),
+            now=partial(self.get_time, client),
         )
 
     def make_pod_client(self) -> PodClient:
@@ -189,7 +189,7 @@ class Context:
             client,
             instance=self.process.clients.identity.name,
             controller=self.settings.operator_name,
-            now=partial(self.tell_time, client),
+            now=partial(self.get_time, client),
             clock=self.clock,
             metrics=self.metrics,
         )

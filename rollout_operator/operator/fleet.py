@@ -91,8 +91,8 @@ class Fleet:
             return
         self._process.health.part(
             f"namespace {engine.namespace}",
-            find_partial_lack=lambda: _ask(engine, Health.list_missing),
-            describe=lambda: _ask(engine, Health.list_descriptions),
+            find_partial_lack=lambda: _name_answer(engine, Health.list_missing),
+            describe=lambda: _name_answer(engine, Health.list_descriptions),
         )
         if self._tasks is not None and not self._process.is_stopping:
             self._begin(engine, self._tasks)
@@ -244,20 +244,20 @@ class Fleet:
         """Say what keeps all namespaces: one that is held alone holds no other."""
         if self._has_known.is_set():
             return None
-        return f"none is followed yet: {'; '.join(self._ask_all(Health.list_missing))}"
+        return f"none is followed yet: {'; '.join(self._collect_all(Health.list_missing))}"
 
     def _find_fault(self) -> str | None:
         """Say what is broken in all namespaces: a restart for one of them costs the others."""
-        faults = self._ask_all(Health.list_faults)
+        faults = self._collect_all(Health.list_faults)
         return "; ".join(faults) if faults and len(faults) == len(self._engines) else None
 
-    def _ask_all(self, question: Question) -> list[str]:
+    def _collect_all(self, question: Question) -> list[str]:
         """Return the answers of all namespaces that have one."""
-        answers = ((engine, _ask(engine, question)) for engine in self._engines.values())
+        answers = ((engine, _name_answer(engine, question)) for engine in self._engines.values())
         return [f"namespace {one.namespace}: {answer}" for one, answer in answers if answer]
 
 
-def _ask(engine: Engine, question: Question) -> str | None:
+def _name_answer(engine: Engine, question: Question) -> str | None:
     with bind_keys(namespace=engine.namespace):
         return "; ".join(question(engine.health)) or None
 

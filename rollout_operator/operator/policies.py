@@ -146,7 +146,7 @@ class Policies:
                 switches=Switches(recording, attempts),
                 attempts=attempts,
                 reports=reports,
-                now=partial(context.tell_time, recording),
+                now=partial(context.get_time, recording),
             )
         )
 

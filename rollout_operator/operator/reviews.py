@@ -188,7 +188,7 @@ class Reviews:
             pod_records=PodRecords(self._reviewing, self._name),
             pods=self._calls,
             clock=context.clock,
-            server_time=self._tell_server_time,
+            server_time=self._get_server_time,
             namespace=context.namespace,
             cluster_domain=config.cluster_domain,
             is_stopping=lambda: context.is_stopping,
@@ -260,8 +260,8 @@ class Reviews:
             clock=context.clock,
         )
 
-    def _tell_server_time(self) -> datetime:
-        return self._context.tell_time(self._reviewing)
+    def _get_server_time(self) -> datetime:
+        return self._context.get_time(self._reviewing)
 
     def _count_verdict(self, path: str, review: Review, verdict: Verdict) -> None:
         metrics = self._context.metrics
@@ -299,7 +299,7 @@ class Reviews:
                 calls=self._calls,
                 client=self._settling,
                 clock=context.clock,
-                server_time=self._tell_server_time,
+                server_time=self._get_server_time,
                 cluster_domain=context.settings.cluster_domain,
             )
         )

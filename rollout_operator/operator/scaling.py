@@ -51,7 +51,7 @@ class Scaling:
         self._calls = context.make_pod_client()
         self._pod_calls = PodCaller(
             self._calls,
-            now=partial(context.tell_time, client),
+            now=partial(context.get_time, client),
             on_answers=self._wake_set,
             late_calls=context.late_calls,
         )

@@ -237,7 +237,7 @@ class BundleInjector:
         one = next((one for one in self._list_ours() if _key(one) == key), None)
         if one is None or not self._what.bundle():
             return timedelta(0)
-        self._tell_others(key, one)
+        self._report_others(key, one)
         if not self._plan(one):
             return timedelta(0)
         now = self._clock.elapsed()
@@ -266,7 +266,7 @@ class BundleInjector:
         bundle = _encode(self._what.bundle())
         return plan_patch(one, bundle, self._what.namespace, self._what.names)
 
-    def _tell_others(self, key: Key, one: WebhookConfiguration) -> None:
+    def _report_others(self, key: Key, one: WebhookConfiguration) -> None:
         """Say once which hooks of a labelled configuration are left alone: one may be a mistake."""
         others = {hook.host for hook in one.webhooks if not calls_us(hook, self._what.names)}
         if others == self._others.get(key, set()):

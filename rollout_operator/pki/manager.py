@@ -126,14 +126,14 @@ class CertificateController:
                 wait = CERTIFICATES.bound(failures)
                 if self._material is not None:  # what was read can be served: `run` tries again
                     self._wait = wait
-                    self._tell_failure(error)
+                    self._report_failure(error)
                     return
                 if isinstance(error, LeftAlone):
                     begin, failures, wait = self._clock.elapsed(), 0, CHECK_EVERY
                 elif self._clock.elapsed() - begin + wait > START_LIMIT:
                     text = f"{self._store}: no certificate to serve: {error}"
                     raise ApiError(text, status=getattr(error, "status", 0)) from error
-                self._tell_failure(error)
+                self._report_failure(error)
             await self._clock.sleep(wait)
 
     async def run(self) -> NoReturn:
@@ -147,7 +147,7 @@ class CertificateController:
             except OperatorError as error:
                 failures += 1
                 self._wait = CERTIFICATES.bound(failures)
-                self._tell_failure(error)
+                self._report_failure(error)
 
     async def reconcile(self) -> None:
         """Bring Secret, served certificate and bundle in order. Raises ApiError and LeftAlone."""
@@ -170,7 +170,7 @@ class CertificateController:
             facts = self._assess(stored)
             now = self._clock.now()
             decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
-            self._tell(decision)
+            self._report(decision)
             if isinstance(facts, Held) and decision.may_serve:
                 # An old CA that has had its time is not published for a moment first.
                 is_over = decision.step is CertificateStep.DROP_OLD_CA
@@ -262,7 +262,7 @@ class CertificateController:
         left = decision.requeue_at - self._clock.now()
         return min(max(left, _SOONEST), CHECK_EVERY)
 
-    def _tell(self, decision: Decision) -> None:
+    def _report(self, decision: Decision) -> None:
         """Log a decision once, not at each look that comes to the same."""
         logged = (decision.step, decision.reason)
         if logged == self._logged:
@@ -281,7 +281,7 @@ class CertificateController:
             reason=decision.reason,
         )
 
-    def _tell_failure(self, error: OperatorError) -> None:
+    def _report_failure(self, error: OperatorError) -> None:
         self._error = error
         if not isinstance(error, LeftAlone):
             log.warn("Looking after the certificate failed", secret=self._store, err=error)

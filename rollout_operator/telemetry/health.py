@@ -13,7 +13,7 @@ from typing import Final, NoReturn, Protocol
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-Ask = Callable[[], str | None]
+PartCheck = Callable[[], str | None]
 """Returns what is missing or broken in a few words, None where all is well."""
 
 # Four beats a second cost nothing, and a stall is measured to a quarter of a second.
@@ -38,10 +38,10 @@ class HealthClock(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     name: str
-    is_ready: Ask
-    is_alive: Ask
-    describe: Ask
-    find_partial_lack: Ask
+    is_ready: PartCheck
+    is_alive: PartCheck
+    describe: PartCheck
+    find_partial_lack: PartCheck
 
 
 def _fine() -> str | None:
@@ -65,10 +65,10 @@ class Health:
         self,
         name: str,
         *,
-        is_ready: Ask = _fine,
-        is_alive: Ask = _fine,
-        describe: Ask = _fine,
-        find_partial_lack: Ask = _fine,
+        is_ready: PartCheck = _fine,
+        is_alive: PartCheck = _fine,
+        describe: PartCheck = _fine,
+        find_partial_lack: PartCheck = _fine,
     ) -> None:
         """Ask one more part from now on; `describe` says what a person wants to know of it.
 
@@ -92,17 +92,17 @@ class Health:
 
         Logs when the answer turns to the other side.
         """
-        missing = self._ask_for_missing()
+        missing = self._list_missing()
         self._record(missing)
         return missing
 
     def list_partial_lacks(self) -> tuple[str, ...]:
         """Return what parts lack without which the process is ready all the same."""
-        return _ask((part.name, part.find_partial_lack) for part in self._parts)
+        return _collect((part.name, part.find_partial_lack) for part in self._parts)
 
     def list_descriptions(self) -> tuple[str, ...]:
         """Return what parts say of themselves, one line per part that says anything."""
-        return _ask((part.name, part.describe) for part in self._parts)
+        return _collect((part.name, part.describe) for part in self._parts)
 
     def list_faults(self) -> tuple[str, ...]:
         """Return what is broken beyond repair from inside, one line per part; empty means alive.
@@ -111,20 +111,20 @@ class Health:
         """
         if self._is_stopping:
             return ()
-        faults = _ask((part.name, part.is_alive) for part in self._parts)
+        faults = _collect((part.name, part.is_alive) for part in self._parts)
         # The kubelet's event tells only the status code: the cause of the restart must be here.
         if faults and not self._was_faulty and self._is_whole:
             log.error("Liveness lost", why="; ".join(faults))
         self._was_faulty = bool(faults)
         return faults
 
-    def _ask_for_missing(self) -> tuple[str, ...]:
+    def _list_missing(self) -> tuple[str, ...]:
         if self._is_stopping:
             return ("operator: stopping",)
         # The admin server answers before any other part exists.
         if not self._parts:
             return ("operator: starting",)
-        return _ask((part.name, part.is_ready) for part in self._parts)
+        return _collect((part.name, part.is_ready) for part in self._parts)
 
     def _record(self, missing: tuple[str, ...]) -> None:
         is_ready = not missing
@@ -139,8 +139,8 @@ class Health:
             log.warn("Readiness lost", after=after, why="; ".join(missing))
 
 
-def _ask(questions: Iterable[tuple[str, Ask]]) -> tuple[str, ...]:
-    answers = ((name, ask()) for name, ask in questions)
+def _collect(questions: Iterable[tuple[str, PartCheck]]) -> tuple[str, ...]:
+    answers = ((name, check()) for name, check in questions)
     return tuple(f"{name}: {answer}" for name, answer in answers if answer is not None)
 
 

@@ -46,7 +46,7 @@ class Sink:
     def write(self, line: bytes) -> None:
         """Write one line, or count it as lost. May be called from any thread."""
         with self._lock:
-            if not (self._finish() and self._tell_loss() and self._push(line)):
+            if not (self._finish() and self._write_loss() and self._push(line)):
                 self._lost += 1
 
     def _finish(self) -> bool:
@@ -58,7 +58,7 @@ class Sink:
             self._unfinished = rest
         return not self._unfinished
 
-    def _tell_loss(self) -> bool:
+    def _write_loss(self) -> bool:
         """Write how many lines were lost, if any; False where there was no room for it."""
         if not self._lost:
             return True

@@ -14,7 +14,7 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.spans import tracing
 
 _EXPORTER: Final = "OTEL_TRACES_EXPORTER"
-_ASKING: Final = (
+_ENDPOINTS: Final = (
     _EXPORTER,
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -39,7 +39,7 @@ def choose_traces(environ: Mapping[str, str]) -> TraceChoice:
     """Return what the environment asks for: nothing, unless a variable says where spans go."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return TraceChoice()
-    if not any(environ.get(name) for name in _ASKING):
+    if not any(environ.get(name) for name in _ENDPOINTS):
         old = next((name for name in _JAEGER if environ.get(name)), "")
         return TraceChoice(problem=f"{old} is not supported: {_INSTEAD}" if old else "")
     exporter = environ.get(_EXPORTER) or "otlp"

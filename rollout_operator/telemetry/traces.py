@@ -97,10 +97,10 @@ class RecordedSpan:
 class RecordedSpans:
     """The source of spans of a process that traces."""
 
-    def __init__(self, provider: TracerProvider, *, tells_others: bool = True) -> None:
-        """`tells_others`: other processes get the header by which they continue a trace."""
+    def __init__(self, provider: TracerProvider, *, propagates: bool = True) -> None:
+        """`propagates`: other processes get the header by which they continue a trace."""
         self._provider = provider
-        self._tells_others = tells_others
+        self._propagates = propagates
         self._tracer = provider.get_tracer(PROGRAM, __version__)
 
     def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
@@ -125,7 +125,7 @@ class RecordedSpans:
     def make_headers(self) -> Mapping[str, str]:
         """Return `traceparent`, for a request that belongs to the current span."""
         headers: dict[str, str] = {}
-        if self._tells_others and trace.get_current_span().is_recording():
+        if self._propagates and trace.get_current_span().is_recording():
             _PROPAGATOR.inject(headers)
         return headers
 
@@ -159,8 +159,8 @@ def open_spans(environ: Mapping[str, str], processor: SpanProcessor | None = Non
     provider = TracerProvider(resource=_describe_process(environ), shutdown_on_exit=False)
     provider.add_span_processor(processor or _send_by_http())
     asked = (environ.get("OTEL_PROPAGATORS") or _TRACE_CONTEXT).split(",")
-    tells_others = _TRACE_CONTEXT in (name.strip() for name in asked)
-    return RecordedSpans(provider, tells_others=tells_others)
+    propagates = _TRACE_CONTEXT in (name.strip() for name in asked)
+    return RecordedSpans(provider, propagates=propagates)
 
 
 def _send_by_http() -> SpanProcessor:

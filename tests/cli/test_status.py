@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rollout_operator.cli.main import main
-from rollout_operator.cli.status import STATUS_FLAGS, render_json, show, tell_changes
+from rollout_operator.cli.status import STATUS_FLAGS, render_json, report_changes, show
 from rollout_operator.cli.text.screen import read_output
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import JsonObject
@@ -113,7 +113,7 @@ async def test_without_a_terminal_only_what_changes_is_written() -> None:
     async with observed_cluster(*ZONES) as world:
         lines: list[str] = []
         source = InspectionSource(world)
-        task = asyncio.ensure_future(tell_changes(source, VirtualClock(), lines.append))
+        task = asyncio.ensure_future(report_changes(source, VirtualClock(), lines.append))
         await VirtualClock().sleep(world.patience)
         assert len(lines) == 4, "a group and its zones"
         assert lines[1].endswith(" zone ingester-zone-a: 2/2 ready, 2/2 updated\n")

@@ -37,7 +37,7 @@ class Wait:
             goal=goal,
             timeout=timeout,
             clock=VirtualClock(),
-            tell=self.reported.append,
+            write_line=self.reported.append,
         )
 
     async def _inspect(self) -> Inspection:

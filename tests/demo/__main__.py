@@ -108,7 +108,7 @@ async def present(cluster: Cluster, settings: Settings, screen: Screen) -> bool:
         screen=screen,
         goal=story.goal,
     )
-    screen.tell("\n")
+    screen.write("\n")
     trouble = ""
     with screen:
         try:
@@ -144,9 +144,9 @@ async def _sum_up(world: World, broken: Sequence[str]) -> list[Line]:
 def _step(screen: Screen, what: str) -> Iterator[None]:
     """Show a step of the set-up, and how long it took."""
     begin = time.monotonic()
-    screen.tell(f"  {what + ' ':.<60} ")
+    screen.write(f"  {what + ' ':.<60} ")
     yield
-    screen.tell(f"{time.monotonic() - begin:.1f} s\n")
+    screen.write(f"{time.monotonic() - begin:.1f} s\n")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -162,9 +162,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     screen = choose_screen(sys.stdout, os.environ, is_plain=settings.is_plain)
-    screen.tell("The operator on a real control plane:\n")
+    screen.write("The operator on a real control plane:\n")
     try:
-        plane = ControlPlane(find_assets(screen.tell))
+        plane = ControlPlane(find_assets(screen.write))
         code = asyncio.run(end_by_signal(run(plane, settings, screen)))
     except NoControlPlaneError as error:
         sys.stderr.write(f"{error}\n")

@@ -133,10 +133,10 @@ class Process:
 
     async def evict(self, pod: str, *, dry_run: bool = False, within: timedelta = LONG) -> str:
         """Ask for an eviction; see `tell`."""
-        ask = DisruptionRequest(
+        request = DisruptionRequest(
             pod=self.cached(pod), engine=DisruptionSource.EVICTION, dry_run=dry_run
         )
-        return tell(await self.gate.ask(ask, self.clock.elapsed() + within))
+        return tell(await self.gate.request(request, self.clock.elapsed() + within))
 
     @asynccontextmanager
     async def evicting(
@@ -157,8 +157,10 @@ class Process:
 
     async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
         """Ask for a delete by a rollout."""
-        ask = DisruptionRequest(pod=self.cached(pod), engine=DisruptionSource.ROLLOUT, limit=limit)
-        return await self.gate.ask(ask, self.clock.elapsed() + within)
+        request = DisruptionRequest(
+            pod=self.cached(pod), engine=DisruptionSource.ROLLOUT, limit=limit
+        )
+        return await self.gate.request(request, self.clock.elapsed() + within)
 
     def requests(self, reason: str, status: int) -> float | None:
         """Return how many disruptions were answered so (METR-31)."""

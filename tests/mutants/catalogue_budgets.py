@@ -31,8 +31,8 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="dry-run-records",
-        old="        if ask.dry_run:\n",
-        new="        if ask.dry_run and ask.engine is DisruptionSource.ROLLOUT:\n",
+        old="        if request.dry_run:\n",
+        new="        if request.dry_run and request.engine is DisruptionSource.ROLLOUT:\n",
         breaks="SI-15: a dry run leaves a record",
         scenarios=EVICTING,
     ),
@@ -59,8 +59,8 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="rollout-does-not-record",
-        old="        if ask.dry_run:\n",
-        new="        if ask.dry_run or ask.engine is DisruptionSource.ROLLOUT:\n",
+        old="        if request.dry_run:\n",
+        new="        if request.dry_run or request.engine is DisruptionSource.ROLLOUT:\n",
         breaks="SI-17, SI-01, SI-05: a rollout asks the caches and leaves no record",
         scenarios=EVICTING,
     ),

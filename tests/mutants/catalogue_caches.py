@@ -37,7 +37,7 @@ CACHES: Final = (
     ),
     Mutant(
         name="changes-by-list-not-told",
-        old="            self._tell(changes[start : start + STEP])\n",
+        old="            self._notify(changes[start : start + STEP])\n",
         new="",
         breaks="LI-02: what a list shows wakes nobody",
     ),

@@ -43,14 +43,14 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="group-unread-is-no-group",
-        old="return ask.refuse(Code.GROUP_NOT_READ, why, status=RETRY)\n        if",
+        old="return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)\n        if",
         new="return allow(Code.GROUP_NOT_READ, warning=why)\n        if",
         breaks="SI-13: a look that fails lets a guarded downscale pass",
         scenarios=DOWNSCALES,
     ),
     Mutant(
         name="late-review-passes",
-        old="return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)\n        if failures:",
+        old="return request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)\n        if failures:",
         new="return None\n        if failures:",
         breaks="SI-10: pods that have not answered in time go all the same",
         scenarios=DOWNSCALES,
@@ -85,10 +85,10 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="label-of-the-review",
-        old="assess_prepared(ask.decrease, sts.labels, sts.annotations, sts.service_name)",
+        old="request.decrease, sts.labels, sts.annotations, sts.service_name",
         new=(
-            'assess_prepared(ask.decrease, {"grafana.com/prepare-downscale": "true"}, '
-            "sts.annotations, sts.service_name)"
+            'request.decrease, {"grafana.com/prepare-downscale": "true"}, '
+            "sts.annotations, sts.service_name"
         ),
         breaks="SI-13: a review that says so has pods of a set prepared that has no label",
         scenarios=DOWNSCALES,

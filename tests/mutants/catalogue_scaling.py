@@ -81,7 +81,7 @@ SCALING: Final = (
     Mutant(
         name="lost-cancellation-counts",
         old="            if error is None:\n",
-        new="            if error is None or due.ask is not None:\n",
+        new="            if error is None or due.post is not None:\n",
         breaks="LI-05: a pod that did not hear that it stays is told ten minutes later",
         scenarios=MIRRORING,
         profile="lost pods",

@@ -91,7 +91,7 @@ def _measure(act: Callable[[Director], Awaitable[None]], made: Made | None) -> t
     """Return how long something takes while clients ask about what never was."""
     spans: list[timedelta] = []
 
-    async def ask(director: Director, made: Made, number: int) -> None:
+    async def request(director: Director, made: Made, number: int) -> None:
         for at in itertools.count():
             await director.process.answer(made_up(director, made, f"none-{number}-{at}"))
             await asyncio.sleep(PAUSE)
@@ -99,7 +99,7 @@ def _measure(act: Callable[[Director], Awaitable[None]], made: Made | None) -> t
     async def measured(director: Director) -> None:
         async with asyncio.TaskGroup() as tasks:
             forgers = range(FORGERS if made is not None else 0)
-            flood = [tasks.create_task(ask(director, made, one)) for one in forgers if made]
+            flood = [tasks.create_task(request(director, made, one)) for one in forgers if made]
             await asyncio.sleep(10)  # what may come at once has come
             begin = asyncio.get_running_loop().time()
             async with asyncio.timeout(PATIENCE):

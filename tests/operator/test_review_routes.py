@@ -65,7 +65,7 @@ class Routed:
             self.all[namespace] = Answering(namespace)
             self.all[namespace].known.set()
 
-    async def ask(self, namespace: str) -> Verdict:
+    async def request(self, namespace: str) -> Verdict:
         nothing = Unusable("")
         review = Review(
             version=Version.V1,
@@ -85,8 +85,8 @@ async def test_maz60_a_review_is_answered_by_the_namespace_of_its_object() -> No
     routed = Routed()
     routed.all["b"].known.set()
 
-    assert (await routed.ask("a")).reason.text == "a"
-    assert (await routed.ask("b")).reason.text == "b"
+    assert (await routed.request("a")).reason.text == "a"
+    assert (await routed.request("b")).reason.text == "b"
 
     assert [one.counted for one in routed.all.values()] == [["of a"], ["of b"]]
     assert routed.begun == []
@@ -96,13 +96,15 @@ async def test_maz60_a_review_is_answered_by_the_namespace_of_its_object() -> No
 async def test_maz60_objects_elsewhere_are_answered_as_by_one_namespace() -> None:
     routed = Routed()
 
-    assert (await routed.ask("elsewhere")).reason.text == "a", "which says that it is not its own"
+    assert (await routed.request("elsewhere")).reason.text == "a", (
+        "which says that it is not its own"
+    )
     assert routed.begun == ["elsewhere"]
 
 
 @in_virtual_time
 async def test_maz60_a_namespace_that_is_not_known_refuses_to_be_tried_again() -> None:
-    verdict = await Routed().ask("b")
+    verdict = await Routed().request("b")
 
     assert (verdict.is_allowed, verdict.code) == (False, 429)
     assert verdict.reason.text == "namespace b is not followed yet: cannot list pods; try again"
@@ -112,6 +114,6 @@ async def test_maz60_a_namespace_that_is_not_known_refuses_to_be_tried_again() -
 async def test_maz65_a_review_may_be_the_first_sign_of_a_namespace() -> None:
     routed = Routed()
 
-    assert (await routed.ask("new")).reason.text == "new"
-    assert (await routed.ask("new")).reason.text == "new"
+    assert (await routed.request("new")).reason.text == "new"
+    assert (await routed.request("new")).reason.text == "new"
     assert routed.begun == ["new"]

@@ -62,10 +62,10 @@ def test_d66_a_review_is_answered_by_the_record(args: tuple[str, ...]) -> None:
         zones = (follower("a", wait=WAIT), follower("b", wait=WAIT))
         async with run_world(zones, args=args) as world:
             await begin(world, args)
-            ask = world.people.attempt
-            assert not await ask(lambda: world.people.scale("zone-b", 2, Route.SCALE_MERGE))
+            request = world.people.attempt
+            assert not await request(lambda: world.people.scale("zone-b", 2, Route.SCALE_MERGE))
             await world.people.rewrite_record("zone-a", None, is_tracked=bool(args))
-            assert await ask(lambda: world.people.scale("zone-b", 2, Route.SCALE_MERGE))
+            assert await request(lambda: world.people.scale("zone-b", 2, Route.SCALE_MERGE))
 
     run()
 

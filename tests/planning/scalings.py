@@ -321,7 +321,7 @@ def _outline_calls(calls: CallPods) -> str:
     """Return a line such as `talk zone-b: stay 0 1 2, ask 4 3`."""
     stay = sorted(calls.cancel, key=lambda endpoint: endpoint.pod)
     parts = [f"stay {_outline_pods(stay)}"] if stay else []
-    parts += [f"ask {_outline_pods(calls.ask)}"] if calls.ask else []
+    parts += [f"ask {_outline_pods(calls.post)}"] if calls.post else []
     return f"talk {calls.zone.name}: {', '.join(parts)}"
 
 

@@ -177,7 +177,7 @@ class _Run:
         self._recorder = recorder
         self._worlds: list[Sandbox] = []
 
-    async def play(self, quiet: timedelta, tell: Callable[[End], None]) -> None:
+    async def play(self, quiet: timedelta, render: Callable[[End], None]) -> None:
         # Told and not returned: the runner prints its task for nobody, with all of the history.
         scenario, seed = self._scenario, self._seed
         self._quiet = min(quiet, scenario.quiet)
@@ -211,7 +211,7 @@ class _Run:
                 )
                 for number in range(1, scenario.replicas + 1)
             ]
-            tell(await self._operate(people, supervisors))
+            render(await self._operate(people, supervisors))
 
     async def _operate(self, people: People, supervisors: Sequence[Supervisor]) -> End:
         """Let the operator live, people act, and things go wrong and right again.

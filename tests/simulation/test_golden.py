@@ -99,7 +99,7 @@ def test_the_trace_shows_what_it_says(name: str, deleted: Sequence[str]) -> None
     assert list_deletes(play(name).history) == deleted
 
 
-def list_asked(name: str) -> list[tuple[str, str]]:
+def list_requested(name: str) -> list[tuple[str, str]]:
     """Return what the pods of a scenario were asked."""
     calls = play(name).history.list_all(PodCalled)
     return [(call.method, call.pod) for call in calls]
@@ -109,9 +109,9 @@ def test_pods_are_asked_only_for_what_holds() -> None:
     """A dry run and a refusal ask nothing of them; what was taken back they learn as well."""
     asked, stays = ("POST", "zone-b-2"), ("DELETE", "zone-b-2")
 
-    assert list_asked("forbidden-downscale-and-dry-run") == [asked]
-    assert list_asked("refused-by-somebody-else") == [asked, stays, asked]
-    assert list_asked("two-downscales-at-once") == [("POST", "zone-a-2"), asked]
+    assert list_requested("forbidden-downscale-and-dry-run") == [asked]
+    assert list_requested("refused-by-somebody-else") == [asked, stays, asked]
+    assert list_requested("two-downscales-at-once") == [("POST", "zone-a-2"), asked]
 
 
 def list_evicted(name: str) -> list[str]:

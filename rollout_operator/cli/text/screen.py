@@ -51,7 +51,7 @@ class LiveFrame:
     _height: int = 0
 
     def __enter__(self) -> Self:
-        self._tell(BEGIN)
+        self._write(BEGIN)
         return self
 
     def __exit__(
@@ -60,7 +60,7 @@ class LiveFrame:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._tell(END)
+        self._write(END)
 
     def draw(self, lines: Sequence[Line]) -> None:
         """Show these lines; what does not fit is told in the last one."""
@@ -74,9 +74,9 @@ class LiveFrame:
         texts = [
             render_line(line, size.columns, is_coloured=self.output.is_coloured) for line in lines
         ]
-        self._tell(f"\r{up}" + "".join(f"{text}\x1b[K\n" for text in texts) + "\x1b[J")
+        self._write(f"\r{up}" + "".join(f"{text}\x1b[K\n" for text in texts) + "\x1b[J")
         self._height = len(lines)
 
-    def _tell(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self.output.stream.write(text)
         self.output.stream.flush()

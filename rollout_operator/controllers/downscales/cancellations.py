@@ -48,7 +48,7 @@ class Cancellations:
     clock: Clock
     cluster_domain: str
 
-    async def tell(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+    async def send(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Tell pods of a set that they stay; return when to look again."""
         downscales = self.downscales
         if not downscales.backlog.list_due_cancels(sts.uid):
@@ -139,8 +139,8 @@ class Cancellations:
         wait = CANCELLATIONS.bound(entry.failures + 1)
         # Once for each pod and cause: it may stay so for days.
         is_news = why not in entry.causes and len(entry.causes) < MOST_CAUSES
-        tell = log.warn if is_news else log.debug
-        tell(
+        write_log = log.warn if is_news else log.debug
+        write_log(
             "Pod cannot be told that it stays", zone=sts.name, pod=entry.pod, again_in=wait, err=why
         )
         self.downscales.backlog.postpone(sts.uid, one, wait, why)

@@ -131,7 +131,7 @@ class DownscaleController:
         with GuardedStep() as adoption:
             self._adopt(sts, pods)
         bug = adoption.error
-        steps = [self._settle, self._record, self._restore, self._cancellations.tell]
+        steps = [self._settle, self._record, self._restore, self._cancellations.send]
         if bug is None:  # else the records are still needed
             steps.append(self._clean)
         for step in steps:
@@ -363,8 +363,8 @@ class DownscaleController:
     def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
         count = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
         wait = CANCELLATIONS.bound(count)
-        tell = log.warn if count == 1 else log.debug
-        tell("Downscale is not settled yet", again_in=wait, err=error)
+        write_log = log.warn if count == 1 else log.debug
+        write_log("Downscale is not settled yet", again_in=wait, err=error)
         return wait
 
 

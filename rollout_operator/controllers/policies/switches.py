@@ -37,7 +37,7 @@ class Switches:
             await self._client.patch(STATEFULSETS, sts.namespace, sts.name, patch)
         except ApiError as error:
             self._attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
-            tell = log.debug if isinstance(error, Conflict) else log.warn
-            tell("Update strategy not switched", zone=sts.name, err=error)
+            write_log = log.debug if isinstance(error, Conflict) else log.warn
+            write_log("Update strategy not switched", zone=sts.name, err=error)
         else:
             self._attempts.record_success(attempt)

@@ -44,7 +44,7 @@ def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
     return EqualPods(pods=pods, room=min(share.room, most))
 
 
-def ask_for(one: Replacement, limit: int) -> DisruptionRequest:
+def build_request(one: Replacement, limit: int) -> DisruptionRequest:
     """Return what is asked of the arbiter for the delete of a pod of a zone with this limit."""
     return DisruptionRequest(pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
 
@@ -73,8 +73,8 @@ class Candidates:
         if self._reserved:
             return self._reserved.popleft()
         if self._left and not self._answers:
-            asks = [ask_for(one, self._limit) for one in self._left]
-            self._answers.extend(await self._arbiter.assess_all(asks))
+            requests = [build_request(one, self._limit) for one in self._left]
+            self._answers.extend(await self._arbiter.assess_all(requests))
         while self._left:
             one, refusal = self._left.popleft(), self._answers.popleft()
             if refusal is None:
@@ -101,7 +101,7 @@ class Reservations:
 
     def add(self, reserved: Reservation) -> None:
         """Keep a reservation."""
-        self._by_pod[reserved.ask.pod.uid] = reserved
+        self._by_pod[reserved.request.pod.uid] = reserved
 
     def take(self, pod: Uid) -> Reservation | None:
         """Return the reservation of a pod, once."""
@@ -126,7 +126,7 @@ class Reservations:
         while self._by_pod:
             reserved = next(iter(self._by_pod.values()))
             await self._arbiter.release(reserved)
-            self._by_pod.pop(reserved.ask.pod.uid, None)
+            self._by_pod.pop(reserved.request.pod.uid, None)
 
     def abandon(self) -> None:
         """Take back in the background what was neither taken nor released."""

@@ -18,7 +18,7 @@ from rollout_operator.controllers.live_reads import LIVE_READ_LASTS, MOST_LIVE_R
 from rollout_operator.controllers.rollout.candidates import (
     Candidates,
     Reservations,
-    ask_for,
+    build_request,
     cut_to,
     find_zone,
 )
@@ -139,8 +139,8 @@ class Executor:
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
         # What the caches know to be held by budgets is not worth a look.
         limit = self._rule.choose_limit(group.name, action.zone)
-        asks = [ask_for(one, limit) for one in action.listed]
-        held = await self._arbiter.assess_all(asks)
+        requests = [build_request(one, limit) for one in action.listed]
+        held = await self._arbiter.assess_all(requests)
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
@@ -181,7 +181,7 @@ class Executor:
             candidates = Candidates(self._arbiter, limit, pods, found.held)
             while room > 0 and not self._is_stopping() and (one := await candidates.next()):
                 until = self._clock.elapsed() + LIVE_READ_LASTS
-                answer = await self._arbiter.reserve(ask_for(one, limit), until)
+                answer = await self._arbiter.reserve(build_request(one, limit), until)
                 if isinstance(answer, Refusal):
                     if record_held(found, answer) is DeleteOutcome.REFUSED:
                         continue
@@ -258,7 +258,7 @@ class Executor:
         reserved = read.reservations.take(one.pod.uid)
         if reserved is None:
             limit = self._rule.choose_limit(read.live.name, zone)
-            answer = await self._arbiter.ask(ask_for(one, limit), read.expires_at)
+            answer = await self._arbiter.request(build_request(one, limit), read.expires_at)
         else:
             answer = await self._arbiter.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):

@@ -96,7 +96,7 @@ class PodCaller:
             return Result()
         try:
             await self._cancel(due)
-            await self._ask(due)
+            await self._call_pods(due)
         finally:
             del self._due[set_uid]
         self._on_answers(set_uid)
@@ -127,11 +127,11 @@ class PodCaller:
             return None
         return answer
 
-    async def _ask(self, due: CallPods) -> None:
-        answers = await self._calls.ask_all(due.ask) if due.ask else {}
+    async def _call_pods(self, due: CallPods) -> None:
+        answers = await self._calls.ask_all(due.post) if due.post else {}
         # All of one round are as old as its end: the plan that follows takes them together.
         now, pod_calls = self._now(), self._pod_calls.setdefault(due.zone.uid, {})
-        for pod in due.ask:
+        for pod in due.post:
             failures, wait, known = 0, None, pod_calls.get(pod.uid, PodCalls())
             if answers[pod.uid].since is None:
                 failures = known.failures + 1

@@ -109,8 +109,8 @@ async def choose_permitted(arbiter: Arbiter, action: ReplacePods) -> PermittedPo
     going: list[Replacement] = []
     held: list[Refusal] = []
     for share in action.shares:
-        asks = [_ask_for(one, action) for one in share.pods]
-        refusals = await arbiter.assess_all(asks)
+        requests = [_build_request(one, action) for one in share.pods]
+        refusals = await arbiter.assess_all(requests)
         pairs = list(zip(share.pods, refusals, strict=True))
         going.extend([one for one, refusal in pairs if refusal is None][: share.room])
         held.extend(refusal for _, refusal in pairs if refusal is not None)
@@ -126,7 +126,7 @@ def would(what: str, why: str, zone: str) -> Reason:
     )
 
 
-def _ask_for(one: Replacement, action: ReplacePods) -> DisruptionRequest:
+def _build_request(one: Replacement, action: ReplacePods) -> DisruptionRequest:
     return DisruptionRequest(
         pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(action.zone)[0]
     )

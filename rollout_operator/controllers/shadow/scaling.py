@@ -68,7 +68,7 @@ class ShadowScalingController:
             cluster_domain=context.cluster_domain,
         )
         plan = plan_scaling(scaling)
-        log_again = context.group_states.post(_tell(plan), Subject.SCALING)
+        log_again = context.group_states.post(_explain(plan), Subject.SCALING)
         times_due = (RESYNC, plan.requeue_after, log_again)
         return Result(again=min(time for time in times_due if time is not None))
 
@@ -95,7 +95,7 @@ class ShadowScalingController:
         context.metrics.forget_group(group.name)
 
 
-def _tell(plan: ScalingPlan) -> Plan:
+def _explain(plan: ScalingPlan) -> Plan:
     """Return a plan with what it would do as reasons."""
     due = [
         would(
@@ -105,12 +105,14 @@ def _tell(plan: ScalingPlan) -> Plan:
         )
         for one in plan.scale
     ]
-    asks = [_would_ask(calls.zone.name, len(calls.ask)) for calls in plan.pod_calls if calls.ask]
+    requests = [
+        _render_calls(calls.zone.name, len(calls.post)) for calls in plan.pod_calls if calls.post
+    ]
     failing = [one for one in plan.problems if one.zone in plan.failed]
     odd = tuple(one for one in plan.problems if one not in failing)
-    return Plan(group=plan.group, waits=(*due, *asks, *plan.waits, *failing), problems=odd)
+    return Plan(group=plan.group, waits=(*due, *requests, *plan.waits, *failing), problems=odd)
 
 
-def _would_ask(zone: str, pods: int) -> Reason:
+def _render_calls(zone: str, pods: int) -> Reason:
     why = f"{count(pods, 'pod')} of {zone} may only go when prepared"
     return would("ask pods to prepare", why, zone)

@@ -62,8 +62,8 @@ class Accounts:
         budget = known.budget or _stand_in(known)
         if budget is None:
             return None
-        ask = DisruptionRequest(pod=_NO_POD, engine=DisruptionSource.EVICTION)
-        return self._snapshots.observe(budget, ask)
+        request = DisruptionRequest(pod=_NO_POD, engine=DisruptionSource.EVICTION)
+        return self._snapshots.observe(budget, request)
 
 
 def _stand_in(known: BudgetVersions) -> Budget | None:

@@ -98,53 +98,55 @@ class Arbiter:
         """Release what was granted to those that hung up, until cancelled."""
         await self._releases.run()
 
-    async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
+    async def assess_all(self, requests: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
         """Return for each pod why it may not go as the caches show it, None where it may.
 
         What the caches show is taken once for all pods of a StatefulSet under one budget.
         """
         decisions: dict[tuple[str, Uid | None], Decisions] = {}
         refusals: list[Refusal | None] = []
-        for number, ask in enumerate(asks, 1):
-            choice = self._snapshots.choose(ask)
+        for number, request in enumerate(requests, 1):
+            choice = self._snapshots.choose(request)
             if isinstance(choice, Budget):
-                key = (choice.name, ask.pod.owner_uid)
+                key = (choice.name, request.pod.owner_uid)
                 if key not in decisions:
-                    decisions[key] = Decisions(self._snapshots.observe(choice, ask))
+                    decisions[key] = Decisions(self._snapshots.observe(choice, request))
                 decided = decisions[key]
-                refusal = decided.assess(ask.pod)
-                choice = refusal or self._precedence.assess(ask, decided.snapshot_of(ask.pod))
+                refusal = decided.assess(request.pod)
+                choice = refusal or self._precedence.assess(
+                    request, decided.snapshot_of(request.pod)
+                )
             refusals.append(choice)
             if number % SLICE == 0:
                 await asyncio.sleep(0)  # others have their turn
         return refusals
 
-    def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
+    def choose(self, request: DisruptionRequest) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
-        return self._snapshots.choose(ask)
+        return self._snapshots.choose(request)
 
     def may_cover(self, pod: Pod) -> bool:
         """Tell whether a budget selects a pod, or might: not all are known."""
         return self.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)) is not None
 
-    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
+    async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
         """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
         with self._metrics.inflight.track_inprogress():
-            snapshot = await self._decide(ask, until)
+            snapshot = await self._decide(request, until)
             answer = (
-                await self._grant(ask, snapshot, until)
+                await self._grant(request, snapshot, until)
                 if isinstance(snapshot, BudgetSnapshot)
                 else snapshot
             )
-        if isinstance(answer, Refusal) and ask.engine is DisruptionSource.EVICTION:
-            choice = self.choose(ask)
+        if isinstance(answer, Refusal) and request.engine is DisruptionSource.EVICTION:
+            choice = self.choose(request)
             if isinstance(choice, Budget):
-                answer = self._precedence.line_up(ask, choice, answer)
+                answer = self._precedence.line_up(request, choice, answer)
         self._count(answer)
         return answer
 
     async def reserve(
-        self, ask: DisruptionRequest, until: timedelta
+        self, request: DisruptionRequest, until: timedelta
     ) -> Reservation | Refusal | None:
         """Write that a pod is to go, for who reads all pods live after that; None: no budget.
 
@@ -152,11 +154,11 @@ class Arbiter:
         or `release`.
         """
         with self._metrics.inflight.track_inprogress():
-            snapshot = await self._decide(ask, until)
+            snapshot = await self._decide(request, until)
             if isinstance(snapshot, Permit):
                 return None
             answer = (
-                await self._record(ask, snapshot)
+                await self._record(request, snapshot)
                 if isinstance(snapshot, BudgetSnapshot)
                 else snapshot
             )
@@ -167,7 +169,7 @@ class Arbiter:
     async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
         """Answer before `until`, by a live read of a group that began after the reservation."""
         left = until - self._clock.elapsed()
-        answer: Answer = refuse_late(reserved.ask.pod)
+        answer: Answer = refuse_late(reserved.request.pod)
         try:
             with self._metrics.inflight.track_inprogress():
                 if left > timedelta(0):
@@ -199,39 +201,43 @@ class Arbiter:
         if grant is not None and grant.pod.resource_version == pod.resource_version:
             await self._releases.release(grant)
 
-    async def _decide(self, ask: DisruptionRequest, until: timedelta) -> Answer | BudgetSnapshot:
+    async def _decide(
+        self, request: DisruptionRequest, until: timedelta
+    ) -> Answer | BudgetSnapshot:
         """Return the answer, or what the caches show where they let a pod go under a budget.
 
         Whoever is given that has to reserve the pod before anything else is awaited.
         """
         while True:
-            choice = self.choose(ask)
+            choice = self.choose(request)
             if choice is None:
-                return Permit(pod=ask.pod)
+                return Permit(pod=request.pod)
             if isinstance(choice, Refusal):
                 return choice
-            if self._is_given(ask):
-                return Permit(pod=ask.pod, budget=choice.name)
-            snapshot = self._snapshots.observe(choice, ask)
+            if self._is_given(request):
+                return Permit(pod=request.pod, budget=choice.name)
+            snapshot = self._snapshots.observe(choice, request)
             refusal = assess_disruption(snapshot) or self._find_standing(snapshot)
             if not self._waits_for_others(snapshot, refusal):
                 break
             if not await self._wait(until):
-                return refusal or refuse_contested(ask.pod, choice)
-        refusal = refusal or self._find_unused(ask) or self._precedence.assess(ask, snapshot)
+                return refusal or refuse_contested(request.pod, choice)
+        refusal = (
+            refusal or self._find_unused(request) or self._precedence.assess(request, snapshot)
+        )
         if refusal is not None:
             return refusal
-        if ask.dry_run:
-            return Permit(pod=ask.pod, budget=choice.name)
+        if request.dry_run:
+            return Permit(pod=request.pod, budget=choice.name)
         return snapshot
 
-    def _is_given(self, ask: DisruptionRequest) -> bool:
+    def _is_given(self, request: DisruptionRequest) -> bool:
         """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
-        grant = self._pending.get(ask.pod.uid)
+        grant = self._pending.get(request.pod.uid)
         return (
             grant is not None
             and grant.state is GrantState.GIVEN
-            and grant.engine is ask.engine is DisruptionSource.EVICTION
+            and grant.engine is request.engine is DisruptionSource.EVICTION
             and self._age_of(grant) < REPEAT_LIMIT
         )
 
@@ -246,17 +252,17 @@ class Arbiter:
             return None
         return refuse_standing(pod, is_given=grant is not None and grant.was_given)
 
-    def _find_unused(self, ask: DisruptionRequest) -> Refusal | None:
+    def _find_unused(self, request: DisruptionRequest) -> Refusal | None:
         """Return that evictions of the pod came to nothing lately; others go on meanwhile."""
-        unused, pod = self._pending.unused, ask.pod
+        unused, pod = self._pending.unused, request.pod
         wait = unused.wait_before(pod.uid)
-        if ask.engine is not DisruptionSource.EVICTION or not wait:
+        if request.engine is not DisruptionSource.EVICTION or not wait:
             return None
         return refuse_unused(pod, unused.count(pod.uid), wait)
 
     def _waits_for_others(self, snapshot: BudgetSnapshot, refusal: Refusal | None) -> bool:
         """Tell whether only grants that may come to nothing within moments stand in the way."""
-        asked = self._pending.list_asked(snapshot.budget.name)
+        asked = self._pending.list_requested(snapshot.budget.name)
         if refusal is None or not asked:
             return False
         if snapshot.pod.uid in asked:  # its answer is that of this one, too
@@ -285,42 +291,42 @@ class Arbiter:
                 turn.set_result(None)
 
     async def _grant(
-        self, ask: DisruptionRequest, snapshot: BudgetSnapshot, until: timedelta
+        self, request: DisruptionRequest, snapshot: BudgetSnapshot, until: timedelta
     ) -> Answer:
         left = min(until - self._clock.elapsed(), ANSWER_LIMIT)
         if left <= timedelta(0):  # nothing would be sent, and no answer could be sure of it
-            return refuse_late(ask.pod)
+            return refuse_late(request.pod)
         reserved: Reservation | Refusal | None = None
         try:
             async with asyncio.timeout(left.total_seconds()):
-                reserved = await self._record(ask, snapshot)
+                reserved = await self._record(request, snapshot)
                 if isinstance(reserved, Refusal):
                     return reserved
                 return await self._confirm(reserved, None)
         except TimeoutError:
-            return refuse_late(ask.pod)
+            return refuse_late(request.pod)
         finally:
             # Also where the client has gone. An answer that may have left was given before.
             if isinstance(reserved, Reservation):
                 self._releases.abandon(reserved.grant)
 
     async def _record(
-        self, ask: DisruptionRequest, snapshot: BudgetSnapshot
+        self, request: DisruptionRequest, snapshot: BudgetSnapshot
     ) -> Reservation | Refusal:
         """Reserve a pod and write its record."""
-        lasts = ask.lasts + REPEAT_LIMIT
-        grant = self._pending.reserve(ask.pod, ask.engine, snapshot.budget.name, lasts)
+        lasts = request.lasts + REPEAT_LIMIT
+        grant = self._pending.reserve(request.pod, request.engine, snapshot.budget.name, lasts)
         stands = False
         try:
             record = await self._recorder.write(grant, self._now)
             if record is None and self._clock.elapsed() - self._began < QUARANTINE:
                 return refuse_in_quarantine()
             stands = True
-            return Reservation(ask=ask, budget=snapshot.budget, grant=grant, record=record)
+            return Reservation(request=request, budget=snapshot.budget, grant=grant, record=record)
         except ApiError as error:
             if not isinstance(error, UnknownOutcome):
                 grant.record = ""
-            return refuse_unrecorded(ask.pod, error)
+            return refuse_unrecorded(request.pod, error)
         finally:
             # Also where whoever asked has gone: the record may be in flight still.
             if not stands:
@@ -347,7 +353,7 @@ class Arbiter:
             live, seen = await self._snapshots.observe_live(reserved, None if attempt else group)
             if seen is None or (record is not None and seen.disruption != grant.record):
                 return refuse_unrecorded(grant.pod, None)
-            choice = self.choose(replace(reserved.ask, pod=seen))
+            choice = self.choose(replace(reserved.request, pod=seen))
             if isinstance(choice, Refusal):  # meanwhile it is not known which budget rules (W-52)
                 return choice
             refusal = assess_disruption(live)

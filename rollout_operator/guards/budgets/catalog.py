@@ -104,9 +104,9 @@ class BudgetCatalog:
         self._known[flawed.name] = now
         self._show(flawed.name)
         if (now.generation, now.problem) != (base.generation, base.problem) or known is None:
-            self._tell_flawed(flawed.name, now)
+            self._report_flawed(flawed.name, now)
 
-    def _tell_flawed(self, name: str, now: BudgetVersions) -> None:
+    def _report_flawed(self, name: str, now: BudgetVersions) -> None:
         stays = now.budget
         effect = "the version before stays in force"
         if stays is None:

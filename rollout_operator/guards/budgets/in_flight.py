@@ -161,7 +161,7 @@ class InFlight:
         """Return the grant of a pod."""
         return self._grants.get(uid)
 
-    def list_asked(self, budget: str) -> tuple[Uid, ...]:
+    def list_requested(self, budget: str) -> tuple[Uid, ...]:
         """Return the pods under a budget whose grant may still come to nothing."""
         return tuple(
             uid

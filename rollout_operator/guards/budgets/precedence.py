@@ -194,11 +194,11 @@ class Precedence:
         self._unused = unused
         self._clock = clock
 
-    def assess(self, ask: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
+    def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
         """Return that another one goes first, None where the pod may go now."""
-        if ask.engine is DisruptionSource.ROLLOUT:
+        if request.engine is DisruptionSource.ROLLOUT:
             return self._assess_rollout(snapshot)
-        return self._assess_eviction(ask, snapshot)
+        return self._assess_eviction(request, snapshot)
 
     def record_granted(self, snapshot: BudgetSnapshot) -> None:
         """A pod was allowed to go."""
@@ -207,13 +207,13 @@ class Precedence:
             most = min(most, snapshot.override)
         self._waiting.record_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))
 
-    def line_up(self, ask: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
+    def line_up(self, request: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
         """Remember an eviction that lacks room, and say how many are in front of it."""
         if refusal.reason.code not in ROOM:
             return refusal
-        front = self._waiting.count_in_front(budget, ask.pod)
-        if not ask.dry_run:
-            self._waiting.record_refused(budget, ask.pod)
+        front = self._waiting.count_in_front(budget, request.pod)
+        if not request.dry_run:
+            self._waiting.record_refused(budget, request.pod)
         place = f"{count(front, 'eviction')} in front" if front else "the next eviction in line"
         reason = replace(refusal.reason, text=f"{refusal.reason.text}; {place}")
         return replace(refusal, reason=reason)
@@ -231,10 +231,12 @@ class Precedence:
         refusal = refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
         return replace(refusal, is_shared=not budget.by_partition)
 
-    def _assess_eviction(self, ask: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
+    def _assess_eviction(
+        self, request: DisruptionRequest, snapshot: BudgetSnapshot
+    ) -> Refusal | None:
         budget, pod = snapshot.budget, snapshot.pod
         if self._waiting.holds(budget, pod, DisruptionSource.EVICTION):
-            if not ask.dry_run:
+            if not request.dry_run:
                 self._waiting.hold(budget, pod, is_whole=_is_whole(snapshot))
             return refuse_as_rollout_waits(pod, budget)
         front = self._waiting.list_in_front(budget, pod)

@@ -69,7 +69,7 @@ class Grant:
 class Reservation:
     """A pod whose record stands: it may go if a live read that begins after it shows no reason."""
 
-    ask: DisruptionRequest
+    request: DisruptionRequest
     budget: Budget
     """As it was decided by."""
     grant: Grant

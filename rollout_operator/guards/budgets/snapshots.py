@@ -77,20 +77,20 @@ class Snapshots:
     def __init__(self, context: ArbiterContext) -> None:
         self._context = context
 
-    def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
+    def choose(self, request: DisruptionRequest) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
-        lack = self._context.find_lack(ask.engine)
+        lack = self._context.find_lack(request.engine)
         if lack is not None:
             return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
-        choice = choose_budget(self._context.budgets.find(ask.pod.labels), ask.pod)
+        choice = choose_budget(self._context.budgets.find(request.pod.labels), request.pod)
         # A pod that no budget selects as far as we know is let go only where we know enough.
         if choice is None and self._context.age() > SNAPSHOT_LIMIT:
             return refuse_stale_cache()
         return choice
 
-    def observe(self, budget: Budget, ask: DisruptionRequest) -> BudgetSnapshot:
+    def observe(self, budget: Budget, request: DisruptionRequest) -> BudgetSnapshot:
         """Return what the caches show; nothing may be awaited until it has been decided on."""
-        snapshot, sets = self._outline(budget, ask)
+        snapshot, sets = self._outline(budget, request)
         owned = {sts.uid: self._context.pods.list_by_owner(sts.uid) for sts in sets}
         return self._fill(snapshot, sets, owned)
 
@@ -98,8 +98,8 @@ class Snapshots:
         self, reserved: Reservation, group: Group | None
     ) -> tuple[BudgetSnapshot, Pod | None]:
         """Return what holds now, with live pods, and the pod itself where it is still untouched."""
-        ask = reserved.ask
-        snapshot, zones = self._outline(reserved.budget, ask)
+        request = reserved.request
+        snapshot, zones = self._outline(reserved.budget, request)
         sets = self._list_sets(snapshot, zones)
         live = {} if group is None else {zone.sts.uid: zone for zone in group.zones}
         pods: Sequence[Pod | Unreadable]
@@ -108,14 +108,14 @@ class Snapshots:
             pods = [*pods, *(pod for zone in live.values() for pod in zone.unreadable_pods)]
         else:
             live, pods = {}, await self._context.reader.fetch_pods(sets)
-        seen = next((pod for pod in pods if pod.uid == ask.pod.uid), None)
+        seen = next((pod for pod in pods if pod.uid == request.pod.uid), None)
         if not isinstance(seen, Pod) or seen.is_terminating:
             seen = None
         # Since it was decided for the first time, all but the pods may have changed as well.
-        ask = replace(ask, pod=seen or ask.pod)
-        choice = self.choose(ask)
+        request = replace(request, pod=seen or request.pod)
+        choice = self.choose(request)
         budget = choice if isinstance(choice, Budget) else reserved.budget
-        snapshot, zones = self._outline(budget, ask)
+        snapshot, zones = self._outline(budget, request)
         # Pods of a set that was not read are missing, and count as down.
         owned: dict[Uid, list[Pod | Unreadable]] = {sts.uid: [] for sts in zones}
         for pod in pods:
@@ -125,11 +125,11 @@ class Snapshots:
         snapshot = replace(snapshot, downscale=snapshot.downscale or self._find_downscale(zones))
         snapshot = self._fill(snapshot, zones, owned)
         # Without its own record the pod is one like the others, and what refuses it refuses them.
-        going = {uid: how for uid, how in snapshot.deletions.items() if uid != ask.pod.uid}
+        going = {uid: how for uid, how in snapshot.deletions.items() if uid != request.pod.uid}
         return replace(snapshot, deletions=going), seen
 
     def _outline(
-        self, budget: Budget, ask: DisruptionRequest
+        self, budget: Budget, request: DisruptionRequest
     ) -> tuple[BudgetSnapshot, Sequence[StatefulSet]]:
         """Return the snapshot of a budget without its pods, and the sets that they belong to."""
         context = self._context
@@ -137,14 +137,14 @@ class Snapshots:
         readable = [sts for sts in sets if isinstance(sts, StatefulSet)]
         snapshot = BudgetSnapshot(
             budget=budget,
-            pod=ask.pod,
-            owner=ask.pod.owner_uid or Uid(""),
+            pod=request.pod,
+            owner=request.pod.owner_uid or Uid(""),
             zones=(),
             now=context.now(),
             deletions={},
-            engine=ask.engine,
+            engine=request.engine,
             # ROLL-36
-            override=min(ask.limit, 1) if budget.by_partition else ask.limit,
+            override=min(request.limit, 1) if budget.by_partition else request.limit,
             downscale=self._find_downscale(readable),
             snapshot_age=context.age(),
             unreadable=tuple(sts for sts in sets if isinstance(sts, Unreadable)),

@@ -64,7 +64,7 @@ class PodRecords:
         failures = [error for error in errors if error is not None]
         if failures and len(failures) == len(errors):
             if all(isinstance(error, Denied) for error in failures):
-                self._tell_forbidden(failures[0])
+                self._report_forbidden(failures[0])
                 return
             raise failures[0]
 
@@ -90,7 +90,7 @@ class PodRecords:
             return error
         return None
 
-    def _tell_forbidden(self, error: ApiError) -> None:
+    def _report_forbidden(self, error: ApiError) -> None:
         if not self._is_forbidden:
             log.warn("Downscales are not recorded on pods: a crash would forget them", err=error)
         self._is_forbidden = True

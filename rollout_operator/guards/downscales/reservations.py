@@ -210,7 +210,7 @@ class Downscales:
             entry=entry,
         )
         self._reservations[key.set_uid] = reservation
-        self._tell(reservation)
+        self._notify(reservation)
         return reservation
 
     def adopt(
@@ -242,7 +242,7 @@ class Downscales:
         reservation.is_adopted = True
         reservation.latest = latest
         reservation.replaced_at = replaced_at
-        self._tell(reservation)
+        self._notify(reservation)
         return reservation
 
     def renew(self, reservation: DownscaleReservation, pods: Iterable[tuple[Uid, str]]) -> None:
@@ -251,7 +251,7 @@ class Downscales:
         self.backlog.take_over(reservation.key.set_uid, called)
         reservation.pods |= called
         reservation.asked_at = self._clock.elapsed()
-        self._tell(reservation)
+        self._notify(reservation)
 
     def allow(self, reservation: DownscaleReservation, at: datetime | None = None) -> None:
         """All pods have confirmed, and the request is allowed; `at` in the API server's time.
@@ -261,7 +261,7 @@ class Downscales:
         reservation.state = ReservationState.OPEN
         if at is not None:
             reservation.begun = max(reservation.begun, at)
-        self._tell(reservation)
+        self._notify(reservation)
 
     def time_left(self, reservation: DownscaleReservation) -> timedelta:
         """Return for how long the request may still persist; zero or less: no longer."""
@@ -290,7 +290,7 @@ class Downscales:
         reservation.state = ReservationState.PERSISTED
         self.last.record(reservation.key.set_uid, at)
         self._unrecorded[reservation.key.set_uid] = begun
-        self._tell(reservation)
+        self._notify(reservation)
 
     def find_unrecorded(self, set_uid: Uid) -> datetime | None:
         """Return when a downscale of a set began that may not be recorded on it yet."""
@@ -329,7 +329,7 @@ class Downscales:
             again=again,
             are_going=are_going,
         )
-        self._tell(reservation)
+        self._notify(reservation)
 
     def find_entry(self, set_uid: Uid) -> TrackerEntry | None:
         """Return what the zone tracker may say of a downscale that did not happen."""
@@ -348,9 +348,9 @@ class Downscales:
         self._unrecorded.pop(set_uid, None)
         self._entries.pop(set_uid, None)
         if reservation is not None:
-            self._tell(reservation)
+            self._notify(reservation)
 
-    def _tell(self, reservation: DownscaleReservation) -> None:
+    def _notify(self, reservation: DownscaleReservation) -> None:
         for callback in self._callbacks:
             callback(reservation.key.set_uid, reservation.group)
 

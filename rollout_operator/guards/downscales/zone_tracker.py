@@ -264,7 +264,7 @@ class Tracker:
                 body = await self._client.replace(*where, render_changed(zone_map, key, text))
             except Denied:
                 raise denied from None
-            self._tell_denied(denied)
+            self._report_denied(denied)
         return self._take(body)
 
     def _list_unshown(
@@ -274,7 +274,7 @@ class Tracker:
         version = _NO_VERSION if zone_map is None else zone_map.version
         return self._downscales.last.list_unshown({one.uid: version for one in sets})
 
-    def _tell_denied(self, denied: Denied) -> None:
+    def _report_denied(self, denied: Denied) -> None:
         if not self._has_logged:
             log.warn("Zone tracker is written as a whole, for want of a right", err=denied)
         self._has_logged = True

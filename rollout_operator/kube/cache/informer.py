@@ -209,10 +209,10 @@ class Informer(Generic[Cached]):
         self._older_lists = 0
         self._meters.measure(self._of.store)
         self._record_unreadable(changes)
-        tell = log.info if is_first or changes else log.debug
-        tell("Listed", **self._of.keys, objects=len(items), changes=len(changes))
+        write_log = log.info if is_first or changes else log.debug
+        write_log("Listed", **self._of.keys, objects=len(items), changes=len(changes))
         for start in range(0, len(changes), STEP):
-            self._tell(changes[start : start + STEP])
+            self._notify(changes[start : start + STEP])
             await asyncio.sleep(0)
 
     async def _list_anew(self) -> None:
@@ -328,7 +328,7 @@ class Informer(Generic[Cached]):
         self._advance(item.resource_version)
         self._meters.measure(store)
         self._record_unreadable(changes)
-        self._tell(changes)
+        self._notify(changes)
 
     def _read_bookmark(self, event: WatchEvent) -> str:
         try:
@@ -369,9 +369,9 @@ class Informer(Generic[Cached]):
         if changes:
             log.info("Read again", **self._of.keys, name=broken.name, is_gone=found is None)
         self._meters.measure(self._of.store)
-        self._tell(changes)
+        self._notify(changes)
 
-    def _tell(self, changes: Sequence[Change[Cached]]) -> None:
+    def _notify(self, changes: Sequence[Change[Cached]]) -> None:
         for old, new in changes:
             if old is not None and new is not None and not decides(old, new):
                 continue

@@ -42,8 +42,8 @@ class ListTurn:
         """`wait` may raise ApiError; `on_token` is called as soon as the token is there."""
         self._wait = wait
         self._on_token = on_token
-        self._is_asked = False
-        self._asked = asyncio.Event()
+        self._is_requested = False
+        self._requested = asyncio.Event()
         self._settled = asyncio.Event()
         self._error: ApiError | None = None
 
@@ -54,21 +54,21 @@ class ListTurn:
 
     def ask(self) -> None:
         """Begin to wait, unless that goes on already."""
-        if not self._is_asked:
-            self._is_asked = True
-            self._asked.set()
+        if not self._is_requested:
+            self._is_requested = True
+            self._requested.set()
 
     async def take(self) -> bool:
         """Wait for the token that was asked for; False where none was.
 
         Raises ApiError where the rate limits gave none.
         """
-        if not self._is_asked:
+        if not self._is_requested:
             return False
         await self._settled.wait()
         error, self._error = self._error, None
         self._settled.clear()
-        self._is_asked = False
+        self._is_requested = False
         if error is not None:
             raise error
         return True
@@ -76,8 +76,8 @@ class ListTurn:
     async def run(self) -> NoReturn:
         """Wait for what is asked for until cancelled."""
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._requested.wait()
+            self._requested.clear()
             try:
                 await self._wait()
             except ApiError as error:

@@ -38,7 +38,7 @@ class FollowedNodes:
         self._follow: OptionalInformer[Node | Unreadable] = OptionalInformer(
             self._informer, client, NODES, ""
         )
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back after each change of a node that may change a zone."""
@@ -50,7 +50,7 @@ class FollowedNodes:
         Of each its label `key` is there, and those by which Kubernetes itself names zones. Raises
         Unreachable while they are not known.
         """
-        self._asked.set()
+        self._requested.set()
         is_new = key not in self._keys
         self._keys |= {key}
         if self._follow.is_forbidden:
@@ -65,7 +65,7 @@ class FollowedNodes:
 
     async def run(self, clock: Clock) -> NoReturn:
         """Wait until nodes are asked for, then follow them until cancelled."""
-        await self._asked.wait()
+        await self._requested.wait()
         await self._follow.run(clock)
 
     def _decode(self, raw: bytes | msgspec.Raw) -> Node:

@@ -97,5 +97,5 @@ class OptionalInformer(Generic[Cached]):
         if self._is_refused:
             self._answered.set()
         if is_news:
-            tell = log.info if isinstance(error, NotFound) else log.warn
-            tell("Kind is not followed", kind=self._resource.kind, err=error)
+            write_log = log.info if isinstance(error, NotFound) else log.warn
+            write_log("Kind is not followed", kind=self._resource.kind, err=error)

@@ -71,7 +71,7 @@ class MetadataWatch:
         self._version = ""
         self._listed_at = timedelta(0)
         self._failures = Failures()
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._is_live = False
 
     @property
@@ -79,9 +79,9 @@ class MetadataWatch:
         """Tell whether subscribers learn of changes; else objects must be read to know."""
         return self._is_live
 
-    def ask_again(self) -> None:
+    def try_again(self) -> None:
         """Try now, where the API server has refused and there is reason to hope."""
-        self._asked.set()
+        self._requested.set()
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled. Errors of the API server are retried for ever."""
@@ -175,8 +175,8 @@ class MetadataWatch:
             self._turn(is_live=False)
             self._version = ""
             log.info("Polling: no watch", call=error.call, again_in=REFUSED_PAUSE, err=error)
-            self._asked.clear()
-            await race(asked=self._asked.wait(), due=self._clock.sleep(REFUSED_PAUSE))
+            self._requested.clear()
+            await race(asked=self._requested.wait(), due=self._clock.sleep(REFUSED_PAUSE))
             return
         retry = self._failures.next(error, self._rng(), has_list=bool(self._version))
         if retry.needs_list:
@@ -185,8 +185,8 @@ class MetadataWatch:
         if retry.delay:
             self._turn(is_live=False)
         if retry.is_news:
-            tell = log.at(retry.severity)
-            tell("Watch interrupted", kind=self._resource.kind, cause=retry.cause, err=error)
+            write_log = log.at(retry.severity)
+            write_log("Watch interrupted", kind=self._resource.kind, cause=retry.cause, err=error)
         await self._clock.sleep(retry.delay)
 
     def _turn(self, *, is_live: bool) -> None:

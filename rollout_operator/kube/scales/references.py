@@ -155,7 +155,7 @@ class References:
             fetch=partial(self._fetch, reference),
             explain=partial(explain, reference, namespace=self._namespace),
             is_watched=partial(self._is_watched, reference),
-            on_change=partial(self._tell, reference),
+            on_change=partial(self._notify, reference),
         )
         return FollowedReference(callbacks, self._schedule)
 
@@ -186,7 +186,7 @@ class References:
             raise
         shown = decode_scale(raw)
         if isinstance(self._followed[reference].reading, NoScale):
-            self._watches[resource].ask_again()
+            self._watches[resource].try_again()
         return shown
 
     def _is_watched(self, reference: Reference) -> bool:
@@ -194,7 +194,7 @@ class References:
         watch = self._watches.get(resource) if resource is not None else None
         return watch is not None and watch.is_live
 
-    def _tell(self, reference: Reference) -> None:
+    def _notify(self, reference: Reference) -> None:
         reading = self._followed[reference].reading
         log.debug("Read scale", reference=f"{reference}", reading=f"{reading}")
         groups = [name for name, wanted in self._wanted.items() if reference in wanted]

@@ -146,7 +146,7 @@ class Admission:
 
     async def _mutate_by(self, hook: RegisteredHook, rounds: "_Rounds") -> None:
         try:
-            answer = await self._ask(hook, rounds.attempt, rounds.obj, is_mutating=True)
+            answer = await self._call_checked(hook, rounds.attempt, rounds.obj, is_mutating=True)
         except CallFailed as error:
             rounds.record(hook, changed=False)
             if not hook.is_ignored:
@@ -158,14 +158,14 @@ class Admission:
         self, hook: RegisteredHook, attempt: Attempt, refusals: list[ApiRefusal]
     ) -> None:
         try:
-            await self._ask(hook, attempt, attempt.new, is_mutating=False)
+            await self._call_checked(hook, attempt, attempt.new, is_mutating=False)
         except CallFailed as error:
             if not hook.is_ignored:
                 refusals.append(_failed(hook, error))
         except ApiRefusal as refusal:
             refusals.append(refusal)
 
-    async def _ask(
+    async def _call_checked(
         self, hook: RegisteredHook, attempt: Attempt, obj: JsonObject | None, *, is_mutating: bool
     ) -> HookAnswer:
         """Return an answer that allows. Raises Refusal for a denial, CallFailed for no answer."""

@@ -93,7 +93,7 @@ class SimulatedApi:
         self._asker = WriteAdmission(self._store, self.admission)
         self._writes = Writes(self._store, self._asker, now=self.now, rng=rng)
         self.garbage = GarbageCollector(self._store, self.call_now, rng)
-        self._store.listeners.append(self._tell)
+        self._store.listeners.append(self._notify)
         self._plant_namespace("default")
 
     @property
@@ -188,7 +188,7 @@ class SimulatedApi:
 
     async def _answer_in_time(self, turn: Turn) -> ApiAnswer:
         """Answer, within the server's limit where webhooks can make it long."""
-        if not (turn.may_wait and self._asker.may_ask):
+        if not (turn.may_wait and self._asker.has_webhooks):
             return await self._answer(turn)
         try:
             async with asyncio.timeout(REQUEST_LIMIT.total_seconds()):
@@ -264,7 +264,7 @@ class SimulatedApi:
             )
         )
 
-    def _tell(self, commit: Commit) -> None:
+    def _notify(self, commit: Commit) -> None:
         for callback in self._callbacks:
             callback(commit)
 

@@ -130,7 +130,7 @@ class Streams:
         self._open: dict[Collection, list[tuple[str, Stream]]] = {}
         self._kinds: dict[Collection, Resource] = {}
         self._bodies: dict[tuple[int, bool], tuple[JsonObject, bytes]] = {}
-        store.listeners.append(self._tell)
+        store.listeners.append(self._notify)
 
     def open(self, request: ApiRequest) -> Stream:
         """Open a watch.
@@ -181,7 +181,7 @@ class Streams:
             stream.push(replace(end, is_state=True))
         stream.after = start.revision
 
-    def _tell(self, commit: Commit) -> None:
+    def _notify(self, commit: Commit) -> None:
         collection = collection_of(commit.resource)
         if collection in self._open:
             for namespace, stream in self._living(collection):

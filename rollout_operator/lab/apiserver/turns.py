@@ -110,7 +110,7 @@ class WriteAdmission:
         self._admission = admission
 
     @property
-    def may_ask(self) -> bool:
+    def has_webhooks(self) -> bool:
         """Tell whether there is any webhook, matching or not."""
         store = self._store
         return bool(store.count(VALIDATING_WEBHOOKS) or store.count(MUTATING_WEBHOOKS))
@@ -122,7 +122,7 @@ class WriteAdmission:
 
         Raises NotModelled where one does and the caller cannot wait for it.
         """
-        if not self.may_ask:
+        if not self.has_webhooks:
             return None
         request = turn.request
         attempt = Attempt(

@@ -183,11 +183,11 @@ class Writes:
         """Return the version that follows on `current`, with all checks and webhooks passed."""
         is_scale = turn.request.subresource == "scale"
         new = await self._mutated_scale(turn, current, make) if is_scale else make(current)
-        if not is_scale and self.asker.may_ask:
+        if not is_scale and self.asker.has_webhooks:
             new = await self.asker.mutate(turn, "UPDATE", current, new)
         self._check_version(turn, current, new)
         turn.kind.prepare_update(current, new, "" if is_scale else turn.request.subresource)
-        if self.asker.may_ask:
+        if self.asker.has_webhooks:
             shown = (read_scale(current), read_scale(new)) if is_scale else (current, new)
             await self.asker.validate(turn, "UPDATE", *shown)
         return new

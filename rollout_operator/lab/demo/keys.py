@@ -39,7 +39,7 @@ class Controls:
     is_help: bool = False
     on_press: Callable[[], None] = lambda: None
     """Shows the answer to a key also while time stands."""
-    _asked: deque[str] = field(default_factory=deque)
+    _commands: deque[str] = field(default_factory=deque)
     _is_stepping: bool = False
     _before: object = None
     """What was to be seen when a step began, or at the last look; None for nothing yet."""
@@ -55,14 +55,14 @@ class Controls:
         return (*acts, "?   back to the short list") if self.is_help else SHORT
 
     @property
-    def has_asked(self) -> bool:
+    def has_command(self) -> bool:
         """Tell whether the reader wants something else than the story."""
-        return bool(self._asked)
+        return bool(self._commands)
 
     def take(self) -> Iterator[str]:
         """Yield what was asked for since, each once."""
-        while self._asked:
-            yield self._asked.popleft()
+        while self._commands:
+            yield self._commands.popleft()
 
     def press(self, key: str) -> None:
         """Take a key."""
@@ -77,7 +77,7 @@ class Controls:
         elif key == "-":
             self.speed = max(self.speed / 2, _SLOWEST)
         elif key in _QUITS or key == NEXT or key in self.acts:
-            self._asked.append(QUIT if key in _QUITS else key)
+            self._commands.append(QUIT if key in _QUITS else key)
             self.is_paused = self.is_help = False
         self.set_pace(self.pace)
         self.on_press()

@@ -56,7 +56,7 @@ class Live:
             self.console.print(end, "")
         self.console.show_cursor(True)
 
-    def tell(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write text as it is."""
         self.stream.write(text)
         self.stream.flush()
@@ -72,7 +72,7 @@ class Live:
         self._drawn, self._next = state, time.monotonic() + REDRAW_S
         with self.console.capture() as drawn:
             self.console.print(WholeScreen(TerminalFrame(snapshot, is_ascii=self.is_ascii)), end="")
-        self.tell(f"\x1b[H{drawn.get()}")
+        self.write(f"\x1b[H{drawn.get()}")
 
     def finish(self, snapshot: DemoSnapshot, summary: Sequence[Line]) -> None:
         """Show the end, and keep it for when the terminal shows its first page again."""

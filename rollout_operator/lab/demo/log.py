@@ -41,7 +41,7 @@ class Journal:
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     _refused: set[str] = field(default_factory=set)
 
-    def hear(self, line: bytes, at: float, who: str) -> None:
+    def read_line(self, line: bytes, at: float, who: str) -> None:
         """Take a line of the operator's log."""
         keys = msgspec.json.decode(line, type=dict[str, object])
         self.tail.append(line.decode("utf-8", "replace").rstrip())

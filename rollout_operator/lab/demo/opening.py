@@ -55,7 +55,7 @@ async def open_stage(
         controls=controls,
         bad_versions=bad_versions,
     )
-    logs.configure(format="json", write=stage.hear)
+    logs.configure(format="json", write=stage.read_line)
     try:
         async with sandbox:
             set_loop_pace(SET_UP_PACE)

@@ -73,7 +73,7 @@ class Film(AbstractContextManager["Film"]):
     ) -> None:
         """Leave nothing behind: the file is written by `command`."""
 
-    def tell(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Leave out what is no picture."""
 
     def show(self, snapshot: DemoSnapshot) -> None:

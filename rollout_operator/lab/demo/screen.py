@@ -40,7 +40,7 @@ class Screen(AbstractContextManager["Screen"], Protocol):
     def shows_keys(self) -> bool:
         """Tell whether a reader is shown what can be pressed."""
 
-    def tell(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write text as it is."""
 
     def show(self, snapshot: DemoSnapshot) -> None:
@@ -103,7 +103,7 @@ class Plain:
     ) -> None:
         """Leave nothing behind: nothing was changed."""
 
-    def tell(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write text as it is."""
         self.stream.write(text)
         self.stream.flush()
@@ -114,12 +114,12 @@ class Plain:
             self._write([*draw_grid(snapshot), BLANK])
             self._rows = snapshot.rows
         self._gather(snapshot)
-        self._tell_until(snapshot.elapsed - HOLD)
+        self._write_until(snapshot.elapsed - HOLD)
 
     def finish(self, snapshot: DemoSnapshot, summary: Sequence[Line]) -> None:
         """Write what is new still, then grid and summary."""
         self._gather(snapshot)
-        self._tell_until(snapshot.elapsed)
+        self._write_until(snapshot.elapsed)
         self._write([BLANK, *draw_grid(snapshot), BLANK, *summary, BLANK])
         self._rows, self._shown = (), 0
 
@@ -129,7 +129,7 @@ class Plain:
         self._held += [(snapshot.elapsed, move) for move in moves]
         self._shown, self._rows = len(snapshot.entries), snapshot.rows
 
-    def _tell_until(self, moment: float) -> None:
+    def _write_until(self, moment: float) -> None:
         self._held.sort(key=lambda each: each[0])
         self._write([line for at, line in self._held if at <= moment])
         self._held = [each for each in self._held if each[0] > moment]
@@ -138,4 +138,4 @@ class Plain:
         for line in lines:
             text = render_line(line, ENDLESS, is_coloured=self.is_coloured)
             shown = to_ascii(text) if self.is_ascii else text
-            self.tell(f"{shown.rstrip()}\n")
+            self.write(f"{shown.rstrip()}\n")

@@ -265,7 +265,7 @@ class DemoRun:
             self.screen.show(snapshot)
             if self.controls is not None:
                 self.controls.end_step(self.seen())
-                if self.is_scripted and self.controls.has_asked:
+                if self.is_scripted and self.controls.has_command:
                     raise TakenOver
         await self._clock.sleep(TICK)
 
@@ -327,10 +327,10 @@ class DemoRun:
         """Return the figures of the story so far, or since the reader began to act."""
         return add_up(self.sandbox.history.records, self._counted, self.settings.limit)
 
-    def hear(self, line: bytes) -> None:
+    def read_line(self, line: bytes) -> None:
         """Record a line of the operator's log."""
         who = ACTOR.get() if len(self.replicas) > 1 else "operator"
-        self._journal.hear(line, self._since(), who)
+        self._journal.read_line(line, self._since(), who)
 
     def _title(self) -> str:
         settings = self.settings

@@ -238,14 +238,14 @@ class SimulatedClient:
         call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
         body = delete_options(precondition)
         sent = _Sent(call=call, within=self._timeouts.write, body=body, sent_within=sent_within)
-        await self._ask(sent)
+        await self._fetch_object(sent)
 
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
         """PUT an object on its `status` subresource; see `kube.api.Writer`."""
         call = object_call("update", resource, namespace, name, "status")
-        await self._ask(_Sent(call=call, within=self._timeouts.write, body=body))
+        await self._fetch_object(_Sent(call=call, within=self._timeouts.write, body=body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object and return it; see `kube.api.Writer`."""
@@ -275,7 +275,7 @@ class SimulatedClient:
         return await self._write(call, patch, content_type=form, has_turn=has_turn)
 
     async def _read(self, sent: _Sent) -> JsonObject:
-        body = await self._ask(sent)
+        body = await self._fetch_object(sent)
         if body is None:
             call = sent.call.text
             text = f"cannot {call}: no answer: Response payload is not completed"
@@ -285,21 +285,21 @@ class SimulatedClient:
     async def _write(self, call: Call, body: Body, **how: Any) -> bytes:
         """Return the object as it was written; `how` are fields of `_Sent`."""
         sent = _Sent(call=call, within=self._timeouts.write, body=body, **how)
-        written = await self._ask(sent)
+        written = await self._fetch_object(sent)
         if written is None:
             text = f"cannot tell what {call.text} wrote: the answer is no object: it was cut"
             raise UnknownOutcome(text, call=call.text)
         return _encode(written)
 
-    async def _ask(self, sent: _Sent) -> JsonObject | None:
+    async def _fetch_object(self, sent: _Sent) -> JsonObject | None:
         """Return what a successful answer holds, None where it broke off."""
         await self._admit(sent)
         if sent.call.is_write:
             self._fence(sent.call.text)
-        ask = self._link.number_call(sent.call, self._name)
-        outcome = self._link.faults.on_call(ask)
+        sent_call = self._link.number_call(sent.call, self._name)
+        outcome = self._link.faults.on_call(sent_call)
         request = sent.render(self._link.actor)
-        age = self._choose_age(ask, sent)
+        age = self._choose_age(sent_call, sent)
         answer = await self._travel(sent, outcome, lambda: self._carry_out(request, age))
         return None if outcome.fails is Failure.CUT_BODY else answer.body
 
@@ -332,12 +332,12 @@ class SimulatedClient:
         )
         return await travel(trip, self._link, outcome)
 
-    def _choose_age(self, ask: SentCall, sent: _Sent) -> timedelta:
+    def _choose_age(self, sent_call: SentCall, sent: _Sent) -> timedelta:
         """Return how old the answer is to be: other reads than lists always show the newest."""
-        is_first_page = ask.verb == "list" and not sent.query.get("continue")
+        is_first_page = sent_call.verb == "list" and not sent.query.get("continue")
         if self._name != FOLLOWING or not is_first_page:
             return timedelta(0)
-        return self._link.faults.on_list(ask)
+        return self._link.faults.on_list(sent_call)
 
     async def _carry_out(self, request: ApiRequest, age: timedelta) -> ApiAnswer:
         revision = self._api.history.revision_at(self._api.elapsed() - age) if age else 0

@@ -78,7 +78,7 @@ class DelayedWatch:
             return []
         if known is not None:
             return [_Delivery(max(known.due, now + self.link.latency()), event)]
-        outcome = self._ask(event)
+        outcome = self._choose_outcome(event)
         due = now + self.link.latency() + outcome.delay.total_seconds()
         if outcome.freeze:
             self.frozen_until = max(self.frozen_until, now + outcome.freeze.total_seconds())
@@ -89,7 +89,7 @@ class DelayedWatch:
         lines = [_Delivery(due, event, outcome)]
         return [*lines, _Delivery(due, event)] if outcome.duplicate else lines
 
-    def _ask(self, event: StreamEvent) -> EventOutcome:
+    def _choose_outcome(self, event: StreamEvent) -> EventOutcome:
         link = self.link
         number = link.number_event(self._plural, event.type)
         return link.faults.on_event(

@@ -174,7 +174,7 @@ Way = Literal["question", "answer"]
 class Faults(Protocol):
     """Who decides what goes wrong. Asked once for each call, event, review and pod request."""
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
+    def on_call(self, sent_call: SentCall) -> FaultDecision:
         """Return what becomes of a call."""
         ...
 
@@ -186,7 +186,7 @@ class Faults(Protocol):
         """
         ...
 
-    def on_list(self, ask: SentCall) -> timedelta:
+    def on_list(self, sent_call: SentCall) -> timedelta:
         """Return how old the list is that an informer gets; zero for the newest state."""
         ...
 
@@ -208,13 +208,13 @@ REVIEW_OUTCOME: Final = ReviewOutcome()
 class NoFaults:
     """Nothing goes wrong."""
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
+    def on_call(self, sent_call: SentCall) -> FaultDecision:
         return OUTCOME
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         return EVENT_OUTCOME
 
-    def on_list(self, ask: SentCall) -> timedelta:
+    def on_list(self, sent_call: SentCall) -> timedelta:
         return NO_TIME
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:

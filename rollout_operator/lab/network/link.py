@@ -72,7 +72,7 @@ class Link:
     @is_cut.setter
     def is_cut(self, is_cut: bool) -> None:
         self._is_cut = is_cut
-        self._tell()
+        self._notify()
 
     @property
     def cut_pods(self) -> bool:
@@ -89,7 +89,7 @@ class Link:
         What has arrived at the API server is carried out; what is on its way, by chance.
         """
         self._dead.set()
-        self._tell()
+        self._notify()
 
     def crash(self) -> None:
         """End the process, as a fault wants it."""
@@ -197,7 +197,7 @@ class Link:
         if outcome.lost or self._is_cut:
             await wait_for_ever()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()
 

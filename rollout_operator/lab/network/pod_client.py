@@ -58,7 +58,7 @@ class SimulatedPodClient:
         await link.stay_alive()
         await asyncio.sleep(outcome.before.total_seconds() + link.latency())
         await self._cross()
-        answer = await self._ask(method, endpoint, outcome)
+        answer = await self._post(method, endpoint, outcome)
         if outcome.crash is CrashPoint.AFTER_COMMIT:
             link.crash()
         await asyncio.sleep(outcome.after.total_seconds() + link.latency())
@@ -72,7 +72,7 @@ class SimulatedPodClient:
         if self._link.cut_pods or self._link.is_dead:
             await wait_for_ever()
 
-    async def _ask(
+    async def _post(
         self, method: str, endpoint: Endpoint, outcome: PodCallOutcome
     ) -> tuple[int, bytes]:
         fails = outcome.fails

@@ -62,9 +62,9 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         copy = _read(settings) if settings.file else cluster.copy(settings.words)
-        simulated = tell_copy(settings, copy, sys.stderr)
+        simulated = simulate_copy(settings, copy, sys.stderr)
         other = replace(settings, changes=settings.versus)
-        versus = tell_copy(other, copy, sys.stderr) if settings.versus else None
+        versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
         sys.stdout.writelines(f"{line}\n" for line in _render(simulated, versus))
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -101,12 +101,12 @@ def _read(settings: SimulateSettings) -> ObjectsCopy:
     return ObjectsCopy(objects=read_objects(content), read_at=written_at or datetime.now(UTC))
 
 
-def tell(settings: SimulateSettings, content: bytes, written_at: datetime) -> SimulationRun:
-    """Return what `tell_copy` does of the objects in `content`, which was written at a time."""
-    return tell_copy(settings, ObjectsCopy(objects=read_objects(content), read_at=written_at))
+def simulate(settings: SimulateSettings, content: bytes, written_at: datetime) -> SimulationRun:
+    """Return what `simulate_copy` does of the objects in `content`, which was written at a time."""
+    return simulate_copy(settings, ObjectsCopy(objects=read_objects(content), read_at=written_at))
 
 
-def tell_copy(
+def simulate_copy(
     settings: SimulateSettings, copy: ObjectsCopy, progress: TextIO | None = None
 ) -> SimulationRun:
     """Return what would happen to objects; where it takes long, `progress` is told how far it is.

@@ -151,7 +151,7 @@ def _list_reasons(group: GroupDescription) -> Sequence[str]:
 
 
 def _list_steps(run: SimulationRun) -> Iterator[SimulatedStep]:
-    for line in Storyteller(History(records=run.records())).tell():
+    for line in Storyteller(History(records=run.records())).render():
         if line.at >= FIRST_STEP:
             at = _seconds(line.at)
             yield SimulatedStep(at=at, who=line.who, what=line.what, text=line.text)

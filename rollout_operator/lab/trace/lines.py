@@ -79,11 +79,11 @@ class Storyteller:
     _revisions: dict[str, None] = field(default_factory=dict)
     """Their names, in order: a reader needs no more than the hash of each."""
 
-    def tell(self) -> Iterator[TraceLine]:
+    def render(self) -> Iterator[TraceLine]:
         """Yield the lines in order."""
         self._read_ahead()
         for record in self.history.records:
-            yield from self._tell_one(record)
+            yield from self._render_record(record)
 
     def _read_ahead(self) -> None:
         """Record what the telling of an earlier record depends on."""
@@ -118,21 +118,21 @@ class Storyteller:
             if line is not None and line.is_wait and line.keys.get("zone") == whole.name:
                 self._followed.setdefault(one, whole.at)
 
-    def _tell_one(self, record: Record) -> Iterator[TraceLine]:
+    def _render_record(self, record: Record) -> Iterator[TraceLine]:
         match record:
             case Said():
-                yield from self._tell_said(record)
+                yield from self._render_said(record)
             case Called():
-                yield from self._tell_called(record)
+                yield from self._render_called(record)
             case Commit() if record.resource == PODS:
-                yield from self._tell_pod(record)
+                yield from self._render_pod(record)
             case Commit() if record.resource == STATEFULSETS:
-                yield from _tell_set(record)
+                yield from _render_set(record)
             case Commit() if record.resource == MULTI_AZ_ROLLOUTS:
                 for sentence in list_policy_changes(record.before, record.after):
                     yield TraceLine(at=record.at, who=f"policy {record.name}", text=sentence)
             case Reviewed():
-                yield from self._tell_review(record)
+                yield from self._render_review(record)
             case PodCalled():
                 answer = f"HTTP {record.status}" if record.status else "no answer"
                 acted = ", though it has acted" if record.acted and not record.status else ""
@@ -146,7 +146,7 @@ class Storyteller:
             case _:
                 pass
 
-    def _tell_said(self, said: Said) -> Iterator[TraceLine]:
+    def _render_said(self, said: Said) -> Iterator[TraceLine]:
         line = read_log_line(said.text)
         if line is None:
             yield TraceLine(at=said.at, who=said.actor, text=said.text)
@@ -162,7 +162,7 @@ class Storyteller:
             sentence = sentence.replace(revision, _short(revision))
         yield TraceLine(at=said.at, who=said.actor, text=sentence)
 
-    def _tell_called(self, called: Called) -> Iterator[TraceLine]:
+    def _render_called(self, called: Called) -> Iterator[TraceLine]:
         """Tell of refused writes, and of deletes that nobody has announced."""
         request = called.request
         if request.verb not in WRITES or called.actor not in self._tellers:
@@ -184,12 +184,12 @@ class Storyteller:
             sentence = f"{request.verb} of {target} is refused: {called.status}"
             yield TraceLine(at=called.at, who=called.actor, text=f"{sentence}: {why}")
 
-    def _tell_review(self, review: Reviewed) -> Iterator[TraceLine]:
+    def _render_review(self, review: Reviewed) -> Iterator[TraceLine]:
         """Tell of reviews that were refused or failed, or were about replicas or evictions."""
         called = self._calls.get(review.call)
-        about = "" if called is None else _asked_scaling(called)
+        about = "" if called is None else _render_requested_scaling(called)
         if review.resource == f"{PODS.plural}/{EVICTION}":
-            yield self._tell_eviction(review)
+            yield self._render_eviction(review)
             return
         if review.allowed and not about:
             return
@@ -204,7 +204,7 @@ class Storyteller:
         hook = urlsplit(review.path).path.rpartition("/")[2]
         yield TraceLine(at=review.at, who=API_SERVER, what=hook, text=sentence)
 
-    def _tell_eviction(self, review: Reviewed) -> TraceLine:
+    def _render_eviction(self, review: Reviewed) -> TraceLine:
         """Tell of one pod in words that fit several."""
         called = self._calls.get(review.call)
         is_dry = review.dry_run or (called is not None and called.request.is_dry_run)
@@ -218,7 +218,7 @@ class Storyteller:
         sentence = f"{'dry run of its ' if is_dry else ''}eviction {sentence}"
         return TraceLine(at=review.at, who=API_SERVER, what=review.name, text=sentence)
 
-    def _tell_pod(self, commit: Commit) -> Iterator[TraceLine]:
+    def _render_pod(self, commit: Commit) -> Iterator[TraceLine]:
         before, after = commit.before, commit.after
         owner = text(controller_of(after or before or {}), "name")
         sentence = ""
@@ -239,7 +239,7 @@ class Storyteller:
             yield TraceLine(at=commit.at, who=owner or "pods", what=commit.name, text=sentence)
 
 
-def _tell_set(commit: Commit) -> Iterator[TraceLine]:
+def _render_set(commit: Commit) -> Iterator[TraceLine]:
     """Tell what people or a rollout changed about a set."""
     for sentence in _set_changes(commit.before, commit.after):
         yield TraceLine(at=commit.at, who=commit.name, text=sentence)
@@ -312,7 +312,7 @@ def _trouble(pod: JsonObject) -> str:
     return reason or text(pod, "status", "phase")
 
 
-def _asked_scaling(called: Called) -> str:
+def _render_requested_scaling(called: Called) -> str:
     """Return in words which scaling was asked for, empty where it was something else."""
     body = called.request.body
     wanted: object = None

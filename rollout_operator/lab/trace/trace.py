@@ -29,13 +29,13 @@ def render_story(
     history: History, *, begin: timedelta = timedelta(0), width: int = WIDTH
 ) -> list[str]:
     """Return a run as lines of at most so many columns: time, who, and what happened."""
-    shown = [one for one in Storyteller(history).tell() if one.at >= begin]
+    shown = [one for one in Storyteller(history).render() if one.at >= begin]
     return _align(_fold(shown), width)
 
 
 def render_tail(history: History, at: timedelta, lines: int = 40) -> list[str]:
     """Return the last lines of the story up to a time: what led to what happened then."""
-    shown = [one for one in Storyteller(history).tell() if one.at <= at]
+    shown = [one for one in Storyteller(history).render() if one.at <= at]
     folded = list(_fold(shown))
     return _align(folded[-lines:], WIDTH)
 

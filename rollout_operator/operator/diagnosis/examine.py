@@ -137,7 +137,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         hooks=await reading.list_hooks(_choose_secret(words)),
     )
     raw_sets = [raw for one, raw in sets if one.sts.group is not None]
-    return await _ask(reading, installation, raw_sets)
+    return await _fetch_last(reading, installation, raw_sets)
 
 
 def _choose_secret(words: Sequence[str]) -> str:
@@ -151,7 +151,7 @@ def _decode_set(raw: msgspec.Raw) -> tuple[ZoneSet, bytes]:
     return decode_zone_set(raw), bytes(raw)
 
 
-async def _ask(
+async def _fetch_last(
     reading: "Reading", installation: Installation, raw_sets: Sequence[bytes]
 ) -> Installation:
     """Return the snapshot with the answers to what is asked last, as it rests on the rest."""

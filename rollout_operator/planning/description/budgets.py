@@ -53,7 +53,7 @@ def describe_budget(
         pods=seen.pods,
         unavailable=seen.unavailable,
         allowed=room.allowed,
-        text=cut(waits[0].text if waits else _tell(seen, room)),
+        text=cut(waits[0].text if waits else _explain_room(seen, room)),
         waits=tuple(map(describe_reason, waits)),
     )
 
@@ -241,7 +241,7 @@ def _count_down(seen: _Scope, partition: str) -> Mapping[Uid | None, int]:
 def _list_problems(known: BudgetVersions, seen: _Scope) -> Iterator[Reason]:
     """Yield what only a person can put right, the worst first."""
     if known.problem:
-        yield Reason(Code.BUDGET_INVALID, _tell_invalid(known), Severity.ERROR)
+        yield Reason(Code.BUDGET_INVALID, _explain_invalid(known), Severity.ERROR)
     if seen.misfit is not None:
         yield seen.misfit.reason
     if known.selectors and seen.owned and not seen.pods:
@@ -252,7 +252,7 @@ def _list_problems(known: BudgetVersions, seen: _Scope) -> Iterator[Reason]:
         yield Reason(Code.BUDGET_SELECTS_NO_PODS, text, Severity.ERROR)
 
 
-def _tell_invalid(known: BudgetVersions) -> str:
+def _explain_invalid(known: BudgetVersions) -> str:
     if known.budget is not None:
         effect = f"the version before, of generation {known.budget.generation}, stays in force"
     elif known.flawed_selector is not None:
@@ -262,7 +262,7 @@ def _tell_invalid(known: BudgetVersions) -> str:
     return f"budget {known.name} is not valid: {known.problem}; {effect}"
 
 
-def _tell(seen: _Scope, room: _Room) -> str:
+def _explain_room(seen: _Scope, room: _Room) -> str:
     """Return what may go, of a budget that nothing holds."""
     up = f"{sum(map(len, seen.standing.values()))} of {count(seen.pods, 'pod')} up"
     if not room.places:

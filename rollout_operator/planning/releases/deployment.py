@@ -48,7 +48,7 @@ class DeployRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all objects of Flux carry its tag already."""
 
     @property
-    def is_asked_for(self) -> bool:
+    def is_requested(self) -> bool:
         """Tell whether a person has a part in it (RELB-34)."""
         return self.is_manual or self.is_bypassing or self.is_unblocking
 
@@ -162,7 +162,7 @@ def _cancel(entry: HistoryEntry, tag: str, now: datetime) -> HistoryEntry:
 
 def _choose_message(request: DeployRequest, intents: ReleaseIntents) -> str:
     own = intents.deploy_message or intents.deployment_message
-    if request.is_asked_for and own:
+    if request.is_requested and own:
         return own
     flags = (
         ("with force deploy", request.is_forced),
@@ -174,6 +174,6 @@ def _choose_message(request: DeployRequest, intents: ReleaseIntents) -> str:
 
 
 def _choose_trigger(request: DeployRequest, intents: ReleaseIntents) -> TriggeredBy:
-    if request.is_asked_for and intents.deploy_user:
+    if request.is_requested and intents.deploy_user:
         return TriggeredBy(kind=TriggerKind.USER, name=intents.deploy_user)
     return _SYSTEM

@@ -48,7 +48,7 @@ class _Message:
 
     zone: StatefulSet
     stays: Stays
-    ask: tuple[Endpoint, ...] = ()
+    post: tuple[Endpoint, ...] = ()
     has_new: bool = False
 
 
@@ -156,18 +156,18 @@ def _plan_delayed(
     )
     answers = assess_answers(going, desired.delay, scaling)
     stays = choose_staying(zone, wanted, desired.delay, scaling)
-    ask = answers.ask
+    post = answers.post
     if answers.replicas > wanted:
         desired = replace(desired, suffix=f"{desired.suffix}, on the way to {wanted}")
     if answers.wait is not None:
         draft.waits.append(answers.wait)
     elif _is_permitted(sts, answers.replicas, desired, scaling, draft):
         if answers.confirm:
-            ask = answers.confirm
-            draft.waits.append(_render_confirmation(sts, change, len(ask)))
+            post = answers.confirm
+            draft.waits.append(_render_confirmation(sts, change, len(post)))
         else:
             draft.scale.append(_scale(sts, answers.replicas, desired, Code.SCALE_DOWN, scaling))
-    draft.messages.append(_Message(zone=sts, stays=stays, ask=ask, has_new=answers.has_new))
+    draft.messages.append(_Message(zone=sts, stays=stays, post=post, has_new=answers.has_new))
     draft.record_time(answers.requeue_after)
     draft.record_time(stays.requeue_after)
 
@@ -248,9 +248,9 @@ def _choose_calls(draft: _Draft) -> tuple[CallPods, ...]:
     is_busy = bool(scaled) or any(message.has_new for message in draft.messages)
     pod_calls: list[CallPods] = []
     for message in draft.messages:
-        is_part = bool(message.ask) or message.zone.uid in scaled
+        is_part = bool(message.post) or message.zone.uid in scaled
         routine = message.stays.routine if is_part or not is_busy else ()
         cancel = (*message.stays.due, *routine)
-        if cancel or message.ask:
-            pod_calls.append(CallPods(zone=message.zone, cancel=cancel, ask=message.ask))
+        if cancel or message.post:
+            pod_calls.append(CallPods(zone=message.zone, cancel=cancel, post=message.post))
     return tuple(pod_calls)

@@ -67,12 +67,12 @@ class PodAnswers:
     """The count that they allow."""
     wait: Reason | None = None
     """Why none may go; None where some may."""
-    ask: tuple[Endpoint, ...] = ()
+    post: tuple[Endpoint, ...] = ()
     """Pods that are to be asked, whatever else becomes of the zone."""
     confirm: tuple[Endpoint, ...] = ()
-    """Pods that must be asked once more before any goes, those of `ask` included."""
+    """Pods that must be asked once more before any goes, those of `post` included."""
     has_new: bool = False
-    """Whether some of `ask` were not asked before."""
+    """Whether some of `post` were not asked before."""
     requeue_after: timedelta | None = None
 
 
@@ -88,7 +88,7 @@ class _Findings:
     """Names of pods that may still act on a call that they stay."""
     early: list[tuple[int, Reason]] = field(default_factory=list)
     """Ordinals of pods that are prepared, but not for long enough."""
-    ask: list[Endpoint] = field(default_factory=list)
+    post: list[Endpoint] = field(default_factory=list)
     stale: list[DelayedPod] = field(default_factory=list)
     times: list[timedelta] = field(default_factory=list)
     """When something else falls due."""
@@ -114,7 +114,7 @@ def assess_answers(going: Going, delay: Delay, scaling: ScalingSnapshot) -> PodA
     return PodAnswers(
         replicas=going.replicas_from if wait else stopped,
         wait=wait,
-        ask=tuple(findings.ask),
+        post=tuple(findings.post),
         confirm=confirm,
         has_new=bool(findings.silent),
         requeue_after=min(findings.times, default=None),
@@ -137,14 +137,14 @@ def _assess_pod(
         findings.times.append(late)
         findings.unanswered.append(name)
         return
-    if answer is None or _must_ask(answer, delay.span, now):
+    if answer is None or _must_repeat(answer, delay.span, now):
         endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if isinstance(endpoint, str):
             findings.problems.append(endpoint)
             return
-        findings.ask.append(endpoint)
+        findings.post.append(endpoint)
     else:
-        findings.times.append(_next_ask(answer) - abs(now - answer.asked_at))
+        findings.times.append(_next_repeat(answer) - abs(now - answer.asked_at))
     if answer is None:
         findings.silent.append(name)
         return
@@ -161,21 +161,21 @@ def _assess_pod(
         )
 
 
-def _must_ask(answer: PodAnswer, span: timedelta, now: datetime) -> bool:
+def _must_repeat(answer: PodAnswer, span: timedelta, now: datetime) -> bool:
     """Tell whether an answer is too old for anything, or was given before its pod was due."""
-    if abs(now - answer.asked_at) >= _next_ask(answer):
+    if abs(now - answer.asked_at) >= _next_repeat(answer):
         return True
     return answer.since is not None and answer.asked_at - answer.since < span <= now - answer.since
 
 
-def _next_ask(answer: PodAnswer) -> timedelta:
+def _next_repeat(answer: PodAnswer) -> timedelta:
     return ASK_AGAIN if answer.lasts is None else answer.lasts
 
 
 def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
     """Return whom to ask once more; where a pod cannot be, it is a problem."""
-    known = {endpoint.uid for endpoint in findings.ask}
-    found = list(findings.ask)
+    known = {endpoint.uid for endpoint in findings.post}
+    found = list(findings.post)
     for delayed in findings.stale:
         if delayed.pod.uid in known:
             continue

@@ -147,7 +147,7 @@ class ReviewConnection(Connection):
         self._ahead = 0
 
     @property
-    def is_asking(self) -> bool:
+    def is_busy(self) -> bool:
         """Tell whether a request head has come and its answer has not gone."""
         return self._content is not None
 
@@ -296,7 +296,7 @@ class Connections:
         """Close all that wait for a request, let the others finish within `limit`, cut the rest."""
         self.is_leaving = True
         for connection in list(self._waiting):
-            if not connection.is_asking:
+            if not connection.is_busy:
                 connection.force_close()
         try:
             async with asyncio.timeout(limit.total_seconds()):

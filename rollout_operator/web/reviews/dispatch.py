@@ -87,7 +87,7 @@ class Reviewer:
     ) -> bytes:
         """Return the body of the answer, in time; `keep_trace` gets the keys of its trace."""
         with tracing.spans.begin("review", SpanRole.SERVER) as span:
-            verdict = await self._ask(path, review, deadline)
+            verdict = await self._review(path, review, deadline)
             if span.is_recorded:
                 span.set_attributes(_describe_review(path, review, verdict))
                 keep_trace(span.log_keys)
@@ -99,16 +99,16 @@ class Reviewer:
         may_patch = bool(verdict.annotations) and self.may_patch(path)
         return render_answer(review, verdict, may_patch=may_patch)
 
-    async def _ask(self, path: str, review: Review, deadline: Deadline) -> Verdict | bytes:
+    async def _review(self, path: str, review: Review, deadline: Deadline) -> Verdict | bytes:
         left = deadline.until - self.clock.elapsed()
         try:
             async with asyncio.timeout(left.total_seconds()):
-                return await self._ask_guarded(path, review, deadline.until)
+                return await self._review_guarded(path, review, deadline.until)
         except TimeoutError:
             text = f"no answer within {format_duration(deadline.span)}"
             return refuse(Code.REVIEW_TIMED_OUT, text, status=RETRY)
 
-    async def _ask_guarded(self, path: str, review: Review, until: timedelta) -> Verdict | bytes:
+    async def _review_guarded(self, path: str, review: Review, until: timedelta) -> Verdict | bytes:
         try:
             return await self.hooks[path].review(review, until)
         except Exception as error:

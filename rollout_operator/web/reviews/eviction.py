@@ -66,7 +66,7 @@ class PodEviction:
         if verdict is None:
             pod = context.pods.get(review.namespace, review.name)
             if isinstance(pod, Pod) and is_running(pod) and self._is_owned(pod):
-                return await self._ask(pod, review, until)
+                return await self._review_pod(pod, review, until)
             left = until - _TO_DECIDE - context.clock.elapsed()
             try:
                 async with asyncio.timeout(left.total_seconds()):
@@ -79,13 +79,13 @@ class PodEviction:
         context.metrics.count(verdict.reason.code, 0 if verdict.is_allowed else verdict.code)
         return verdict
 
-    async def _ask(self, pod: Pod, review: Review, until: timedelta) -> Verdict:
+    async def _review_pod(self, pod: Pod, review: Review, until: timedelta) -> Verdict:
         # The API server takes an answer for a little longer than ours may take.
         lasts = (until - self._context.clock.elapsed()) / SHARE + _MARGIN
-        ask = DisruptionRequest(
+        request = DisruptionRequest(
             pod=pod, engine=DisruptionSource.EVICTION, lasts=lasts, dry_run=wants_dry_run(review)
         )
-        answer = await self._context.arbiter.ask(ask, until - _TO_DECIDE)
+        answer = await self._context.arbiter.request(request, until - _TO_DECIDE)
         if isinstance(answer, Refusal):
             return _refuse(answer)
         if not answer.budget:

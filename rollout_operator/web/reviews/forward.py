@@ -87,10 +87,10 @@ class Peers:
 class _NotPassedOnError(OperatorError):
     """There is no answer; the message says why."""
 
-    def __init__(self, outcome: ForwardOutcome, why: str, *, was_asked: bool = True) -> None:
+    def __init__(self, outcome: ForwardOutcome, why: str, *, was_sent: bool = True) -> None:
         super().__init__(why)
         self.outcome = outcome
-        self.was_asked = was_asked
+        self.was_sent = was_sent
 
 
 class Forwarder:
@@ -116,7 +116,7 @@ class Forwarder:
         is_known = lease is not None and lease.address and self._peers.trust() is not None
         return lease if is_known else None
 
-    async def ask(
+    async def request(
         self,
         leader: Lease,
         path: str,
@@ -153,7 +153,7 @@ class Forwarder:
         wanted = (left - HEAD_START) / SHARE
         if wanted < _MILLISECOND:
             why = "cannot be asked in the time that is left"
-            raise _NotPassedOnError(ForwardOutcome.LATE, why, was_asked=False)
+            raise _NotPassedOnError(ForwardOutcome.LATE, why, was_sent=False)
         query = f"timeout={wanted // _MILLISECOND}ms"
         try:
             async with asyncio.timeout(left.total_seconds()):
@@ -201,7 +201,7 @@ class Forwarder:
         if self._in_flight[kind] >= most:
             about = "" if is_confirmed else " about objects that are not known here"
             why = f"is asked {most} reviews{about} already"
-            raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why, was_asked=False)
+            raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why, was_sent=False)
         self._in_flight[kind] += 1
         try:
             yield
@@ -215,7 +215,7 @@ class Forwarder:
 
     def _record_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
         """Log it, as a warning once for each replica until one answers."""
-        is_new = self._failing != leader.holder and error.was_asked
+        is_new = self._failing != leader.holder and error.was_sent
         if is_new:
             self._failing = leader.holder
         write = log.warn if is_new else log.debug

@@ -44,7 +44,7 @@ class LeaderOnly:
         leader = None if self.forwarder is None else self.forwarder.find_leader()
         if self.forwarder is not None and leader is not None and review.sent:
             is_confirmed = self.confirms(review)
-            return await self.forwarder.ask(
+            return await self.forwarder.request(
                 leader, self.path, review, until, is_confirmed=is_confirmed
             )
         text = f"this replica does not decide that; try again (who does: {self.describe()})"

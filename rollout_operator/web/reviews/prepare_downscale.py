@@ -81,7 +81,7 @@ class PrepareDownscale:
                 " stays"
             )
             return refuse_decrease(change, Code.PREPARE_MISCONFIGURED, why)
-        ask = DecreaseRequest(
+        request = DecreaseRequest(
             decrease=change,
             set_uid=old.uid,
             group=find_group(carrier.labels),
@@ -89,26 +89,26 @@ class PrepareDownscale:
             until=until,
             takes_patch=not is_scale,
         )
-        refusal = self._assess_place(ask)
+        refusal = self._assess_place(request)
         if refusal is None:
-            refusal = await self._confirm(ask, review, carrier)
-        return await self._prepare(ask) if refusal is None else refusal
+            refusal = await self._confirm(request, review, carrier)
+        return await self._prepare(request) if refusal is None else refusal
 
     @property
     def _parents(self) -> Parents:
         return self._context.parents
 
-    def _assess_place(self, ask: DecreaseRequest) -> Verdict | None:
+    def _assess_place(self, request: DecreaseRequest) -> Verdict | None:
         context = self._context
-        if ask.decrease.namespace != context.namespace:
-            why = f"namespace {ask.decrease.namespace} is not looked after by this operator"
-            return ask.refuse(Code.OTHER_NAMESPACE, why)
+        if request.decrease.namespace != context.namespace:
+            why = f"namespace {request.decrease.namespace} is not looked after by this operator"
+            return request.refuse(Code.OTHER_NAMESPACE, why)
         if context.is_stopping():
-            return ask.refuse(Code.STOPPING, "the operator is stopping", status=RETRY)
+            return request.refuse(Code.STOPPING, "the operator is stopping", status=RETRY)
         return None
 
     async def _confirm(
-        self, ask: DecreaseRequest, review: Review, carrier: Scalable | StatefulSet
+        self, request: DecreaseRequest, review: Review, carrier: Scalable | StatefulSet
     ) -> Verdict | None:
         """Return the refusal where there is no such set, or it is not as the review says.
 
@@ -119,46 +119,46 @@ class PrepareDownscale:
             if isinstance(carrier, StatefulSet):
                 held = carrier
             else:
-                held = await self._parents.get_set(review, ask.until)
+                held = await self._parents.get_set(review, request.until)
         except NotFound:
-            return ask.refuse_changed(None)
+            return request.refuse_changed(None)
         except (ApiError, InvalidInput) as error:
             why = f"it cannot be told whether it is as the request says: {error}"
-            return ask.refuse(Code.CANNOT_CHECK, why, status=RETRY)
-        if held.uid != ask.set_uid or held.group != ask.group:
-            return ask.refuse_changed(None)
-        return None if ask.describes(held) else ask.refuse_changed(held)
+            return request.refuse(Code.CANNOT_CHECK, why, status=RETRY)
+        if held.uid != request.set_uid or held.group != request.group:
+            return request.refuse_changed(None)
+        return None if request.describes(held) else request.refuse_changed(held)
 
-    async def _prepare(self, ask: DecreaseRequest) -> Verdict:
+    async def _prepare(self, request: DecreaseRequest) -> Verdict:
         try:
-            async with asyncio.timeout(self._left(ask.until)):
-                step = await self._reservations.reserve(ask)
+            async with asyncio.timeout(self._left(request.until)):
+                step = await self._reservations.reserve(request)
                 if isinstance(step, asyncio.Future):
                     return await asyncio.shield(step)
         except TimeoutError:
             why = "there was no time left to look at the group"
-            return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+            return request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         except (ApiError, InvalidInput) as error:
             why = f"finding other statefulsets failed. {error}"
-            return ask.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
+            return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
         if isinstance(step, Verdict):
             return step
-        return await self._carry_out(ask, step)
+        return await self._carry_out(request, step)
 
-    async def _carry_out(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
+    async def _carry_out(self, request: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         context = self._context
         # For others that ask the same, where this task is cancelled.
         why = "the same was asked already, and that review was given up"
-        verdict = ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+        verdict = request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         is_un_prepared = False
         try:
-            async with context.locks.hold(calls_lock(ask.set_uid)):
+            async with context.locks.hold(calls_lock(request.set_uid)):
                 # Again: while we waited for the lock, pods may have been un-prepared.
-                refusal = find_unanswered(context, ask, step.plan.missing)
+                refusal = find_unanswered(context, request, step.plan.missing)
                 if refusal is None:
-                    verdict = await self._ask_pods(ask, step)
+                    verdict = await self._prepare_pods(request, step)
                     may_undo = not verdict.is_allowed and step.granted_at is None
-                    is_un_prepared = may_undo and await self._un_prepare(ask, step)
+                    is_un_prepared = may_undo and await self._un_prepare(request, step)
                 else:
                     verdict = refusal
         finally:
@@ -166,17 +166,17 @@ class PrepareDownscale:
             self._end(step, verdict, is_un_prepared=is_un_prepared)
         return verdict
 
-    async def _ask_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
+    async def _prepare_pods(self, request: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         """Call the pods and record the time; return the verdict."""
         context = self._context
-        problem = await self._call_pods(ask, step)
+        problem = await self._call_pods(request, step)
         # The nearer to the write the better: others wait from then on (SI-11).
         now = None if step.plan.is_repeated else context.server_time() + CLOCK_ERROR
         if problem is None and now is not None:
-            problem = await self._record(ask, step, now)
+            problem = await self._record(request, step, now)
         if problem is None:
             context.downscales.allow(step.reservation, now)
-            return self._allow(ask, step)
+            return self._allow(request, step)
         return problem
 
     def _end(self, step: ReservedDownscale, verdict: Verdict, *, is_un_prepared: bool) -> None:
@@ -195,10 +195,10 @@ class PrepareDownscale:
             reservation.answer.set_result(verdict)
             reservation.answer = None
 
-    async def _call_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict | None:
+    async def _call_pods(self, request: DecreaseRequest, step: ReservedDownscale) -> Verdict | None:
         """Record the downscale on its pods and call them; refuse where not all confirmed."""
         context, reservation = self._context, step.reservation
-        limit = self._left(ask.until) * (1 - UNDO_SHARE)
+        limit = self._left(request.until) * (1 - UNDO_SHARE)
         called = {one.uid for one in step.plan.missing}
         if called:
             log.info(
@@ -219,21 +219,21 @@ class PrepareDownscale:
                 failures = await context.pods.prepare_all(step.plan.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"
-            return ask.refuse(Code.NOT_RECORDED, why, status=RETRY)
+            return request.refuse(Code.NOT_RECORDED, why, status=RETRY)
         except TimeoutError:
             why = f"{_NOT_PREPARED} not all have answered within {limit:.1f}s"
-            return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+            return request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         if failures:
             why = f"{_NOT_PREPARED} {_word_failures(failures)}"
-            return ask.refuse(Code.POD_NOT_PREPARED, why)
+            return request.refuse(Code.POD_NOT_PREPARED, why)
         reservation.prepared |= called
         return None
 
     async def _record(
-        self, ask: DecreaseRequest, step: ReservedDownscale, at: datetime
+        self, request: DecreaseRequest, step: ReservedDownscale, at: datetime
     ) -> Verdict | None:
         """Record the time of the downscale where times are kept; refuse where that fails."""
-        limit = self._left(ask.until) * (1 - UNDO_SHARE)
+        limit = self._left(request.until) * (1 - UNDO_SHARE)
         grant = DownscaleGrant(
             reservation=step.reservation, sts=step.sts, others=step.others, seen=step.seen, at=at
         )
@@ -241,22 +241,22 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 refusal = await self._context.records.record(grant)
         except (ApiError, InvalidInput) as error:
-            return ask.refuse(Code.NOT_RECORDED, f"{_NOT_RECORDED} {error}", status=RETRY)
+            return request.refuse(Code.NOT_RECORDED, f"{_NOT_RECORDED} {error}", status=RETRY)
         except TimeoutError:
             why = f"{_NOT_RECORDED} no answer within {limit:.1f}s"
-            return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
-        return None if refusal is None else ask.refuse(refusal.code, refusal.why)
+            return request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+        return None if refusal is None else request.refuse(refusal.code, refusal.why)
 
-    async def _un_prepare(self, ask: DecreaseRequest, step: ReservedDownscale) -> bool:
+    async def _un_prepare(self, request: DecreaseRequest, step: ReservedDownscale) -> bool:
         """Un-prepare all pods of the range, called or not (PREP-22); return whether all confirmed.
 
         They are called a second time later: a slow call may arrive after this one.
         """
         context, unanswered = self._context, self._context.downscales.unanswered
         try:
-            async with asyncio.timeout(self._left(ask.until - ANSWER_TIME)):
+            async with asyncio.timeout(self._left(request.until - ANSWER_TIME)):
                 failed = await unanswered.cancel_all(
-                    context.pods, ask.set_uid, step.plan.pods.endpoints
+                    context.pods, request.set_uid, step.plan.pods.endpoints
                 )
         except TimeoutError:
             log.warn("Pods are not told yet that they stay", zone=step.reservation.name)
@@ -265,14 +265,14 @@ class PrepareDownscale:
             log.warn("Pod is not told yet that it stays", zone=step.reservation.name, err=error)
         return not failed
 
-    def _allow(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
-        text = f"{ask.decrease.text} is allowed -- all pods successfully prepared for shutdown."
+    def _allow(self, request: DecreaseRequest, step: ReservedDownscale) -> Verdict:
+        text = f"{request.decrease.text} is allowed -- all pods successfully prepared for shutdown."
         skipped = step.plan.pods.skipped
         return Verdict(
             is_allowed=True,
             reason=Reason(code=Code.PODS_PREPARED, text=text),
             warnings=(f"not prepared: {skipped}",) if skipped else (),
-            annotations=self._stamp(step.reservation) if ask.takes_patch else {},
+            annotations=self._stamp(step.reservation) if request.takes_patch else {},
         )
 
     def _stamp(self, reservation: DownscaleReservation) -> Mapping[str, str]:

@@ -139,7 +139,7 @@ class DownscaleReservations:
         self._context = context
 
     async def reserve(
-        self, ask: DecreaseRequest
+        self, request: DecreaseRequest
     ) -> Verdict | ReservedDownscale | asyncio.Future[Verdict]:
         """Decide on a live read of the group, and reserve the downscale before anyone else can.
 
@@ -148,61 +148,63 @@ class DownscaleReservations:
         """
         context = self._context
         # Not under the lock: others of the group go on meanwhile.
-        await context.repeated.wait_turn(ask.set_uid, ask.until - context.clock.elapsed())
-        async with context.locks.hold(ask.lock):
-            group = await self._observe(ask)
-            zone = next((each for each in group.zones if each.sts.uid == ask.set_uid), None)
-            if zone is None or not ask.describes(zone.sts):
-                return ask.refuse_changed(None if zone is None else zone.sts)
+        await context.repeated.wait_turn(request.set_uid, request.until - context.clock.elapsed())
+        async with context.locks.hold(request.lock):
+            group = await self._observe(request)
+            zone = next((each for each in group.zones if each.sts.uid == request.set_uid), None)
+            if zone is None or not request.describes(zone.sts):
+                return request.refuse_changed(None if zone is None else zone.sts)
             sts = zone.sts
-            target = assess_prepared(ask.decrease, sts.labels, sts.annotations, sts.service_name)
+            target = assess_prepared(
+                request.decrease, sts.labels, sts.annotations, sts.service_name
+            )
             if isinstance(target, Verdict):
                 return target
             key = Key(
-                set_uid=ask.set_uid,
-                replicas_from=ask.decrease.replicas_from,
-                replicas_to=ask.decrease.replicas_to,
+                set_uid=request.set_uid,
+                replicas_from=request.decrease.replicas_from,
+                replicas_to=request.decrease.replicas_to,
                 target=target,
             )
-            known = context.downscales.get(ask.set_uid)
+            known = context.downscales.get(request.set_uid)
             if known is not None and known.key == key and known.answer is not None:
                 # The API server may write it as late as this review allows.
                 context.downscales.renew(known, ())
                 return known.answer
-            seen = await self._read_times(ask, key, group)
+            seen = await self._read_times(request, key, group)
             if isinstance(seen, Verdict):
                 return seen
             # Again: while we looked, it may have been settled, or found on the pods.
-            known = context.downscales.get(ask.set_uid)
+            known = context.downscales.get(request.set_uid)
             if known is not None and sts.replicas <= known.key.replicas_to:
                 context.downscales.record_persisted(known, context.server_time())
             sets = [zone.sts for zone in group.zones]
-            underway = context.downscales.find_underway(ask.group, sets, but=ask.set_uid)
+            underway = context.downscales.find_underway(request.group, sets, but=request.set_uid)
             snapshot = DownscaleSnapshot(
-                decrease=ask.decrease,
+                decrease=request.decrease,
                 key=key,
                 target=target,
                 zone=zone,
                 group=replace(group, now=context.server_time(), downscale=underway),
-                is_grouped=bool(ask.group),
+                is_grouped=bool(request.group),
                 times=None if seen is None else seen.times,
                 source=context.records.source,
-                earlier=self._find_earlier(ask.set_uid),
+                earlier=self._find_earlier(request.set_uid),
                 cluster_domain=context.cluster_domain,
             )
-            return self._decide(ask, snapshot, seen)
+            return self._decide(request, snapshot, seen)
 
     def _decide(
-        self, ask: DecreaseRequest, snapshot: DownscaleSnapshot, seen: RecordedTimes | None
+        self, request: DecreaseRequest, snapshot: DownscaleSnapshot, seen: RecordedTimes | None
     ) -> Verdict | ReservedDownscale:
         downscales, zone = self._context.downscales, snapshot.zone
         plan = plan_reservation(snapshot)
         if isinstance(plan, Verdict):
             return plan
-        refusal = find_unanswered(self._context, ask, plan.missing)
+        refusal = find_unanswered(self._context, request, plan.missing)
         if refusal is not None:
             return refusal
-        known, earlier = downscales.get(ask.set_uid), snapshot.earlier
+        known, earlier = downscales.get(request.set_uid), snapshot.earlier
         is_same = earlier is not None and earlier.may_be(snapshot.key)
         same = known if is_same else None
         granted_at = None if same is None else downscales.granted_at(same)
@@ -245,28 +247,28 @@ class DownscaleReservations:
         )
 
     async def _read_times(
-        self, ask: DecreaseRequest, key: Key, group: Group
+        self, request: DecreaseRequest, key: Key, group: Group
     ) -> RecordedTimes | Verdict | None:
         """Return when zones went last, None where that is not judged."""
-        earlier = self._find_earlier(ask.set_uid)
-        if not ask.group or (earlier is not None and earlier.is_repeated_by(key)):
+        earlier = self._find_earlier(request.set_uid)
+        if not request.group or (earlier is not None and earlier.is_repeated_by(key)):
             return None
         members: list[Member] = [zone.sts for zone in group.zones]
         members += group.unreadable
         try:
-            return await self._context.records.fetch_times(members, but=ask.set_uid)
+            return await self._context.records.fetch_times(members, but=request.set_uid)
         except ApiError as error:
             why = f"loading zones failed. {error}"
-            return ask.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
+            return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
         except InvalidInput as error:
-            return ask.refuse(Code.BAD_DOWNSCALE_TIME, f"{error}")
+            return request.refuse(Code.BAD_DOWNSCALE_TIME, f"{error}")
 
-    async def _observe(self, ask: DecreaseRequest) -> Group:
+    async def _observe(self, request: DecreaseRequest) -> Group:
         """Return the live state. Raises ApiError, and Conflict where the cache is behind it."""
         observer = self._context.observer
-        if not ask.group:
-            return await observer.observe_alone(ask.decrease.name)
-        cached = observer.observe(ask.group)
+        if not request.group:
+            return await observer.observe_alone(request.decrease.name)
+        cached = observer.observe(request.group)
         live = await observer.observe_live(cached)
         if cached.owners != live.owners:
             raise Conflict("the cache does not yet show the same members of the group")
@@ -274,11 +276,11 @@ class DownscaleReservations:
 
 
 def find_unanswered(
-    context: PrepareContext, ask: DecreaseRequest, endpoints: Sequence[Endpoint]
+    context: PrepareContext, request: DecreaseRequest, endpoints: Sequence[Endpoint]
 ) -> Verdict | None:
     """Return the refusal where a call that a pod stays may yet arrive after one that it goes."""
-    waits = context.downscales.unanswered.list_waits(ask.set_uid, endpoints)
-    return assess_unanswered(ask.decrease, endpoints, waits)
+    waits = context.downscales.unanswered.list_waits(request.set_uid, endpoints)
+    return assess_unanswered(request.decrease, endpoints, waits)
 
 
 def _word_change(sts: StatefulSet | None) -> str:

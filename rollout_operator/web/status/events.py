@@ -80,7 +80,7 @@ class EventStreams:
             await client.send(b"retry: %d\n\n" % (RETRY // timedelta(milliseconds=1)))
             while not transport.is_closing() and not self._closing.is_set():
                 if not client.is_behind():
-                    await client.tell(await self._get())
+                    await client.update(await self._get())
                 await self._wait(_measure_wait(place, self._choose_interval()))
         except TimeoutError:
             transport.abort()
@@ -120,7 +120,7 @@ class _Client:
             raise TimeoutError
         return True
 
-    async def tell(self, fragment: Fragment) -> None:
+    async def update(self, fragment: Fragment) -> None:
         """Send what has changed, or after some time without it that all is well."""
         if self._seen is None or fragment.number != self._seen.number:
             news = fragment.render_news(self._seen)

@@ -333,11 +333,11 @@ async def test_si17_a_grant_that_is_decided_on_anew_while_we_read_is_left_alone(
     await made.wait(UNTOUCHED_FOR)
     pending, pod = made.process.pending, made.process.cached("a-0")
 
-    def ask(call: str) -> None:
+    def request(call: str) -> None:
         if call.startswith("get"):
             pending.reserve(pod, DisruptionSource.EVICTION, "ingester")
 
-    here.client.before = ask
+    here.client.before = request
     assert await made.reconcile() == UNTOUCHED_FOR
     assert here.recorded() == ["a-0"]
     assert made.grants == 1

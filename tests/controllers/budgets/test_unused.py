@@ -45,8 +45,8 @@ async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
     await made.reconcile_late()
     made.process.sync()
     await made.wait(REFUSED_EVICTIONS.first - MOMENT)
-    ask = DisruptionRequest(pod=made.process.cached("a-0"), engine=DisruptionSource.EVICTION)
-    refusal = await made.process.gate.ask(ask, LIMIT)
+    request = DisruptionRequest(pod=made.process.cached("a-0"), engine=DisruptionSource.EVICTION)
+    refusal = await made.process.gate.request(request, LIMIT)
     assert isinstance(refusal, Refusal)
     assert refusal.requeue_after == MOMENT
     assert refusal.reason.text.endswith("it may be allowed again in 1 s")

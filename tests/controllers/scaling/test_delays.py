@@ -20,26 +20,26 @@ HALF = timedelta(minutes=30)
 NONE = timedelta(0)
 
 
-def calls(zone: str, *, stay: str = "", ask: str = "") -> list[str]:
+def calls(zone: str, *, stay: str = "", post: str = "") -> list[str]:
     """Return calls by ordinals: those that are told to stay, and those that are asked."""
     called_pods = [f"DELETE zone-{zone}-{ordinal}" for ordinal in stay]
-    return sorted([*called_pods, *(f"POST zone-{zone}-{ordinal}" for ordinal in ask)])
+    return sorted([*called_pods, *(f"POST zone-{zone}-{ordinal}" for ordinal in post)])
 
 
 @pytest.mark.parametrize(
     ("one", "scale", "prepared", "called", "patched"),
     [
         pytest.param(
-            delayed("b", 5), 3, {4: DUE, 3: DUE}, calls("b", stay="012", ask="34"), ["zone-b 3"],
+            delayed("b", 5), 3, {4: DUE, 3: DUE}, calls("b", stay="012", post="34"), ["zone-b 3"],
             id="row 1",
         ),
         pytest.param(
             delayed("b", 5), 1, {4: DUE, 3: 75 * SECOND * 60, 2: HALF, 1: 75 * SECOND * 60},
-            calls("b", stay="0", ask="1234"), ["zone-b 3"], id="row 4",
+            calls("b", stay="0", post="1234"), ["zone-b 3"], id="row 4",
         ),
         pytest.param(
             delayed("b", 5, force="2"), 10, dict.fromkeys(range(5), DUE),
-            calls("b", stay="01", ask="234"), ["zone-b 2"], id="row 11",
+            calls("b", stay="01", post="234"), ["zone-b 2"], id="row 11",
         ),
     ],
 )  # fmt: skip

@@ -76,13 +76,13 @@ class Bench:
             self.calls, now=VirtualClock().now, on_answers=self.heard.append, late_calls=10 * SECOND
         )
 
-    def begin(self, letter: str = "b", *, cancel: str = "", ask: str = "") -> None:
+    def begin(self, letter: str = "b", *, cancel: str = "", post: str = "") -> None:
         """Begin a conversation with pods of a zone, by ordinals."""
         self.pod_calls.begin(
             CallPods(
                 zone=_set(letter),
                 cancel=tuple(_endpoint(letter, one) for one in cancel),
-                ask=tuple(_endpoint(letter, one) for one in ask),
+                post=tuple(_endpoint(letter, one) for one in post),
             )
         )
 
@@ -133,7 +133,7 @@ async def test_deletes_come_before_posts() -> None:
     """DELAY-06: and what was said is remembered by the pod's UID, as old as its end."""
     bench = Bench()
     async with bench.talking():
-        bench.begin(cancel="01", ask="43")
+        bench.begin(cancel="01", post="43")
         await wait(3)
     assert bench.calls.calls == [
         "DELETE zone-b-0",
@@ -152,7 +152,7 @@ async def test_a_pod_that_does_not_confirm_is_remembered_as_tried() -> None:
     """SEED-079, W-13: what it said before stays known, so that it is told soon again."""
     bench = Bench()
     async with bench.talking():
-        await bench.call_again(ask="4")
+        await bench.call_again(post="4")
         bench.calls.refusing = {Uid("b4")}
         await bench.call_again(cancel="4")
         calls = bench.known()[Uid("b4")]
@@ -168,9 +168,9 @@ async def test_a_pod_without_a_word_has_a_problem() -> None:
     """DELAY-07: its former word does not count any more."""
     bench = Bench()
     async with bench.talking():
-        await bench.call_again(ask="4")
+        await bench.call_again(post="4")
         bench.calls.refusing = {Uid("b4")}
-        await bench.call_again(ask="4")
+        await bench.call_again(post="4")
     answer = bench.known()[Uid("b4")].answer
     assert answer is not None
     assert (answer.since, answer.problem) == (None, "POST zone-b-4: HTTP status 500")
@@ -182,16 +182,16 @@ async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
     bench = Bench()
     bench.calls.takes = 30 * SECOND
     async with bench.talking():
-        bench.begin("b", ask="4")
+        bench.begin("b", post="4")
         await wait(1)
-        bench.begin("b", ask="43")
-        bench.begin("c", ask="4")
+        bench.begin("b", post="43")
+        bench.begin("c", post="4")
         await wait(1)
         assert bench.calls.calls == ["POST zone-b-4", "POST zone-c-4"]
         assert bench.heard == []
         await wait(30)
         assert bench.heard == [_set("b").uid, _set("c").uid]
-        bench.begin("b", ask="3")
+        bench.begin("b", post="3")
         await wait(1)
         assert bench.calls.calls[2:] == ["POST zone-b-3"]
         await wait(30)
@@ -201,8 +201,8 @@ async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
 async def test_a_conversation_that_has_not_begun_yet_stands() -> None:
     """It is planned with each look, and looks come often: nobody is pushed back by that."""
     bench = Bench()
-    bench.begin(ask="4")
-    bench.begin(cancel="0", ask="43")
+    bench.begin(post="4")
+    bench.begin(cancel="0", post="43")
     async with bench.talking():
         await wait(3)
     assert bench.calls.calls == ["POST zone-b-4"]
@@ -213,8 +213,8 @@ async def test_pods_that_are_gone_are_forgotten() -> None:
     """SEED-077: and sets with all their pods; what others said stays."""
     bench = Bench()
     async with bench.talking():
-        bench.begin("b", ask="43")
-        await bench.call_again("c", ask="4")
+        bench.begin("b", post="43")
+        await bench.call_again("c", post="4")
         bench.pod_calls.keep(_set("b").uid, {Uid("b3"): True})
         assert bench.known("b").keys() == {"b3"}
         bench.pod_calls.forget(_set("b").uid)
@@ -227,7 +227,7 @@ async def test_pods_that_are_gone_are_forgotten() -> None:
 async def test_an_answer_after_its_pod_has_gone_is_forgotten_with_the_next_reconcile() -> None:
     bench = Bench()
     async with bench.talking():
-        bench.begin("b", ask="4")
+        bench.begin("b", post="4")
         await wait(0.5)
         bench.pod_calls.keep(_set("b").uid, {})
         await wait(1)
@@ -236,7 +236,7 @@ async def test_an_answer_after_its_pod_has_gone_is_forgotten_with_the_next_recon
         assert bench.known() == {}
 
 
-@pytest.mark.parametrize("how", [{"cancel": "0"}, {"ask": "4"}])
+@pytest.mark.parametrize("how", [{"cancel": "0"}, {"post": "4"}])
 @in_virtual_time
 async def test_a_bug_ends_one_conversation_and_no_other(how: dict[str, str]) -> None:
     """D-18: the set can be talked to again, and the worker lives."""
@@ -245,9 +245,9 @@ async def test_a_bug_ends_one_conversation_and_no_other(how: dict[str, str]) -> 
     async with bench.talking(count=1):
         bench.begin("b", **how)
         await wait(0.5)
-        await bench.call_again("c", ask="4")
+        await bench.call_again("c", post="4")
         assert bench.known("c").keys() == {"c4"}
-        await bench.call_again("b", ask="3")
+        await bench.call_again("b", post="3")
         assert bench.known("b").keys() == {"b3"}
 
 
@@ -257,7 +257,7 @@ async def test_nothing_is_said_after_the_queue_was_closed() -> None:
     bench = Bench()
     async with bench.talking():
         bench.pod_calls.queue.close()
-        await bench.call_again(ask="4")
+        await bench.call_again(post="4")
     assert bench.calls.calls == []
 
 
@@ -275,10 +275,10 @@ async def test_li11_a_pod_that_gives_no_time_is_asked_soon_and_then_ever_more_se
     waits = list[timedelta | None]()
     async with bench.talking():
         for _ in range(6):
-            await bench.call_again(ask="4")
+            await bench.call_again(post="4")
             waits.append(_lasts(bench))
         bench.calls.refusing = set()
-        await bench.call_again(ask="4")
+        await bench.call_again(post="4")
         assert _lasts(bench) is None
         assert bench.known()[Uid("b4")].failures == 0
     assert waits == [one * SECOND for one in (5, 10, 20, 40, 60, 60)]
@@ -290,7 +290,7 @@ async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
     bench.calls.refusing = {Uid("b4")}
     async with bench.talking():
         for _ in range(4):
-            await bench.call_again(ask="43")
+            await bench.call_again(post="43")
         bench.pod_calls.keep(uid, {Uid("b4"): False, Uid("b3"): False})
         assert _lasts(bench) == 40 * SECOND
         bench.pod_calls.keep(uid, {Uid("b4"): True, Uid("b3"): True})
@@ -298,7 +298,7 @@ async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
         assert bench.known()[Uid("b3")] == PodCalls(
             answer=PodAnswer(asked_at=EPOCH + 7 * SECOND, since=EPOCH)
         )
-        await bench.call_again(ask="4")
+        await bench.call_again(post="4")
         bench.pod_calls.keep(uid, {Uid("b4"): True, Uid("b3"): True})
         assert _lasts(bench) == 5 * SECOND, "once"
 
@@ -312,7 +312,7 @@ async def test_a_delete_without_an_answer_counts_until_it_can_arrive_no_more() -
         await bench.call_again(cancel="43")
         bench.calls.silent = set()
         await bench.call_again(cancel="4")
-        await bench.call_again(ask="43")
+        await bench.call_again(post="43")
     known = bench.known()
     assert known[Uid("b4")].answer is not None
     assert known[Uid("b4")].unanswered_at == EPOCH + SECOND
@@ -328,7 +328,7 @@ async def test_a_pod_that_may_yet_hear_that_it_goes_is_told_once_more(
     bench = Bench()
     async with bench.talking():
         bench.calls.silent = {Uid("b4")}
-        bench.begin(ask="4")
+        bench.begin(post="4")
         await wait(1 + after)
         bench.calls.silent = set()
         await bench.call_again(cancel="4")

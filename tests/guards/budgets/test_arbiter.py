@@ -157,13 +157,13 @@ async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
 async def test_si17_a_record_outlasts_the_last_answer_that_it_may_have(seconds: int) -> None:
     """A repeated answer may be acted upon for as long as the first one, and begins later."""
     here, x = start()
-    ask = DisruptionRequest(
+    request = DisruptionRequest(
         pod=x.cached("a-0"), engine=DisruptionSource.EVICTION, lasts=timedelta(seconds=seconds)
     )
-    await x.gate.ask(ask, LONG)
+    await x.gate.request(request, LONG)
     record = msgspec.json.decode(here.record("a-0"), type=Record)
-    assert record.lasts >= ask.lasts + REPEAT_LIMIT
-    grant = x.pending.get(ask.pod.uid)
+    assert record.lasts >= request.lasts + REPEAT_LIMIT
+    grant = x.pending.get(request.pod.uid)
     assert grant is not None
     assert grant.lasts == record.lasts
 
@@ -182,8 +182,8 @@ async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone() -> None
     """D-51: the work grows with the pods, not with their square."""
     _, x = start(rule(), rule(name="one", selector={"app": "another"}), pods=30)
     assert await x.evict("b-0") == "allowed"
-    asks, x.pods.reads = rollout_of(x, 30), 0
-    refusals = await x.gate.assess_all(asks)
+    requests, x.pods.reads = rollout_of(x, 30), 0
+    refusals = await x.gate.assess_all(requests)
     assert {tell(one) for one in refusals if one is not None} == {
         "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
     }

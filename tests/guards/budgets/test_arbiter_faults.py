@@ -214,8 +214,8 @@ async def test_li07_a_record_of_a_rollout_without_an_answer_is_given_up_in_time(
     """LI-07, SI-17: the group is held meanwhile, and the pod counts until its record is known."""
     here, x = start()
     here.client.pause = Hold("patch")
-    ask = DisruptionRequest(pod=x.cached("a-0"), engine=DisruptionSource.ROLLOUT, limit=1)
-    answer = await x.gate.reserve(ask, LONG)
+    request = DisruptionRequest(pod=x.cached("a-0"), engine=DisruptionSource.ROLLOUT, limit=1)
+    answer = await x.gate.reserve(request, LONG)
     assert elapsed() == WRITE_LASTS
     assert isinstance(answer, Refusal)
     assert answer.reason.code is Code.GRANT_NOT_RECORDED

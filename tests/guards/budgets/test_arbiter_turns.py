@@ -142,7 +142,7 @@ async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> N
     for at in range(before):
         await x.evict(f"b-{at}")
         await x.clock.sleep(timedelta(milliseconds=1))
-    answer = await x.gate.ask(
+    answer = await x.gate.request(
         DisruptionRequest(pod=x.cached("c-0"), engine=DisruptionSource.EVICTION), timedelta(hours=1)
     )
     assert not isinstance(answer, Permit)

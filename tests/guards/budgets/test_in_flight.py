@@ -151,8 +151,8 @@ def test_w55_what_may_still_come_to_nothing_is_listed_by_budget() -> None:
     memory.grant(A0, GrantState.ASKED)
     memory.grant(A1, GrantState.ASKED, "store")
     memory.grant(B0, GrantState.GIVEN)
-    assert memory.pending.list_asked("ingester") == (A0.uid,)
-    assert memory.pending.list_asked("store") == (A1.uid,)
+    assert memory.pending.list_requested("ingester") == (A0.uid,)
+    assert memory.pending.list_requested("store") == (A1.uid,)
 
 
 @pytest.mark.parametrize(

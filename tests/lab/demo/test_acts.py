@@ -46,7 +46,7 @@ class Reader(Plain):
     def show(self, snapshot: DemoSnapshot) -> None:
         self.snapshots.append(snapshot)
         # A key that was not taken yet is answered first.
-        if self._presses and not self.controls.has_asked and self._presses[0][0](snapshot):
+        if self._presses and not self.controls.has_command and self._presses[0][0](snapshot):
             self.controls.press(self._presses.popleft()[1])
 
     def texts(self) -> list[str]:

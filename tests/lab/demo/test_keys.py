@@ -47,9 +47,9 @@ def test_what_is_asked_for_waits_in_line() -> None:
     for key in ("k", "n", "\x03"):
         controls.press(key)
 
-    assert controls.has_asked
+    assert controls.has_command
     assert list(controls.take()) == ["k", "n", "q"]
-    assert not controls.has_asked
+    assert not controls.has_command
 
 
 def test_help_names_what_one_can_do_until_one_does_it() -> None:

@@ -23,7 +23,7 @@ TIME: Final = re.compile(r" *([0-9.]+) s  ")
 LEASE: Final = re.compile(r"lease rollout-operator was renewed ([0-9]+) s ago by operator-1; ")
 
 
-async def tell(story: str, settings: DemoSettings = SMALL) -> str:
+async def write(story: str, settings: DemoSettings = SMALL) -> str:
     """Return the plain lines of a story."""
     stream = io.StringIO()
     assert await play(replace(settings, stories=(story,)), Plain(stream))
@@ -42,7 +42,7 @@ def assert_order(text: str, *expected: str) -> None:
 @in_virtual_time
 async def test_a_rollout_goes_zone_by_zone() -> None:
     """SEED-001."""
-    text = await tell("rollout")
+    text = await write("rollout")
 
     assert_order(
         text,
@@ -66,7 +66,7 @@ async def test_a_rollout_goes_zone_by_zone() -> None:
 @in_virtual_time
 async def test_a_bad_revision_stops_at_the_budget_and_is_mended_first() -> None:
     """LI-10, D-14."""
-    text = await tell("bad-revision")
+    text = await write("bad-revision")
 
     assert_order(
         text,
@@ -85,7 +85,7 @@ async def test_a_bad_revision_stops_at_the_budget_and_is_mended_first() -> None:
 @in_virtual_time
 async def test_a_pod_that_dies_holds_the_rollout() -> None:
     """W-03: the operator waits for another zone, and says for which pod."""
-    text = await tell("pod-dies")
+    text = await write("pod-dies")
 
     assert_order(
         text,
@@ -102,7 +102,7 @@ async def test_a_pod_that_dies_holds_the_rollout() -> None:
 @in_virtual_time
 async def test_a_paused_zone_keeps_its_pods_until_it_is_released() -> None:
     """D-13."""
-    text = await tell("paused-zone")
+    text = await write("paused-zone")
 
     assert_order(
         text,
@@ -120,7 +120,7 @@ async def test_a_paused_zone_keeps_its_pods_until_it_is_released() -> None:
 @in_virtual_time
 async def test_a_forbidden_downscale_shows_the_denial() -> None:
     """SI-14."""
-    text = await tell("forbidden-downscale")
+    text = await write("forbidden-downscale")
 
     assert_order(
         text,
@@ -138,7 +138,7 @@ async def test_a_forbidden_downscale_shows_the_denial() -> None:
 @in_virtual_time
 async def test_a_prepared_downscale_asks_the_pod_first() -> None:
     """PREP-20: one pod is asked and confirms; another zone comes too early."""
-    text = await tell("prepared-downscale")
+    text = await write("prepared-downscale")
 
     assert_order(
         text,
@@ -157,7 +157,7 @@ async def test_a_prepared_downscale_asks_the_pod_first() -> None:
 @in_virtual_time
 async def test_zones_follow_down_one_by_one_and_up_at_once() -> None:
     """SCALE-12, SI-11: people scale one zone, the operator the others."""
-    text = await tell("following-zones")
+    text = await write("following-zones")
 
     assert_order(
         text,
@@ -193,7 +193,7 @@ async def test_zones_follow_down_one_by_one_and_up_at_once() -> None:
 @in_virtual_time
 async def test_a_drained_node_waits_for_its_turn() -> None:
     """SI-01, ZPDB-65: evictions are refused while another zone moves; the next place is theirs."""
-    text = await tell("drained-node")
+    text = await write("drained-node")
 
     assert_order(
         text,
@@ -217,7 +217,7 @@ async def test_a_drained_node_waits_for_its_turn() -> None:
 @pytest.mark.parametrize("zones", [1, 3])
 async def test_a_failover_goes_on_where_the_first_operator_stood(zones: int) -> None:
     """LI-08, SI-01, SI-22: no pod goes while no replica acts, and no pod twice."""
-    text = await tell("failover", replace(SMALL, zones=zones))
+    text = await write("failover", replace(SMALL, zones=zones))
 
     assert_order(
         text,
@@ -243,7 +243,7 @@ async def test_a_failover_goes_on_where_the_first_operator_stood(zones: int) -> 
 @pytest.mark.parametrize("zones", [1, 3])
 async def test_a_delayed_downscale_waits_until_pods_are_prepared_long_enough(zones: int) -> None:
     """Asked first, gone when the delay is over."""
-    text = await tell("delayed-downscale", replace(SMALL, zones=zones))
+    text = await write("delayed-downscale", replace(SMALL, zones=zones))
 
     assert_order(
         text,
@@ -263,7 +263,7 @@ async def test_a_delayed_downscale_waits_until_pods_are_prepared_long_enough(zon
 @pytest.mark.parametrize("zones", [1, 3])
 async def test_without_room_one_pod_is_down_until_there_is_room(zones: int) -> None:
     """LI-10: no further pod goes, and all go on once a node is back."""
-    text = await tell("no-room", replace(SMALL, zones=zones))
+    text = await write("no-room", replace(SMALL, zones=zones))
 
     assert_order(
         text,

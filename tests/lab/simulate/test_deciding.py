@@ -14,7 +14,7 @@ from rollout_operator.lab.admission.registrations import no_downscale, pod_evict
 from rollout_operator.lab.model.fields import timestamp
 from rollout_operator.lab.nodes.nodes import node
 from rollout_operator.lab.schemas.kinds import NODES
-from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
@@ -37,7 +37,7 @@ HELD: Final = {"grafana.com/no-downscale": "true"}
 
 
 def _tell(objects: Sequence[Json], *words: str) -> SimulationRun:
-    return tell(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
+    return simulate(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
 
 
 def _story(run: SimulationRun) -> str:

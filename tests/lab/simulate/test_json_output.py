@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.document import SimulationDocument, render_json
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.zones import ZoneSpec
@@ -22,7 +22,7 @@ SCHEMA = ROOT / "docs" / "simulate.schema.json"
 def _printed(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", "-o", "json", *flags.split(), *words])
-    return json.loads(render_json(tell(settings, to_yaml(objects), EPOCH)))
+    return json.loads(render_json(simulate(settings, to_yaml(objects), EPOCH)))
 
 
 def test_all_that_people_are_told_is_there() -> None:

@@ -11,7 +11,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.nodes.behaviour import Behaviour, always
-from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.report import render_text
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
@@ -98,7 +98,7 @@ def test_the_rest_of_a_rollout_is_told(
     moments, deleted = rollout
     moment = moments[number]
 
-    simulated = tell(read_settings(["-f", "-"]), to_yaml(moment.objects), moment.at)
+    simulated = simulate(read_settings(["-f", "-"]), to_yaml(moment.objects), moment.at)
 
     assert list(simulated.figures.deletes) == deleted[moment.deleted :]
     assert simulated.times.stuck == ()
@@ -111,7 +111,7 @@ def test_of_an_old_copy_the_age_of_a_starting_pod_is_told(
         one for one in rollout[0] if any("running" in str(pod["status"]) for pod in _unready(one))
     )
 
-    simulated = tell(
+    simulated = simulate(
         read_settings(["-f", "-"]), to_yaml(moment.objects), moment.at + timedelta(minutes=10)
     )
 

@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.nodes.nodes import node
-from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
@@ -54,7 +54,7 @@ def policy(name: str = "db", created: str = "2026-01-01T00:00:00Z", **spec: obje
 def _tell(objects: Sequence[Json], *changes: str, flags: str = "") -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", *flags.split(), *words])
-    return tell(settings, to_yaml(objects), EPOCH)
+    return simulate(settings, to_yaml(objects), EPOCH)
 
 
 def _story(run: SimulationRun) -> str:

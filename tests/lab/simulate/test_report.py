@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
 from rollout_operator.lab.zones import ZoneSpec
@@ -17,7 +17,7 @@ from tests.virtual_time import EPOCH
 def _run(objects: Sequence[Json], *changes: str, flags: str = "") -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", *flags.split(), *words])
-    return tell(settings, to_yaml(objects), EPOCH)
+    return simulate(settings, to_yaml(objects), EPOCH)
 
 
 def _lines(objects: Sequence[Json], *changes: str, flags: str = "") -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.fields import number
 from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
@@ -72,7 +72,7 @@ def template(namespace: str = NAMESPACE, **spec: object) -> Json:
 
 def _tell(objects: Sequence[Json], *changes: str) -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
-    return tell(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
+    return simulate(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
 
 
 def _story(run: SimulationRun) -> str:

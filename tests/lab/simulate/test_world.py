@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import Called, Commit
-from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
@@ -33,7 +33,7 @@ def _tell(
 ) -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", *flags.split(), *words])
-    return tell(settings, to_yaml(objects), written)
+    return simulate(settings, to_yaml(objects), written)
 
 
 def _story(run: SimulationRun) -> str:

@@ -17,7 +17,7 @@ PLAIN = "zone-a-0 is at revision prev, zone-a wants last"
 LATER = "zone-b-0 is at revision prev, zone-b wants last: it cannot go yet [pod_outdated]"
 
 
-def ask(snapshot: Group, name: str) -> list[str]:
+def post(snapshot: Group, name: str) -> list[str]:
     plan = plan_group(snapshot)
     answer = explain_pod(snapshot, plan, name) or explain_set(snapshot, plan, name)
     return [] if answer is None else list(list_lines(answer))
@@ -192,7 +192,7 @@ def _with_pods(base: Zone, *pods: object) -> Zone:
 )
 def test_a_pod(snapshot: Group, name: str, lines: list[str]) -> None:
     """Each condition that `plan_group` knows, with what a person can do."""
-    assert ask(snapshot, name) == lines
+    assert post(snapshot, name) == lines
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_pod(snapshot: Group, name: str, lines: list[str]) -> None:
     ],
 )
 def test_a_set(snapshot: Group, name: str, lines: list[str]) -> None:
-    assert ask(snapshot, name) == lines
+    assert post(snapshot, name) == lines
 
 
 def test_what_only_the_acting_process_knows_comes_with_its_plan() -> None:
@@ -300,5 +300,5 @@ def test_what_is_hostile_has_an_answer(name: str) -> None:
     """D-68."""
     snapshot = group(HOSTILE[name], zone("b"), deletions={"zone-b-0": Deletion.UNKNOWN})
 
-    assert ask(snapshot, "zone-a-0") != []
-    assert ask(snapshot, "zone-a") != []
+    assert post(snapshot, "zone-a-0") != []
+    assert post(snapshot, "zone-a") != []

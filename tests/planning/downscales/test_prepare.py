@@ -43,7 +43,7 @@ def and_pod(base: Zone, *more: Pod) -> Zone:
     return dataclasses.replace(base, pods=(*base.pods, *more))
 
 
-def ask(case: Zone, *, start: int = 5, end: int = 3) -> PreparePods | Verdict:
+def post(case: Zone, *, start: int = 5, end: int = 3) -> PreparePods | Verdict:
     decrease = Decrease(
         resource="statefulsets",
         namespace="test",
@@ -86,7 +86,7 @@ def refused(why: str, status: int = 0) -> Verdict:
 def test_the_pods_of_the_range_are_called_from_the_highest_on() -> None:
     """T-07, PREP-20, SEED-116: from 5 to 3, first pod 4, then pod 3."""
     case = five()
-    assert ask(case) == PreparePods(
+    assert post(case) == PreparePods(
         endpoints=(endpoint(4), endpoint(3)),
         going=(case.pods[4], case.pods[3]),
         witness=case.pods[0],
@@ -165,7 +165,7 @@ def read_zone(text: str) -> Zone:
 
 @pytest.mark.parametrize(("case", "expected"), read_table(CALLED, read_zone))
 def test_who_is_called(case: Zone, expected: list[str]) -> None:
-    called, going, skipped = outline(ask(case))
+    called, going, skipped = outline(post(case))
     words = [" ".join(["call", *map(str, called)]), " ".join(["go", *map(str, going)])]
     assert "; ".join([*words, *filter(None, [skipped])]) == expected[0]
 
@@ -174,7 +174,7 @@ def test_names_of_another_form_have_no_ordinal() -> None:
     names = ("zone-a-", "zone-a-x4", "4", "zone-a-4-4", "zone-a-\u0664", "b-4", "zone-a-04",
              "zone-a-+4", "zone-a-4 ")  # fmt: skip
     odd = [replace(pod("a", 9, "l"), name=name, uid=Uid(name), ip=IP) for name in names]
-    assert outline(ask(and_pod(five("llll"), *odd))) == (
+    assert outline(post(and_pod(five("llll"), *odd))) == (
         [3],
         [3],
         "1 pod of the range: no such pod",
@@ -183,7 +183,7 @@ def test_names_of_another_form_have_no_ordinal() -> None:
 
 def test_those_that_are_not_called_are_counted() -> None:
     """Four are idle: three are named."""
-    answer = ask(with_pods(five("llLLLL"), phase="Pending"), start=6, end=2)
+    answer = post(with_pods(five("llLLLL"), phase="Pending"), start=6, end=2)
     assert outline(answer) == (
         [],
         [5, 4, 3, 2],
@@ -198,7 +198,7 @@ def test_si10_a_pod_with_a_lookalike_name_takes_nobodys_place(is_first: bool) ->
     base = five()
     other = replace(base.pods[4], name="zone-a-04", uid=Uid("lookalike"), never_ready=True)
     pods = (other, *base.pods) if is_first else (*base.pods, other)
-    answer = ask(dataclasses.replace(base, pods=pods))
+    answer = post(dataclasses.replace(base, pods=pods))
 
     assert answer == PreparePods(
         endpoints=(endpoint(4), endpoint(3)),
@@ -256,7 +256,7 @@ SI-10 two pods of one name, one of which never was ready, hide no gap
 def test_who_cannot_be_called_refuses(case: Zone, expected: list[str]) -> None:
     """SI-10, SI-13, D-26: where a retry is worth it, no pod has been called."""
     status, _, why = expected[0].partition(" ")
-    assert ask(case) == refused(why.replace("MAY BE REPLACED", REPLACED), int(status))
+    assert post(case) == refused(why.replace("MAY BE REPLACED", REPLACED), int(status))
 
 
 @pytest.mark.parametrize(
@@ -266,16 +266,16 @@ def test_who_cannot_be_called_refuses(case: Zone, expected: list[str]) -> None:
 def test_si13_what_cannot_be_read_may_be_any_pod(names: list[str], shown: str) -> None:
     lost = tuple(unreadable("Pod", name, owner="a") for name in names)
     case = dataclasses.replace(five("llll"), unreadable_pods=lost)
-    assert ask(case) == refused(f"pods cannot be read: {shown}", 429)
+    assert post(case) == refused(f"pods cannot be read: {shown}", 429)
 
 
 def test_all_pods_may_go() -> None:
-    assert outline(ask(five(), end=0)) == ([4, 3, 2, 1, 0], [4, 3, 2, 1, 0], "")
+    assert outline(post(five(), end=0)) == ([4, 3, 2, 1, 0], [4, 3, 2, 1, 0], "")
 
 
 @pytest.mark.parametrize("start", [2**31 - 1, 10**18])
 def test_a_range_of_thousands_of_millions_costs_nothing(start: int) -> None:
-    assert outline(ask(five(), start=start, end=3)) == (
+    assert outline(post(five(), start=start, end=3)) == (
         [4, 3],
         [4, 3],
         f"{start - 5} pods of the range: no such pod",
@@ -296,7 +296,7 @@ def test_si10_every_pod_that_may_have_data_is_called_exactly_once(
     case = with_pod(five(states), never, never_ready=True)
     pods = sorted(case.pods, key=lambda one: order[int(one.name[-1])])
 
-    answer = ask(dataclasses.replace(case, pods=tuple(pods)), start=len(states), end=lowest)
+    answer = post(dataclasses.replace(case, pods=tuple(pods)), start=len(states), end=lowest)
     if "t" in states[lowest:]:
         assert isinstance(answer, Verdict)
         assert (answer.is_allowed, answer.code) == (False, 429)
@@ -312,7 +312,7 @@ def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
     odd = pod("a", 0, "l", name="zone-a-debug")
     huge = Zone(sts=sts("a", 2**31 - 1), pods=(odd,))
 
-    plan = ask(huge, start=2**31 - 1, end=3)
+    plan = post(huge, start=2**31 - 1, end=3)
 
     assert isinstance(plan, PreparePods)
     assert plan.going == ()

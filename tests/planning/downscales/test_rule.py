@@ -32,7 +32,7 @@ DECREASE: Final = Decrease(
 )
 
 
-def ask(
+def post(
     case: Group, *, scaled: StatefulSet | None = None, seen: Mapping[Uid, datetime] | None = None
 ) -> Verdict | None:
     """Ask whether zone a may be scaled down."""
@@ -116,7 +116,7 @@ PREP-12 a time that cannot be read
 
 @pytest.mark.parametrize(("case", "expected"), read_table(NEIGHBOURS, read_group))
 def test_neighbours(case: Group, expected: list[str]) -> None:
-    verdict = ask(case)
+    verdict = post(case)
     if verdict is None:
         assert expected == ["allowed"]
         return
@@ -132,10 +132,10 @@ def test_a_downscale_that_was_seen_and_is_not_recorded_yet_counts() -> None:
     """SI-11, D-23."""
     case = group(zone("a"), zone("b", annotations={MIN_TIME_BETWEEN_DOWNSCALES: "12h"}))
 
-    assert ask(case) is None
-    seen = ask(case, seen={sts_uid("b"): NOW - HOUR})
+    assert post(case) is None
+    seen = post(case, seen={sts_uid("b"): NOW - HOUR})
     assert seen is not None
-    assert seen == ask(read_group("zone a; zone b; lately zone-b"))
+    assert seen == post(read_group("zone a; zone b; lately zone-b"))
 
 
 letters = st.sampled_from(["lll", "lll", "lll", "pll", "lLl", "l-l", "lTl", "ppp", ""])
@@ -173,7 +173,7 @@ def test_prep19_the_state_of_the_scaled_zone_never_matters(case: Group, other: Z
     changed = dataclasses.replace(other, sts=replace(other.sts, annotations=rest | span))
     swapped = dataclasses.replace(case, zones=(changed, *case.zones[1:]))
 
-    first, second = ask(case, scaled=case.zones[0].sts), ask(swapped, scaled=changed.sts)
+    first, second = post(case, scaled=case.zones[0].sts), post(swapped, scaled=changed.sts)
     assert cut_way_out(first) == cut_way_out(second)
 
 
@@ -194,7 +194,7 @@ def test_the_order_of_zones_and_pods_does_not_matter(case: Group, rng: Random) -
     rng.shuffle(members)
     shuffled = dataclasses.replace(case, zones=tuple(members))
 
-    assert ask(shuffled, scaled=case.zones[0].sts) == ask(case, scaled=case.zones[0].sts)
+    assert post(shuffled, scaled=case.zones[0].sts) == post(case, scaled=case.zones[0].sts)
 
 
 def is_at_rest(one: Zone) -> bool:
@@ -210,9 +210,9 @@ def test_si08_what_may_go_has_neighbours_at_rest(case: Group) -> None:
     """An oracle that counts pod by pod; times are the matter of another one."""
     plain = [dataclasses.replace(one, sts=replace(one.sts, annotations={})) for one in case.zones]
 
-    verdict = ask(dataclasses.replace(case, zones=tuple(plain)))
+    verdict = post(dataclasses.replace(case, zones=tuple(plain)))
     assert (verdict is None) == all(map(is_at_rest, plain[1:]))
-    if ask(case, scaled=case.zones[0].sts) is None:
+    if post(case, scaled=case.zones[0].sts) is None:
         assert verdict is None
 
 
@@ -230,4 +230,4 @@ def test_sec25_no_annotation_elsewhere_lets_a_zone_go_that_has_to_wait(
         for place, letter in ((0, "a"), (2, "c"), (4, "d"))
     ]
 
-    assert ask(group(*others, zone("b", annotations=lately())), scaled=others[0].sts) is not None
+    assert post(group(*others, zone("b", annotations=lately())), scaled=others[0].sts) is not None

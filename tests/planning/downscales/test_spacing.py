@@ -87,7 +87,7 @@ def read_sets(text: str) -> list[StatefulSet]:
     return sets
 
 
-def ask(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Blocker | None:
+def post(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Blocker | None:
     """Ask for the first of the sets; `seen` is how long ago we saw zones go, by letter."""
     remembered = {sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()}
     return find_recent_downscale(sets[0], sets[1:], remembered, NOW)
@@ -201,7 +201,7 @@ W-50 what a person must mend is told before what time mends
 
 @pytest.mark.parametrize(("sets", "expected"), read_table(WAITS, read_sets))
 def test_the_wait_between_zones(sets: Sequence[StatefulSet], expected: list[str]) -> None:
-    blocker = ask(*sets)
+    blocker = post(*sets)
     answer = "allowed" if blocker is None else f"{blocker.code} {blocker.why}"
     assert shorten([answer], SENTENCES) == expected
 
@@ -235,13 +235,13 @@ def test_what_was_seen_counts_beside_annotations(
     other: StatefulSet, seen: Mapping[str, timedelta], expected: Blocker | None
 ) -> None:
     """SI-11: the record of a downscale by `/scale` is written after the fact."""
-    assert ask(A, other, seen=seen) == expected
+    assert post(A, other, seen=seen) == expected
 
 
 @pytest.mark.parametrize("text", ["1" * 10_240, "2026-01-01T11:00:00." + "9" * 10_240])
 def test_sec25_ten_kibibytes_are_refused_in_a_short_sentence(text: str) -> None:
     for other in (zone_set("b", last=text), zone_set("b", span=text)):
-        refusal = ask(A, other)
+        refusal = post(A, other)
         assert refusal is not None
         assert refusal.code is Code.BAD_DOWNSCALE_TIME
         assert len(refusal.why) < 500
@@ -269,14 +269,14 @@ def test_sec25_no_annotation_of_another_zone_shortens_a_wait(
     scaled = zone_set("a", last=own_last, span=own_span)
     other = zone_set("c", last=last, span=span, label=label)
 
-    assert ask(scaled, honest, other) is not None
-    assert ask(scaled, other, honest) is not None
+    assert post(scaled, honest, other) is not None
+    assert post(scaled, other, honest) is not None
 
 
 @REPEATABLE
 @given(last=hostile, seen=st.integers(0, 11))
 def test_sec25_what_we_have_seen_ourselves_is_not_argued_away(last: str | None, seen: int) -> None:
-    assert ask(A, zone_set("b", last=last, label="12h"), seen={"b": seen * HOUR}) is not None
+    assert post(A, zone_set("b", last=last, label="12h"), seen={"b": seen * HOUR}) is not None
 
 
 hours = st.one_of(st.none(), st.integers(0, 30))
@@ -303,7 +303,7 @@ def test_an_oracle_agrees_on_times_that_can_be_read(
     wait = max([span for span in spans if span is not None], default=0)
     others = [age - ahead for age in ages[1 : len(spans)] if age is not None]
 
-    assert (ask(*sets) is not None) == any(wait > 0 and age < wait for age in others)
+    assert (post(*sets) is not None) == any(wait > 0 and age < wait for age in others)
 
 
 @pytest.mark.parametrize(

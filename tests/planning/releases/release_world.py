@@ -76,7 +76,7 @@ class ReleaseWorld:
     def set_status(self, **status: Any) -> None:
         self._replace(status=msgspec.structs.replace(self.rollout.status, **status))
 
-    def ask(self, **intents: str | None) -> None:
+    def post(self, **intents: str | None) -> None:
         """Set annotations, by the names of their fields."""
         self._replace(intents=msgspec.structs.replace(self.rollout.intents, **intents))
 
@@ -117,7 +117,7 @@ class ReleaseWorld:
                 fresh = msgspec.structs.replace(action.target, tag=action.tag)
                 self.targets = (*known, fresh)
             if isinstance(action, RemoveIntents):
-                self.ask(**{FIELDS[one.annotation]: None for one in action.intents})
+                self.post(**{FIELDS[one.annotation]: None for one in action.intents})
 
     def _replace(self, **fields: Any) -> None:
         self.rollout = msgspec.structs.replace(self.rollout, **fields)

@@ -70,7 +70,7 @@ def test_a_pin_goes_back_and_its_end_goes_on() -> None:
 def test_a_pin_with_a_message() -> None:
     """RT-08."""
     world = ReleaseWorld(known="0.1.0", wanted_version="0.1.0")
-    world.ask(deploy_message="because")
+    world.post(deploy_message="because")
     world.step()
     assert world.current.message == "because"
     assert world.rollout.intents.deploy_message is None
@@ -158,7 +158,7 @@ def test_gates_are_bypassed_by_name() -> None:
     """RT-26."""
     world = ReleaseWorld(known="0.1.0 0.2.0")
     world.gates = (CLOSED,)
-    world.ask(bypass_gates="0.2.0")
+    world.post(bypass_gates="0.2.0")
     world.step()
     assert world.tags() == "0.2.0"
     assert world.reason("GatesPassing") == "True GatesBypassed"
@@ -173,11 +173,11 @@ def test_a_bypass_of_what_is_past_is_dropped_and_one_to_come_stays() -> None:
     """RT-27, RELB-11."""
     world = deployed("0.1.0")
     world.gates = (CLOSED,)
-    world.ask(bypass_gates="0.2.0")
+    world.post(bypass_gates="0.2.0")
     world.step("0.3.0")
     assert (world.tags(), world.reason("GatesPassing")) == ("0.1.0", "False SomeGatesBlocking")
     assert world.rollout.intents.bypass_gates == "0.2.0"
-    world.ask(bypass_gates="0.0.9")
+    world.post(bypass_gates="0.0.9")
     world.step()
     assert "BypassGatesDropped" in world.events()
     assert world.rollout.intents.bypass_gates is None
@@ -226,7 +226,7 @@ def test_an_odd_order_and_a_forced_release() -> None:
     world.gates = (CLOSED,)
     world.step()
     assert world.tags() == "3.0.0"
-    world.ask(force_deploy="2.0.0")
+    world.post(force_deploy="2.0.0")
     world.checks = ()
     world.step()
     assert world.history() == "2.0.0 Deploying, 3.0.0 Cancelled"
@@ -239,7 +239,7 @@ def test_a_forced_release_with_a_message_and_a_name() -> None:
     world = deployed("1.0.0")
     world.set_status(available_releases=releases("1.0.0 2.0.0"))
     world.gates = (CLOSED,)
-    world.ask(force_deploy="2.0.0", deploy_message="now", deploy_user="ann")
+    world.post(force_deploy="2.0.0", deploy_message="now", deploy_user="ann")
     world.step()
     assert world.current.message == "now"
     assert world.current.triggered_by == TriggeredBy(kind=Kind.USER, name="ann")
@@ -250,13 +250,13 @@ def test_a_forced_release_with_a_message_and_a_name() -> None:
 def test_an_unknown_release_cannot_be_forced() -> None:
     """RT-63."""
     world = deployed("1.0.0")
-    world.ask(force_deploy="3.0.0")
+    world.post(force_deploy="3.0.0")
     plan = world.step()
     assert '"3.0.0"' in plan.problem
     assert world.reason("Ready") == "False RolloutFailed"
     assert world.events()[0] == "RolloutFailed"
     assert world.step().events == ()
-    world.ask(force_deploy=None)
+    world.post(force_deploy=None)
     world.step()
     assert world.reason("Ready") == "True RolloutSucceeded"
 
@@ -264,7 +264,7 @@ def test_an_unknown_release_cannot_be_forced() -> None:
 def test_a_pin_hides_what_is_forced() -> None:
     """RT-64."""
     world = ReleaseWorld(known="1.0.0 2.0.0", wanted_version="1.0.0")
-    world.ask(force_deploy="2.0.0")
+    world.post(force_deploy="2.0.0")
     world.step()
     assert (world.tags(), world.current.message) == ("1.0.0", "Manual deployment")
     assert world.rollout.intents.force_deploy == "2.0.0"
@@ -273,7 +273,7 @@ def test_a_pin_hides_what_is_forced() -> None:
 def test_to_force_what_is_deployed_is_done() -> None:
     """RELB-09: the next release is deployed."""
     world = deployed("1.0.0")
-    world.ask(force_deploy="1.0.0")
+    world.post(force_deploy="1.0.0")
     world.step()
     assert world.events()[0] == "ForceDeployNoop"
     world.step("2.0.0")
@@ -283,13 +283,13 @@ def test_to_force_what_is_deployed_is_done() -> None:
 def test_words_for_a_manual_deployment_do_not_stay_for_the_next() -> None:
     """RT-66, RT-67."""
     world = deployed("1.0.0")
-    world.ask(deploy_user="ann", deployment_message="old")
+    world.post(deploy_user="ann", deployment_message="old")
     world.step("2.0.0")
     by_itself = TriggeredBy(kind=Kind.SYSTEM, name="rollout-controller")
     assert world.current.triggered_by == by_itself
     assert world.current.message == "Automatic deployment"
     assert world.rollout.intents == ReleaseWorld().rollout.intents
-    world.ask(deploy_user="")
+    world.post(deploy_user="")
     world.set_spec(wanted_version="1.0.0")
     world.step()
     assert world.current.triggered_by == by_itself
@@ -304,7 +304,7 @@ def test_a_failed_release_stops_the_next_until_it_is_unblocked() -> None:
     for shown in (world.status.release_candidates, world.status.gated_release_candidates):
         assert tags_of(shown) == "1.1.0"
     world.gates = (CLOSED,)
-    world.ask(unblock_failed="true", bypass_gates="1.1.0", deploy_user="ann")
+    world.post(unblock_failed="true", bypass_gates="1.1.0", deploy_user="ann")
     assert world.step().requeue_after is None
     assert world.history() == "1.1.0 Deploying, 1.0.0 Failed"
     assert world.current.triggered_by == TriggeredBy(kind=Kind.USER, name="ann")
@@ -316,7 +316,7 @@ def test_a_failed_release_stops_the_next_until_it_is_unblocked() -> None:
 def test_an_unblocking_that_is_not_needed_stays() -> None:
     """RELB-11."""
     world = deployed("1.0.0")
-    world.ask(unblock_failed="true")
+    world.post(unblock_failed="true")
     world.step("1.1.0")
     assert world.current.message == "Automatic deployment"
     assert world.rollout.intents.unblock_failed == "true"
@@ -327,7 +327,7 @@ def test_a_release_that_failed_is_not_deployed_again_after_a_pin(asks: bool) -> 
     """RELB-24."""
     world = ReleaseWorld(known="1.0.0 2.0.0")
     world.set_status(history=(entry("1.0.0"), entry("2.0.0", BakeStatus.FAILED)))
-    world.ask(unblock_failed="true" if asks else None)
+    world.post(unblock_failed="true" if asks else None)
     world.step()
     assert world.tags().split()[0] == ("2.0.0" if asks else "1.0.0")
     assert [one.tag for one in world.status.excluded_releases] == ([] if asks else ["2.0.0"])
@@ -350,7 +350,7 @@ def test_what_had_its_effect_is_removed_after_a_crash_and_has_it_once() -> None:
     world = deployed("1.0.0")
     world.set_status(available_releases=releases("1.0.0 2.0.0"))
     world.gates = (CLOSED,)
-    world.ask(force_deploy="2.0.0")
+    world.post(force_deploy="2.0.0")
     world.step("2.0.0", acts=False)
     world.set_spec(wanted_version="1.0.0")
     world.step(acts=False)

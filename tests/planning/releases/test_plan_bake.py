@@ -328,7 +328,7 @@ def test_a_failed_release_is_tried_again() -> None:
     world = failed()
     world.targets = (FluxTarget(kind=FluxKind.KUSTOMIZATION, name="app", tag="0.1.0"),)
     world.wait(1)
-    world.ask(retry="", deploy_user="ann")
+    world.post(retry="", deploy_user="ann")
     plan = world.step()
     assert world.history() == "0.1.0 Deploying"
     known = world.current
@@ -345,7 +345,7 @@ def test_a_failed_release_is_tried_again() -> None:
 def test_there_is_nothing_to_try_again(world: ReleaseWorld) -> None:
     """RT-80, RT-81, RT-82."""
     before = world.history()
-    world.ask(retry="x")
+    world.post(retry="x")
     world.step()
     assert (world.history(), world.rollout.intents.retry) == (before, None)
     assert "RetryRequested" not in world.events()
@@ -355,7 +355,7 @@ def test_errors_count_from_the_retry_on() -> None:
     """RT-85, RT-86."""
     world = failed()
     world.wait(1)
-    world.ask(retry="1")
+    world.post(retry="1")
     world.step()
     world.wait(1)
     world.step()
@@ -364,7 +364,7 @@ def test_errors_count_from_the_retry_on() -> None:
     world.step()
     assert world.history() == "0.1.0 Failed"
     first = world.current.last_retry_timestamp
-    world.ask(retry="2")
+    world.post(retry="2")
     world.step()
     assert first is not None
     assert world.current.last_retry_timestamp == at(4) > first
@@ -375,7 +375,7 @@ def test_time_and_health_count_from_the_retry_on() -> None:
     """RT-87, RT-88, RT-89."""
     world = failed(deploy_timeout=10 * MINUTE)
     world.wait(13)
-    world.ask(retry="")
+    world.post(retry="")
     world.step()
     world.checks = (check(status="Healthy", change=10),)
     world.wait(2)

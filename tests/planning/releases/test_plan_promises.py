@@ -37,10 +37,10 @@ def change(world: ReleaseWorld, rng: Random) -> None:
             world.set_spec(wanted_version=rng.choice([None, None, tag]))
         case 8:
             name = rng.choice(["force_deploy", "bypass_gates"])
-            world.ask(**{name: rng.choice([tag, "9.9.9", None])})
+            world.post(**{name: rng.choice([tag, "9.9.9", None])})
         case 9:
             name = rng.choice(["unblock_failed", "retry", "deploy_user", "deploy_message"])
-            world.ask(**{name: rng.choice(["true", None])})
+            world.post(**{name: rng.choice(["true", None])})
         case 10:
             world.set_spec(
                 bake_time=rng.choice([None, MINUTE]),

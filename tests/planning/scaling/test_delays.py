@@ -144,7 +144,7 @@ def test_delay04_seed074_only_the_host_is_replaced() -> None:
     (calls,) = plan_scaling(snapshot(zone, scale="3/5")).pod_calls
 
     assert [
-        (pod.scheme, pod.host, pod.port, pod.path, pod.query, pod.ip) for pod in calls.ask
+        (pod.scheme, pod.host, pod.port, pod.path, pod.query, pod.ip) for pod in calls.post
     ] == [
         ("https", f"zone-b-{number}.pods.test.svc.cluster.local.", 8080, "api/prepare", "a=b&c",
          "10.0.0.1")
@@ -163,7 +163,7 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
         snapshot(zone, scale="3/5", answers=dict.fromkeys(("b-4", "b-3"), answer(HOUR + SECOND)))
     )
 
-    assert (counts(new), new.pod_calls[0].ask != ()) == ({}, True)
+    assert (counts(new), new.pod_calls[0].post != ()) == ({}, True)
     assert (counts(called_59), called_59.requeue_after) == ({}, 59 * SECOND)
     assert counts(called_60) == {"zone-b": 3}
 
@@ -199,7 +199,7 @@ def test_seed076_when_a_pod_is_asked_again(
         )
     )
 
-    assert [pod.pod for calls in plan.pod_calls for pod in calls.ask] == [
+    assert [pod.pod for calls in plan.pod_calls for pod in calls.post] == [
         f"zone-b-{n}" for n in asked
     ]
     assert not (asked and plan.scale), "what has to be asked is asked first"

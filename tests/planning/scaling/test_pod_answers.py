@@ -136,7 +136,7 @@ def test_a_pod_that_was_replaced_begins_anew() -> None:
     plan = plan_scaling(snapshot(zone, scale="3/5", answers=BOTH))
 
     assert counts(plan) == {}
-    assert [pod.pod for calls in plan.pod_calls for pod in calls.ask] == ["zone-b-4"]
+    assert [pod.pod for calls in plan.pod_calls for pod in calls.post] == ["zone-b-4"]
 
 
 @pytest.mark.parametrize(("ago", "goes"), [(2, False), (9, False), (10, True)])
@@ -155,7 +155,7 @@ def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
             plan.waits[0].text == f"{CHANGE}zone-b-4 may still act on an earlier call that it stays"
         )
         assert plan.requeue_after == (10 - ago) * SECOND
-        assert not [pod for calls in plan.pod_calls for pod in calls.ask], (
+        assert not [pod for calls in plan.pod_calls for pod in calls.post], (
             "it would say what is no more"
         )
 

@@ -238,8 +238,8 @@ def test_texts_are_short_printable_and_without_a_full_stop(case: ScalingSnapshot
 def test_only_pods_of_the_zone_are_talked_to_and_none_is_told_both(case: ScalingSnapshot) -> None:
     owned = {zone.sts.name: {pod.uid: pod.name for pod in zone.pods} for zone in case.group.zones}
     for calls in plan_scaling(case).pod_calls:
-        ask = {one.uid for one in calls.ask}
+        post = {one.uid for one in calls.post}
         stay = {one.uid for one in calls.cancel}
-        assert not ask & stay
-        assert ask | stay <= owned[calls.zone.name].keys()
-        assert len(ask) + len(stay) == len(calls.ask) + len(calls.cancel)
+        assert not post & stay
+        assert post | stay <= owned[calls.zone.name].keys()
+        assert len(post) + len(stay) == len(calls.post) + len(calls.cancel)

@@ -214,7 +214,7 @@ def decode_oci_repository(raw: JsonBytes) -> OciRepository:
         reference={one: value for one in _CHOICES if (value := getattr(choice, one))},
         writers=decode_field_writers(raw, ("spec", "ref")),
         progress=_convert_progress(status, revision, bool(wire.spec.suspend)),
-        problems=(_tell(OCI_REPOSITORY, read, TAG_FROM, problem),) if problem else (),
+        problems=(_report(OCI_REPOSITORY, read, TAG_FROM, problem),) if problem else (),
     )
 
 
@@ -244,7 +244,7 @@ def decode_kustomization(raw: JsonBytes) -> Kustomization:
             status, status.last_applied_revision or "", bool(wire.spec.suspend)
         ),
         inventory=tuple(InventoryEntry(id=one.id, version=one.v) for one in entries),
-        problems=tuple(_tell(KUSTOMIZATION, read, key, problem) for key, problem in bad.items()),
+        problems=tuple(_report(KUSTOMIZATION, read, key, problem) for key, problem in bad.items()),
     )
 
 
@@ -303,6 +303,6 @@ def _variable(key: str) -> str:
     return key.removeprefix(SUBSTITUTE).removesuffix(_FROM)
 
 
-def _tell(kind: str, read: ReadHead, key: str, problem: str) -> AnnotationProblem:
+def _report(kind: str, read: ReadHead, key: str, problem: str) -> AnnotationProblem:
     text = f"{kind} {read.head.key}: annotation {one_line(key)}: {problem}"
     return AnnotationProblem(rollout=read.annotations[key].strip()[:_LONGEST_NAME], text=text)
