@@ -37,16 +37,20 @@ def count_outdated_used(readiness: Readiness) -> int:
     return standing + len(_list_broken(readiness))
 
 
-def choose_pods(readiness: Readiness, limit: int) -> tuple[ReplacePods | None, Reason | None]:
+def choose_pods(
+    readiness: Readiness, limit: int, *, others_down: int = 0
+) -> tuple[ReplacePods | None, Reason | None]:
     """Return the outdated pods that may go while at most `limit` are down, and why others do not.
 
     Broken ones go first and take nothing from the healthy ones: they count as down already.
-    Newcomers hold nothing: they go whatever else is down.
+    Newcomers hold nothing: they go whatever else is down. Healthy ones go in the order in which
+    they come; `others_down` pods are unavailable in other StatefulSets of the zone.
     """
     revision = readiness.sts.update_revision
     broken, newcomers = _list_broken(readiness), _list_outdated_newcomers(readiness)
     healthy = [pod for pod in readiness.standing if pod.revision != revision]
-    room = limit - readiness.unavailable
+    unavailable = readiness.unavailable + others_down
+    room = limit - unavailable
     shares = (
         _share(readiness, newcomers, len(newcomers)),
         *_choose_unanswered(readiness, limit),
@@ -63,7 +67,13 @@ def choose_pods(readiness: Readiness, limit: int) -> tuple[ReplacePods | None, R
     )
     going = len(action.going)
     held = len(newcomers) + len(broken) + len(healthy) - going
-    wait = _explain_held(readiness, held=held, going=going, limit=limit) if held else None
+    if not held:
+        return action if going else None, None
+    text = (
+        f"{readiness.sts.name}: {count(held, 'outdated pod')} {verb(held, 'waits', 'wait')}: "
+        f"{unavailable} unavailable of {limit} allowed"
+    )
+    wait = _explain_held(readiness, text, going=going, is_alone=not others_down)
     return action if going else None, wait
 
 
@@ -204,17 +214,15 @@ def render_outdated(pod: Pod, sts: StatefulSet) -> str:
     return f"{pod.name} is at revision {at}, {sts.name} wants {sts.update_revision}"
 
 
-def _explain_held(readiness: Readiness, *, held: int, going: int, limit: int) -> Reason:
-    text = (
-        f"{readiness.sts.name}: {count(held, 'outdated pod')} {verb(held, 'waits', 'wait')}: "
-        f"{readiness.unavailable} unavailable of {limit} allowed"
-    )
+def _explain_held(readiness: Readiness, text: str, *, going: int, is_alone: bool) -> Reason:
     zone = readiness.sts.name
     if going:
         return Reason(Code.BUDGET_USED, f"{text}, {going} to go first", Severity.DEBUG, zone)
     text = f"{text}{render_not_ready(readiness)}"
-    if not readiness.unreadable and all(
-        one.why is not DownCause.UNREADY or one.pod.is_starting for one in readiness.down
+    if (
+        is_alone
+        and not readiness.unreadable
+        and all(one.why is not DownCause.UNREADY or one.pod.is_starting for one in readiness.down)
     ):
         return Reason(Code.PODS_STARTING, text, Severity.DEBUG, zone)
     return Reason(Code.BUDGET_USED, text, zone=zone)
