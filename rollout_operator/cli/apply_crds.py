@@ -18,6 +18,7 @@ from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.api import (
+    DEFINITIONS,
     MULTI_AZ_ROLLOUTS,
     ZONE_BUDGETS,
     JsonObject,
@@ -30,9 +31,6 @@ from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.units import quote
 from rollout_operator.telemetry import logs
 
-DEFINITIONS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
-)
 _GROUPS: Final = (ZONE_BUDGETS.group, MULTI_AZ_ROLLOUTS.group)
 # Beside the files in manifests/crds.
 _NO_OBJECT: Final = "kustomization.yaml"

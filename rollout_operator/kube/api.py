@@ -66,6 +66,9 @@ ZONE_BUDGETS: Final = Resource(
 MULTI_AZ_ROLLOUTS: Final = Resource(
     "rollout.grafana.com", "v1alpha1", "multiazrollouts", "MultiAZRollout"
 )
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
+)
 NATIVE_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)

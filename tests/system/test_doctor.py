@@ -26,6 +26,7 @@ from rollout_operator.operator.diagnosis.examine import examine
 from rollout_operator.planning.diagnosis.checks import CHECKS
 from tests.pki.certificates import Legacy
 from tests.rendered import WEBHOOKS
+from tests.system.doctor_policies import provoke_policies
 from tests.system.installing import CONFIGURATIONS, installed
 from tests.system.starts import Ended, run_words
 from tests.system.waits import wait_true
@@ -174,6 +175,7 @@ async def test_dep88_silent_on_a_good_installation_and_each_finding_provoked(
         await _assert_silent(clinic)
         await _provoke_operator(clinic)
         await _provoke_rights(clinic)
+        await provoke_policies(world, clinic.find)
         await _provoke_registrations(clinic)
         await _provoke_settings(clinic)
         clinic.operator.kill()

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.objects import decode_statefulset, read_as
 from rollout_operator.model.decode.wire import Int32, JsonBytes, Strings, Wire
 from rollout_operator.model.diagnosis.installation import (
@@ -44,8 +45,15 @@ class WireSelector(Wire):
     match_expressions: list[_Term] | None = None
 
 
+class _Variable(Wire):
+    name: str
+    value: str = ""
+    value_from: dict[str, object] | None = None
+
+
 class _Container(Wire):
     image: str = ""
+    env: list[_Variable] | None = None
     command: list[str] | None = None
     args: list[str] | None = None
 
@@ -152,6 +160,20 @@ class _Budget(Wire):
     kind: str | None = None
 
 
+class _Version(Wire):
+    name: str
+    served: bool = False
+
+
+class _DefinitionSpec(Wire):
+    versions: list[_Version]
+
+
+class _Definition(Wire):
+    spec: _DefinitionSpec
+    kind: str | None = None
+
+
 class _FullTemplate(Wire):
     spec: dict[str, object]
     metadata: _Head = msgspec.field(default_factory=_Head)
@@ -179,6 +201,7 @@ _LABELLED: Final = msgspec.json.Decoder(_Labelled)
 _SERVICE: Final = msgspec.json.Decoder(_Service)
 _ENDPOINT_SLICE: Final = msgspec.json.Decoder(_EndpointSlice)
 _BUDGET: Final = msgspec.json.Decoder(_Budget)
+_DEFINITION: Final = msgspec.json.Decoder(_Definition)
 _FULL_SET: Final = msgspec.json.Decoder(_FullSet)
 
 
@@ -196,10 +219,15 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
         name=wire.metadata.name,
         account=pod.service_account_name or "default",
         words=(*(container.command or ()), *(container.args or ())),
+        variables={one.name: _get_value(one) for one in container.env or ()},
         replicas=1 if wire.spec.replicas is None else wire.spec.replicas,
         ready=wire.status.ready_replicas if wire.status is not None else 0,
         uses_host_network=pod.host_network,
     )
+
+
+def _get_value(one: _Variable) -> str:
+    return one.value if one.value_from is None else f"$({one.name})"
 
 
 def _is_program(image: str) -> bool:
@@ -221,6 +249,7 @@ def decode_zone_set(raw: JsonBytes) -> ZoneSet:
         labels=wire.metadata.labels or {},
         annotations=wire.metadata.annotations or {},
         pod_labels=(head.labels if head is not None else None) or {},
+        placed=decode_adoptable(raw),
     )
 
 
@@ -273,6 +302,12 @@ def decode_native_budget(raw: JsonBytes) -> NativeBudget:
         max_unavailable="" if spec.max_unavailable is None else f"{spec.max_unavailable}",
         min_available="" if spec.min_available is None else f"{spec.min_available}",
     )
+
+
+def decode_served_versions(raw: JsonBytes) -> tuple[str, ...]:
+    """Return the versions that a CustomResourceDefinition serves. Raises DecodeError."""
+    wire = read_as("CustomResourceDefinition", raw, _DEFINITION)
+    return tuple(one.name for one in wire.spec.versions if one.served)
 
 
 def convert_selector(wire: WireSelector | None) -> LabelSelector:

@@ -22,6 +22,7 @@ class FindingCode(StrEnum):
     LEASE_HOLDER_UNKNOWN = "lease_holder_unknown"
     OTHER_NAMESPACE_WATCHED = "other_namespace_watched"
     BUNDLE_NAME_EMPTY = "bundle_name_empty"
+    VARIABLE_OVERRULED = "variable_overruled"
     RIGHT_MISSING = "right_missing"
     OPTIONAL_RIGHT_MISSING = "optional_right_missing"
     # webhooks as they are registered
@@ -54,6 +55,10 @@ class FindingCode(StrEnum):
     PREPARE_PATH_UNKNOWN = "prepare_path_unknown"
     PREPARE_UNANSWERED = "prepare_unanswered"
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
+    # MultiAZRollouts
+    POLICY_KIND_MISSING = "policy_kind_missing"
+    POLICIES_NOT_OBEYED = "policies_not_obeyed"
+    POLICY_REFUSED = "policy_refused"
     # budgets
     NATIVE_BUDGET_REFUSES = "native_budget_refuses"
     NATIVE_BUDGET_PROTECTS_NOTHING = "native_budget_protects_nothing"

@@ -15,6 +15,8 @@ from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.placement import PlacedSet
+from rollout_operator.model.policy.policy import Policy, RefusedPolicy
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
@@ -43,6 +45,7 @@ class Source(StrEnum):
     REACH = "dry runs that webhooks answer"
     POD_TRIALS = "dry runs of pods"
     PREPARE_PATHS = "paths on which pods are prepared"
+    POLICIES = "multiazrollouts"
 
 
 class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,8 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
     """Its ServiceAccount."""
     words: tuple[str, ...] = ()
     """Command and arguments of the operator's container."""
+    variables: Mapping[str, str] = {}
+    """Of its environment, by name; one with a value from elsewhere is written as `$(NAME)`."""
     replicas: int = 1
     ready: int = 0
     uses_host_network: bool = False
@@ -66,6 +71,8 @@ class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str]
     pod_labels: Mapping[str, str]
     """Of its template."""
+    placed: PlacedSet | None = None
+    """What says in which zone its pods run."""
 
 
 class LabelledPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +153,8 @@ class Right(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     """Of the only object that it is about; empty: of all."""
     is_namespaced: bool = True
+    is_of_process: bool = False
+    """Whether it is needed in the operator's own namespace alone."""
     is_optional: bool = False
     """Whether the operator rolls out and answers reviews without it."""
     purpose: str
@@ -156,6 +165,8 @@ class RightAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server says of a right."""
 
     account: str
+    namespace: str = ""
+    """Where it was asked for; empty: in the operator's own namespace, or in the cluster."""
     right: Right
     is_granted: bool
 
@@ -203,6 +214,15 @@ class PathAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the API server did not get an answer of the pod."""
 
 
+class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the API server knows MultiAZRollouts."""
+
+    is_served: bool = True
+    """In the version that the operator asks for."""
+    versions: tuple[str, ...] = ()
+    """That are served in its place; none: there is no definition, or it may not be read."""
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """One namespace, and what the cluster has for it."""
 
@@ -223,6 +243,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     lease: HeldLease | None = None
     native_budgets: tuple[NativeBudget, ...] = ()
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
+    policies: tuple[Policy | RefusedPolicy, ...] = ()
+    policy_kind: PolicyKind = PolicyKind()
     rights: tuple[RightAnswer, ...] = ()
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()

@@ -4,6 +4,7 @@ As an administrator one asks about any account, as one of the namespace about wh
 and the account itself about itself: whatever is permitted first is done.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from rollout_operator.kube.api import (
@@ -18,9 +19,13 @@ from rollout_operator.kube.api import (
 from rollout_operator.model.decode.registrations import decode_allowed, decode_username
 from rollout_operator.model.diagnosis.installation import Installation, Right, RightAnswer
 from rollout_operator.model.errors import ApiError, Denied
+from rollout_operator.planning.diagnosis.environment import list_watched, list_words
 from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.policies import asks_nodes
 from rollout_operator.planning.diagnosis.rights import list_rights
 
+# Of an operator that watches dozens, those that are asked for say enough.
+MOST_NAMESPACES: Final = 8
 _ACCOUNTS: Final = "system:serviceaccount"
 # How manifests and charts call the account, mostly with the name of a release before it.
 _PROGRAM: Final = "rollout-operator"
@@ -36,17 +41,21 @@ async def ask_rights(
     namespace = installation.namespace
     caller = await _fetch_caller(client)
     prefix = f"{_ACCOUNTS}:{namespace}:"
-    accounts = [(one.account, one.words) for one in list_acting(installation)]
+    accounts = [
+        (one.account, list_words(one), list_watched(one, namespace))
+        for one in list_acting(installation)
+    ]
     if not accounts and caller.startswith(prefix) and caller.endswith(_PROGRAM):
         # The operator's own account may read no Deployments: flags are not known then.
-        accounts = [(caller.removeprefix(prefix), ())]
+        accounts = [(caller.removeprefix(prefix), (), (namespace,))]
     answers: list[RightAnswer] = []
-    for account, words in accounts[:1]:
-        is_self = caller == f"{prefix}{account}"
-        for right in list_rights(words, namespace):
+    for account, words, watched in accounts[:1]:
+        asker = _Asker(client, namespace, account, is_self=caller == f"{prefix}{account}")
+        for right in list_rights(words, namespace, needs_nodes=asks_nodes(installation)):
             if right.is_namespaced is is_namespaced:
-                granted = await _ask(client, namespace, account, right, is_self=is_self)
-                answers.append(RightAnswer(account=account, right=right, is_granted=granted))
+                is_single = right.is_of_process or not is_namespaced
+                places = (namespace,) if is_single else watched[:MOST_NAMESPACES]
+                answers += [await asker.ask(right, place) for place in places]
     return tuple(answers)
 
 
@@ -58,23 +67,37 @@ async def _fetch_caller(client: Writer) -> str:
         return ""
 
 
-async def _ask(
-    client: Writer, namespace: str, account: str, right: Right, *, is_self: bool
-) -> bool:
-    attributes = _render_attributes(namespace, right)
-    if is_self:
-        return await _review(client, SELF_ACCESS_REVIEWS, "", {"resourceAttributes": attributes})
-    spec: JsonObject = {
-        "user": f"{_ACCOUNTS}:{namespace}:{account}",
-        "groups": [f"{_ACCOUNTS}s", f"{_ACCOUNTS}s:{namespace}", "system:authenticated"],
-        "resourceAttributes": attributes,
-    }
-    try:
-        return await _review(client, ACCESS_REVIEWS, "", spec)
-    except Denied:
-        if not right.is_namespaced:
-            raise
-    return await _review(client, LOCAL_ACCESS_REVIEWS, namespace, spec)
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Asks about one account of a namespace."""
+
+    client: Writer
+    home: str
+    account: str
+    is_self: bool = field(kw_only=True)
+
+    async def ask(self, right: Right, namespace: str) -> RightAnswer:
+        """Return whether the account has a right in a namespace. Raises OperatorError."""
+        return RightAnswer(
+            account=self.account,
+            namespace="" if namespace == self.home else namespace,
+            right=right,
+            is_granted=await self._is_granted(right, namespace),
+        )
+
+    async def _is_granted(self, right: Right, namespace: str) -> bool:
+        client, home = self.client, self.home
+        spec: JsonObject = {"resourceAttributes": _render_attributes(namespace, right)}
+        if self.is_self:
+            return await _review(client, SELF_ACCESS_REVIEWS, "", spec)
+        spec["user"] = f"{_ACCOUNTS}:{home}:{self.account}"
+        spec["groups"] = [f"{_ACCOUNTS}s", f"{_ACCOUNTS}s:{home}", "system:authenticated"]
+        try:
+            return await _review(client, ACCESS_REVIEWS, "", spec)
+        except Denied:
+            if not right.is_namespaced:
+                raise
+        return await _review(client, LOCAL_ACCESS_REVIEWS, namespace, spec)
 
 
 async def _review(client: Writer, kind: Resource, namespace: str, spec: JsonObject) -> bool:

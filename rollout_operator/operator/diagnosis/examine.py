@@ -15,9 +15,11 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from rollout_operator.kube.api import (
+    DEFINITIONS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     LEASES,
+    MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NATIVE_BUDGETS,
@@ -40,11 +42,13 @@ from rollout_operator.model.decode.installation import (
     decode_namespace_labels,
     decode_native_budget,
     decode_operator,
+    decode_served_versions,
     decode_service,
     decode_zone_set,
 )
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.registrations import decode_certificate, decode_hooks
+from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.diagnosis.findings import Diagnosis
 from rollout_operator.model.diagnosis.installation import (
     HeldLease,
@@ -52,6 +56,7 @@ from rollout_operator.model.diagnosis.installation import (
     Installation,
     PathAnswer,
     PodTrial,
+    PolicyKind,
     ReachAnswer,
     RightAnswer,
     Source,
@@ -64,7 +69,9 @@ from rollout_operator.operator.diagnosis.pod_paths import ask_paths
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
+from rollout_operator.planning.diagnosis.environment import list_words
 from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.policies import obeys
 from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
 from rollout_operator.planning.diagnosis.rights import (
     DEFAULT_LEASE,
@@ -130,9 +137,14 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         ),
         zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
     )
-    words = [word for one in list_acting(installation)[:1] for word in one.words]
+    words = [word for one in list_acting(installation)[:1] for word in list_words(one)]
+    policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
+    if not obeys(installation):
+        reading.unread.pop(Source.POLICIES, None)  # most users need no right to read them
     installation = msgspec.structs.replace(
         installation,
+        policies=tuple(one.policy for one in policies),
+        policy_kind=await reading.fetch_policy_kind(),
         lease=await reading.fetch_lease(find_value(words, LEASE_FLAG) or DEFAULT_LEASE),
         hooks=await reading.list_hooks(_choose_secret(words)),
     )
@@ -192,6 +204,8 @@ class Reading:
     client: ExaminingClient
     namespace: str
     unread: dict[Source, str] = field(default_factory=dict)
+    unknown: set[Resource] = field(default_factory=set)
+    """Kinds that the API server does not know."""
 
     @contextmanager
     def recording(self, source: Source) -> Iterator[None]:
@@ -233,6 +247,7 @@ class Reading:
                 try:
                     page = await self.client.fetch_page(resource, namespace, token=token)
                 except NotFound:
+                    self.unknown.add(resource)
                     break
                 found += [decode(raw) for raw in page.items]
                 token = page.next_token
@@ -259,6 +274,20 @@ class Reading:
             self.record(Source.LEASE, error)
             return None
         return HeldLease(name=name, holder=lease.holder)
+
+    async def fetch_policy_kind(self) -> PolicyKind:
+        """Return whether MultiAZRollouts are served, and which versions where they are not.
+
+        Definitions may be read by administrators alone, and are asked for only then.
+        """
+        if MULTI_AZ_ROLLOUTS not in self.unknown:
+            return PolicyKind()
+        name = f"{MULTI_AZ_ROLLOUTS.plural}.{MULTI_AZ_ROLLOUTS.group}"
+        try:
+            versions = decode_served_versions(await self.client.fetch(DEFINITIONS, "", name))
+        except OperatorError:
+            versions = ()
+        return PolicyKind(is_served=False, versions=versions)
 
     async def list_hooks(self, secret: str) -> tuple[HookRegistration, ...]:
         """Return the webhooks of all rollout operators of the cluster."""

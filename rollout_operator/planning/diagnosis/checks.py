@@ -11,9 +11,11 @@ from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, Skippe
 from rollout_operator.model.diagnosis.installation import Installation, Source
 from rollout_operator.planning.diagnosis import (
     budgets,
+    environment,
     groups,
     keys,
     operators,
+    policies,
     preparing,
     reachability,
     rights,
@@ -40,6 +42,7 @@ CHECKS: Final = (
     Check("one operator", operators.check_count, (_OPERATORS,)),
     Check("holder of the Lease", operators.check_lease, (Source.LEASE, Source.PODS)),
     Check("arguments of the operator", operators.check_arguments, (_OPERATORS,)),
+    Check("flags and variables", environment.check_overruled, (_OPERATORS,)),
     Check("rights of the operator", rights.check_rights, (Source.RIGHTS,)),
     Check(
         "rights of the operator in the cluster",
@@ -72,6 +75,14 @@ CHECKS: Final = (
         "pods answer where they are prepared",
         preparing.check_answers,
         (_SETS, Source.PODS, Source.PREPARE_PATHS),
+    ),
+    Check("kind of MultiAZRollouts", policies.check_kind, (_OPERATORS, Source.POLICIES)),
+    Check("MultiAZRollouts are obeyed", policies.check_obeyed, (_OPERATORS, Source.POLICIES)),
+    Check("MultiAZRollouts are accepted", policies.check_accepted, (Source.POLICIES, _SETS)),
+    Check(
+        "update strategies under MultiAZRollouts",
+        policies.check_strategies,
+        (Source.POLICIES, _SETS),
     ),
     Check("zones that others follow", groups.check_leading_zones, (_SETS,)),
     Check(

@@ -77,6 +77,11 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "`-webhooks.ca-bundle-names` has empty entries, mostly of a variable that is not set",
         "name each configuration, or leave the flag out",
     ),
+    FindingCode.VARIABLE_OVERRULED: Advice(
+        _WARN,
+        "a flag beats a variable of the environment that says something else",
+        "keep one of the two, and leave the other out",
+    ),
     FindingCode.RIGHT_MISSING: Advice(
         _ERROR,
         "the operator's ServiceAccount may not do what the operator needs",
@@ -183,7 +188,8 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.NOT_ON_DELETE: Advice(
         _ERROR,
-        "Kubernetes rolls this set itself, so that the operator leaves the whole group alone",
+        "Kubernetes rolls this set itself, so that the operator leaves its whole group or policy"
+        " alone",
         "set `updateStrategy: {type: OnDelete}`",
     ),
     FindingCode.ZONE_ORDER: Advice(
@@ -235,6 +241,22 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         _ERROR,
         "the zone follows another one that its group does not have",
         "name a StatefulSet of the same group in `grafana.com/rollout-downscale-leader`",
+    ),
+    FindingCode.POLICY_KIND_MISSING: Advice(
+        _WARN,
+        "the operator is to obey MultiAZRollouts, and the API server does not know them",
+        "apply `manifests/crds`; the operator waits for it and needs no restart",
+    ),
+    FindingCode.POLICIES_NOT_OBEYED: Advice(
+        _ERROR,
+        "MultiAZRollouts are here, and the operator does not obey them",
+        "set `-multi-az-rollouts.enabled`, by the component `multi-az-rollouts` or the chart's"
+        " `multiAZRollout.enabled`",
+    ),
+    FindingCode.POLICY_REFUSED: Advice(
+        _ERROR,
+        "a MultiAZRollout is refused: no pod is touched for it",
+        "mend what is named: the field, the selector, or the other MultiAZRollout",
     ),
     FindingCode.NATIVE_BUDGET_REFUSES: Advice(
         _WARN,

@@ -1,7 +1,7 @@
 """Which rights an operator needs as it is started, and which of them it lacks.
 
-They are those of the shipped Roles: `manifests/base`, and of the components `webhooks` and
-`zone-tracker` where their flags are on. A test compares.
+They are those of the shipped Roles: `manifests/base`, and of the components `webhooks`,
+`zone-tracker` and `multi-az-rollouts` where their flags are on. A test compares.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,17 +22,24 @@ DEFAULT_LEASE: Final = "rollout-operator"
 TLS_FLAG: Final = "server-tls.enabled"
 SELF_SIGNED_FLAG: Final = "server-tls.self-signed-cert.enabled"
 
+POLICIES_FLAG: Final = "multi-az-rollouts.enabled"
 NAMES_FLAG: Final = "webhooks.ca-bundle-names"
 # As the shipped Deployment calls it, also inside of other names.
 _OWN_NAMESPACE: Final = "$(POD_NAMESPACE)"
 
 _ZONES: Final = "rollout-operator.grafana.com"
+_POLICY_GROUP: Final = "rollout.grafana.com"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
 
 
-def list_rights(words: Sequence[str], namespace: str) -> tuple[Right, ...]:
-    """Return what an operator with these arguments has to be allowed to do."""
+def list_rights(
+    words: Sequence[str], namespace: str, *, needs_nodes: bool = False
+) -> tuple[Right, ...]:
+    """Return what an operator with these arguments has to be allowed to do.
+
+    `needs_nodes` where zones of MultiAZRollouts are told by nothing but nodes.
+    """
     words = [word.replace(_OWN_NAMESPACE, namespace) for word in words]
     rights = [*_BASE, *_REPORTS]
     if is_on(words, "leader-election.enabled", default=True):
@@ -46,6 +53,8 @@ def list_rights(words: Sequence[str], namespace: str) -> tuple[Right, ...]:
             Right(verb="create", group="", resource="configmaps", purpose=purpose),
             *_of("get patch", "", "configmaps", purpose, name),
         ]
+    if is_on(words, POLICIES_FLAG, default=False):
+        rights += [*_POLICIES, *(_NODES if needs_nodes else ())]
     return tuple(rights)
 
 
@@ -60,17 +69,18 @@ def check_cluster_rights(installation: Installation) -> Iterator[Finding]:
 
 
 def _list_missing(answers: Iterable[RightAnswer]) -> Iterator[Finding]:
-    missing: dict[tuple[str, str, bool], dict[str, list[str]]] = {}
+    missing: dict[tuple[str, str, str, bool], dict[str, list[str]]] = {}
     for answer in answers:
         right = answer.right
         if not answer.is_granted:
-            key = answer.account, right.purpose, right.is_optional
+            key = answer.account, answer.namespace, right.purpose, right.is_optional
             verbs = missing.setdefault(key, {}).setdefault(_render_object(right), [])
             verbs.append(right.verb)
-    for (account, purpose, is_optional), objects in missing.items():
+    for (account, namespace, purpose, is_optional), objects in missing.items():
         code = FindingCode.OPTIONAL_RIGHT_MISSING if is_optional else FindingCode.RIGHT_MISSING
         rights = "; ".join(f"{join_names(verbs)} {what}" for what, verbs in objects.items())
-        yield find(code, f"ServiceAccount {account}", f"it may not {rights}: {purpose}")
+        where = f" in namespace {namespace}" if namespace else ""
+        yield find(code, f"ServiceAccount {account}", f"it may not {rights}{where}: {purpose}")
 
 
 def _render_object(right: Right) -> str:
@@ -91,7 +101,7 @@ def _of(verbs: str, group: str, resource: str, purpose: str, name: str = "") -> 
             subresource=subresource,
             name=name,
             purpose=purpose,
-            is_namespaced=group != _ADMISSION,
+            is_namespaced=group != _ADMISSION and resource != "nodes",
         )
         for verb in verbs.split()
     ]
@@ -130,17 +140,36 @@ _REPORTS: Final = _optional(
 )
 
 
+_POLICIES: Final = (
+    *_of("list watch get", _POLICY_GROUP, "multiazrollouts", "no MultiAZRollout is obeyed"),
+    *_of(
+        "patch",
+        _POLICY_GROUP,
+        "multiazrollouts/status",
+        "no batch of a MultiAZRollout is recorded, and none begins",
+    ),
+    *_optional(
+        _of("patch", "apps", "statefulsets", "`manageUpdateStrategy` does not set `OnDelete`")
+    ),
+)
+_NODES: Final = tuple(
+    _optional(_of("list watch", "", "nodes", "zones that only nodes tell are taken from names"))
+)
+
+
 def _lease_rights(name: str) -> list[Right]:
     purpose = "one operator acts without an election, and a second one would act beside it"
     lease = _of("get patch", "coordination.k8s.io", "leases", purpose, name)
-    return _optional([*lease, *_of("create", "coordination.k8s.io", "leases", purpose)])
+    lease += _of("create", "coordination.k8s.io", "leases", purpose)
+    return [replace(right, is_of_process=True) for right in _optional(lease)]
 
 
 def _list_webhook_rights(words: Sequence[str]) -> list[Right]:
     rights = _of("patch", "apps", "statefulsets", "the time of a downscale is not recorded")
     if is_on(words, SELF_SIGNED_FLAG, default=True):
         secret = find_value(words, SECRET_FLAG) or DEFAULT_SECRET
-        rights += _of("get update", "", "secrets", "there is no certificate to serve", secret)
+        certificate = _of("get update", "", "secrets", "there is no certificate to serve", secret)
+        rights += [replace(right, is_of_process=True) for right in certificate]
     verbs = "list watch patch" if _writes_bundles(words) else "list watch"
     purpose = "the CA does not reach the webhook configurations"
     # Where the flag names them, so may the ClusterRole; each is looked for among both kinds.

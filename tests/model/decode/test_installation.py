@@ -10,6 +10,7 @@ from rollout_operator.model.decode.installation import (
     decode_endpoints,
     decode_native_budget,
     decode_operator,
+    decode_served_versions,
     decode_service,
     decode_zone_set,
 )
@@ -56,6 +57,29 @@ def test_or_by_the_labels_that_charts_give_it() -> None:
         found = decode_operator(deployment("mirror/image:1", {key: "rollout-operator"}))
         assert found is not None
     assert decode_operator(deployment("rollout-operator-docs", {"name": "docs"})) is None
+
+
+def test_variables_of_the_operator_are_kept_and_those_from_elsewhere_named() -> None:
+    env = [
+        {"name": "LOG_LEVEL", "value": "warn"},
+        {"name": "WATCH_NAMESPACE"},
+        {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+    ]
+    container = {"image": "x/rollout-operator:1", "env": env}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    found = decode_operator(encode(metadata={"name": "d"}, spec=spec))
+    assert found is not None
+    assert found.variables == {
+        "LOG_LEVEL": "warn",
+        "WATCH_NAMESPACE": "",
+        "POD_NAMESPACE": "$(POD_NAMESPACE)",
+    }
+
+
+def test_versions_of_a_kind_that_are_served() -> None:
+    versions = [{"name": "v1", "served": True}, {"name": "v2", "served": False}]
+    raw = encode(metadata={"name": "x"}, spec={"versions": versions})
+    assert decode_served_versions(raw) == ("v1",)
 
 
 def test_a_set_keeps_all_keys() -> None:

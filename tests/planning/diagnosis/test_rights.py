@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.model.diagnosis.installation import Right
 from rollout_operator.planning.diagnosis.rights import list_rights
 from tests.kustomize import Object
-from tests.rendered import LEAST, NAMESPACE, TRACKER, WEBHOOKS, install
+from tests.rendered import LEAST, NAMESPACE, NODE_LABELS, POLICIES, TRACKER, WEBHOOKS, install
 
 TLS: Final = "-server-tls.enabled=true"
 HOOKS: Final = ("no-downscale", "prepare-downscale", "pod-eviction", "zpdb-validation")
@@ -50,6 +50,7 @@ def _shipped(objects: Sequence[Object]) -> Granted:
         ((WEBHOOKS,), (TLS,)),
         ((WEBHOOKS, TRACKER), (TLS, "-use-zone-tracker")),
         ((WEBHOOKS, LEAST), (TLS, NAMED)),
+        ((POLICIES, NODE_LABELS), ("-multi-az-rollouts.enabled",)),
     ],
 )
 def test_they_are_those_of_the_manifests(
@@ -57,7 +58,7 @@ def test_they_are_those_of_the_manifests(
 ) -> None:
     shipped = _shipped(install(tmp_path / "x", *components))
 
-    assert _asked(list_rights(words, NAMESPACE)) == shipped
+    assert _asked(list_rights(words, NAMESPACE, needs_nodes=True)) == shipped
 
 
 def test_flags_name_the_objects_and_leave_rights_out() -> None:

@@ -1,0 +1,83 @@
+"""Whether MultiAZRollouts are obeyed, and which of them are refused.
+
+What a policy owns, and for what it is refused, is decided in `planning.policies`, as by the
+operator itself.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rollout_operator.model.diagnosis.findings import Finding, FindingCode
+from rollout_operator.model.diagnosis.installation import Installation
+from rollout_operator.model.names import ON_DELETE
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.policy.policy import PolicyOwnership
+from rollout_operator.planning.diagnosis.arguments import is_on
+from rollout_operator.planning.diagnosis.environment import list_words
+from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.rights import POLICIES_FLAG
+from rollout_operator.planning.policies.ownership import share_sets
+from rollout_operator.planning.policies.zones import needs_nodes
+from rollout_operator.planning.wording import join_names, verb
+
+_KIND: Final = "MultiAZRollout"
+_VERSION: Final = "v1alpha1"
+
+
+def obeys(installation: Installation) -> bool:
+    """Tell whether an operator here is to obey policies."""
+    return any(
+        is_on(list_words(one), POLICIES_FLAG, default=False) for one in list_acting(installation)
+    )
+
+
+def check_kind(installation: Installation) -> Iterator[Finding]:
+    """Yield that the API server does not know the kind that is to be obeyed."""
+    kind = installation.policy_kind
+    if kind.is_served or not obeys(installation):
+        return
+    text = "the API server does not know the kind"
+    if kind.versions:
+        text = f"the API server knows {join_names(kind.versions)} of it, and not {_VERSION}"
+    yield find(FindingCode.POLICY_KIND_MISSING, _KIND, text)
+
+
+def check_obeyed(installation: Installation) -> Iterator[Finding]:
+    """Yield that policies are here, and that the operator beside them passes them over."""
+    names = [one.head.name for one in installation.policies]
+    acting = list_acting(installation)
+    if names and acting and not obeys(installation):
+        text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
+        yield find(FindingCode.POLICIES_NOT_OBEYED, f"Deployment {acting[0].name}", text)
+
+
+def check_accepted(installation: Installation) -> Iterator[Finding]:
+    """Yield the policies that are refused, with all that is wrong with each."""
+    for one in _share(installation).refused:
+        text = "; ".join(refusal.text for refusal in one.refusals)
+        yield find(FindingCode.POLICY_REFUSED, f"{_KIND} {one.head.name}", text)
+
+
+def check_strategies(installation: Installation) -> Iterator[Finding]:
+    """Yield StatefulSets of policies, of no group, that Kubernetes replaces the pods of."""
+    for scope in _share(installation).scopes:
+        own = [one for one in scope.sets if isinstance(one, StatefulSet) and one.group is None]
+        for sts in own:
+            if sts.strategy != ON_DELETE and not scope.policy.may_switch_strategy:
+                text = f"its update strategy is {sts.strategy}"
+                yield find(FindingCode.NOT_ON_DELETE, f"StatefulSet {sts.name}", text)
+
+
+def asks_nodes(installation: Installation) -> bool:
+    """Tell whether a policy has StatefulSets whose zones nothing but nodes tells."""
+    placed = {one.sts.name: one.placed for one in installation.sets}
+    for scope in _share(installation).scopes:
+        own = [placed.get(sts.name) for sts in scope.sets]
+        if needs_nodes(scope.policy, [one for one in own if one is not None], {}):
+            return True
+    return False
+
+
+def _share(installation: Installation) -> PolicyOwnership:
+    return share_sets(installation.policies, [one.sts for one in installation.sets])

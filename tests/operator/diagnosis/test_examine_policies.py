@@ -1,0 +1,68 @@
+"""What `doctor` reads of MultiAZRollouts, and where it asks for the rights of their operator."""
+
+import pytest
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.model.diagnosis.findings import FindingCode
+from rollout_operator.model.diagnosis.installation import Source
+from rollout_operator.model.errors import NotFound
+from rollout_operator.operator.diagnosis.examine import examine
+from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster, deployment, read
+
+
+async def test_maz82_a_kind_that_is_served_in_another_version_is_named() -> None:
+    """Its definition is read only where it is asked for: administrators alone may."""
+    cluster = Cluster()
+    cluster.put("deployments", deployment("-multi-az-rollouts.enabled"))
+
+    def lacks(call: str) -> None:
+        if call.startswith("list multiaz"):
+            raise NotFound(call, status=404)
+
+    cluster.before = lacks
+    versions = [{"name": "v1beta1", "served": True}, {"name": "v1alpha1", "served": False}]
+    name = "multiazrollouts.rollout.grafana.com"
+    body: JsonObject = {"metadata": {"name": name}, "spec": {"versions": versions}}
+    cluster.put("customresourcedefinitions", body)
+    installation = await read(cluster)
+
+    assert (installation.policies, installation.unread) == ((), {})
+    kind = installation.policy_kind
+    assert (kind.is_served, kind.versions) == (False, ("v1beta1",))
+    del cluster.objects["customresourcedefinitions", name]
+    assert (await read(cluster)).policy_kind.versions == ()
+
+
+@pytest.mark.parametrize(("flag", "is_missed"), [("true", True), ("false", False)])
+async def test_policies_are_missed_only_where_they_are_obeyed(flag: str, is_missed: bool) -> None:
+    """Most users need no right to read them, and a check that is skipped may count as a failure."""
+    cluster = Cluster(denied=("multiazrollouts",))
+    cluster.put("deployments", deployment(f"-multi-az-rollouts.enabled={flag}"))
+
+    assert (Source.POLICIES in (await read(cluster)).unread) is is_missed
+
+
+async def test_maz60_rights_are_asked_where_the_operator_watches() -> None:
+    """Those of its own process, such as its Lease, in its own namespace alone."""
+    cluster = Cluster()
+    cluster.missing_verbs = {"delete"}
+    given = deployment()
+    variable: JsonObject = {"name": "WATCH_NAMESPACE", "value": "a,b"}
+    spec = given["spec"]
+    assert isinstance(spec, dict)
+    spec["template"]["spec"]["containers"][0]["env"] = [variable]
+    cluster.put("deployments", given)
+    diagnosis = await examine(cluster, NAMESPACE, NOW)
+
+    missing = [one.text for one in diagnosis.findings if one.code is FindingCode.RIGHT_MISSING]
+    assert missing == [
+        f"it may not delete pods in namespace {name}: no pod is replaced" for name in "ab"
+    ]
+    asked: dict[str, set[str]] = {}
+    for review in cluster.reviews:
+        attributes = review.get("spec", {"resourceAttributes": {"resource": "", "namespace": ""}})
+        assert isinstance(attributes, dict)
+        found = attributes["resourceAttributes"]
+        asked.setdefault(found["resource"], set()).add(found["namespace"])
+    assert asked["pods"] == asked["multiazrollouts"] == {"a", "b"}
+    assert asked["leases"] == {NAMESPACE}

@@ -1,0 +1,144 @@
+"""Installations with one thing wrong about MultiAZRollouts, or about what the environment says."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from rollout_operator.model.diagnosis.findings import FindingCode
+from rollout_operator.model.diagnosis.installation import Installation, PolicyKind
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.names import Uid
+from rollout_operator.model.policy.policy import (
+    Policy,
+    PolicyHead,
+    PolicyRefusal,
+    PolicyRefusalCode,
+    RefusedPolicy,
+)
+from tests.planning.diagnosis.installations import (
+    NAMESPACE,
+    OPERATOR,
+    WORDS,
+    Case,
+    good,
+    ungrouped,
+    with_sets,
+    zone_set,
+)
+
+ON: Final = "-multi-az-rollouts.enabled"
+ALL: Final = LabelSelector(labels={"set": "db"})
+
+
+def policy(name: str = "db", selector: LabelSelector = ALL) -> Policy:
+    head = PolicyHead(namespace=NAMESPACE, name=name, uid=Uid(name))
+    return Policy(head=head, selector=selector)
+
+
+def operator(*words: str, **variables: str) -> Installation:
+    """Return an installation whose operator is started so."""
+    return good(
+        operators=(replace(OPERATOR, words=(*WORDS[1:], *words), variables=variables),),
+    )
+
+
+def obeying(**changes: object) -> Installation:
+    """Return an installation whose operator obeys policies."""
+    return replace(operator(ON), **changes)
+
+
+_REFUSED: Final = RefusedPolicy(
+    head=policy("bad").head,
+    refusals=(
+        PolicyRefusal(
+            code=PolicyRefusalCode.INVALID_SPEC, field="spec.azOrder[1]", text="named twice: a"
+        ),
+    ),
+)
+_ROLLING: Final = ungrouped(zone_set("db", labels={"set": "db"}, strategy="RollingUpdate"))
+
+SPOILT_POLICIES: Final = (
+    Case(
+        "policies without their kind",
+        obeying(policy_kind=PolicyKind(is_served=False)),
+        FindingCode.POLICY_KIND_MISSING,
+        "MultiAZRollout",
+        "does not know the kind",
+    ),
+    Case(
+        "another version of the kind",
+        replace(
+            operator(WATCH_NAMESPACE=NAMESPACE),
+            policy_kind=PolicyKind(is_served=False, versions=("v1beta1",)),
+        ),
+        FindingCode.POLICY_KIND_MISSING,
+        "MultiAZRollout",
+        "v1beta1 of it, and not v1alpha1",
+    ),
+    Case(
+        "policies that no operator obeys",
+        good(policies=(policy(), policy("other", LabelSelector(labels={"x": "y"})))),
+        FindingCode.POLICIES_NOT_OBEYED,
+        "Deployment rollout-operator",
+        "db and other are passed over",
+    ),
+    Case(
+        "MT-27 a policy with a bad field",
+        obeying(policies=(_REFUSED,)),
+        FindingCode.POLICY_REFUSED,
+        "MultiAZRollout bad",
+        "named twice: a",
+    ),
+    Case(
+        "MT-62 two policies",
+        replace(
+            with_sets(ungrouped(zone_set("db", labels={"set": "db"}))),
+            operators=obeying().operators,
+            policies=(policy("older"), policy("younger")),
+        ),
+        FindingCode.POLICY_REFUSED,
+        "MultiAZRollout younger",
+        "of the older MultiAZRollout prod/older are selected: db",
+    ),
+    Case(
+        "MT-64 half a group",
+        obeying(policies=(policy("half", LabelSelector(labels={"name": "zone-a"})),)),
+        FindingCode.POLICY_REFUSED,
+        "MultiAZRollout half",
+        'of the rollout group "ingester", zone-a would be selected, and zone-b would not',
+    ),
+    Case(
+        "MT-65 RollingUpdate under a policy",
+        replace(with_sets(_ROLLING), operators=obeying().operators, policies=(policy(),)),
+        FindingCode.NOT_ON_DELETE,
+        "StatefulSet db",
+        "RollingUpdate",
+    ),
+    Case(
+        "a flag and a variable name other namespaces",
+        operator(f"-kubernetes.namespace={NAMESPACE}", WATCH_NAMESPACE="a,b"),
+        FindingCode.VARIABLE_OVERRULED,
+        "Deployment rollout-operator",
+        "-kubernetes.namespace=prod counts, and not WATCH_NAMESPACE=a,b",
+    ),
+    Case(
+        "a flag takes back what variables ask for",
+        operator(f"{ON}=false", WATCH_NAMESPACE=""),
+        FindingCode.VARIABLE_OVERRULED,
+        "Deployment rollout-operator",
+        "-multi-az-rollouts.enabled=false counts, and not WATCH_NAMESPACE",
+    ),
+)
+SOUND_POLICIES: Final = {
+    "the kind is missing, and nothing asks for it": good(policy_kind=PolicyKind(is_served=False)),
+    "a policy that the flag obeys": obeying(policies=(policy(),)),
+    "a policy that variables obey": replace(operator(LOG_LEVEL="info"), policies=(policy(),)),
+    "a variable from elsewhere": operator("-log.level=warn", LOG_LEVEL="$(LOG_LEVEL)"),
+    "flag and variable agree": operator("-log.level=warn", LOG_LEVEL="WARN"),
+    "variables that are empty": operator(f"{ON}=false", LOG_LEVEL="", OPERATOR_NAME=" "),
+    "a policy that switches strategies": replace(
+        with_sets(_ROLLING),
+        operators=obeying().operators,
+        policies=(replace(policy(), may_switch_strategy=True),),
+    ),
+}

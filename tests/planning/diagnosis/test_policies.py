@@ -1,0 +1,59 @@
+"""When `doctor` asks for the right to read nodes, and in which namespaces it asks for rights."""
+
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.model.diagnosis.installation import Installation, OperatorDeployment
+from rollout_operator.model.names import TOPOLOGY_KEYS
+from rollout_operator.model.placement import PlacedSet
+from rollout_operator.planning.diagnosis.arguments import find_value
+from rollout_operator.planning.diagnosis.environment import list_watched, list_words
+from rollout_operator.planning.diagnosis.policies import asks_nodes
+from rollout_operator.planning.diagnosis.rights import LEASE_FLAG
+from tests.planning.diagnosis.installations import OPERATOR, ungrouped, with_sets, zone_set
+from tests.planning.diagnosis.spoilt_policies import policy
+
+LABELLED: Final = {TOPOLOGY_KEYS[0]: "a"}
+
+
+def placed(labels: dict[str, str]) -> Installation:
+    """Return an installation with a policy over one StatefulSet, which says so of its zone."""
+    plain = ungrouped(zone_set("db", labels={"set": "db"}))
+    one = replace(plain, placed=PlacedSet(name="db", labels=labels))
+    return replace(with_sets(one), policies=(policy(),))
+
+
+def started(*words: str, **variables: str) -> OperatorDeployment:
+    return replace(OPERATOR, words=words, variables=variables)
+
+
+def test_maz80_nodes_are_asked_for_only_where_nothing_else_tells_a_zone() -> None:
+    assert asks_nodes(placed({}))
+    assert not asks_nodes(placed(LABELLED))
+    assert not asks_nodes(replace(placed({}), policies=()))
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        pytest.param(started(), ("prod",), id="its own"),
+        pytest.param(started(WATCH_NAMESPACE=" a, b,,a"), ("a", "b"), id="MT-66"),
+        pytest.param(started(WATCH_NAMESPACE=""), ("prod",), id="all: its own stands for them"),
+        pytest.param(
+            started("-kubernetes.namespace=x", WATCH_NAMESPACE="a"), ("prod",), id="the flag beats"
+        ),
+        pytest.param(started(WATCH_NAMESPACE="$(FROM)"), ("prod",), id="from elsewhere"),
+    ],
+)
+def test_maz60_where_rights_are_needed(
+    operator: OperatorDeployment, expected: tuple[str, ...]
+) -> None:
+    assert list_watched(operator, "prod") == expected
+
+
+def test_maz62_the_name_of_the_lease_is_that_of_the_operator() -> None:
+    assert find_value(list_words(started(OPERATOR_NAME="x")), LEASE_FLAG) == "x"
+    flagged = started(f"-{LEASE_FLAG}=y", OPERATOR_NAME="x")
+    assert find_value(list_words(flagged), LEASE_FLAG) == "y"
