@@ -27,6 +27,7 @@ from rollout_operator.planning.diagnosis.checks import CHECKS
 from tests.pki.certificates import Legacy
 from tests.rendered import WEBHOOKS
 from tests.system.doctor_policies import provoke_policies
+from tests.system.doctor_zones import TROUBLE
 from tests.system.installing import CONFIGURATIONS, installed
 from tests.system.starts import Ended, run_words
 from tests.system.waits import wait_true
@@ -56,30 +57,6 @@ NAME: Final = "rollout-operator"
 _MOST_ATTEMPTS: Final = 20
 HOOKS: Final = ("no-downscale", "prepare-downscale", *BUDGET_HOOKS)
 APP: Final = {"app": "ingester"}
-TROUBLE: Final = (
-    ZoneSpec(name="alone", group="single", replicas=0),
-    ZoneSpec(name="rolling", group="ruled", replicas=0, strategy="RollingUpdate"),
-    ZoneSpec(name="zone-2", group="ordered", replicas=0),
-    ZoneSpec(name="zone-10", group="ordered", replicas=0),
-    ZoneSpec(
-        name="odd",
-        group="ruled",
-        replicas=0,
-        max_unavailable="many",
-        labels={"grafana.com/prepare-downscale": "true", "rollout-max-unavailable": "1"},
-        annotations={
-            "grafana.com/rollout-downscale-leeder": "a",
-            "grafana.com/no-downscale": "true",
-            "grafana.com/rollout-downscale-leader": "nobody",
-        },
-    ),
-    ZoneSpec(
-        name="half",
-        group="ruled",
-        replicas=0,
-        annotations={"grafana.com/prepare-downscale-http-port": "80"},
-    ),
-)
 
 
 @dataclass(slots=True)

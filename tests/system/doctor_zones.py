@@ -1,0 +1,30 @@
+"""Zones of whose settings `doctor` says something: a part of its one world."""
+
+from typing import Final
+
+from rollout_operator.lab.zones import ZoneSpec
+
+TROUBLE: Final = (
+    ZoneSpec(name="alone", group="single", replicas=0),
+    ZoneSpec(name="rolling", group="ruled", replicas=0, strategy="RollingUpdate"),
+    ZoneSpec(name="zone-2", group="ordered", replicas=0),
+    ZoneSpec(name="zone-10", group="ordered", replicas=0),
+    ZoneSpec(
+        name="odd",
+        group="ruled",
+        replicas=0,
+        max_unavailable="many",
+        labels={"grafana.com/prepare-downscale": "true", "rollout-max-unavailable": "1"},
+        annotations={
+            "grafana.com/rollout-downscale-leeder": "a",
+            "grafana.com/no-downscale": "true",
+            "grafana.com/rollout-downscale-leader": "nobody",
+        },
+    ),
+    ZoneSpec(
+        name="half",
+        group="ruled",
+        replicas=0,
+        annotations={"grafana.com/prepare-downscale-http-port": "80"},
+    ),
+)
