@@ -244,6 +244,29 @@ class TimedPatcher(Patcher, Protocol):
         ...
 
 
+class Applier(Protocol):
+    """Server-side apply: each field manager has fields of its own in one object."""
+
+    async def apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: JsonObject,
+        *,
+        manager: str,
+        is_forced: bool = False,
+    ) -> bytes:
+        """Make an object's fields what `body` says, and return all of it as JSON.
+
+        What `manager` applied before and `body` leaves out is let go of. `is_forced` takes fields
+        from other managers; without it that raises Conflict, whose text names them and the fields.
+        With `metadata.uid` in the body no other object is written, and none is created: Conflict.
+        Raises else as `Writer.delete`.
+        """
+        ...
+
+
 class Writer(Patcher, Protocol):
     """Writes. A write without an answer raises UnknownOutcome, never Unreachable."""
 
@@ -346,7 +369,7 @@ class Discoverer(Protocol):
         ...
 
 
-class ApiClient(LiveReader, Watcher, Writer, TimedPatcher, Discoverer, Protocol):
+class ApiClient(LiveReader, Watcher, Writer, TimedPatcher, Applier, Discoverer, Protocol):
     """All of one component's ways to the API server."""
 
     def server_time(self) -> datetime | None:

@@ -169,6 +169,11 @@ def _given(query: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in query.items() if value}
 
 
+def apply_query(manager: str, *, is_forced: bool) -> dict[str, str]:
+    """Return the query of a server-side apply."""
+    return _given({"fieldManager": manager, "force": "true" if is_forced else ""})
+
+
 def delete_options(precondition: Precondition) -> JsonObject:
     """Return the body of a delete that holds for this object in this state only."""
     return {

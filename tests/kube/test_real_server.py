@@ -14,6 +14,7 @@ import pytest
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import (
+    CONFIG_MAPS,
     PODS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
@@ -35,6 +36,7 @@ from rollout_operator.model.names import FIELD_MANAGER, INJECT_CA_LABEL, NAMESPA
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.pki.bundle import plan_patch
 from rollout_operator.telemetry.metrics import Metrics
+from tests.world.api import CONFIG_MAPS as WORLD_CONFIG_MAPS
 from tests.world.api import VALIDATING_HOOKS, ApiError
 from tests.world.plane import ADMIN
 from tests.world.world import World
@@ -146,6 +148,32 @@ async def test_a_patch_that_applies_and_is_wrong_is_no_conflict(client: Client, 
         await client.patch(
             VALIDATING_WEBHOOKS, "", name, {"metadata": {"labels": {"no/key/": "x"}}}
         )
+
+
+async def test_two_managers_apply_one_object(client: Client, world: World) -> None:
+    """A field of another manager is a conflict that names it; a forced one is taken."""
+    space = world.namespace
+    created = tree(
+        await client.create(CONFIG_MAPS, space, {"metadata": {"name": "c"}, "data": {"a": "0"}})
+    )
+
+    async def apply(manager: str, *, is_forced: bool = False, **data: str) -> Any:
+        metadata = {"name": "c", "uid": created["metadata"]["uid"]}
+        body: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        body["data"] = data
+        return tree(
+            await client.apply(CONFIG_MAPS, space, "c", body, manager=manager, is_forced=is_forced)
+        )
+
+    assert (await apply("team/one", b="1"))["data"] == {"a": "0", "b": "1"}
+    with pytest.raises(Conflict, match=r'conflict with \\?"team/one\\?": \.data\.b'):
+        await apply("team/two", b="2")
+    taken = await apply("team/two", is_forced=True, b="2", c="2")
+    assert taken["data"] == {"a": "0", "b": "2", "c": "2"}
+    assert (await apply("team/two", b="2"))["data"] == {"a": "0", "b": "2"}, "c is let go"
+    await world.api.delete(WORLD_CONFIG_MAPS, space, "c")
+    with pytest.raises(Conflict):
+        await apply("team/one", b="1")
 
 
 async def test_d54_all_objects_are_streamed(operator: Client, world: World) -> None:

@@ -4,7 +4,6 @@ Decides what each call looks like and how long it may take. How it is sent, meas
 is `exchange`'s part; what a line of a watch means is decided in `watch_stream`.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -30,6 +29,7 @@ from rollout_operator.kube.call import (
     DRY_RUN,
     Call,
     Timeouts,
+    apply_query,
     delete_options,
     discovery_call,
     object_call,
@@ -40,10 +40,10 @@ from rollout_operator.kube.call import (
 )
 from rollout_operator.kube.client.discovery import decode_group, decode_resources
 from rollout_operator.kube.client.exchange import Exchange, HttpRequest, TooLong, translated
+from rollout_operator.kube.client.levels import LARGE, cut_deep, level, level_large
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.kube.client.watch_stream import Splitter, decode_event
 from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.model.decode.nesting import cut_in_steps
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
@@ -61,18 +61,10 @@ class _List(msgspec.Struct):
 
 _LIST: Final = msgspec.json.Decoder(_List)
 _ANY_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)
-
-# Python 3.11 counts frames and levels together: a caller may decode so much deeper in its stack,
-# and no field that is read lies deeper in a body.
-_HEADROOM: Final = 200
-_OPEN: Final = b"[" * _HEADROOM
-_CLOSE: Final = b"]" * _HEADROOM
-# Cutting so many bytes at once takes 20 ms at most, were they all brackets.
-_LARGE: Final = 64 * 1024
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
+_APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 class Client:
@@ -126,7 +118,7 @@ class Client:
         """Return one object, or its subresource, as JSON; see `api.Reader`."""
         call = object_call("get", resource, namespace, name, subresource)
         request = HttpRequest(call=call, within=self._timeouts.read, has_turn=has_turn)
-        return await _level(await self._exchange.ask(request))
+        return await level(await self._exchange.ask(request))
 
     async def fetch_group(self, group: str) -> Sequence[str]:
         """Return the versions of an API group; see `api.Discoverer`."""
@@ -251,6 +243,26 @@ class Client:
         call = object_call("patch", resource, namespace, name, subresource)
         return await self._write(self._patch(call, patch, has_turn=has_turn))
 
+    async def apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: JsonObject,
+        *,
+        manager: str,
+        is_forced: bool = False,
+    ) -> bytes:
+        """Apply fields of an object as a field manager; see `api.Applier`."""
+        request = HttpRequest(
+            call=object_call("patch", resource, namespace, name),
+            query=apply_query(manager, is_forced=is_forced),
+            body=body,
+            content_type=_APPLY_PATCH,
+            within=self._timeouts.write,
+        )
+        return await self._write(request)
+
     async def try_create(
         self,
         resource: Resource,
@@ -299,7 +311,7 @@ class Client:
 
     async def _write(self, request: HttpRequest) -> bytes:
         """Return the object as it was written."""
-        body = await _level(await self._exchange.ask(request))
+        body = await level(await self._exchange.ask(request))
         try:
             _ANY_OBJECT.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -310,51 +322,17 @@ class Client:
         return body
 
 
-async def _level(body: bytes) -> bytes:
-    """Return JSON that nests no deeper than any later decoder goes, however deep its stack is.
-
-    A later cut gives no turns: 1.2 MB of brackets would hold the event loop for 0.3 s.
-    What is no JSON is returned as it is.
-    """
-    try:
-        _ANYTHING.decode(b"".join((_OPEN, body, _CLOSE)))
-    except RecursionError:
-        return await _cut_deep(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        pass  # what it is instead is for the caller to say
-    return body
-
-
-async def _level_large(item: msgspec.Raw) -> msgspec.Raw:
-    """Do the same where cutting takes long: hardly any object is as large."""
-    if memoryview(item).nbytes <= _LARGE:
-        return item
-    return msgspec.Raw(await _level(bytes(item)))
-
-
-async def _cut_deep(body: bytes) -> bytes:
-    """Cut what nests too deeply, in turns with everything else on the event loop."""
-    steps = cut_in_steps(body)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            cut: bytes = end.value
-            return cut
-        await asyncio.sleep(0)
-
-
 async def _decode_page(call: Call, body: bytes) -> Page:
     try:
         try:
             page = _LIST.decode(body)
         except RecursionError:
-            page = _LIST.decode(await _cut_deep(body))
+            page = _LIST.decode(await cut_deep(body))
     except msgspec.MsgspecError as error:
         text = f"cannot {call.text}: the answer is no list: {error}"
         raise Unreachable(text, call=call.text) from error
     return Page(
-        items=[await _level_large(item) for item in page.items or ()],
+        items=[await level_large(item) for item in page.items or ()],
         resource_version=page.metadata.resource_version,
         next_token=page.metadata.next_token,
     )
@@ -376,12 +354,12 @@ async def _events(
 
 
 async def _decode_line(line: bytes, call: Call) -> WatchEvent:
-    if len(line) > _LARGE:
-        line = await _level(line)
+    if len(line) > LARGE:
+        line = await level(line)
     try:
         return decode_event(line, call)
     except RecursionError:
-        return decode_event(await _cut_deep(line), call)
+        return decode_event(await cut_deep(line), call)
 
 
 async def _read(call: Call, response: aiohttp.ClientResponse, silence: timedelta) -> bytes:

@@ -46,6 +46,7 @@ from rollout_operator.lab.model.request import (
     ApiRequest,
     Body,
     Verb,
+    not_modelled,
 )
 from rollout_operator.lab.network.delayed_watches import DelayedWatch
 from rollout_operator.lab.network.faults import Failure, FaultDecision, SentCall
@@ -273,6 +274,19 @@ class SimulatedClient:
         call = object_call("patch", resource, namespace, name, subresource)
         form = MERGE_PATCH if isinstance(patch, dict) else JSON_PATCH
         return await self._write(call, patch, content_type=form, has_turn=has_turn)
+
+    async def apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: JsonObject,
+        *,
+        manager: str,
+        is_forced: bool = False,
+    ) -> bytes:
+        """Raise NotModelled: nothing in the lab follows who owns which field."""
+        not_modelled(f"server-side apply of {resource.plural}/{name} by {manager}")
 
     async def _read(self, sent: _Sent) -> JsonObject:
         body = await self._fetch_object(sent)

@@ -1,11 +1,12 @@
 """What the client's writes send and return, and calls for what belongs to the cluster."""
 
+import json
 from datetime import timedelta
 
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject
-from rollout_operator.model.errors import UnknownOutcome
+from rollout_operator.model.errors import Conflict, UnknownOutcome
 from tests.kube.client_bench import (
     CREATE,
     JSON_PATCH,
@@ -46,6 +47,32 @@ async def test_an_object_is_written_as_given(
     (request,) = bench.server.requests
     assert (request.headers["content-type"], request.json) == (content_type, body)
     assert request.query == {}
+
+
+@pytest.mark.parametrize(
+    ("is_forced", "query"),
+    [(False, {"fieldManager": "a/b"}), (True, {"fieldManager": "a/b", "force": "true"})],
+)
+async def test_fields_are_applied_as_a_manager(
+    bench: Bench, is_forced: bool, query: JsonObject
+) -> None:
+    bench.server.on("PATCH", SET, reply({"kind": "StatefulSet"}))
+    fields: JsonObject = {"spec": {"replicas": 1}}
+    body = await bench.client().apply(
+        STATEFULSETS, "prod", "a", fields, manager="a/b", is_forced=is_forced
+    )
+    (request,) = bench.server.requests
+    assert request.headers["content-type"] == "application/apply-patch+yaml"
+    assert (request.json, request.query) == (fields, query)
+    assert json.loads(body) == {"kind": "StatefulSet"}
+
+
+async def test_a_conflict_of_managers_names_them(bench: Bench) -> None:
+    message = 'Apply failed with 1 conflict: conflict with "flux": .spec.replicas'
+    status = {"kind": "Status", "message": message, "reason": "Conflict", "code": 409}
+    bench.server.on("PATCH", SET, reply(status, 409))
+    with pytest.raises(Conflict, match=r'conflict with "flux": \.spec\.replicas'):
+        await bench.client().apply(STATEFULSETS, "prod", "a", {}, manager="ours")
 
 
 @pytest.mark.parametrize("patch", [{}, []], ids=["merge patch", "JSON patch"])

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.kube.api import PODS, SECRETS
+from rollout_operator.lab.model.request import NotModelled
 from rollout_operator.model.errors import InvalidInput, NotFound, Unreachable
 from tests.lab.client_world import NAMESPACE, ClientWorld, loop_time, never_returns, secret
 from tests.virtual_time import in_virtual_time
@@ -20,6 +21,14 @@ async def test_a_call_that_names_nothing_is_not_sent() -> None:
     world = ClientWorld()
     with pytest.raises(InvalidInput):
         await world.client.fetch(SECRETS, NAMESPACE, "..")
+    assert world.calls() == []
+
+
+@in_virtual_time
+async def test_what_is_not_modelled_says_so() -> None:
+    world = ClientWorld()
+    with pytest.raises(NotModelled, match="server-side apply of secrets/a by team"):
+        await world.client.apply(SECRETS, NAMESPACE, "a", {}, manager="team")
     assert world.calls() == []
 
 
