@@ -59,7 +59,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "adoption": ("", "diagnosis"),
         "policies": ("", "rollout"),
         "releases": ("",),
-        "releases.flux": ("",),
+        "releases.flux": ("", "releases"),
         "releases.kstatus": ("", "releases"),
         "releases.schedules": ("", "releases"),
         "releases.checks": ("", "releases", "releases.flux", "releases.kstatus"),
@@ -80,6 +80,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "budgets": ("",),
         "shadow": ("",),
         "policies": ("", "rollout"),
+        "releases": ("",),
     },
     "web": {
         "": ("http", "reviews", "status"),
@@ -120,7 +121,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
             "nodes",
         ),
     },
-    "operator": {"": (), "diagnosis": ()},
+    "operator": {"": ("releases",), "diagnosis": (), "releases": ("",)},
     "cli": {"": ("text",), "text": ()},
 }
 # The simulated cluster knows nothing of the operator but what calls look like and what they mean.

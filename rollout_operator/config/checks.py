@@ -7,13 +7,22 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.config.environment import NOTHING, POD_NAMESPACE, Environment, is_label
-from rollout_operator.config.flags import ACTIVE, SHADOW, Config, read_words
+from rollout_operator.config.flags import (
+    ACTIVE,
+    KUBERIK,
+    REGISTRY,
+    SHADOW,
+    Config,
+    read_words,
+)
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.pattern import compile_search
 from rollout_operator.model.units import format_duration, format_prometheus_duration, quote
 
 MODES: Final = (ACTIVE, SHADOW)
+COMPATS: Final = ("", KUBERIK)
+METADATA_SOURCES: Final = (REGISTRY, "none")
 LOG_FORMATS: Final = ("logfmt", "json")
 _HIGHEST_PORT: Final = 65535
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\.?")
@@ -53,6 +62,11 @@ def _list_problems(config: Config) -> Iterator[str]:
     yield from _check_port("server.port", config.server_port)
     if config.mode not in MODES:
         yield _unknown("mode", config.mode, "mode", MODES)
+    if config.release_compat not in COMPATS:
+        yield _unknown("system", config.release_compat, "releases.compat", COMPATS[1:])
+    if config.release_metadata not in METADATA_SOURCES:
+        name = "releases.metadata"
+        yield _unknown("source", config.release_metadata, name, METADATA_SOURCES)
     if config.log_format not in LOG_FORMATS:
         yield _unknown("log format", config.log_format, "log.format", LOG_FORMATS)
     if config.log_level not in tuple(Severity):

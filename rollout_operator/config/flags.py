@@ -28,12 +28,15 @@ T = TypeVar("T")
 
 ACTIVE: Final = "active"
 SHADOW: Final = "shadow"
+REGISTRY: Final = "registry"
+KUBERIK: Final = "kuberik"
 UNLIMITED: Final = timedelta.max
 """What `-kubernetes.client-timeout=0` stands for."""
 TIMEOUT: Final = replace(DURATION, parse=lambda text: DURATION.parse(text) or UNLIMITED)
 
 _KUBERNETES: Final = "Kubernetes API server"
 _ROLLOUTS: Final = "Rollouts"
+_RELEASES: Final = "Releases"
 _LOGGING: Final = "Logging"
 _SERVER: Final = "HTTP server for metrics and readiness"
 _VALIDATION: Final = "Cluster validation of HTTP requests"
@@ -97,6 +100,18 @@ class Config:
         "multi-az-rollouts.enabled", BOOL, False, _ROLLOUTS,
         "Obey MultiAZRollouts. Also on where one of the environment variables WATCH_NAMESPACE,"
         " LOG_LEVEL, OPERATOR_NAME and METRICS_PORT is set. Without effect in shadow mode.",
+    )
+    releases: bool = flag(
+        "releases.enabled", BOOL, False, _RELEASES,
+        "Make the Rollouts of kuberik.com happen. Without effect in shadow mode.",
+    )
+    release_compat: str = flag(
+        "releases.compat", TEXT, "", _RELEASES,
+        "kuberik: decide in all cases as kuberik's own controller does.",
+    )
+    release_metadata: str = flag(
+        "releases.metadata", TEXT, REGISTRY, _RELEASES,
+        "registry: ask registries what releases are; none: no registry, and no Secret is read.",
     )
     mode: str = flag(
         "mode", TEXT, ACTIVE, _ROLLOUTS,
@@ -302,6 +317,11 @@ class Config:
     def drives_policies(self) -> bool:
         """Tell whether MultiAZRollouts are obeyed."""
         return self.multi_az_rollouts and not self.is_shadow
+
+    @property
+    def drives_releases(self) -> bool:
+        """Tell whether Rollouts of releases are made to happen."""
+        return self.releases and not self.is_shadow
 
     @property
     def answers_reviews(self) -> bool:

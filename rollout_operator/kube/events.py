@@ -29,6 +29,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.kube.event_memory import EventLimits, SeriesMemory
+from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.not_ready import clip
 from rollout_operator.model.errors import (
     ApiError,
@@ -60,6 +61,7 @@ _RESOURCES: Final[Mapping[EventKind, Resource]] = {
     EventKind.POD: PODS,
     EventKind.BUDGET: ZONE_BUDGETS,
     EventKind.POLICY: MULTI_AZ_ROLLOUTS,
+    EventKind.RELEASE: ROLLOUTS,
 }
 _LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
 # It may be written later, or the answer may come: nothing is wrong with the Event itself.

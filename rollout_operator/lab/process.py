@@ -36,9 +36,9 @@ from rollout_operator.model.lease import Identity
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.configurations import Configurations
 from rollout_operator.operator.context import Context
-from rollout_operator.operator.engine import Engine, Feature
+from rollout_operator.operator.engine import Engine
 from rollout_operator.operator.fleet import Fleet
-from rollout_operator.operator.process import Clients, Process, Telemetry
+from rollout_operator.operator.process import Clients, Feature, Process, Telemetry
 from rollout_operator.operator.reviews import Reviews
 from rollout_operator.telemetry.registry import GroupState
 from rollout_operator.web.reviews.dispatch import Reviewer

@@ -18,6 +18,7 @@ class EventKind(StrEnum):
     POD = "Pod"
     BUDGET = "ZoneAwarePodDisruptionBudget"
     POLICY = "MultiAZRollout"
+    RELEASE = "Rollout"
 
 
 @unique
@@ -31,6 +32,7 @@ class EventAction(StrEnum):
     SCALE = "Scale"
     REFUSE_DOWNSCALE = "RefuseDownscale"
     VALIDATE = "Validate"
+    RELEASE = "Release"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Views are frozen. Two views that differ only in `resource_version` decide alike:
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from rollout_operator.model.names import (
 
 # `start` and `replicas` are 32-bit numbers: no ordinal is longer.
 _ORDINAL_DIGITS: Final = 10
+
+View = TypeVar("View")
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +186,25 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     def group(self) -> GroupName | None:
         """Return the rollout group that the labels name, None where they name none."""
         return find_group(self.labels)
+
+
+class WatchedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them. Its view names no version: two that say the same are the same."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    resource_version: str
+    view: object
+
+
+AnyWatched: TypeAlias = WatchedObject | Unreadable
+
+
+def list_views(objects: Iterable[AnyWatched], *kinds: type[View]) -> tuple[View, ...]:
+    """Return what the objects say that can be read and are of these kinds."""
+    found = (one.view for one in objects if isinstance(one, WatchedObject))
+    return tuple(view for view in found if isinstance(view, kinds))
 
 
 def parse_ordinal(digits: str) -> int | None:

@@ -12,13 +12,14 @@ from rollout_operator.model.description import Description
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.describe import Describer
-from rollout_operator.operator.process import EngineSettings, Process, Telemetry
+from rollout_operator.operator.process import EngineSettings, Feature, Process, Telemetry
 from rollout_operator.operator.rollout import Rollouts
 from rollout_operator.operator.scaling import Scaling
 from rollout_operator.operator.shadow import Shadow
 
 if TYPE_CHECKING:
     from rollout_operator.operator.policies import Policies
+    from rollout_operator.operator.releases.composition import Releases
 
 
 class LedReviews(Protocol):
@@ -33,22 +34,6 @@ ReviewSource = Callable[[Context, Budgets], LedReviews]
 """Makes what answers the reviews of a namespace."""
 
 
-class Feature(Protocol):
-    """A part of the operator that works once this process acts."""
-
-    def start(self, tasks: TaskStack) -> None:
-        """Begin to work."""
-        ...
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        ...
-
-    async def finish(self) -> None:
-        """Wait until nothing is worked on."""
-        ...
-
-
 class Engine:
     """All features of one namespace but the servers, which it shares."""
 
@@ -58,6 +43,7 @@ class Engine:
         self._budgets = Budgets(context)
         is_shadow = settings.is_shadow
         self._policies = self._build_policies()
+        self._releases = self._build_releases(settings)
         self._rollouts = (Shadow if is_shadow else Rollouts)(context, self._budgets.arbiter)
         self._features: tuple[Feature, ...] = (self._rollouts,)
         if is_shadow:
@@ -68,6 +54,8 @@ class Engine:
         if self._policies is not None:
             self._features = (*self._features, self._policies)
             self._policies.on_change(self._rollouts.wake_all)
+        if self._releases is not None:
+            self._features = (*self._features, self._releases)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: LedReviews | None = None
         self._describer = Describer(context, self._budgets)
@@ -93,7 +81,8 @@ class Engine:
     @property
     def busy(self) -> int:
         """Return how many groups are worked on now."""
-        return self._rollouts.busy + (0 if self._policies is None else self._policies.busy)
+        also = (self._policies, self._releases)
+        return self._rollouts.busy + sum(one.busy for one in also if one is not None)
 
     async def describe(self) -> Description:
         """Return the namespace as this process knows it, for people; at any time."""
@@ -113,8 +102,9 @@ class Engine:
         tasks.start("statefulset informer", self._context.set_informer.run())
         tasks.start("pod informer", self._context.pod_informer.run())
         self._budgets.follow(tasks)
-        if self._policies is not None:
-            self._policies.follow(tasks)
+        for one in (self._policies, self._releases):
+            if one is not None:
+                one.follow(tasks)
 
     async def wait_known(self) -> None:
         """Wait until the caches are filled."""
@@ -152,3 +142,11 @@ class Engine:
         from rollout_operator.operator.policies import Policies
 
         return Policies(self._context, self._budgets.arbiter)
+
+    def _build_releases(self, settings: EngineSettings) -> "Releases | None":
+        """Return what makes releases happen, where they are asked for."""
+        if not settings.drives_releases:
+            return None
+        from rollout_operator.operator.releases.composition import Releases
+
+        return Releases(self._context)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import ApiClient, Fence, no_fence
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.client.rate_limit import Priority
@@ -56,6 +57,31 @@ class EngineSettings(Protocol):
 
     @property
     def drives_policies(self) -> bool: ...
+
+    @property
+    def drives_releases(self) -> bool: ...
+
+    @property
+    def release_compat(self) -> str: ...
+
+    @property
+    def release_metadata(self) -> str: ...
+
+
+class Feature(Protocol):
+    """A part of the operator that works once this process acts."""
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to work."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until nothing is worked on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

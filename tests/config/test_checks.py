@@ -179,6 +179,16 @@ NEEDED: Final = " is needed where -server-tls.self-signed-cert.enabled is false"
             id="FLAG-10 upper case",
         ),
         pytest.param(
+            ["-releases.compat=flux"],
+            "unknown system: flux: -releases.compat must be one of kuberik",
+            id="what releases are decided as",
+        ),
+        pytest.param(
+            ["-releases.metadata=all"],
+            "unknown source: all: -releases.metadata must be one of registry, none",
+            id="RELB-28",
+        ),
+        pytest.param(
             ["-mode=passive"],
             "unknown mode: passive: -mode must be one of active, shadow",
             id="SI-25",

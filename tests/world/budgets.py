@@ -29,9 +29,14 @@ async def install_kinds(api: Api, folder: Path = FOLDER) -> None:
         except ApiError as error:
             if error.status != _EXISTS:
                 raise
-        async with asyncio.timeout(SERVED_LIMIT.total_seconds()):
-            while not await _is_served(api, crd["spec"]):  # noqa: ASYNC110 (an answer, no event)
-                await asyncio.sleep(POLL.total_seconds())
+        await wait_served(api, crd)
+
+
+async def wait_served(api: Api, crd: Json) -> None:
+    """Wait until the kind of a definition is served."""
+    async with asyncio.timeout(SERVED_LIMIT.total_seconds()):
+        while not await _is_served(api, crd["spec"]):  # noqa: ASYNC110 (an answer, no event)
+            await asyncio.sleep(POLL.total_seconds())
 
 
 async def _is_served(api: Api, spec: Json) -> bool:

@@ -11,6 +11,7 @@ from rollout_operator.model.objects import (
     Pod,
     StatefulSet,
     Unreadable,
+    WatchedObject,
     WebhookConfiguration,
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
@@ -24,6 +25,7 @@ Cached = TypeVar(
     WatchedPolicy | Unreadable,
     Node | Unreadable,
     Placed | Unreadable,
+    WatchedObject | Unreadable,
 )
 
 

@@ -46,6 +46,8 @@ class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
     order: PolicyOrder | None = None
     problem: str = ""
     """Why it cannot be read."""
+    reason: str = ""
+    """The reason of `Ready` for that; empty for `RolloutFailed`."""
 
 
 class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,12 @@ from rollout_operator.planning.releases.state import ReleasePass
 
 _SOON: Final = timedelta(seconds=1)
 _PINNED: Final = timedelta(seconds=30)
-_REPORTED: Final = frozenset({conditions.FAILED, conditions.NO_RELEASES})
+_REPORTED: Final = frozenset(
+    {
+        *(conditions.FAILED, conditions.NO_RELEASES, conditions.NO_FLUX),
+        *(conditions.GATES_UNKNOWN, conditions.CHECKS_UNKNOWN),
+    }
+)
 
 
 def finish(state: ReleasePass, reason: str) -> ReleasePlan:

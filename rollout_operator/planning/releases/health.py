@@ -10,7 +10,7 @@ import msgspec
 
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.health import HealthCheck, HealthStatus
-from rollout_operator.model.releases.rollout import CheckSelector, ReleaseHead
+from rollout_operator.model.releases.rollout import CheckSelector, ReleaseHead, ReleaseRollout
 from rollout_operator.model.releases.status import FailedHealthCheck
 from rollout_operator.planning.wording import join_names
 
@@ -59,6 +59,14 @@ def list_checks(
         if labels.takes(one.labels) and _is_within(one.head.namespace, head, spaces, namespaces)
     )
     return tuple(sorted(found, key=lambda one: (one.head.namespace, one.head.name)))
+
+
+def takes_check(rollout: ReleaseRollout, check: HealthCheck) -> bool:
+    """Tell whether a HealthCheck may belong to a Rollout, by its labels alone."""
+    checks = rollout.spec.checks
+    return (
+        checks is not None and checks.selector is not None and checks.selector.takes(check.labels)
+    )
 
 
 def assess_health(

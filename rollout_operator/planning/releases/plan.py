@@ -66,7 +66,7 @@ def _run(state: ReleasePass) -> ReleasePlan:
     _retry(state)
     if state.snapshot.policy.problem:
         state.problem = state.snapshot.policy.problem
-        return finish(state, conditions.FAILED)
+        return finish(state, state.snapshot.policy.reason or conditions.FAILED)
     _discover(state)
     if not state.status.available_releases:
         state.ready_note = "the image policy has announced no release yet"

@@ -1,0 +1,113 @@
+"""How a registry may be asked, as an ImageRepository says: with which credentials, on which way.
+
+Secrets are read when a registry is to be asked, and kept nowhere. What is wrong with one is said by
+its name and key: no text has anything of its values.
+"""
+
+import base64
+import binascii
+import ssl
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from rollout_operator.kube.api import SECRETS, Reader
+from rollout_operator.model.errors import InvalidInput, NotFound
+from rollout_operator.model.releases.flux import ImageRepository
+from rollout_operator.oci.client import RegistryAccess
+from rollout_operator.oci.keyring import Keyring
+from rollout_operator.oci.pull_secret import decode_pull_secret
+from rollout_operator.oci.sender import Route
+
+_NO_CLOUD: Final = ("", "generic")
+# The newer name, and the one of earlier releases of Flux.
+_CA: Final = ("ca.crt", "caFile")
+_CLIENT: Final = ("tls.crt", "certFile")
+
+
+class _Secret(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+_SECRET: Final = msgspec.json.Decoder(_Secret)
+
+
+async def find_access(reader: Reader, repository: ImageRepository) -> RegistryAccess:
+    """Return how the registry of an ImageRepository is asked.
+
+    Raises InvalidInput where a person must change something, and what `Reader.fetch` raises.
+    """
+    return RegistryAccess(
+        keyring=await _read_keyring(reader, repository),
+        is_insecure=repository.is_insecure,
+        route=Route(
+            trust=await _read_trust(reader, repository),
+            proxy=await _read_proxy(reader, repository),
+        ),
+    )
+
+
+async def _read_keyring(reader: Reader, repository: ImageRepository) -> Keyring:
+    if repository.pull_secret is not None:
+        return decode_pull_secret(await _read(reader, repository, repository.pull_secret))
+    if repository.provider not in _NO_CLOUD:
+        raise InvalidInput(
+            f"{_name(repository)}: spec.provider: credentials of {repository.provider} are not"
+            " fetched here; name a pull secret in spec.secretRef"
+        )
+    return Keyring()
+
+
+async def _read_trust(reader: Reader, repository: ImageRepository) -> ssl.SSLContext | None:
+    if repository.certificates is None:
+        return None
+    data = await _read(reader, repository, repository.certificates)
+    where = f"{_name(repository)}: secret {repository.certificates}"
+    if any(key in data for key in _CLIENT):
+        raise InvalidInput(f"{where}: client certificates are not supported, only a CA in ca.crt")
+    found = next((data[key] for key in _CA if key in data), b"")
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(cadata=found.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        raise InvalidInput(f"{where}: ca.crt holds no certificates in PEM") from None
+    return context
+
+
+async def _read_proxy(reader: Reader, repository: ImageRepository) -> str | None:
+    if repository.proxy is None:
+        return None
+    data = await _read(reader, repository, repository.proxy)
+    address, *pair = (data.get(key, b"") for key in ("address", "username", "password"))
+    try:
+        url = urlsplit(address.decode("ascii").strip())
+        has_host = url.scheme in {"http", "https"} and bool(url.hostname)
+    except ValueError:
+        has_host = False
+    if not has_host:
+        text = f"{_name(repository)}: secret {repository.proxy}: address is no URL of a proxy"
+        raise InvalidInput(text)
+    host = url.netloc.rpartition("@")[2]
+    user = ":".join(quote(one, safe="") for one in pair) + "@" if pair[0] else ""
+    return f"{url.scheme}://{user}{host}"
+
+
+async def _read(reader: Reader, repository: ImageRepository, name: str) -> Mapping[str, bytes]:
+    """Return the data of a Secret beside the ImageRepository."""
+    where = f"{_name(repository)}: secret {name}"
+    try:
+        body = await reader.fetch(SECRETS, repository.head.namespace, name)
+    except NotFound as error:
+        raise InvalidInput(f"{where}: there is none") from error
+    try:
+        data = _SECRET.decode(body).data or {}
+        return {key: base64.b64decode(value) for key, value in data.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error):
+        # The cause would quote what it read.
+        raise InvalidInput(f"{where}: its data cannot be read") from None
+
+
+def _name(repository: ImageRepository) -> str:
+    return f"ImageRepository {repository.head.key}"

@@ -1,0 +1,56 @@
+"""What is followed for releases: the kinds of `kuberik.com` and of Flux, each where it is there.
+
+Whether the views may be decided by is said here; what their absence means is left to `observe`.
+"""
+
+from dataclasses import dataclass
+
+from rollout_operator.kube.cache.followed import FollowedKind
+from rollout_operator.model.objects import list_views
+from rollout_operator.model.releases.flux import ImagePolicy, OciRepository
+from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseCaches:
+    """One namespace."""
+
+    rollouts: FollowedKind
+    gates: FollowedKind
+    checks: FollowedKind
+    policies: FollowedKind
+    image_repositories: FollowedKind
+    oci_repositories: FollowedKind
+    kustomizations: FollowedKind
+
+    def list_kinds(self) -> tuple[FollowedKind, ...]:
+        """Return all of them."""
+        return (
+            *(self.rollouts, self.gates, self.checks, self.policies),
+            *(self.image_repositories, self.oci_repositories, self.kustomizations),
+        )
+
+    def list_rollouts(self) -> tuple[ReleaseRollout, ...]:
+        """Return the Rollouts that can be obeyed."""
+        return list_views(self.rollouts.store.list_all(), ReleaseRollout)
+
+    def list_policies(self) -> tuple[ImagePolicy, ...]:
+        """Return the image policies."""
+        return list_views(self.policies.store.list_all(), ImagePolicy)
+
+    def list_repositories(self) -> tuple[OciRepository, ...]:
+        """Return the OCIRepositories."""
+        return list_views(self.oci_repositories.store.list_all(), OciRepository)
+
+    def find_lack(self) -> str | None:
+        """Say why nothing may be decided yet: a kind is not known, or its view is too old.
+
+        A kind that may not be read is told in statuses, and holds nothing but its Rollouts.
+        """
+        for one in self.list_kinds():
+            if one.lack is not None and not one.is_forbidden:
+                return one.lack
+            if one.age > SNAPSHOT_LIMIT:
+                return f"{one.kind}: the view is {one.age.total_seconds():.0f}s old"
+        return None

@@ -1,0 +1,186 @@
+"""Bring one Rollout nearer to the release that it is to have.
+
+A pass writes one status, and before anything else: a deployment is on record before an object of
+Flux has its tag, so that no process ever deploys twice or forgets what it began. What is due is
+decided in `planning.releases`; a pass that finds nothing to do writes nothing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.controllers.releases.flux import FluxObjects
+from rollout_operator.controllers.releases.observe import ReleaseObserver
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.reports import ReleaseReports
+from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_after
+from rollout_operator.controllers.worker import Result
+from rollout_operator.kube.api import JsonObject, Patcher
+from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.releases.flux_write import FluxWrite
+from rollout_operator.model.releases.plan import (
+    ApplyTag,
+    ReleasePlan,
+    RemoveIntents,
+    RequestReconcile,
+)
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.planning.releases.flux.targets import plan_due_writes
+from rollout_operator.planning.releases.plan import plan_release
+from rollout_operator.telemetry.logs import log
+
+# While the caches fill, or are too old to decide by.
+RECHECK: Final = timedelta(seconds=1)
+# Every Rollout is looked at this often when nothing happens.
+RESYNC: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseContext:
+    """What a ReleaseController works with."""
+
+    newest: NewestObjects
+    """Rollouts, with what this process wrote."""
+    statuses: StatusWriter
+    observer: ReleaseObserver
+    flux: FluxObjects
+    patcher: Patcher
+    attempts: Attempts
+    reports: ReleaseReports
+
+
+class ReleaseController:
+    """Reconciles the Rollouts of one namespace by name."""
+
+    def __init__(self, context: ReleaseContext) -> None:
+        self._context = context
+        self._write_problems: dict[str, str] = {}
+
+    async def reconcile(self, name: str) -> Result:
+        """Look at a Rollout once, do what is due, and say when to look again."""
+        attempts, attempt = self._context.attempts, ("release", name)
+        wait, _ = attempts.wait_before(attempt)
+        if wait:
+            return Result(again=wait)
+        try:
+            again = await self._observe_and_act(name)
+        except NotFound:
+            again = RECHECK  # the cache will show that it is gone
+        except Conflict as error:
+            log.debug("Rollout has changed meanwhile", rollout=name, err=error)
+            again = self._back_off(attempt, error)
+        except (ApiError, DecodeError) as error:
+            again = self._back_off(attempt, error)
+            log.warn("Rollout not reconciled", rollout=name, again_in=again, err=error)
+        return Result(again=again)
+
+    def _back_off(self, attempt: Attempt, error: Exception) -> timedelta:
+        return self._context.attempts.record_failure(
+            attempt, str(error), at_least=find_retry_after(error)
+        )
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to look again. Raises ApiError and DecodeError."""
+        context = self._context
+        if context.newest.get(name) is None:
+            self._forget(name)
+            return None
+        if context.newest.is_doubtful(name):
+            await context.newest.read_back(ROLLOUTS, name)
+        known = context.newest.get(name)
+        if lack := context.observer.caches.find_lack():
+            log.debug("Rollout waits", rollout=name, why=lack)
+            return RECHECK
+        if not isinstance(known, WatchedObject):
+            return RESYNC  # what cannot be read is on record in the log
+        rollout = known.view
+        if not isinstance(rollout, ReleaseRollout | RefusedRelease) or rollout.head.is_terminating:
+            return None
+        return await self._decide(known, rollout)
+
+    async def _decide(
+        self, known: WatchedObject, rollout: ReleaseRollout | RefusedRelease
+    ) -> timedelta:
+        """Decide, record that, and do it."""
+        context, name = self._context, known.name
+        snapshot = await context.observer.observe(rollout, self._write_problems.get(name, ""))
+        if context.newest.get(name) is not known:
+            return timedelta(0)  # it has changed while a registry was waited for
+        plan = plan_release(snapshot)
+        if plan.status != rollout.status:
+            known = await context.statuses.write(known, plan.status)
+        context.reports.on_plan(known, plan.events)
+        if isinstance(rollout, ReleaseRollout):
+            await self._carry_out(known, rollout, plan)
+        context.attempts.record_success(("release", name))
+        again = min(plan.requeue_after or RESYNC, RESYNC)
+        # What the plan lacks wakes this Rollout as it comes; a refused write has to be repeated.
+        if problem := self._write_problems.get(name):
+            return min(context.attempts.record_failure(("tags", name), problem), again)
+        context.attempts.record_success(("tags", name))
+        return again
+
+    async def _carry_out(
+        self, known: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
+    ) -> None:
+        context = self._context
+        repositories = context.flux.list_repositories()
+        kustomizations = context.flux.list_kustomizations()
+        due = plan_due_writes(rollout, plan, repositories, kustomizations)
+        context.reports.on_problems(known, due.problems)
+        await self._write_tags(known.name, due.writes)
+        for action in plan.actions:
+            match action:
+                case RemoveIntents():
+                    await self._remove(known, action)
+                case RequestReconcile(target=target):
+                    await context.flux.request(target, context.observer.now())
+                case ApplyTag():
+                    pass  # it is among the writes
+
+    async def _write_tags(self, name: str, writes: Iterable[FluxWrite]) -> None:
+        """Write what is due; one object that cannot be written holds no other one up."""
+        problems: dict[tuple[str, str], str] = {}
+        for write in writes:
+            place = (write.kind, write.head.name)
+            # What comes later for the same object rests on what came before.
+            if place in problems:
+                continue
+            try:
+                await self._context.flux.write(write)
+            except (ApiError, DecodeError) as error:
+                problems[place] = str(error)
+                log.warn("Object of Flux not written", rollout=name, err=error)
+        if problems:
+            self._write_problems[name] = "; ".join(problems.values())
+        else:
+            self._write_problems.pop(name, None)
+
+    async def _remove(self, known: WatchedObject, action: RemoveIntents) -> None:
+        """Remove annotations that had their effect, where their values are still the same."""
+        steps: list[JsonObject] = [{"op": "test", "path": "/metadata/uid", "value": known.uid}]
+        for one in action.intents:
+            key = one.annotation.replace("~", "~0").replace("/", "~1")
+            path = f"/metadata/annotations/{key}"
+            steps.append({"op": "test", "path": path, "value": one.value})
+            steps.append({"op": "remove", "path": path})
+        try:
+            body = await self._context.patcher.patch(ROLLOUTS, known.namespace, known.name, steps)
+        except ApiError:
+            self._context.newest.doubt(known.name)
+            raise
+        self._context.newest.record(body)
+
+    def _forget(self, name: str) -> None:
+        context = self._context
+        self._write_problems.pop(name, None)
+        context.newest.forget(name)
+        context.reports.forget(name)
+        for what in ("release", "tags"):
+            context.attempts.record_success((what, name))
+        if context.observer.look_ups is not None:
+            context.observer.look_ups.forget(name)

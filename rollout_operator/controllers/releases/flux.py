@@ -1,0 +1,115 @@
+"""Objects of Flux in one namespace: as they are known, and writes of single fields of them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Protocol
+
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.kube.api import Applier, JsonObject, Patcher, Reader, Resource
+from rollout_operator.kube.cache.followed import FollowedKind
+from rollout_operator.model.decode.releases.flux import (
+    decode_kustomization,
+    decode_oci_repository,
+)
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome
+from rollout_operator.model.objects import list_views
+from rollout_operator.model.releases.flux import (
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+    Kustomization,
+    OciRepository,
+)
+from rollout_operator.model.releases.flux_write import FluxWrite, PatchMethod
+from rollout_operator.model.releases.plan import FluxTarget
+from rollout_operator.model.units import format_rfc3339
+from rollout_operator.telemetry.logs import log
+
+# Flux looks at an object as soon as this changes.
+REQUESTED_AT: Final = "reconcile.fluxcd.io/requestedAt"
+
+
+class FluxClient(Reader, Patcher, Applier, Protocol):
+    """What a FluxObjects calls."""
+
+
+class FluxObjects:
+    """What carries tags. What this process wrote counts until the caches show it."""
+
+    def __init__(
+        self,
+        client: FluxClient,
+        namespace: str,
+        repositories: FollowedKind,
+        kustomizations: FollowedKind,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._kinds: Mapping[str, FollowedKind] = {
+            OCI_REPOSITORY: repositories,
+            KUSTOMIZATION: kustomizations,
+        }
+        decoders = {
+            OCI_REPOSITORY: watch_as(decode_oci_repository),
+            KUSTOMIZATION: watch_as(decode_kustomization),
+        }
+        self._newest = {
+            kind: NewestObjects(self._kinds[kind].store, namespace, client, decode)
+            for kind, decode in decoders.items()
+        }
+        self._doubtful: set[tuple[str, str]] = set()
+
+    def list_repositories(self) -> tuple[OciRepository, ...]:
+        """Return the OCIRepositories that can be read."""
+        return list_views(self._newest[OCI_REPOSITORY].list_all(), OciRepository)
+
+    def list_kustomizations(self) -> tuple[Kustomization, ...]:
+        """Return the Kustomizations that can be read."""
+        return list_views(self._newest[KUSTOMIZATION].list_all(), Kustomization)
+
+    async def settle(self) -> None:
+        """Read back what may have been written. Raises what `Reader.fetch` raises, DecodeError."""
+        for kind, name in tuple(self._doubtful):
+            resource = self._kinds[kind].resource
+            if resource is not None:
+                try:
+                    await self._newest[kind].read_back(resource, name)
+                except NotFound:
+                    log.debug("Object of Flux is gone", kind=kind, name=name)
+            self._doubtful.discard((kind, name))
+
+    async def write(self, write: FluxWrite) -> None:
+        """Write fields of an object. Raises as `Applier.apply`, and DecodeError."""
+        log.info("Writing an object of Flux", reason=write.code, why=write.text)
+        body: JsonObject = dict(write.body)
+        name = write.head.name
+        resource = self._find_resource(write.kind)
+        match write.method:
+            case PatchMethod.APPLY:
+                call = self._client.apply(
+                    resource,
+                    self._namespace,
+                    name,
+                    body,
+                    manager=write.manager,
+                    is_forced=write.is_forced,
+                )
+            case PatchMethod.MERGE:
+                call = self._client.patch(resource, self._namespace, name, body)
+        try:
+            self._newest[write.kind].record(await call)
+        except (Conflict, UnknownOutcome):
+            self._doubtful.add((write.kind, name))
+            raise
+
+    async def request(self, target: FluxTarget, now: datetime) -> None:
+        """Ask Flux to look at an object now. Raises as `Patcher.patch`."""
+        patch: JsonObject = {"metadata": {"annotations": {REQUESTED_AT: format_rfc3339(now)}}}
+        resource = self._find_resource(target.kind)
+        await self._client.patch(resource, self._namespace, target.name, patch)
+
+    def _find_resource(self, kind: str) -> Resource:
+        found = self._kinds[kind].resource
+        if found is None:
+            raise NotFound(f"cannot write {kind}: the cluster does not have this kind any more")
+        return found

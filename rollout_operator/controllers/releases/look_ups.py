@@ -1,0 +1,149 @@
+"""What registries say of releases: asked beside everything else, remembered, and never too often.
+
+A pass waits a moment for what is not known yet, so that most releases are recorded with all that
+their image says of itself; a registry that hangs delays no deployment beyond that. A tag is asked
+about once, and again after the Rollout's interval where that failed, or where its digest moved.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.controllers.releases.access import find_access
+from rollout_operator.controllers.worker import Result
+from rollout_operator.kube.api import Reader
+from rollout_operator.model.errors import ApiError, InvalidInput
+from rollout_operator.model.releases.flux import ImageRepository
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.reference import ImageReference
+from rollout_operator.oci.client import RegistryClient
+from rollout_operator.oci.errors import RegistryError, ReleaseNotFound
+from rollout_operator.telemetry.logs import log
+
+# For so long a pass waits for an answer that is not there yet.
+PATIENCE: Final = timedelta(seconds=5)
+# Of one Rollout: what its policy selects, what it is pinned to, and what these were before.
+MOST_TAGS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpKey:
+    """What is asked: a tag of the images of one ImageRepository, for one Rollout."""
+
+    rollout: str
+    tag: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    repository: ImageRepository
+    interval: timedelta
+    digest: str | None
+    """As the image policy has it: another one is another image."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    metadata: ReleaseMetadata | None = None
+    is_known: bool = False
+    """Whether the registry answered, be it that there is no such tag."""
+    due_at: timedelta | None = None
+    """When it is asked again; None: never, for as long as it is the same image."""
+
+
+class ReleaseLookUps:
+    """Look-ups for the Rollouts of one namespace."""
+
+    def __init__(
+        self,
+        registries: RegistryClient,
+        secrets: Reader,
+        clock: Clock,
+        on_answer: Callable[[str], None],
+    ) -> None:
+        """`on_answer` is called with a Rollout of which something more is known."""
+        self._registries = registries
+        self._secrets = secrets
+        self._clock = clock
+        self._on_answer = on_answer
+        self.queue: WorkQueue[LookUpKey] = WorkQueue()
+        self._asked: dict[str, OrderedDict[str, _Asked]] = {}
+
+    async def find(
+        self,
+        key: LookUpKey,
+        repository: ImageRepository,
+        interval: timedelta,
+        digest: str | None = None,
+    ) -> tuple[bool, ReleaseMetadata | None]:
+        """Return whether the registry answered, and what it said; None where it has no such tag.
+
+        Waits a moment for the first answer.
+        """
+        asked = self._find(key)
+        if asked is None or (asked.repository.image, asked.digest) != (repository.image, digest):
+            asked = _Asked(repository=repository, interval=interval, digest=digest)
+            self._remember(key, asked)
+            self.queue.add(key)
+        elif asked.due_at is not None and self._clock.elapsed() >= asked.due_at:
+            asked.repository, asked.interval, asked.due_at = repository, interval, None
+            self.queue.add(key)
+        try:
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                await asked.answered.wait()
+        except TimeoutError:
+            # Whoever comes next waits no more: the answer wakes the Rollout.
+            asked.answered.set()
+        return asked.is_known, asked.metadata
+
+    def next_due(self, rollout: str) -> timedelta | None:
+        """Return how long until something is asked again for a Rollout."""
+        asked = self._asked.get(rollout)
+        tags = () if asked is None else asked.values()
+        times = [one.due_at for one in tags if one.due_at is not None]
+        return max(min(times) - self._clock.elapsed(), timedelta(0)) if times else None
+
+    def forget(self, rollout: str) -> None:
+        """Forget a Rollout that is gone."""
+        self._asked.pop(rollout, None)
+
+    async def look_up(self, key: LookUpKey) -> Result:
+        """Ask a registry once."""
+        asked = self._find(key)
+        if asked is None:
+            return Result()
+        image = ImageReference(asked.repository.image, tag=key.tag)
+        try:
+            access = await find_access(self._secrets, asked.repository)
+            asked.metadata = await self._registries.fetch_release(image, access)
+            asked.is_known = True
+        except ReleaseNotFound as error:
+            asked.metadata, asked.is_known = None, True
+            self._retry(asked, image, error, asked.interval)
+        except RegistryError as error:
+            wait = max(asked.interval, error.retry_after or timedelta(0))
+            self._retry(asked, image, error, wait)
+        except (InvalidInput, ApiError) as error:
+            self._retry(asked, image, error, asked.interval)
+        asked.answered.set()
+        self._on_answer(key.rollout)
+        return Result()
+
+    def _retry(
+        self, asked: _Asked, image: ImageReference, error: Exception, wait: timedelta
+    ) -> None:
+        asked.due_at = self._clock.elapsed() + wait
+        log.warn("Release not looked up", image=str(image), again_in=wait, err=error)
+
+    def _find(self, key: LookUpKey) -> _Asked | None:
+        tags = self._asked.get(key.rollout)
+        return None if tags is None else tags.get(key.tag)
+
+    def _remember(self, key: LookUpKey, asked: _Asked) -> None:
+        tags = self._asked.setdefault(key.rollout, OrderedDict())
+        tags.pop(key.tag, None)
+        tags[key.tag] = asked
+        while len(tags) > MOST_TAGS:
+            tags.popitem(last=False)

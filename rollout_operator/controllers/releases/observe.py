@@ -1,0 +1,180 @@
+"""All that one decision on a Rollout works on, taken from the caches at one moment.
+
+What lies in other namespaces is read live: an image policy, where that is asked for, and the
+ImageRepository of a policy. Registries are asked beside this, in `look_ups`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar, cast
+
+from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.flux import FluxObjects
+from rollout_operator.controllers.releases.look_ups import LookUpKey, ReleaseLookUps
+from rollout_operator.kube.api import Reader
+from rollout_operator.kube.cache.followed import FollowedKind
+from rollout_operator.model.decode.releases.flux import (
+    decode_image_policy,
+    decode_image_repository,
+)
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.errors import DecodeError, Denied, NotFound
+from rollout_operator.model.objects import Unreadable, list_views
+from rollout_operator.model.releases.compat import ReleaseCompat
+from rollout_operator.model.releases.flux import FluxReference, ImagePolicy
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.plan import PolicyReading, ReleaseSnapshot
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.planning.releases import conditions
+from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.telemetry.logs import log
+
+View = TypeVar("View")
+
+
+class Unobserved(Exception):
+    """Within this package: a decision needs what cannot be read. `reason` is that of `Ready`."""
+
+    def __init__(self, problem: str, reason: str = "") -> None:
+        super().__init__(problem)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseObserver:
+    """Takes the snapshots of one namespace."""
+
+    namespace: str
+    caches: ReleaseCaches
+    flux: FluxObjects
+    look_ups: ReleaseLookUps | None
+    """None: no registry is asked."""
+    reader: Reader
+    now: Callable[[], datetime]
+    """The API server's time."""
+    compat: ReleaseCompat
+
+    async def observe(
+        self, rollout: ReleaseRollout | RefusedRelease, write_problem: str = ""
+    ) -> ReleaseSnapshot:
+        """Return what is known now. Raises what `Reader.fetch` raises, and DecodeError.
+
+        `write_problem` is why an object of Flux could not be written last time.
+        """
+        if isinstance(rollout, RefusedRelease):
+            return ReleaseSnapshot(rollout=rollout, now=self.now(), compat=self.compat)
+        await self.flux.settle()
+        metadata: Mapping[str, ReleaseMetadata | None] = {}
+        try:
+            self._check_kinds()
+            policy = await self._find_policy(rollout)
+            reading = _describe_policy(policy)
+            if self.look_ups is not None:
+                metadata = await self._look_up(rollout, policy, self.look_ups)
+        except Unobserved as error:
+            reading = PolicyReading(problem=str(error), reason=error.reason)
+        current = rollout.status.current
+        # From here on nothing waits: all of it is of one moment.
+        return ReleaseSnapshot(
+            rollout=rollout,
+            now=self.now(),
+            policy=reading,
+            metadata=metadata,
+            gates=list_views(self.caches.gates.store.list_all(), ReleaseGate),
+            checks=list_views(self.caches.checks.store.list_all(), HealthCheck),
+            namespaces={},
+            targets=list_targets(
+                rollout.head.name,
+                None if current is None else current.version.tag,
+                self.flux.list_repositories(),
+                self.flux.list_kustomizations(),
+            ),
+            write_problem=write_problem,
+            compat=self.compat,
+        )
+
+    def _check_kinds(self) -> None:
+        """Raise Unobserved where a kind may not be read, or where there is no Flux."""
+        caches = self.caches
+        if caches.gates.is_forbidden:
+            raise Unobserved(str(caches.gates.lack), conditions.GATES_UNKNOWN)
+        if caches.checks.is_forbidden:
+            raise Unobserved(str(caches.checks.lack), conditions.CHECKS_UNKNOWN)
+        for one in (caches.policies, caches.oci_repositories, caches.kustomizations):
+            if one.is_forbidden:
+                raise Unobserved(str(one.lack))
+        if caches.policies.is_absent:
+            text = "the cluster has no image policies: Flux is not installed, or not all of it"
+            raise Unobserved(text, conditions.NO_FLUX)
+
+    async def _find_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
+        spec = rollout.spec
+        place = FluxReference(
+            kind="ImagePolicy",
+            namespace=spec.policy_namespace or self.namespace,
+            name=spec.policy_name,
+        )
+        return await self._find(place, self.caches.policies, decode_image_policy)
+
+    async def _find(
+        self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], View]
+    ) -> View:
+        """Return another object: as it is known, or from another namespace as it is now."""
+        text = f"{place.kind} {place.namespace}/{place.name}"
+        if not place.name:
+            raise Unobserved(f"{place.kind}: no name is given")
+        if place.namespace == self.namespace:
+            found = kind.store.get(place.namespace, place.name)
+            if isinstance(found, Unreadable):
+                raise Unobserved(found.error)
+            if found is None:
+                raise Unobserved(f"{text}: there is none")
+            return cast(View, found.view)
+        if kind.resource is None:
+            raise Unobserved(f"{text}: the cluster does not have this kind")
+        try:
+            return decode(await self.reader.fetch(kind.resource, place.namespace, place.name))
+        except NotFound as error:
+            raise Unobserved(f"{text}: there is none") from error
+        except (Denied, DecodeError) as error:
+            raise Unobserved(str(error)) from error
+
+    async def _look_up(
+        self, rollout: ReleaseRollout, policy: ImagePolicy, look_ups: ReleaseLookUps
+    ) -> Mapping[str, ReleaseMetadata | None]:
+        """Return what registries say of the releases that may come next, as far as it is known."""
+        wanted, spec = rollout.spec.wanted_version, rollout.spec
+        known = {one.tag for one in rollout.status.available_releases}
+        digests: dict[str, str | None] = {}
+        if policy.latest is not None:
+            digests[policy.latest.tag] = policy.latest.digest
+        if wanted is not None and wanted not in known:
+            digests.setdefault(wanted, None)
+        if not digests:
+            return {}
+        try:
+            repository = await self._find(
+                policy.repository, self.caches.image_repositories, decode_image_repository
+            )
+        except Unobserved as error:
+            log.warn("Releases not looked up", rollout=rollout.head.key, err=error)
+            return {}
+        found = {
+            tag: await look_ups.find(
+                LookUpKey(rollout.head.name, tag), repository, spec.update_interval, digest
+            )
+            for tag, digest in digests.items()
+        }
+        return {tag: metadata for tag, (is_known, metadata) in found.items() if is_known}
+
+
+def _describe_policy(policy: ImagePolicy) -> PolicyReading:
+    latest = policy.latest
+    return PolicyReading(
+        latest=None if latest is None else latest.tag,
+        digest=None if latest is None else latest.digest,
+        order=policy.order,
+    )

@@ -1,0 +1,77 @@
+"""The newest known state of objects that this process writes: what it wrote, until caches show it.
+
+A write that got no answer, or was refused because the object has changed since, leaves a doubt:
+nothing is decided by that object until it was read back.
+"""
+
+from collections.abc import Callable, Iterable
+
+from rollout_operator.kube.api import Reader, Resource
+from rollout_operator.kube.cache.store import Store, is_older
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.errors import NotFound
+from rollout_operator.model.objects import AnyWatched, WatchedObject
+
+
+class NewestObjects:
+    """Objects of one kind in one namespace."""
+
+    def __init__(
+        self,
+        cached: Store[AnyWatched],
+        namespace: str,
+        reader: Reader,
+        decode: Callable[[JsonBytes], WatchedObject],
+    ) -> None:
+        self._cached = cached
+        self._namespace = namespace
+        self._reader = reader
+        self._decode = decode
+        self._written: dict[str, WatchedObject] = {}
+        self._doubtful: set[str] = set()
+
+    def get(self, name: str) -> AnyWatched | None:
+        """Return the newest state of an object; None where the cache shows none."""
+        cached = self._cached.get(self._namespace, name)
+        return None if cached is None else self._choose(cached)
+
+    def list_all(self) -> Iterable[AnyWatched]:
+        """Return the newest state of each object."""
+        return [self._choose(one) for one in self._cached.list_all()]
+
+    def is_doubtful(self, name: str) -> bool:
+        """Tell whether it must be read back before anything is decided."""
+        return name in self._doubtful
+
+    def doubt(self, name: str) -> None:
+        """Have it read back before anything is decided."""
+        self._doubtful.add(name)
+
+    def record(self, body: JsonBytes) -> WatchedObject:
+        """Take an object as the API server answered it. Raises DecodeError."""
+        found = self._decode(body)
+        self._written[found.name] = found
+        self._doubtful.discard(found.name)
+        return found
+
+    async def read_back(self, resource: Resource, name: str) -> None:
+        """Read an object as the store has it. Raises as `Reader.fetch`, and DecodeError."""
+        try:
+            self.record(await self._reader.fetch(resource, self._namespace, name))
+        except NotFound:
+            self.forget(name)
+            raise
+
+    def forget(self, name: str) -> None:
+        """Forget an object that is gone."""
+        self._written.pop(name, None)
+        self._doubtful.discard(name)
+
+    def _choose(self, cached: AnyWatched) -> AnyWatched:
+        written = self._written.get(cached.name)
+        if written is None:
+            return cached
+        if is_older(cached.resource_version, written.resource_version):
+            return written
+        del self._written[cached.name]
+        return cached

@@ -1,0 +1,50 @@
+"""Events about Rollouts, each where it says something new.
+
+What is worth one is decided in `planning.releases`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.releases.plan import ReleaseEvent
+
+BAD_ANNOTATION = "InvalidAnnotation"
+
+
+class ReleaseReports:
+    """Reports what happens to the Rollouts of one namespace."""
+
+    def __init__(self, record: Callable[[EventRecord], None]) -> None:
+        """`record` has an Event written soon."""
+        self._record = record
+        self._problems: dict[str, frozenset[str]] = {}
+
+    def on_plan(self, known: WatchedObject, events: Iterable[ReleaseEvent]) -> None:
+        """A plan was recorded in the status."""
+        for event in events:
+            self._report(known, event)
+
+    def on_problems(self, known: WatchedObject, problems: Iterable[str]) -> None:
+        """Report annotations of Flux's objects that cannot be obeyed, each once."""
+        before, now = self._problems.get(known.name, frozenset()), frozenset(problems)
+        for text in sorted(now - before):
+            event = ReleaseEvent(reason=BAD_ANNOTATION, note=text, severity=Severity.WARN)
+            self._report(known, event)
+        self._problems[known.name] = now
+
+    def forget(self, name: str) -> None:
+        """A Rollout is gone."""
+        self._problems.pop(name, None)
+
+    def _report(self, known: WatchedObject, event: ReleaseEvent) -> None:
+        self._record(
+            EventRecord(
+                regarding=Regarding(EventKind.RELEASE, known.namespace, known.name, known.uid),
+                action=EventAction.RELEASE,
+                reason=event.reason,
+                note=event.note,
+                severity=event.severity,
+            )
+        )

@@ -1,0 +1,84 @@
+"""Which Rollouts an object concerns: those that are to be looked at when it changes (REL-89)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from rollout_operator.model.releases.flux import (
+    OCI_REPOSITORY,
+    ImagePolicy,
+    ImageRepository,
+    Kustomization,
+    OciRepository,
+)
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.planning.releases.health import takes_check
+
+
+class KnownObjects(Protocol):
+    """What else there is in a namespace."""
+
+    def list_rollouts(self) -> Iterable[ReleaseRollout]:
+        """Return the Rollouts that can be obeyed."""
+        ...
+
+    def list_policies(self) -> Iterable[ImagePolicy]:
+        """Return the image policies."""
+        ...
+
+    def list_repositories(self) -> Iterable[OciRepository]:
+        """Return the OCIRepositories."""
+        ...
+
+
+def list_concerned(view: object, known: KnownObjects) -> Iterator[str]:
+    """Yield the names of the Rollouts that an object of their namespace concerns."""
+    match view:
+        case ReleaseRollout() | RefusedRelease():
+            yield view.head.name
+        case ReleaseGate():
+            yield view.rollout
+        case HealthCheck():
+            yield from (one.head.name for one in known.list_rollouts() if takes_check(one, view))
+        case ImagePolicy():
+            yield from _list_of_policies(known.list_rollouts(), [view])
+        case ImageRepository():
+            of_it = [one for one in known.list_policies() if _reads(one, view)]
+            yield from _list_of_policies(known.list_rollouts(), of_it)
+        case OciRepository():
+            if view.rollout is not None:
+                yield view.rollout
+        case Kustomization():
+            yield from view.rollouts.values()
+            yield from _list_feeding(view, known.list_repositories())
+
+
+def _reads(policy: ImagePolicy, repository: ImageRepository) -> bool:
+    place = (policy.repository.namespace, policy.repository.name)
+    return place == (repository.head.namespace, repository.head.name)
+
+
+def _list_of_policies(
+    rollouts: Iterable[ReleaseRollout], policies: Iterable[ImagePolicy]
+) -> Iterator[str]:
+    places = {(one.head.namespace, one.head.name) for one in policies}
+    for one in rollouts:
+        namespace = one.spec.policy_namespace or one.head.namespace
+        if (namespace, one.spec.policy_name) in places:
+            yield one.head.name
+
+
+def _list_feeding(
+    kustomization: Kustomization, repositories: Iterable[OciRepository]
+) -> Iterator[str]:
+    """Yield the Rollouts of what a Kustomization applies: their bakes wait for that."""
+    source = kustomization.source
+    for one in repositories:
+        is_source = (source.kind, source.namespace, source.name) == (
+            OCI_REPOSITORY,
+            one.head.namespace,
+            one.head.name,
+        )
+        if is_source and one.rollout is not None:
+            yield one.rollout

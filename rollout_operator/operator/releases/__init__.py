@@ -1,0 +1,1 @@
+"""Composition of release rollouts: what is followed of them, what wakes what, and what acts."""

@@ -1,0 +1,46 @@
+"""Composition of release rollouts in one namespace.
+
+Built only where they are asked for. Any of their kinds may be missing, or come and go.
+"""
+
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
+from rollout_operator.operator.releases.caches import build_caches, follow
+from rollout_operator.operator.releases.rollouts import RolloutReleases
+
+
+class Releases:
+    """All controllers of releases, and what they have in common."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._caches = build_caches(context, context.open("following releases", Priority.LIST))
+        self._rollouts = RolloutReleases(context, self._caches)
+        # Further controllers have their line here.
+        self._controllers: tuple[Feature, ...] = (self._rollouts,)
+
+    @property
+    def busy(self) -> int:
+        """Return how many Rollouts are reconciled now."""
+        return self._rollouts.busy
+
+    def follow(self, tasks: TaskStack) -> None:
+        """Begin to follow all that releases depend on."""
+        follow(self._caches, self._context, tasks)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        for one in self._controllers:
+            one.start(tasks)
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        for one in self._controllers:
+            one.close()
+
+    async def finish(self) -> None:
+        """Wait until nothing is worked on."""
+        for one in self._controllers:
+            await one.finish()

@@ -1,0 +1,150 @@
+"""Composition of the controller of Rollouts: what wakes one, what asks registries, what acts."""
+
+import asyncio
+import os
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.config.flags import KUBERIK as FOLLOWING
+from rollout_operator.config.flags import REGISTRY
+from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
+from rollout_operator.controllers.releases.flux import FluxObjects
+from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
+from rollout_operator.controllers.releases.observe import ReleaseObserver
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.reports import ReleaseReports
+from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.releases.wakes import list_concerned
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.connection.transport import choose_proxy
+from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.objects import AnyWatched, list_views
+from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.oci.client import RegistryClient
+from rollout_operator.oci.exchange import RegistryExchange
+from rollout_operator.oci.sender import RegistrySender
+from rollout_operator.operator.context import Context
+from rollout_operator.telemetry.spans import trace_keys
+
+# Rollouts that are reconciled at a time; each mostly waits for the API server.
+WORKERS: Final = 16
+# Registries are asked four at a time by all of them together.
+REGISTRY_WORKERS: Final = 4
+# Of one request to a registry, its whole answer included.
+REQUEST_LIMIT: Final = timedelta(seconds=15)
+
+
+class RolloutReleases:
+    """What acts for the Rollouts of one namespace."""
+
+    def __init__(self, context: Context, caches: ReleaseCaches) -> None:
+        self._context = context
+        self._caches = caches
+        self._sender = RegistrySender(REQUEST_LIMIT)
+        self._queue: WorkQueue[str] = WorkQueue()
+        reads_registries = context.settings.release_metadata == REGISTRY
+        self._look_ups = self._build_look_ups() if reads_registries else None
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile release", self._build_controller().reconcile),
+            count=WORKERS,
+            rng=context.rng,
+        )
+        for one in caches.list_kinds():
+            one.on_change(self._on_change)
+
+    @property
+    def busy(self) -> int:
+        """Return how many Rollouts are reconciled now."""
+        return self._workers.busy
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        for one in self._caches.rollouts.store.list_all():
+            self._queue.add(one.name)
+        if self._look_ups is not None:
+            tasks.start("registry connections", self._keep_connections())
+            tasks.start("look-ups of releases", self._ask_registries(self._look_ups))
+        tasks.start("release workers", self._workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._queue.close()
+        if self._look_ups is not None:
+            self._look_ups.queue.close()
+
+    async def finish(self) -> None:
+        """Wait until no Rollout is reconciled."""
+        await self._workers.wait_idle()
+
+    def _build_look_ups(self) -> ReleaseLookUps:
+        context = self._context
+        exchange = RegistryExchange(
+            self._sender, context.clock, lambda url: choose_proxy(url, os.environ)
+        )
+        return ReleaseLookUps(
+            RegistryClient(exchange, context.clock),
+            context.open("reading pull secrets", Priority.READ),
+            context.clock,
+            self._queue.add,
+        )
+
+    def _build_controller(self) -> ReleaseController:
+        context, caches = self._context, self._caches
+        writing = context.open("recording releases", Priority.READ)
+        newest = NewestObjects(
+            caches.rollouts.store, context.namespace, writing, watch_as(decode_rollout)
+        )
+        flux = FluxObjects(
+            context.open("writing objects of Flux", Priority.READ),
+            context.namespace,
+            caches.oci_repositories,
+            caches.kustomizations,
+        )
+        longest = context.settings.reconcile_interval
+        compat = KUBERIK if context.settings.release_compat == FOLLOWING else OURS
+        return ReleaseController(
+            ReleaseContext(
+                newest=newest,
+                statuses=StatusWriter(writing, ROLLOUTS, newest),
+                observer=ReleaseObserver(
+                    namespace=context.namespace,
+                    caches=caches,
+                    flux=flux,
+                    look_ups=self._look_ups,
+                    reader=writing,
+                    now=partial(context.tell_time, writing),
+                    compat=compat,
+                ),
+                flux=flux,
+                patcher=writing,
+                attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+                reports=ReleaseReports(context.events.report),
+            )
+        )
+
+    def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the Rollouts that a change concerns; what it concerned before as well."""
+        for view in list_views([one for one in (old, new) if one is not None], object):
+            for name in list_concerned(view, self._caches):
+                self._queue.add(name)
+
+    async def _ask_registries(self, look_ups: ReleaseLookUps) -> None:
+        await Workers(
+            look_ups.queue, look_ups.look_up, count=REGISTRY_WORKERS, rng=self._context.rng
+        ).run()
+
+    async def _keep_connections(self) -> None:
+        """Close connections to registries with the last of what uses them."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self._sender.close()

@@ -1,0 +1,191 @@
+"""Objects of release rollouts in a world, and a stand-in for the controllers of Flux."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from tests.system.waits import wait_true
+from tests.world.api import Json, Resource
+from tests.world.budgets import FOLDER, install_kinds
+from tests.world.flux import (
+    IMAGE_POLICIES,
+    IMAGE_REPOSITORIES,
+    KUSTOMIZATIONS,
+    OCI_REPOSITORIES,
+    install_flux,
+)
+from tests.world.world import World
+
+ON: Final = "-releases.enabled"
+GROUP: Final = "kuberik.com/v1alpha1"
+ROLLOUTS: Final = Resource(GROUP, "rollouts")
+GATES: Final = Resource(GROUP, "rolloutgates")
+CHECKS: Final = Resource(GROUP, "healthchecks")
+LIMIT: Final = timedelta(seconds=60)
+DIGEST: Final = "sha256:" + "0" * 64
+
+
+async def prepare(world: World, *, image: str = "registry.invalid/app") -> None:
+    """Install all kinds, grant what they need, and create what announces releases."""
+    await install_kinds(world.api, FOLDER / "releases")
+    await install_flux(world.api)
+    await world.grant("releases")
+    await create(
+        world,
+        IMAGE_REPOSITORIES,
+        "ImageRepository",
+        "app",
+        {"image": image, "insecure": True, "secretRef": {"name": "pull"}},
+    )
+    spec = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}
+    await create(world, IMAGE_POLICIES, "ImagePolicy", "app", spec)
+
+
+async def create(
+    world: World, resource: Resource, kind: str, name: str, spec: Json, **metadata: Any
+) -> None:
+    """Create an object."""
+    body: Json = {
+        "apiVersion": resource.api_version,
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+    await world.api.create(resource, world.namespace, body)
+
+
+async def create_targets(world: World, rollout: str = "app") -> None:
+    """Create an OCIRepository and a Kustomization of it, both annotated for a Rollout."""
+    await create(
+        world,
+        OCI_REPOSITORIES,
+        "OCIRepository",
+        "app",
+        {"interval": "1m", "url": "oci://registry/app", "ref": {"tag": "none"}},
+        annotations={"rollout.kuberik.com/rollout": rollout},
+    )
+    await create(
+        world,
+        KUSTOMIZATIONS,
+        "Kustomization",
+        "app",
+        {
+            "sourceRef": {"kind": "OCIRepository", "name": "app"},
+            "postBuild": {"substitute": {"version": "none", "color": "red"}},
+        },
+        annotations={"rollout.kuberik.com/substitute.version.from": rollout},
+    )
+
+
+async def announce(world: World, tag: str, *, digest: str = "") -> None:
+    """Have the image policy select a tag."""
+    latest = {"name": "registry/app", "tag": tag, **({"digest": digest} if digest else {})}
+    await patch_status(world, IMAGE_POLICIES, "app", {"latestRef": latest})
+
+
+async def patch_status(world: World, resource: Resource, name: str, status: Json) -> None:
+    """Write fields of a status, as a controller does."""
+    patch = {"status": status}
+    await world.api.patch(resource, world.namespace, name, patch, subresource="status")
+
+
+async def run_flux(world: World) -> None:
+    """Have Flux observe, fetch and apply what stands in its objects now."""
+    source = await world.get(OCI_REPOSITORIES, "app")
+    revision = f"{source['spec']['ref']['tag']}@{DIGEST}"
+    for resource, done in (
+        (OCI_REPOSITORIES, {"artifact": {"revision": revision}}),
+        (KUSTOMIZATIONS, {"lastAppliedRevision": revision}),
+    ):
+        found = await world.get(resource, "app")
+        ready = {"type": "Ready", "status": "True", "reason": "Ok", "message": "done"}
+        await patch_status(
+            world,
+            resource,
+            "app",
+            {
+                "observedGeneration": found["metadata"]["generation"],
+                "conditions": [{**ready, "lastTransitionTime": now()}],
+                **done,
+            },
+        )
+
+
+async def set_health(world: World, name: str, status: str, **more: str) -> None:
+    """Write what a HealthCheck found."""
+    fields = {"status": status, "lastChangeTime": now(), **more}
+    await patch_status(world, CHECKS, name, fields)
+
+
+def now() -> str:
+    """Return the time as a controller writes it, in fractions of seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+async def annotate(world: World, name: str, **annotations: str | None) -> None:
+    """Set annotations of `rollout.kuberik.com` on a Rollout."""
+    keys = {
+        f"rollout.kuberik.com/{key.replace('_', '-')}": value for key, value in annotations.items()
+    }
+    patch = {"metadata": {"annotations": keys}}
+    await world.api.patch(ROLLOUTS, world.namespace, name, patch)
+
+
+async def read_status(world: World, name: str = "app") -> Json:
+    """Return the status of a Rollout."""
+    status: Json = (await world.get(ROLLOUTS, name)).get("status") or {}
+    return status
+
+
+def show_history(status: Mapping[str, Any]) -> str:
+    """Return `2.0.0 Deploying, 1.0.0 Succeeded`, the newest first."""
+    entries = status.get("history") or []
+    return ", ".join(f"{one['version']['tag']} {one.get('bakeStatus')}" for one in entries)
+
+
+def show_condition(status: Mapping[str, Any], kind: str) -> str:
+    """Return status and reason of a condition."""
+    found = {one["type"]: one for one in status.get("conditions") or []}
+    return f"{found[kind]['status']} {found[kind]['reason']}" if kind in found else ""
+
+
+async def wait_history(world: World, history: str, name: str = "app") -> Json:
+    """Wait until a Rollout has this history, and return its status."""
+    status: Json = {}
+
+    async def holds() -> bool:
+        nonlocal status
+        status = await read_status(world, name)
+        return show_history(status) == history
+
+    await wait_true(lambda: f"{history}, but {status}", holds, LIMIT)
+    return status
+
+
+async def wait_release_condition(world: World, kind: str, text: str, name: str = "app") -> Json:
+    """Wait until a condition has this status and reason, and return the whole status."""
+    status: Json = {}
+
+    async def holds() -> bool:
+        nonlocal status
+        status = await read_status(world, name)
+        return show_condition(status, kind) == text
+
+    await wait_true(lambda: f"{kind} {text}, but {status}", holds, LIMIT)
+    return status
+
+
+async def read_tags(world: World) -> tuple[str, str]:
+    """Return the tag of the OCIRepository, and what the variable of the Kustomization is."""
+    source = await world.get(OCI_REPOSITORIES, "app")
+    applied = await world.get(KUSTOMIZATIONS, "app")
+    return source["spec"]["ref"]["tag"], applied["spec"]["postBuild"]["substitute"]["version"]
+
+
+async def wait_tags(world: World, tag: str) -> None:
+    """Wait until both objects of Flux have a tag."""
+
+    async def holds() -> bool:
+        return await read_tags(world) == (tag, tag)
+
+    await wait_true(f"tag {tag}", holds, LIMIT)

@@ -1,0 +1,80 @@
+"""Kinds of Flux, as far as releases read and write them, and what its controllers do with one.
+
+The schemas are ours: the fields by their names, and whatever else Flux has in them is kept.
+"""
+
+from typing import Final
+
+from tests.world.api import Api, ApiError, Json, Resource
+from tests.world.budgets import CRDS, wait_served
+
+IMAGES: Final = "image.toolkit.fluxcd.io"
+IMAGE_POLICIES: Final = Resource(f"{IMAGES}/v1", "imagepolicies")
+IMAGE_REPOSITORIES: Final = Resource(f"{IMAGES}/v1", "imagerepositories")
+OCI_REPOSITORIES: Final = Resource("source.toolkit.fluxcd.io/v1", "ocirepositories")
+KUSTOMIZATIONS: Final = Resource("kustomize.toolkit.fluxcd.io/v1", "kustomizations")
+
+_TEXT: Final = {"type": "string"}
+_OPEN: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_REF: Final = {"type": "object", "properties": dict.fromkeys(("tag", "digest", "semver"), _TEXT)}
+_TEXTS: Final = {"type": "object", "additionalProperties": _TEXT}
+_POST_BUILD: Final = {"type": "object", "properties": {"substitute": _TEXTS}}
+# By kind: plural, group, versions, and the fields of a spec that are written.
+_KINDS: Final[dict[str, tuple[str, str, tuple[str, ...], Json]]] = {
+    "ImagePolicy": ("imagepolicies", IMAGES, ("v1", "v1beta2"), {}),
+    "ImageRepository": ("imagerepositories", IMAGES, ("v1", "v1beta2"), {}),
+    "OCIRepository": ("ocirepositories", "source.toolkit.fluxcd.io", ("v1",), {"ref": _REF}),
+    "Kustomization": (
+        "kustomizations",
+        "kustomize.toolkit.fluxcd.io",
+        ("v1",),
+        {"postBuild": _POST_BUILD},
+    ),
+}
+
+
+def render_kind(kind: str, *, without: str = "") -> Json:
+    """Return the definition of a kind, perhaps without one of its versions."""
+    plural, group, versions, fields = _KINDS[kind]
+    served = [one for one in versions if one != without]
+    schema = {
+        "type": "object",
+        "properties": {"spec": {**_OPEN, "properties": fields}, "status": _OPEN},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == served[0],
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}},
+                }
+                for version in served
+            ],
+        },
+    }
+
+
+async def install_flux(api: Api, *, without: str = "") -> None:
+    """Create the kinds and wait until they are served."""
+    for kind in _KINDS:
+        crd = render_kind(kind, without=without)
+        try:
+            await api.create(CRDS, "", crd)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        await wait_served(api, crd)
