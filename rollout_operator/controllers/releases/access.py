@@ -34,7 +34,7 @@ class _Secret(msgspec.Struct):
 _SECRET: Final = msgspec.json.Decoder(_Secret)
 
 
-async def find_access(reader: Reader, repository: ImageRepository) -> RegistryAccess:
+async def read_access(reader: Reader, repository: ImageRepository) -> RegistryAccess:
     """Return how the registry of an ImageRepository is asked.
 
     Raises InvalidInput where a person must change something, and what `Reader.fetch` raises.

@@ -15,7 +15,7 @@ from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
 from rollout_operator.controllers.releases.statuses import StatusWriter
-from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_after
+from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, Patcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
@@ -80,7 +80,7 @@ class ReleaseController:
 
     def _back_off(self, attempt: Attempt, error: Exception) -> timedelta:
         return self._context.attempts.record_failure(
-            attempt, str(error), at_least=find_retry_after(error)
+            attempt, str(error), at_least=get_retry_after(error)
         )
 
     async def _observe_and_act(self, name: str) -> timedelta | None:

@@ -83,7 +83,7 @@ class FluxObjects:
         log.info("Writing an object of Flux", reason=write.code, why=write.text)
         body: JsonObject = dict(write.body)
         name = write.head.name
-        resource = self._find_resource(write.kind)
+        resource = self._get_resource(write.kind)
         match write.method:
             case PatchMethod.APPLY:
                 call = self._client.apply(
@@ -105,10 +105,10 @@ class FluxObjects:
     async def request(self, target: FluxTarget, now: datetime) -> None:
         """Ask Flux to look at an object now. Raises as `Patcher.patch`."""
         patch: JsonObject = {"metadata": {"annotations": {REQUESTED_AT: format_rfc3339(now)}}}
-        resource = self._find_resource(target.kind)
+        resource = self._get_resource(target.kind)
         await self._client.patch(resource, self._namespace, target.name, patch)
 
-    def _find_resource(self, kind: str) -> Resource:
+    def _get_resource(self, kind: str) -> Resource:
         found = self._kinds[kind].resource
         if found is None:
             raise NotFound(f"cannot write {kind}: the cluster does not have this kind any more")

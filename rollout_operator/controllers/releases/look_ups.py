@@ -14,7 +14,7 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.releases.access import find_access
+from rollout_operator.controllers.releases.access import read_access
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import Reader
 from rollout_operator.model.errors import ApiError, InvalidInput
@@ -71,7 +71,7 @@ class ReleaseLookUps:
         self.queue: WorkQueue[LookUpKey] = WorkQueue()
         self._asked: dict[str, OrderedDict[str, _Asked]] = {}
 
-    async def find(
+    async def fetch(
         self,
         key: LookUpKey,
         repository: ImageRepository,
@@ -116,7 +116,7 @@ class ReleaseLookUps:
             return Result()
         image = ImageReference(asked.repository.image, tag=key.tag)
         try:
-            access = await find_access(self._secrets, asked.repository)
+            access = await read_access(self._secrets, asked.repository)
             asked.metadata = await self._registries.fetch_release(image, access)
             asked.is_known = True
         except ReleaseNotFound as error:

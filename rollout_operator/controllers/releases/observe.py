@@ -70,7 +70,7 @@ class ReleaseObserver:
         metadata: Mapping[str, ReleaseMetadata | None] = {}
         try:
             self._check_kinds()
-            policy = await self._find_policy(rollout)
+            policy = await self._read_policy(rollout)
             reading = _describe_policy(policy)
             if self.look_ups is not None:
                 metadata = await self._look_up(rollout, policy, self.look_ups)
@@ -110,16 +110,16 @@ class ReleaseObserver:
             text = "the cluster has no image policies: Flux is not installed, or not all of it"
             raise Unobserved(text, conditions.NO_FLUX)
 
-    async def _find_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
+    async def _read_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
         spec = rollout.spec
         place = FluxReference(
             kind="ImagePolicy",
             namespace=spec.policy_namespace or self.namespace,
             name=spec.policy_name,
         )
-        return await self._find(place, self.caches.policies, decode_image_policy)
+        return await self._read(place, self.caches.policies, decode_image_policy)
 
-    async def _find(
+    async def _read(
         self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], View]
     ) -> View:
         """Return another object: as it is known, or from another namespace as it is now."""
@@ -156,14 +156,14 @@ class ReleaseObserver:
         if not digests:
             return {}
         try:
-            repository = await self._find(
+            repository = await self._read(
                 policy.repository, self.caches.image_repositories, decode_image_repository
             )
         except Unobserved as error:
             log.warn("Releases not looked up", rollout=rollout.head.key, err=error)
             return {}
         found = {
-            tag: await look_ups.find(
+            tag: await look_ups.fetch(
                 LookUpKey(rollout.head.name, tag), repository, spec.update_interval, digest
             )
             for tag, digest in digests.items()

@@ -121,7 +121,7 @@ class RolloutReleases:
                     flux=flux,
                     look_ups=self._look_ups,
                     reader=writing,
-                    now=partial(context.tell_time, writing),
+                    now=partial(context.get_time, writing),
                     compat=compat,
                 ),
                 flux=flux,
