@@ -139,7 +139,7 @@ class Policies:
         return PolicyController(
             PolicyContext(
                 owners=self.owners,
-                statuses=PolicyStatuses(recording, context.namespace, self.store),
+                statuses=PolicyStatuses(recording, context.namespace, self.store, context.clock),
                 placements=self._placements,
                 rule=rule,
                 steps=self._make_steps(arbiter, rule, attempts, reports),

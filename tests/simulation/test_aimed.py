@@ -33,8 +33,8 @@ def test_no_kill_shortens_a_pause_or_repeats_a_batch(is_elected: bool) -> None:
 
     broken = [text for aim in aims for text in find_broken(aim)]
     assert not broken, "\n".join(broken[:10])
-    assert {aim.hit for aim in aims} == {*Hit}
-    assert {aim.heir for aim in aims} == {heir for heir in Heir if heir.is_other == is_elected}
+    assert {aim.hit for aim in every} == {*Hit}
+    assert {aim.heir for aim in every} == {heir for heir in Heir if heir.is_other == is_elected}
     targets = {aim.target for aim in every}
     assert sum((one.verb, one.plural) == ("delete", "pods") for one in targets) == BATCHES
 

@@ -29,6 +29,7 @@ from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.planning.policies.plan import plan_policy
 from rollout_operator.planning.policies.status import (
     find_batch,
+    is_urgent,
     render_policy_status,
     render_refused_status,
 )
@@ -98,8 +99,7 @@ class PolicyController:
         if isinstance(found, RefusedPolicy):
             context.rule.forget(GroupName(name))
             status = render_refused_status(found, before=known.status, now=context.now())
-            await self._write(known, status)
-            return RESYNC
+            return await self._write(known, status)
         return await self._drive(known, found)
 
     async def _drive(self, known: WatchedPolicy, scope: PolicyScope) -> timedelta:
@@ -119,20 +119,29 @@ class PolicyController:
             snapshot = context.rule.snapshot(scope, group, before)
             plan = plan_policy(snapshot)
         self._log_wait(known.name, plan)
-        await self._write(known, render_policy_status(snapshot, plan, before=known.status))
+        status = render_policy_status(snapshot, plan, before=known.status)
+        unwritten = await self._write(known, status)
         context.rule.note(name, PolicyRecord(resolution=resolution, batch=plan.batch))
         context.reports.on_plan(known, scope.policy, group)
         if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
             await context.switches.switch(scope.policy, group)
         actions: list[Action] = [*([plan.action] if plan.action else []), *plan.records]
         step = await context.steps.carry_out(group, actions)
-        return min(step.again, plan.requeue_after or RESYNC)
+        return min(step.again, plan.requeue_after or RESYNC, unwritten)
 
-    async def _write(self, known: WatchedPolicy, status: PolicyStatus) -> None:
-        """Write a status where it says anything new (MAZ-54)."""
+    async def _write(self, known: WatchedPolicy, status: PolicyStatus) -> timedelta:
+        """Write a status where it says anything new (MAZ-54); return when to do so again.
+
+        Numbers alone wait: nothing is decided by them.
+        """
+        statuses = self._context.statuses
         if status != known.status:
-            await self._context.statuses.write(known, status)
+            wait = statuses.wait_before(known.name)
+            if wait and not is_urgent(known.status, status):
+                return wait
+            await statuses.write(known, status)
         self._context.reports.on_status(known, status)
+        return RESYNC
 
     def _log_wait(self, name: str, plan: PolicyPlan) -> None:
         """Log why nothing goes; the numbers in it change more often than is worth a line."""

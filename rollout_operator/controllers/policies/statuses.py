@@ -3,13 +3,17 @@
 A write is refused where the object has changed since, so two processes never record over each
 other. What this process wrote counts until the cache shows it. A write that was refused so, or got
 no answer, leaves a doubt: nothing is decided for the policy until it was read back.
+
+What may wait is written once a second: of a pod that is replaced several events come at once.
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final, Protocol
 
 import msgspec
 
+from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject, Patcher, Reader
 from rollout_operator.kube.cache.store import PolicyStore, is_older
 from rollout_operator.model.decode.status import decode_watched_policy
@@ -20,6 +24,8 @@ from rollout_operator.model.policy.watched import WatchedPolicy
 # Fields that may be absent: a merge patch leaves alone what it does not name.
 _MAY_GO: Final = ("startTime", "completionTime", "nextBatchTime", "lastBatch")
 _BATCH_MAY_GO: Final = ("completionTime",)
+# Between two writes of a policy, where the later one may wait.
+WRITE_PAUSE: Final = timedelta(seconds=1)
 
 
 class PolicyClient(Reader, Patcher, Protocol):
@@ -29,10 +35,14 @@ class PolicyClient(Reader, Patcher, Protocol):
 class PolicyStatuses:
     """Reads and writes the policies of one namespace."""
 
-    def __init__(self, client: PolicyClient, namespace: str, cached: PolicyStore) -> None:
+    def __init__(
+        self, client: PolicyClient, namespace: str, cached: PolicyStore, clock: Clock
+    ) -> None:
         self._client = client
         self._namespace = namespace
         self._cached = cached
+        self._clock = clock
+        self._written_at: dict[str, timedelta] = {}
         self._newest: dict[str, WatchedPolicy] = {}
         self._doubtful: set[str] = set()
 
@@ -73,6 +83,13 @@ class PolicyStatuses:
         self._newest[name] = decode_watched_policy(body)
         self._doubtful.discard(name)
 
+    def wait_before(self, name: str) -> timedelta:
+        """Return for how long a write that may wait is put off."""
+        written_at = self._written_at.get(name)
+        if written_at is None:
+            return timedelta(0)
+        return max(written_at + WRITE_PAUSE - self._clock.elapsed(), timedelta(0))
+
     async def write(self, known: WatchedPolicy, status: PolicyStatus) -> PolicyStatus:
         """Write a status over the one that is known; return what the API server has kept of it.
 
@@ -89,12 +106,14 @@ class PolicyStatuses:
             raise
         written = decode_watched_policy(body)
         self._newest[known.name] = written
+        self._written_at[known.name] = self._clock.elapsed()
         return written.status
 
     def forget(self, name: str) -> None:
         """Forget a policy that is gone."""
         self._newest.pop(name, None)
         self._doubtful.discard(name)
+        self._written_at.pop(name, None)
 
 
 def render_status_patch(status: PolicyStatus) -> Mapping[str, object]:

@@ -86,6 +86,11 @@ def render_refused_status(
     )
 
 
+def is_urgent(before: PolicyStatus, after: PolicyStatus) -> bool:
+    """Tell whether a status changes in more than numbers of pods, and in sentences with them."""
+    return _drop_numbers(before) != _drop_numbers(after)
+
+
 def render_batch(batch: Batch | None) -> RecordedBatch | UnsetType:
     """Return a batch as it is recorded."""
     if batch is None:
@@ -121,6 +126,27 @@ def find_batch(status: PolicyStatus) -> Batch | None:
         pods=tuple(BatchPod(name=pod.name, uid=Uid(pod.uid)) for pod in known.pods),
         start=start,
         completion=completion,
+    )
+
+
+def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
+    zones = (
+        replace(
+            zone,
+            state="",
+            stateful_sets=tuple(
+                PolicySetStatus(name=one.name, source=one.source) for one in zone.stateful_sets
+            ),
+        )
+        for zone in status.zones
+    )
+    return replace(
+        status,
+        updated_pods=0,
+        total_pods=0,
+        ready_pods=0,
+        zones=tuple(zones),
+        conditions=tuple(replace(one, message="") for one in status.conditions),
     )
 
 

@@ -26,6 +26,7 @@ from rollout_operator.model.policy.zones import (
 from rollout_operator.planning.policies.plan import plan_policy
 from rollout_operator.planning.policies.status import (
     find_batch,
+    is_urgent,
     render_batch,
     render_policy_status,
     render_refused_status,
@@ -272,3 +273,30 @@ def test_the_next_batch_is_announced() -> None:
 
     assert found.next_batch_time == "2026-01-01T13:00:00Z"
     assert render(snapshot(prev("a"), B), found).next_batch_time is msgspec.UNSET
+
+
+OPENED = render(snapshot(prev("a", "ppL"), B, batch=batch("a-2")))
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        pytest.param(snapshot(prev("a", "ppL"), B, batch=batch("a-2")), False, id="nothing"),
+        pytest.param(snapshot(prev("a", "pp-"), B, batch=batch("a-2")), False, id="a pod is gone"),
+        pytest.param(snapshot(prev("a", "ppl"), B, batch=batch("a-2")), True, id="it is back"),
+        pytest.param(
+            snapshot(prev("a", "ppL"), zone("b", "llL"), batch=batch("a-2")), True,
+            id="two zones are short",
+        ),
+        pytest.param(
+            snapshot(prev("a", "pLL"), B, batch=batch("a-1", number=5)), True, id="the next batch"
+        ),
+        pytest.param(
+            snapshot(prev("a", "ppL"), B, batch=batch("a-2"), now=NOW + seconds(900)), True,
+            id="it has stalled",
+        ),
+    ],
+)  # fmt: skip
+def test_only_numbers_of_pods_may_wait(case: PolicySnapshot, expected: bool) -> None:
+    """MAZ-54: what decides, and what conditions say, is written at once."""
+    assert is_urgent(OPENED, render(case, OPENED)) is expected

@@ -1,0 +1,50 @@
+"""When the status of a policy is written, and that numbers alone do not hurry."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import msgspec
+
+from rollout_operator.controllers.policies.statuses import WRITE_PAUSE
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
+from rollout_operator.lab.model.history import Commit
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.model.policy.status import PolicyStatus
+from rollout_operator.planning.policies.status import is_urgent
+from tests.controllers.policies.world import PolicyWorld
+from tests.virtual_time import in_virtual_time
+
+
+def list_written(sandbox: Sandbox) -> list[tuple[timedelta, PolicyStatus]]:
+    """Return when the operator wrote which status."""
+    return [
+        (commit.at, decode_watched_policy(msgspec.json.encode(commit.after)).status)
+        for commit in sandbox.history.list_all(Commit)
+        if commit.resource == MULTI_AZ_ROLLOUTS
+        and commit.actor.startswith("operator")
+        and commit.after is not None
+    ]
+
+
+@in_virtual_time
+async def test_maz54_numbers_alone_are_written_once_a_second() -> None:
+    """The last ones as well: where nothing goes on any more, the status is that of the pods."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=3)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 3, "maxUnavailable": 3})
+        await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(120)
+        written = list_written(sandbox)
+        status = (await world.get())["status"]
+    hasty = [
+        (one, after)
+        for (at, one), (then, after) in pairwise(written)
+        if then - at < WRITE_PAUSE and not is_urgent(one, after)
+    ]
+    assert not hasty
+    assert (status["updatedPods"], status["readyPods"], status["totalPods"]) == (6, 6, 6)
+    # Two batches, each recorded, open, and complete; some numbers between.
+    assert 8 <= len(written) <= 24
