@@ -160,7 +160,6 @@ class PolicyController:
         context.steps.forget(GroupName(name))
         context.rule.forget(GroupName(name))
         context.statuses.forget(name)
-        context.placements.forget_policy(name)
         context.reports.forget(name)
 
     def _name(self, name: str) -> dict[str, object]:

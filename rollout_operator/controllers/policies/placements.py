@@ -26,6 +26,7 @@ from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.policy.zones import ZoneResolution
 from rollout_operator.planning.policies.zones import (
     NodeLabels,
+    choose_key,
     list_frozen,
     needs_nodes,
     resolve_zones,
@@ -51,8 +52,6 @@ class Placements:
         self._nodes = nodes
         self._templates: dict[str, _Template] = {}
         self._pod_nodes: dict[str, dict[Uid, str]] = {}
-        self._keys: dict[str, str] = {}
-        """By policy, the topology key by which its zones were found."""
 
     async def resolve(self, known: WatchedPolicy, policy: Policy, group: Group) -> ZoneResolution:
         """Return the zones of a policy's StatefulSets; without those that change at this moment.
@@ -62,7 +61,8 @@ class Placements:
         """
         sets = [zone.sts for zone in group.zones]
         await self._read_templates(sets)
-        policy, frozen = self._choose_key(known, policy)
+        policy = replace(policy, topology_key=choose_key(policy, known.status))
+        frozen = list_frozen(known.status, policy.topology_key)
         placed = [self._place(sts) for sts in sets if self._is_read(sts)]
         asking = {one.name for one in needs_nodes(policy, placed, frozen)}
         nodes: NodeLabels | None = {}
@@ -72,28 +72,10 @@ class Placements:
             nodes = self._nodes.find_labels(policy.topology_key)
         return resolve_zones(policy, placed, nodes, frozen)
 
-    def forget_policy(self, name: str) -> None:
-        """Forget a policy that is gone."""
-        self._keys.pop(name, None)
-
     def forget_set(self, name: str) -> None:
         """Forget a StatefulSet that is gone."""
         self._templates.pop(name, None)
         self._pod_nodes.pop(name, None)
-
-    def _choose_key(self, known: WatchedPolicy, policy: Policy) -> tuple[Policy, Mapping[str, str]]:
-        """Return the policy with the key that counts, and which zones nodes do not change.
-
-        Another key counts from the next moment without an open batch (MAZ-20).
-        """
-        before = self._keys.get(known.name, policy.topology_key)
-        if before == policy.topology_key:
-            self._keys[known.name] = before
-            return policy, list_frozen(known.status)
-        if known.status.has_open_batch:
-            return replace(policy, topology_key=before), list_frozen(known.status)
-        self._keys[known.name] = policy.topology_key
-        return policy, {}
 
     def _is_read(self, sts: StatefulSet) -> bool:
         found = self._templates.get(sts.name)

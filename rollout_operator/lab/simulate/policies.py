@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.lab.model.fields import child, name_of, namespace_of, number, timestamp
@@ -27,7 +28,12 @@ from rollout_operator.model.policy.zones import ResolvedZone
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.policies.conditions import READY, STALLED
 from rollout_operator.planning.policies.ownership import share_sets
-from rollout_operator.planning.policies.zones import NodeLabels, list_frozen, resolve_zones
+from rollout_operator.planning.policies.zones import (
+    NodeLabels,
+    choose_key,
+    list_frozen,
+    resolve_zones,
+)
 from rollout_operator.planning.wording import join_names
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
@@ -195,7 +201,9 @@ def _resolve(
 ) -> tuple[ResolvedZone, ...]:
     names = {one.name for one in scope.sets}
     placed = [_place(one) for one in members if one.decoded.name in names]
-    return resolve_zones(scope.policy, placed, nodes, list_frozen(watched.status)).zones
+    key = choose_key(scope.policy, watched.status)
+    policy = replace(scope.policy, topology_key=key)
+    return resolve_zones(policy, placed, nodes, list_frozen(watched.status, key)).zones
 
 
 def choose_policy_phase(watched: WatchedPolicy) -> Phase:

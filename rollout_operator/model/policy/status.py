@@ -93,6 +93,8 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When it was complete; absent while it runs."""
     next_batch_time: str | UnsetType = UNSET
     unknown_zones: tuple[str, ...] = ()
+    az_topology_key: str = ""
+    """The label by which `zones` were found: another one counts once no batch is open."""
     zones: tuple[PolicyZoneStatus, ...] = ()
     last_batch: RecordedBatch | UnsetType = UNSET
     conditions: tuple[StatusCondition, ...] = ()

@@ -57,6 +57,8 @@ class ZoneResolution(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of the zones of a policy."""
 
     code: ZonesCode
+    key: str = ""
+    """The label that names zones."""
     zones: tuple[ResolvedZone, ...] = ()
     """In the order of their updates. Empty where a StatefulSet spans several."""
     sets: tuple[ResolvedSet, ...] = ()

@@ -182,6 +182,7 @@ def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> 
         updated_pods=sum(one.updated for one in sets),
         total_pods=sum(one.replicas for one in sets),
         ready_pods=sum(one.replicas - one.unavailable for one in sets),
+        az_topology_key=snapshot.resolution.key,
         zones=tuple(
             PolicyZoneStatus(
                 name=zone.name,

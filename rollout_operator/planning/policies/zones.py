@@ -51,6 +51,7 @@ def resolve_zones(
     found = tuple(_resolve(policy, one, nodes, frozen) for one in ordered if one.name not in spans)
     return ZoneResolution(
         code=_choose_code(found, spans),
+        key=policy.topology_key,
         zones=() if spans else _order_zones(policy, found),
         sets=found,
         unknown_zones=_list_unknown(policy, found, spans),
@@ -69,12 +70,13 @@ def needs_nodes(
     return [one for one in sets if not frozen.get(one.name) and not any(_list_written(policy, one))]
 
 
-def list_frozen(status: PolicyStatus) -> Mapping[str, str]:
+def list_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
     """Return the zones that came from nodes, by StatefulSet, while a rollout is underway.
 
-    Pods that move meanwhile change none of them (MAZ-20).
+    Pods that move meanwhile change none of them (MAZ-20). Those that another label named are not
+    zones any more.
     """
-    if not status.is_underway:
+    if not status.is_underway or status.az_topology_key not in (key, ""):
         return {}
     return {
         one.name: zone.name
@@ -82,6 +84,11 @@ def list_frozen(status: PolicyStatus) -> Mapping[str, str]:
         for one in zone.stateful_sets
         if one.source == ZoneSource.NODES
     }
+
+
+def choose_key(policy: Policy, status: PolicyStatus) -> str:
+    """Return the label that names zones now: another one counts once no batch is open (MAZ-20)."""
+    return (status.has_open_batch and status.az_topology_key) or policy.topology_key
 
 
 def _resolve(

@@ -3,11 +3,19 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from rollout_operator.model.placement import PlacedSet, ZoneSource
 from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.policy.status import (
+    PolicySetStatus,
+    PolicyStatus,
+    PolicyZoneStatus,
+    RecordedBatch,
+)
 from rollout_operator.model.policy.zones import ResolvedSet, ZoneResolution, ZonesCode
-from rollout_operator.planning.policies.zones import resolve_zones
+from rollout_operator.planning.policies.zones import choose_key, list_frozen, resolve_zones
 from tests.planning.policies.policies import policy
 
 KEY = "topology.kubernetes.io/zone"
@@ -191,6 +199,41 @@ def test_pods_that_move_change_no_zone_of_a_rollout(nodes: tuple[str, ...]) -> N
     assert (found.code, found.findings) == (ZonesCode.ALL_RESOLVED, ())
     assert resolve(policy(), moved).sets[:1] != found.sets
     assert resolve_zones(policy(), (moved,), None, {"db": "2a"}) == found
+
+
+def status(*, key: str, is_open: bool = True, is_underway: bool = True) -> PolicyStatus:
+    """Return a status with one zone that came from nodes by a key."""
+    sets = (PolicySetStatus(name="db", source="Nodes"), PolicySetStatus(name="x", source="Label"))
+    batch = RecordedBatch(
+        number=1, zone="2a", stateful_set="db", update_revision="new", pods=(), start_time="then"
+    )
+    return PolicyStatus(
+        start_time="then" if is_underway else UNSET,
+        az_topology_key=key,
+        zones=(PolicyZoneStatus(name="2a", stateful_sets=sets),),
+        last_batch=batch if is_open else replace(batch, completion_time="then"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "frozen"),
+    [
+        pytest.param(status(key=KEY), KEY, True, id="the same key"),
+        pytest.param(status(key=RACK), RACK, True, id="MAZ-20 another one counts after the batch"),
+        pytest.param(status(key=RACK, is_open=False), KEY, False, id="MAZ-20 and then at once"),
+        pytest.param(status(key=""), KEY, True, id="a status of before there was one"),
+        pytest.param(status(key=KEY, is_underway=False), KEY, False, id="MAZ-20 in a rollout only"),
+        pytest.param(PolicyStatus(), KEY, False, id="no status"),
+    ],
+)
+def test_zones_are_kept_by_the_key_that_named_them(
+    known: PolicyStatus, expected: str, frozen: bool
+) -> None:
+    """It is in the status, so that a process that begins anew comes to the same."""
+    key = choose_key(policy(), known)
+
+    assert key == expected
+    assert list_frozen(known, key) == ({"db": "2a"} if frozen else {})
 
 
 @pytest.mark.parametrize(
