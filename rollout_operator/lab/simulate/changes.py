@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, assert_never
 
+from rollout_operator.lab.simulate.policies import PolicyEdit, edit_policy
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.units import parse_duration, parse_go_int, quote
 from rollout_operator.planning.wording import join_some
@@ -54,7 +55,7 @@ class Pause:
     """The annotation that holds a zone back, set or taken away."""
 
     zone: str
-    """Or a rollout group, for all of its StatefulSets."""
+    """Or a rollout group, for all of its StatefulSets; or a policy, in its own spec."""
     is_paused: bool
 
 
@@ -120,6 +121,7 @@ Deed = (
     | Cordon
     | KillOperator
     | NoRoom
+    | PolicyEdit
 )
 
 
@@ -165,6 +167,10 @@ class Names:
         """
         found = [zone for name in named for zone in self._members(name)]
         return tuple(dict.fromkeys(found)) or self.zones
+
+    def is_policy(self, name: str) -> bool:
+        """Tell whether a name stands for nothing but a policy."""
+        return name in self.policies and name not in (*self.groups, *self.zones)
 
     def list_nodes(self, deed: Cordon) -> tuple[str, ...]:
         """Return the nodes that a change names."""
@@ -214,6 +220,7 @@ FORMS: Final = (
         r"scale (\S+) to (\S+)",
         lambda zone, count: ScaleChange(zone, _count("replicas", count)),
     ),
+    _Form("set POLICY FIELD to VALUE", r"set (\S+) (\S+) to (.+)", edit_policy),
     _Form("pod POD fails", r"pod (\S+) fails", PodFails),
     _Form("pod POD recovers", r"pod (\S+) recovers", PodRecovers),
     _Form("delete pod POD", r"delete pod (\S+)", DeletePod),
@@ -285,6 +292,8 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
                 _check(change, "pod", pod, sorted(pods), names)
             case Cordon() as cordon:
                 _check_place(change, cordon, names)
+            case PolicyEdit(policy=policy):
+                _check(change, "policy", policy, sorted(names.policies), names)
             case KillOperator() | NoRoom():
                 pass
             case _:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from rollout_operator.config.grammar import Flag, Words
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.lab.end import forget_output
 from rollout_operator.lab.simulate.changes import check_names
 from rollout_operator.lab.simulate.compare import render_comparison
@@ -27,7 +28,8 @@ from rollout_operator.lab.simulate.flags import (
     SimulateSettings,
     read_settings,
 )
-from rollout_operator.lab.simulate.input import read_file, read_objects
+from rollout_operator.lab.simulate.input import BadDump, read_file, read_objects
+from rollout_operator.lab.simulate.policies import is_policy, put_policies
 from rollout_operator.lab.simulate.progress import SimulationProgress
 from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import choose_times
@@ -62,6 +64,7 @@ def run(words: Sequence[str], cluster: ClusterAccess) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         copy = _read(settings) if settings.file else cluster.copy(settings.words)
+        copy = _put_policies(settings, copy)
         simulated = simulate_copy(settings, copy, sys.stderr)
         other = replace(settings, changes=settings.versus)
         versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
@@ -101,9 +104,21 @@ def _read(settings: SimulateSettings) -> ObjectsCopy:
     return ObjectsCopy(objects=read_objects(content), read_at=written_at or datetime.now(UTC))
 
 
+def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
+    """Return the objects with the policies of another file, as if they were applied now."""
+    given: Sequence[JsonObject] = ()
+    if name := settings.policy_file:
+        content, _ = read_file(name, sys.stdin.buffer)
+        given = [one for one in read_objects(content) if is_policy(one)]
+        if not given:
+            raise BadDump(f"-policy {name}: no {MULTI_AZ_ROLLOUTS.kind} is in it")
+    return replace(copy, objects=put_policies(copy, given, settings.namespace))
+
+
 def simulate(settings: SimulateSettings, content: bytes, written_at: datetime) -> SimulationRun:
     """Return what `simulate_copy` does of the objects in `content`, which was written at a time."""
-    return simulate_copy(settings, ObjectsCopy(objects=read_objects(content), read_at=written_at))
+    copy = ObjectsCopy(objects=read_objects(content), read_at=written_at)
+    return simulate_copy(settings, _put_policies(settings, copy))
 
 
 def simulate_copy(
@@ -113,7 +128,9 @@ def simulate_copy(
 
     Raises BadDump, InvalidInput for names that are not there, and NotPlayed.
     """
-    dump = choose_objects(copy.objects, settings.namespace, copy.known, copy.unread)
+    dump = choose_objects(
+        copy.objects, settings.namespace, copy.known, copy.unread, obeys=settings.obeys
+    )
     check_names((change for _, change in settings.changes), dump.names())
     # What is in it has happened before it was written, whatever the file's time says.
     begins = settings.as_of or max(copy.read_at, dump.newest or copy.read_at)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from rollout_operator.lab.simulate.figures import Figures
+from rollout_operator.lab.simulate.figures import Figures, find_shortest_pause
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, show_span
 from rollout_operator.planning.wording import count
 
@@ -33,6 +33,11 @@ def _list_cells(run: SimulationRun) -> Iterator[tuple[str, str]]:
     yield "in the end", "\n".join(list_ends(run.play))
     yield "last move after", show_span(run.play.moved_at)
     yield "deletes by the operator", str(len(figures.deletes))
+    for policy in run.dump.policies:
+        batches = figures.list_batches_of(policy.name)
+        yield f"batches of {policy.name}", str(len(batches))
+        pause = find_shortest_pause(batches)
+        yield f"shortest pause of {policy.name}", "none" if pause is None else show_span(pause)
     for zone, down in figures.most_down.items():
         yield f"most down of {zone}", str(down)
     together = sum(one.span.total_seconds() for one in figures.overlaps)

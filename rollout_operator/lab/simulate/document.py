@@ -9,12 +9,15 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rollout_operator.lab.model.history import History
 from rollout_operator.lab.simulate.flags import show_time
+from rollout_operator.lab.simulate.policies import choose_policy_phase, explain_policy
 from rollout_operator.lab.simulate.report import FIRST_STEP, SimulationRun
 from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.model.description import Description, GroupDescription
+from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.planning.wording import format_json
 
 SIMULATION_SCHEMA: Final = 1
@@ -58,6 +61,41 @@ class SimulatedCrossing(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     text: str
 
 
+class SimulatedZone(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A zone of a policy, as the input has it."""
+
+    name: str
+    stateful_sets: Sequence[str]
+
+
+class SimulatedBatch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Pods that a policy has replaced together."""
+
+    number: int
+    zone: str
+    stateful_set: str
+    pods: Sequence[str]
+    at: float
+    seconds: float | None = None
+    """Until it was complete; absent where it is open in the end."""
+
+
+class SimulatedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A MultiAZRollout."""
+
+    name: str
+    is_obeyed: bool
+    zones: Sequence[SimulatedZone]
+    """In the order of their updates; none where it is not in service, or they cannot be told."""
+    refusals: Sequence[str]
+    """Why it is not in service from the start."""
+    phase: str
+    """In the end, as the other phases here."""
+    text: str
+    """What its status says in the end."""
+    batches: Sequence[SimulatedBatch]
+
+
 class SimulationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What `rollout-operator simulate -o json` prints."""
 
@@ -89,6 +127,8 @@ class SimulationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="came
     refusals: Sequence[str]
     evictions: Sequence[SimulatedEviction]
     crossings: Sequence[SimulatedCrossing]
+    policies: Sequence[SimulatedPolicy] | UnsetType = UNSET
+    """Absent where the input has none."""
     versus: "SimulationDocument | None" = None
     """The same for the changes of `-versus`."""
 
@@ -140,6 +180,33 @@ def _describe(run: SimulationRun) -> SimulationDocument:
         crossings=[
             SimulatedCrossing(pod=one.pod, at=_seconds(one.at), by=one.actor, text=one.text)
             for one in figures.crossings
+        ],
+        policies=[_describe_policy(run, one) for one in play.policies] or UNSET,
+    )
+
+
+def _describe_policy(run: SimulationRun, watched: WatchedPolicy) -> SimulatedPolicy:
+    [found] = [one for one in run.dump.policies if one.name == watched.name]
+    return SimulatedPolicy(
+        name=found.name,
+        is_obeyed=run.dump.obeys,
+        zones=[
+            SimulatedZone(name=zone.name, stateful_sets=[one.name for one in zone.sets])
+            for zone in found.zones
+        ],
+        refusals=found.refusals,
+        phase=choose_policy_phase(watched),
+        text=explain_policy(watched),
+        batches=[
+            SimulatedBatch(
+                number=one.number,
+                zone=one.zone,
+                stateful_set=one.set_name,
+                pods=one.pods,
+                at=_seconds(one.begin),
+                seconds=None if one.end is None else _seconds(one.end - one.begin),
+            )
+            for one in run.figures.list_batches_of(found.name)
         ],
     )
 

@@ -207,12 +207,12 @@ def choose_objects(
     namespace: str,
     known: Iterable[str] = (),
     unread: Iterable[str] = (),
-    obeys: bool | None = None,
+    obeys: bool = True,
 ) -> Dump:
     """Return what counts. Raises BadDump; `namespace` may be empty where there is but one.
 
     `known` are kinds of which the input has all there is, also where it is none; `unread` says of
-    what it has not. `obeys` tells whether the operator obeys policies; None: where there is one.
+    what it has not. `obeys` tells whether the operator obeys policies, where there is one.
     """
     kinds: dict[str, list[JsonObject]] = {}
     for one in objects:
@@ -246,7 +246,7 @@ def choose_objects(
     return Dump(
         namespace=chosen,
         policies=read_policies(policies, [_place(one, read) for one in sets], nodes),
-        obeys=bool(policies) if obeys is None else obeys,
+        obeys=obeys and bool(policies),
         sets=tuple(sorted(sets, key=lambda one: one.decoded.name)),
         pods=tuple(sorted(read, key=lambda one: _natural(one.decoded.name))),
         others=tuple(sorted(kept, key=lambda one: (_kind_of(one), name_of(one)))),

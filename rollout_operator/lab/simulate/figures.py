@@ -3,19 +3,21 @@
 Pure, from the history of the simulated world.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.controllers.members import ordinals_of
+from rollout_operator.lab.model.fields import child, children, number, text
 from rollout_operator.lab.model.history import Called, Commit, Record
 from rollout_operator.lab.simulate.people import PERSON
-from rollout_operator.lab.simulate.policies import FoundPolicy
+from rollout_operator.lab.simulate.policies import FoundPolicy, find_policy
 from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
 from rollout_operator.lab.trace.lines import EVICTION
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
@@ -23,6 +25,7 @@ from rollout_operator.model.objects import Pod
 from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import join_names
 
+_BATCH: Final = ("status", "lastBatch")
 NOT_FOUND: Final = 404
 
 
@@ -62,6 +65,20 @@ class EvictionWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyBatch:
+    """Pods that a policy has replaced together."""
+
+    policy: str
+    number: int
+    zone: str
+    set_name: str
+    pods: tuple[str, ...]
+    begin: timedelta
+    end: timedelta | None = None
+    """When it was complete, for the last time, or the next one began; None where it is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """The figures of one simulation."""
 
@@ -75,10 +92,16 @@ class Figures:
     """What was said to the requests of people that were turned away."""
     crossings: tuple[Crossing, ...] = ()
     evictions: tuple[EvictionWait, ...] = ()
+    batches: tuple[PolicyBatch, ...] = ()
+    """Of all policies."""
+
+    def list_batches_of(self, policy: str) -> tuple[PolicyBatch, ...]:
+        """Return the batches of one policy, in order."""
+        return tuple(one for one in self.batches if one.policy == policy)
 
 
 def add_up(
-    records: Iterable[Record],
+    records: Sequence[Record],
     groups: Mapping[str, Iterable[str]],
     end: timedelta,
     policies: Iterable[FoundPolicy] = (),
@@ -105,6 +128,7 @@ def add_up(
         refusals=tuple(tally.refusals),
         crossings=tuple(tally.crossings),
         evictions=tuple(tally.evictions),
+        batches=tuple(list_batches(one for one in records if one.at < end)),
     )
 
 
@@ -177,7 +201,9 @@ class _FiguresState:
             self.pass_time(commit.at)
         if commit.resource == STATEFULSETS:
             self._move_places(commit.name, ordinals_of(commit.after) if commit.after else range(0))
-            self._limits[commit.name] = self._read_limit(commit)
+            self._limits[commit.name] = _read_limit(commit.after)
+        elif commit.resource == MULTI_AZ_ROLLOUTS:
+            self._change_policy(commit)
         elif commit.resource == PODS and _is_up(commit.after):
             self._count_pod(commit.name, 0 if commit.name in self._up else -1)
             self._up.add(commit.name)
@@ -212,7 +238,7 @@ class _FiguresState:
         group, home, limit = (
             self.group_of.get(zone, ""),
             self._name_domain(zone),
-            self._limits[zone],
+            self._get_limit(zone),
         )
         members = [one for one in self._places if self.group_of.get(one, "") == group]
         down = sum(self._down[one] for one in members if self._name_domain(one) == home)
@@ -241,14 +267,23 @@ class _FiguresState:
         """Return what may be down together with a StatefulSet: a zone of its policy, or itself."""
         return self.domains.get(zone, zone)
 
-    def _read_limit(self, commit: Commit) -> int:
-        if commit.after is None:
-            return 0
-        sts = decode_statefulset(msgspec.json.encode(commit.after))
-        owner = self.owners.get(commit.name)
+    def _get_limit(self, zone: str) -> int:
+        """Return how many pods may be down beside those of a StatefulSet, in its zone."""
+        owner = self.owners.get(zone)
         if owner is None or owner.policy is None:
-            return choose_limit(sts)[0]
-        return owner.policy.max_unavailable.of(sts.replicas)
+            return self._limits[zone]
+        return owner.policy.max_unavailable.of(len(self._places[zone]))
+
+    def _change_policy(self, commit: Commit) -> None:
+        """Let another limit count, where a policy has one that can be read."""
+        policy = None if commit.after is None else find_policy(commit.after)
+        for zone, owner in self.owners.items():
+            if owner.name == commit.name and policy is not None:
+                self.owners[zone] = replace(owner, policy=policy)
+
+
+def _read_limit(sts: JsonObject | None) -> int:
+    return 0 if sts is None else choose_limit(decode_statefulset(msgspec.json.encode(sts)))[0]
 
 
 def _name_places(zone: str, ordinals: range) -> list[str]:
@@ -262,3 +297,42 @@ def _is_up(pod: JsonObject | None) -> bool:
 
 def _decode(pod: JsonObject) -> Pod:
     return decode_pod(msgspec.json.encode(pod))
+
+
+def list_batches(records: Iterable[Record]) -> list[PolicyBatch]:
+    """Return the batches that began in a history, in order; not those that it began with."""
+    found: dict[tuple[str, int], PolicyBatch] = {}
+    for record in records:
+        if not isinstance(record, Commit) or record.resource != MULTI_AZ_ROLLOUTS:
+            continue
+        if record.before is None or record.after is None:
+            continue
+        old, new = (child(one, *_BATCH) for one in (record.before, record.after))
+        key = (record.name, number(new, "number"))
+        if new and number(old, "number") != key[1]:
+            before = (record.name, number(old, "number"))
+            if before in found and found[before].end is None:
+                found[before] = replace(found[before], end=record.at)
+            found[key] = _begin_batch(record, new)
+        elif key in found:
+            had_ended, has_ended = ("completionTime" in one for one in (old, new))
+            if had_ended != has_ended:
+                found[key] = replace(found[key], end=record.at if has_ended else None)
+    return list(found.values())
+
+
+def _begin_batch(record: Commit, batch: JsonObject) -> PolicyBatch:
+    return PolicyBatch(
+        policy=record.name,
+        number=number(batch, "number"),
+        zone=text(batch, "zone"),
+        set_name=text(batch, "statefulSet"),
+        pods=tuple(text(one, "name") for one in children(batch, "pods")),
+        begin=record.at,
+    )
+
+
+def find_shortest_pause(batches: Sequence[PolicyBatch]) -> timedelta | None:
+    """Return the shortest time from the end of a batch to the begin of the next one."""
+    pauses = [after.begin - before.end for before, after in pairwise(batches) if before.end]
+    return min(pauses, default=None)

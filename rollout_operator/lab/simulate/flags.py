@@ -22,6 +22,7 @@ from rollout_operator.config.grammar import (
 )
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.simulate.changes import FORMS, Change, parse_change, set_times
+from rollout_operator.lab.simulate.input import STDIN
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.units import format_duration, format_rfc3339, parse_rfc3339, quote
 
@@ -32,7 +33,6 @@ LAST_YEAR: Final = 9000
 LONGEST_SPAN: Final = timedelta(hours=24)
 LONGEST_RUN: Final = timedelta(days=7)
 """A week at rest takes some 15 s of a processor."""
-STDIN: Final = "-"
 
 
 @unique
@@ -66,6 +66,19 @@ VERSUS: Final[Flag[tuple[Change, ...]]] = Flag(
     default=(),
     help="What happens instead of all that -change says; may be given several times. Both are shown"
     " side by side.",
+)
+POLICY: Final = Flag(
+    name="policy",
+    kind=TEXT,
+    default="",
+    help="File with MultiAZRollouts, as they would be applied: each takes the place of the one of"
+    " its name, or is a new one.",
+)
+OBEYS: Final = Flag(
+    name="multi-az-rollouts.enabled",
+    kind=BOOL,
+    default=True,
+    help="Whether the operator obeys MultiAZRollouts of the input.",
 )
 NAMESPACE: Final = Flag(
     name="namespace",
@@ -132,6 +145,8 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     FILE,
     CHANGE,
     VERSUS,
+    POLICY,
+    OBEYS,
     NAMESPACE,
     READY,
     TERMINATES,
@@ -160,7 +175,7 @@ _CHANGES: Final = """
 Changes, in the order of their times. Each may end with a time since the start, as in "pod zone-b-0
 fails at 30s"; without, it comes together with the one before it. ZONE is a StatefulSet; for a
 template, an image and a pause, a rollout group stands for all of its own, and where none is named
-in the first two, all are meant.
+in the first two, all are meant. POLICY is a MultiAZRollout; it may stand where a group may.
 """
 _ABOUT: Final = """
   evict asks once, through the operator's webhook where it is registered. drain cordons the nodes,
@@ -189,6 +204,9 @@ class SimulateSettings:
     """With the time of each since the start."""
     versus: tuple[tuple[timedelta, Change], ...] = ()
     """Other changes to compare with; none: nothing is compared."""
+    policy_file: str = ""
+    """With policies that count in place of those of the input."""
+    obeys: bool = OBEYS.default
     namespace: str = ""
     ready_after: timedelta = READY.default
     """Zero: to be learnt."""
@@ -224,6 +242,8 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
             file=words.value(FILE),
             changes=tuple(set_times(changes)),
             versus=tuple(set_times(versus)),
+            policy_file=words.value(POLICY),
+            obeys=words.value(OBEYS),
             namespace=words.value(NAMESPACE),
             ready_after=words.value(READY),
             terminates_after=words.value(TERMINATES),
@@ -263,6 +283,8 @@ def _list_problems(words: Words, access: Sequence[Flag[Any]]) -> Iterator[str]:
     for flag in access:
         if words.has(flag) and words.value(FILE):
             yield f"-{flag.name} says where a cluster is, and -{FILE.name} that none is read"
+    if words.value(FILE) == STDIN == words.value(POLICY):
+        yield f"-{FILE.name} and -{POLICY.name} both read standard input"
     yield from list_wrong_choices(words, OUTPUT, Output)
     for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, LONGEST_RUN)):
         if not timedelta(0) <= words.value(flag) <= most:

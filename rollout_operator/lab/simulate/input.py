@@ -14,13 +14,13 @@ import msgspec
 import yaml
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.simulate.flags import STDIN
 from rollout_operator.model.errors import InvalidInput
 
 # As Windows PowerShell writes what it redirects into a file.
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Ten times faster, where libyaml was there when PyYAML was built.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+STDIN: Final = "-"
 _LIST: Final = "List"
 # Objects of Kubernetes have some ten levels; schemas of their kinds, a few more.
 _DEEPEST: Final = 200

@@ -30,6 +30,7 @@ from rollout_operator.lab.simulate.changes import (
     ScaleChange,
 )
 from rollout_operator.lab.simulate.nodes import Places
+from rollout_operator.lab.simulate.policies import PolicyEdit, render_edit
 from rollout_operator.lab.simulate.times import CHANGE_MARK, CRASHES
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import PAUSED
@@ -76,10 +77,14 @@ class People:
                 if zone not in self.names.zones:
                     request = replace(request, resource=REPLICA_TEMPLATES)
                 return await self._send([request])
+            case Pause(zone=zone, is_paused=is_paused) if self.names.is_policy(zone):
+                return await self._send([render_edit(PolicyEdit(zone, "paused", is_paused))])
             case Pause(zone=zone, is_paused=is_paused):
                 annotations = {PAUSED: "true" if is_paused else None}
                 body: JsonObject = {"metadata": {"annotations": annotations}}
                 return await self._send(_patch(one, body) for one in self.names.expand([zone]))
+            case PolicyEdit() as edit:
+                return await self._send([render_edit(edit)])
             case DeletePod(pod=pod):
                 return await self._send([ApiRequest(verb="delete", resource=PODS, name=pod)])
             case EvictPod(pod=pod):

@@ -4,7 +4,8 @@ Pure, and decided by the rules of the operator. A policy that was written by han
 API server would have it, in place of the one of its name.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -12,8 +13,15 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
-from rollout_operator.lab.model.fields import child, name_of, namespace_of, number, timestamp
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import (
+    child,
+    name_of,
+    namespace_of,
+    number,
+    timestamp,
+)
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.status import decode_watched_policy
@@ -25,7 +33,8 @@ from rollout_operator.model.placement import PlacedSet
 from rollout_operator.model.policy.policy import Policy, PolicyScope, RefusedPolicy
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.policy.zones import ResolvedZone
-from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.model.units import parse_go_int, parse_rfc3339, quote
+from rollout_operator.operator.diagnosis.copies import ObjectsCopy
 from rollout_operator.planning.policies.conditions import READY, STALLED
 from rollout_operator.planning.policies.ownership import share_sets
 from rollout_operator.planning.policies.zones import (
@@ -40,6 +49,15 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _SELECTOR: Final = "statefulSetSelector"
 # Of a template: what says in which zone its pods run.
 PLACING: Final = ("nodeSelector", "affinity")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEdit:
+    """A field of the spec of a policy is set, as by `kubectl edit`."""
+
+    policy: str
+    field: str
+    value: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +94,61 @@ class PlacedMember:
     nodes: tuple[str, ...]
 
 
+def edit_policy(policy: str, field: str, value: str) -> PolicyEdit:
+    """Return the change of a field, which may be named without what it stands in.
+
+    Raises InvalidInput where a spec has no such field.
+    """
+    name = field.rpartition(".")[2]
+    if name not in _FIELDS:
+        raise InvalidInput(
+            f"no field {quote(field)} of a policy; there are {join_names(tuple(_FIELDS))}"
+        )
+    return PolicyEdit(policy, name, _FIELDS[name](value.strip()))
+
+
+def _read_number(text: str) -> object:
+    """Return a number, and as it stands what is none: whether that will do the operator says."""
+    try:
+        return parse_go_int(text)
+    except InvalidInput:
+        return text
+
+
+def _read_list(text: str) -> object:
+    return [] if text == "[]" else re.split(r"[\s,]+", text)
+
+
+def _read_switch(text: str) -> object:
+    return {"true": True, "false": False}.get(text, text)
+
+
+_FIELDS: Final[Mapping[str, Callable[[str], object]]] = {
+    "maxUnavailable": _read_number,
+    "intervalSeconds": _read_number,
+    "podOrder": str,
+    "azTopologyKey": str,
+    "azOrder": _read_list,
+    "paused": _read_switch,
+    "manageUpdateStrategy": _read_switch,
+    "progressDeadlineSeconds": _read_number,
+}
+_OF_UPDATE: Final = ("maxUnavailable", "intervalSeconds", "podOrder", "azTopologyKey")
+
+
+def render_edit(edit: PolicyEdit) -> ApiRequest:
+    """Return the request that makes a change."""
+    fields: JsonObject = {edit.field: edit.value}
+    spec: JsonObject = {"rollingUpdate": fields} if edit.field in _OF_UPDATE else fields
+    return ApiRequest(
+        verb="patch",
+        resource=MULTI_AZ_ROLLOUTS,
+        name=edit.policy,
+        body={"spec": spec},
+        content_type=MERGE_PATCH,
+    )
+
+
 def is_policy(obj: JsonObject) -> bool:
     """Tell whether an object is a MultiAZRollout, of whatever version."""
     group = str(obj.get("apiVersion") or "").rpartition("/")[0]
@@ -83,25 +156,41 @@ def is_policy(obj: JsonObject) -> bool:
 
 
 def put_policies(
-    objects: Iterable[JsonObject], given: Iterable[JsonObject], namespace: str, now: datetime
-) -> list[JsonObject]:
+    copy: ObjectsCopy, given: Iterable[JsonObject], namespace: str
+) -> Sequence[JsonObject]:
     """Return all objects, with the policies that were given in place of those of their names.
 
-    What no API server has written is made up: a policy without UID is a new one. Raises BadDump.
+    What no API server has written is made up: a policy without UID is a new one. Those that name
+    none are in `namespace`; empty: where all StatefulSets are. Raises BadDump.
     """
-    there = list(objects)
-    found = {_key(one, namespace): one for one in there if is_policy(one)}
-    changed = {_key(one, namespace): one for one in given}
-    others = [one for one in there if not is_policy(one)]
-    merged = {key: _merge(found.get(key), one) for key, one in changed.items()}
-    if len(found) < sum(map(is_policy, there)):
-        names = join_names(sorted({name_of(one) for one in there if is_policy(one)}))
-        raise BadDump(f"of {MULTI_AZ_ROLLOUTS.kind} {names} one is in the input twice")
-    return [*others, *(_make_whole(one, key, now) for key, one in (found | merged).items())]
+    there = [one for one in copy.objects if is_policy(one)]
+    if not there and not given:
+        return copy.objects
+    default = namespace or _choose_namespace(copy.objects)
+    found = _index(there, default)
+    merged = {key: _merge(found.get(key), one) for key, one in _index(given, default).items()}
+    others = [one for one in copy.objects if not is_policy(one)]
+    every = (found | merged).items()
+    return [*others, *(_make_whole(one, key, copy.read_at) for key, one in every)]
 
 
-def _key(obj: JsonObject, namespace: str) -> tuple[str, str]:
-    return namespace_of(obj) or namespace, name_of(obj)
+def _choose_namespace(objects: Iterable[JsonObject]) -> str:
+    found = {namespace_of(one) for one in objects if one.get("kind") == STATEFULSETS.kind}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _index(policies: Iterable[JsonObject], namespace: str) -> dict[tuple[str, str], JsonObject]:
+    """Return policies by namespace and name. Raises BadDump where one is there twice."""
+    found: dict[tuple[str, str], JsonObject] = {}
+    for one in policies:
+        key = (namespace_of(one) or namespace, name_of(one))
+        if not key[0]:
+            where = "metadata.namespace is missing; choose one with -namespace"
+            raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]}: {where}")
+        if key in found:
+            raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]} is in the input twice")
+        found[key] = one
+    return found
 
 
 def _merge(before: JsonObject | None, after: JsonObject) -> JsonObject:
@@ -143,11 +232,17 @@ def _labels_of(sts: JsonObject) -> Mapping[str, str]:
     return {key: str(value) for key, value in labels.items()}
 
 
+def find_policy(obj: JsonObject) -> Policy | None:
+    """Return what a policy asks for, None where it is refused. Raises BadDump."""
+    found = _decode(obj).policy
+    return found if isinstance(found, Policy) else None
+
+
 def _find_selector(policy: JsonObject) -> LabelSelector | None:
     """Return a selector that can be read, whatever else is wrong with a policy."""
-    spec = {_SELECTOR: child(policy, "spec").get(_SELECTOR)}
-    found = _decode({**policy, "spec": spec}).policy
-    return found.selector if isinstance(found, Policy) else None
+    spec: JsonObject = {_SELECTOR: child(policy, "spec").get(_SELECTOR)}
+    found = find_policy({**policy, "spec": spec})
+    return None if found is None else found.selector
 
 
 def read_policies(

@@ -12,7 +12,7 @@ from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.lab.model.history import Called, History, Lived, Record
 from rollout_operator.lab.simulate.deciding import WEBHOOKS, list_hooks
 from rollout_operator.lab.simulate.dump import Dump, FoundSet
-from rollout_operator.lab.simulate.figures import Figures
+from rollout_operator.lab.simulate.figures import Figures, find_shortest_pause
 from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.policies import (
@@ -143,6 +143,8 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
     yield f"{count(len(figures.deletes), 'delete')} by the operator{twice}"
     downs = [f"{down} of {zone}" for zone, down in figures.most_down.items() if down]
     yield f"most pods down at a time: {join_names(downs, shown=20) or 'none'}"
+    for policy in run.play.policies:
+        yield from _sum_batches(policy.name, figures)
     if not figures.overlaps:
         of = "policy" if run.dump.obeys and run.dump.policies else "group"
         yield f"pods of two zones of a {of} were never down together"
@@ -163,6 +165,14 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
             yield f"the eviction of {eviction.pod} was never allowed, in {waited} to the end"
         elif eviction.waited >= LEAST:
             yield f"the eviction of {eviction.pod} waits for {waited}"
+
+
+def _sum_batches(policy: str, figures: Figures) -> Iterator[str]:
+    if batches := figures.list_batches_of(policy):
+        pause = find_shortest_pause(batches)
+        apart = "" if pause is None else f", {show_span(pause)} apart at least"
+        noun = "batch" if len(batches) == 1 else "batches"
+        yield f"{len(batches)} {noun} of policy {policy}{apart}"
 
 
 def _render_groups(dump: Dump) -> Iterator[str]:

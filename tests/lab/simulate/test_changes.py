@@ -25,6 +25,7 @@ from rollout_operator.lab.simulate.changes import (
     parse_change,
     set_times,
 )
+from rollout_operator.lab.simulate.policies import PolicyEdit
 from rollout_operator.model.errors import InvalidInput
 
 NAMES = Names(
@@ -61,6 +62,10 @@ NODELESS = replace(NAMES, nodes={})
         ("kill operator", KillOperator()),
         ("no room for 3 pods", NoRoom(3)),
         ("no room for 1 pod", NoRoom(1)),
+        ("set db paused to true", PolicyEdit("db", "paused", True)),
+        ("set db spec.azOrder to b, a", PolicyEdit("db", "azOrder", ["b", "a"])),
+        ("set db maxUnavailable to 25%", PolicyEdit("db", "maxUnavailable", "25%")),
+        ("set db intervalSeconds to 0", PolicyEdit("db", "intervalSeconds", 0)),
         ("pause zone-a", Pause("zone-a", is_paused=True)),
         ("resume zone-a", Pause("zone-a", is_paused=False)),
     ],
@@ -82,6 +87,7 @@ def test_every_form_is_among_those_that_are_tried() -> None:
     for form in FORMS:
         plain = re.sub(r"\[ZONE=\]|\[\w+ \.\.\.\]", "", form.shown)
         words = {"ZONE": "zone-a", "POD": "zone-a-0", "NODE": "n", "N": "2", "IMAGE": "v2"}
+        words |= {"POLICY": "db", "FIELD": "paused", "VALUE": "true"}
         said = " ".join(words.get(word, word) for word in plain.split())
         assert parse_change(said).text == said
 
