@@ -142,7 +142,7 @@ def _choose(words: Words, seen: AdoptableNamespace) -> AdoptionChoice:
     labels = dict(map(_parse_label, given))
     names = frozenset(words.leftovers)
     if labels:
-        labelled = {one.name for one in seen.sets if labels.items() <= one.labels.items()}
+        labelled = {sts.name for sts in seen.sets if labels.items() <= sts.labels.items()}
         if not labelled:
             raise InvalidInput(f"no StatefulSet has the labels {','.join(given)}")
         names |= labelled
@@ -183,15 +183,15 @@ def decode_objects(
     Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
     """
     sets = _decode_kind(objects, "StatefulSet", decode_adoptable)
-    found = sorted({one.namespace for one in sets if one.namespace})
+    found = sorted({sts.namespace for sts in sets if sts.namespace})
     if not namespace and len(found) > 1:
         raise InvalidInput(f"the StatefulSets are in {join_names(found)}: choose one with -n")
     where = namespace or "".join(found)
-    own = tuple(one for one in sets if one.namespace in ("", where))
+    own = tuple(sts for sts in sets if sts.namespace in ("", where))
     if not own:
         raise InvalidInput(f"there is no StatefulSet{f' in namespace {where}' if where else ''}")
     _refuse_twins(own)
-    here = [one for one in objects if _namespace_of(one) in ("", where)]
+    here = [obj for obj in objects if _namespace_of(obj) in ("", where)]
     return AdoptableNamespace(
         namespace=where,
         sets=own,
@@ -203,7 +203,7 @@ def decode_objects(
 
 
 def _refuse_twins(sets: Sequence[AdoptableSet]) -> None:
-    names = [one.name for one in sets]
+    names = [sts.name for sts in sets]
     twins = sorted({name for name in names if names.count(name) > 1})
     if twins:
         raise InvalidInput(f"the input has StatefulSet {join_names(twins)} more than once")
@@ -212,7 +212,7 @@ def _refuse_twins(sets: Sequence[AdoptableSet]) -> None:
 def _decode_kind(
     objects: Sequence[JsonObject], kind: str, decode: Callable[[bytes], _Decoded]
 ) -> tuple[_Decoded, ...]:
-    return tuple(decode(msgspec.json.encode(one)) for one in objects if one["kind"] == kind)
+    return tuple(decode(msgspec.json.encode(obj)) for obj in objects if obj["kind"] == kind)
 
 
 def _namespace_of(obj: JsonObject) -> str:
@@ -224,7 +224,7 @@ def _fill_in(objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
     """Return objects with the fields that only the API server writes, which manifests lack."""
     known = {"namespace": "default", "uid": "-", "resourceVersion": "-"}
     return [
-        {**one, "metadata": {**known, **head}}
-        for one in objects
-        if isinstance(head := one.get("metadata"), dict)
+        {**obj, "metadata": {**known, **head}}
+        for obj in objects
+        if isinstance(head := obj.get("metadata"), dict)
     ]

@@ -125,10 +125,10 @@ async def apply_definitions(
     client: DefinitionClient, definitions: Iterable[Definition], write_line: Callable[[str], object]
 ) -> None:
     """Make each definition in the cluster say what the file says. Raises OperatorError."""
-    for one in definitions:
+    for definition in definitions:
         try:
-            await client.patch(DEFINITIONS, "", one.name, {"spec": one.body["spec"]})
-            write_line(f"{DEFINITIONS.kind} {one.name}: up to date")
+            await client.patch(DEFINITIONS, "", definition.name, {"spec": definition.body["spec"]})
+            write_line(f"{DEFINITIONS.kind} {definition.name}: up to date")
         except NotFound:
-            await client.create(DEFINITIONS, "", one.body)
-            write_line(f"{DEFINITIONS.kind} {one.name}: created")
+            await client.create(DEFINITIONS, "", definition.body)
+            write_line(f"{DEFINITIONS.kind} {definition.name}: created")

@@ -126,10 +126,10 @@ def _title(text: str) -> Line:
 def _draw(found: Explanation, layout: StatusLayout) -> Iterator[Line]:
     style = Style.GREEN if found.may_go else Style.PLAIN
     yield from wrap_text(f"rollout: {found.answer} [{found.code}]", layout, style=style)
-    for one in found.conditions:
-        yield from wrap_text(f"first: {one.text} [{one.code}]", layout, indent=2)
-        if one.remedy:
-            yield from wrap_text(one.remedy, layout, indent=4, style=Style.FAINT)
+    for condition in found.conditions:
+        yield from wrap_text(f"first: {condition.text} [{condition.code}]", layout, indent=2)
+        if condition.remedy:
+            yield from wrap_text(condition.remedy, layout, indent=4, style=Style.FAINT)
 
 
 def _draw_eviction(held: Reason | None, layout: StatusLayout) -> Iterator[Line]:

@@ -36,6 +36,6 @@ def _copy_cluster(words: Words) -> ObjectsCopy:
 async def _copy(access: Access) -> ObjectsCopy:
     async with open_client(access) as client:
         copy = await copy_namespace(client, access.namespace, LoopClock())
-    if not any(one["kind"] == "StatefulSet" for one in copy.objects):
+    if not any(obj["kind"] == "StatefulSet" for obj in copy.objects):
         raise InvalidInput(f"there is no StatefulSet in namespace {access.namespace}")
     return copy

@@ -123,9 +123,9 @@ async def show(words: Words, output: OutputStream) -> None:
 def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
     """Return the lines about all namespaces."""
     lines: list[Line] = []
-    for one in seen:
+    for inspection in seen:
         lines += [BLANK] if lines else []
-        lines += draw_status(one.best, one.remarks, layout)
+        lines += draw_status(inspection.best, inspection.remarks, layout)
     return lines or [(("there is no rollout group", Style.PLAIN),)]
 
 
@@ -188,5 +188,5 @@ async def report_changes(
         await clock.sleep(EVERY)
 
 
-def _list_facts(one: Inspection) -> Sequence[tuple[str, str]]:
-    return list(list_facts(one.best, one.remarks).items())
+def _list_facts(inspection: Inspection) -> Sequence[tuple[str, str]]:
+    return list(list_facts(inspection.best, inspection.remarks).items())

@@ -262,10 +262,10 @@ def _list_decoded(
     An event was spoiled on its way: without its selector no pod of such a member was found.
     """
     return [
-        one
+        member
         for group in groups
-        for one in members.get(group.name, ())
-        if isinstance(one, StatefulSet) and one.uid in {lost.uid for lost in group.unreadable}
+        for member in members.get(group.name, ())
+        if isinstance(member, StatefulSet) and member.uid in {lost.uid for lost in group.unreadable}
     ]
 
 
@@ -314,7 +314,7 @@ def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:
     names = [f"{group.name}" for group in groups]
     first = _choose_values(GROUP_LABEL, names)
     members = [zone.sts.labels for group in groups for zone in group.zones]
-    members += [one.labels for group in groups for one in group.unreadable]
+    members += [broken.labels for group in groups for broken in group.unreadable]
     if all(GROUP_LABEL in labels for labels in members):
         return (first,)
     return (first, f"{_choose_values(GROUP_LABEL_LONG, names)},!{GROUP_LABEL}")
@@ -328,11 +328,11 @@ def _choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
     """
     if not sets:
         return ()
-    shared = set(sets[0].selector).intersection(*(one.selector for one in sets))
+    shared = set(sets[0].selector).intersection(*(sts.selector for sts in sets))
     if shared:
-        parts = (_choose_values(key, [one.selector[key] for one in sets]) for key in sorted(shared))
+        parts = (_choose_values(key, [sts.selector[key] for sts in sets]) for key in sorted(shared))
         return (",".join(parts),)
-    return tuple(dict.fromkeys(join_labels(one.selector) for one in sets))
+    return tuple(dict.fromkeys(join_labels(sts.selector) for sts in sets))
 
 
 def _choose_values(key: str, values: Iterable[str]) -> str:

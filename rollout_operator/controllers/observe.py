@@ -87,9 +87,10 @@ class Observer:
         """
         read = await self._reads.read_selected(cached, selector)
         members = [
-            one
-            for one in read.members
-            if one.uid in cached.owners or not (isinstance(one, StatefulSet) and one.is_terminating)
+            member
+            for member in read.members
+            if member.uid in cached.owners
+            or not (isinstance(member, StatefulSet) and member.is_terminating)
         ]
         owned = {member.uid: read.pods.get(member.uid, ()) for member in members}
         return self._compose(cached.name, members, owned, self.clock.elapsed() - read.sent_at)
@@ -131,7 +132,7 @@ class Observer:
         return Group(
             name=name,
             zones=zones,
-            unreadable=tuple(one for one in members if isinstance(one, Unreadable)),
+            unreadable=tuple(member for member in members if isinstance(member, Unreadable)),
             now=now,
             deletions=self.pending.list_going({member.uid for member in members}, pods, now),
             snapshot_age=age,

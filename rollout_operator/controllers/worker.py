@@ -137,13 +137,15 @@ class Waker:
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
         """A StatefulSet came, changed or went."""
-        for group in dict.fromkeys(one.group for one in (old, new) if one is not None):
+        for group in dict.fromkeys(version.group for version in (old, new) if version is not None):
             if group is not None:
                 self._add(group)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         """A pod came, changed or went. Without a known owner it concerns no group yet."""
-        for owner in dict.fromkeys(one.owner_uid for one in (old, new) if one is not None):
+        for owner in dict.fromkeys(
+            version.owner_uid for version in (old, new) if version is not None
+        ):
             found = None if owner is None else self._sets.get_by_uid(owner)
             if found is not None and found.group is not None:
                 self._add(found.group)

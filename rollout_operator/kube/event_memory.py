@@ -103,10 +103,10 @@ class EventLimits:
         if last is not None and spacing is not None and now - last < spacing:
             return False
         allowances = [own, self._refusals] if action in REFUSALS else [own]
-        if not all(one.has_room(now) for one in allowances):
+        if not all(allowance.has_room(now) for allowance in allowances):
             return False
-        for one in allowances:
-            one.tokens -= 1
+        for allowance in allowances:
+            allowance.tokens -= 1
         own.last[action] = now
         return True
 

@@ -166,31 +166,31 @@ class EventSender:
                 self._queue.popleft()
         self._filled.clear()
 
-    async def _deliver(self, one: _WaitingEvent) -> None:
+    async def _deliver(self, waiting_event: _WaitingEvent) -> None:
         """Write one Event, or give it up."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self._count(await self._write(one))
+                self._count(await self._write(waiting_event))
                 self._denials = 0
                 return
             except _PASSING as error:
                 if attempt == ATTEMPTS:
-                    self._fail(one, error)
+                    self._fail(waiting_event, error)
                     return
             except (Denied, NotFound) as error:
                 self._fall_silent(error)
                 return
             except ApiError as error:
-                self._fail(one, error)
+                self._fail(waiting_event, error)
                 return
             await self._clock.sleep(EVENT_WRITES.bound(attempt))
 
-    async def _write(self, one: _WaitingEvent) -> str:
+    async def _write(self, waiting_event: _WaitingEvent) -> str:
         """Write one Event, by the one that it goes on; return what that is counted as."""
-        event, namespace = one.event, one.event.regarding.namespace
+        event, namespace = waiting_event.event, waiting_event.event.regarding.namespace
         series = self._series.find(event)
         if series is not None:
-            again = {"count": series.count + 1, "lastObservedTime": _render_time(one.at)}
+            again = {"count": series.count + 1, "lastObservedTime": _render_time(waiting_event.at)}
             try:
                 await self._client.patch(EVENTS, namespace, series.name, {"series": again})
             except NotFound:
@@ -199,18 +199,18 @@ class EventSender:
                 self._series.record(event, series.name, series.count + 1)
                 return "repeated"
         with suppress(Conflict):  # an attempt without an answer has written it
-            await self._client.create(EVENTS, namespace, self._render(one))
-        self._series.record(event, one.name, 1)
+            await self._client.create(EVENTS, namespace, self._render(waiting_event))
+        self._series.record(event, waiting_event.name, 1)
         return "written"
 
-    def _render(self, one: _WaitingEvent) -> JsonObject:
-        event, regarding = one.event, one.event.regarding
+    def _render(self, waiting_event: _WaitingEvent) -> JsonObject:
+        event, regarding = waiting_event.event, waiting_event.event.regarding
         resource = _RESOURCES[regarding.kind]
         return {
             "apiVersion": f"{EVENTS.group}/{EVENTS.version}",
             "kind": EVENTS.kind,
-            "metadata": {"name": one.name, "namespace": regarding.namespace},
-            "eventTime": _render_time(one.at),
+            "metadata": {"name": waiting_event.name, "namespace": regarding.namespace},
+            "eventTime": _render_time(waiting_event.at),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "action": event.action.value,
@@ -244,8 +244,13 @@ class EventSender:
             self._count(outcome)
         self._queue.clear()
 
-    def _fail(self, one: _WaitingEvent, error: ApiError) -> None:
-        log.debug("Event not written", reason=one.event.reason, note=one.event.note, err=error)
+    def _fail(self, waiting_event: _WaitingEvent, error: ApiError) -> None:
+        log.debug(
+            "Event not written",
+            reason=waiting_event.event.reason,
+            note=waiting_event.event.note,
+            err=error,
+        )
         self._count("failed")
 
     def _count(self, outcome: str) -> None:

@@ -53,7 +53,7 @@ class Draining:
 
     def _list_on(self, node: str) -> list[JsonObject]:
         pods = self.sandbox.api.list(PODS, self.sandbox.namespace)
-        return [one for one in pods if node_of(one) == node]
+        return [pod for pod in pods if node_of(pod) == node]
 
     async def _leave(self, pod: JsonObject) -> None:
         """Have one pod go. As with kubectl, one of its name that has come instead goes, too."""

@@ -162,7 +162,7 @@ class Sandbox:
 
     async def _call_hook(self, call: HookCall) -> bytes:
         """Ask a process behind the Service. Raises OSError."""
-        ready = [one for one in self._processes if one.is_serving]
+        ready = [process for process in self._processes if process.is_serving]
         if not ready:
             raise ConnectionRefusedError("no endpoints available for service")
         return await self._choice.choice(ready).answer(call)

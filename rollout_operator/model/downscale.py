@@ -130,9 +130,9 @@ class DownscaleRecord(
             replicas_to=key.replicas_to,
             at=at,
             target=key.target,
-            earlier=tuple(one for one in earlier if one is not None and one != key.target)[
-                -MOST_EARLIER:
-            ],
+            earlier=tuple(
+                target for target in earlier if target is not None and target != key.target
+            )[-MOST_EARLIER:],
         )
 
 

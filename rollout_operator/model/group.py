@@ -131,5 +131,5 @@ class Group:
     def owners(self) -> frozenset[Uid]:
         """Return the UIDs of all members, whether they can be read or not."""
         return frozenset(
-            [zone.sts.uid for zone in self.zones] + [one.uid for one in self.unreadable]
+            [zone.sts.uid for zone in self.zones] + [broken.uid for broken in self.unreadable]
         )

@@ -263,12 +263,12 @@ class ReplacePods:
     @property
     def listed(self) -> tuple[Replacement, ...]:
         """Return all pods that may be tried."""
-        return tuple(one for share in self.shares for one in share.pods)
+        return tuple(pod for share in self.shares for pod in share.pods)
 
     @property
     def going(self) -> tuple[Replacement, ...]:
         """Return the pods that go where none is refused."""
-        return tuple(one for share in self.shares for one in share.pods[: share.room])
+        return tuple(pod for share in self.shares for pod in share.pods[: share.room])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,15 +78,15 @@ class BudgetReports:
     def _on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
-        sets = [one for one in (old, new) if one is not None]
-        self._wake_owners(one.uid for one in sets)
+        sets = [version for version in (old, new) if version is not None]
+        self._wake_owners(sts.uid for sts in sets)
         for known in self._budgets.catalog.list_all():
             # One that it did not select before.
-            if any(selects(own, one.labels) for own in known.selectors for one in sets):
+            if any(selects(own, sts.labels) for own in known.selectors for sts in sets):
                 self._wake(known.name)
 
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        self._wake_owners({one.owner_uid for one in (old, new) if one is not None})
+        self._wake_owners({version.owner_uid for version in (old, new) if version is not None})
 
     def _wake_owners(self, owners: Iterable[Uid | None]) -> None:
         for owner in owners:

@@ -37,7 +37,7 @@ class Describer:
         """
         groups: list[GroupDescription] = []
         sets = self._context.sets
-        most_pods = share_pods(sum(one.group is not None for one in sets.list_all()))
+        most_pods = share_pods(sum(sts.group is not None for sts in sets.list_all()))
         for name in sorted(sets.list_groups()):
             group = self._observer.observe(name)
             if group.zones or group.unreadable:

@@ -254,7 +254,7 @@ class Fleet:
     def _collect_all(self, question: Question) -> list[str]:
         """Return the answers of all namespaces that have one."""
         answers = ((engine, _name_answer(engine, question)) for engine in self._engines.values())
-        return [f"namespace {one.namespace}: {answer}" for one, answer in answers if answer]
+        return [f"namespace {other.namespace}: {answer}" for other, answer in answers if answer]
 
 
 def _name_answer(engine: Engine, question: Question) -> str | None:

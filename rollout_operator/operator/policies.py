@@ -201,23 +201,23 @@ class Policies:
     def _on_policy(
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
     ) -> None:
-        for one in (old, new):
-            if one is not None:
-                self._queue.add(one.name)
+        for version in (old, new):
+            if version is not None:
+                self._queue.add(version.name)
 
     def _on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
-        for one in (old, new):
-            if one is not None:
-                self._wake_owner(one.uid)
+        for version in (old, new):
+            if version is not None:
+                self._wake_owner(version.uid)
         if old is not None and new is None:
             self._placements.forget_set(old.name)
 
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        for one in (old, new):
-            if one is not None:
-                self._wake_owner(one.owner_uid)
+        for version in (old, new):
+            if version is not None:
+                self._wake_owner(version.owner_uid)
 
     def _wake_owner(self, owner: Uid | None) -> None:
         name = None if owner is None else self.owners.find_name(owner)

@@ -200,7 +200,7 @@ class BundleInjector:
 
     def wake(self) -> None:
         """Look at all configurations: the bundle has changed."""
-        keys = [_key(one) for one in self._list_ours()]
+        keys = [_key(configuration) for configuration in self._list_ours()]
         self._targets = {key: self._targets[key] for key in keys if key in self._targets}
         self._others = {key: self._others[key] for key in keys if key in self._others}
         for key in keys:
@@ -212,7 +212,7 @@ class BundleInjector:
         True where there is none. What cannot be decoded does not count: nobody could write it.
         """
         wanted, names = _encode(bundle), self._what.names
-        hooks = (hook for one in self._list_ours() for hook in one.webhooks)
+        hooks = (hook for configuration in self._list_ours() for hook in configuration.webhooks)
         return all(hook.ca_bundle == wanted for hook in hooks if calls_us(hook, names))
 
     async def run(self) -> None:
@@ -234,7 +234,10 @@ class BundleInjector:
 
     async def _reconcile(self, key: Key) -> timedelta:
         """Bring one configuration to what it should be; return how soon to try again, if at all."""
-        one = next((one for one in self._list_ours() if _key(one) == key), None)
+        one = next(
+            (configuration for configuration in self._list_ours() if _key(configuration) == key),
+            None,
+        )
         if one is None or not self._what.bundle():
             return timedelta(0)
         self._report_others(key, one)
@@ -262,25 +265,29 @@ class BundleInjector:
         self._record_success(one, target, bundle)
         return timedelta(0)
 
-    def _plan(self, one: WebhookConfiguration) -> list[JsonObject]:
+    def _plan(self, configuration: WebhookConfiguration) -> list[JsonObject]:
         bundle = _encode(self._what.bundle())
-        return plan_patch(one, bundle, self._what.namespace, self._what.names)
+        return plan_patch(configuration, bundle, self._what.namespace, self._what.names)
 
-    def _report_others(self, key: Key, one: WebhookConfiguration) -> None:
+    def _report_others(self, key: Key, configuration: WebhookConfiguration) -> None:
         """Say once which hooks of a labelled configuration are left alone: one may be a mistake."""
-        others = {hook.host for hook in one.webhooks if not calls_us(hook, self._what.names)}
+        others = {
+            hook.host for hook in configuration.webhooks if not calls_us(hook, self._what.names)
+        }
         if others == self._others.get(key, set()):
             return
         self._others[key] = others
         if others:
             log.info(
                 "Leaving the CA bundle of other servers alone",
-                **_keys(one),
+                **_keys(configuration),
                 hosts=", ".join(sorted(others)),
                 names=", ".join(self._what.names),
             )
 
-    def _record_success(self, one: WebhookConfiguration, target: _Injected, bundle: str) -> None:
+    def _record_success(
+        self, configuration: WebhookConfiguration, target: _Injected, bundle: str
+    ) -> None:
         self._writes["written"].inc()
         target.pace.record_success()
         target.undone = target.undone + 1 if target.written == bundle else 0
@@ -288,13 +295,13 @@ class BundleInjector:
         if target.undone == FIGHT:
             log.warn(
                 "Somebody else keeps changing the CA bundle",
-                **_keys(one),
+                **_keys(configuration),
                 times=target.undone,
                 hint="metadata.managedFields names who writes clientConfig.caBundle",
             )
 
     def _record_failure(
-        self, one: WebhookConfiguration, pace: WriteRate, error: OperatorError
+        self, configuration: WebhookConfiguration, pace: WriteRate, error: OperatorError
     ) -> timedelta:
         self._writes[_outcome(error)].inc()
         was_denied = pace.is_denied
@@ -302,13 +309,17 @@ class BundleInjector:
         is_news = not was_denied if pace.is_denied else pace.failures % REPORTED_EVERY == 1
         if is_news:
             severity = Severity.INFO if isinstance(error, Conflict) else Severity.WARN
-            log.at(severity)("CA bundle not written", **_keys(one), retry_in=wait, err=error)
+            log.at(severity)(
+                "CA bundle not written", **_keys(configuration), retry_in=wait, err=error
+            )
         return wait
 
     def _list_ours(self) -> Iterator[WebhookConfiguration]:
-        for one in self._what.list_configurations():
-            if isinstance(one, WebhookConfiguration) and is_ours(one, self._what.namespace):
-                yield one
+        for configuration in self._what.list_configurations():
+            if isinstance(configuration, WebhookConfiguration) and is_ours(
+                configuration, self._what.namespace
+            ):
+                yield configuration
 
 
 def _outcome(error: OperatorError) -> str:
@@ -327,9 +338,9 @@ def _encode(bundle: bytes) -> str:
     return b64encode(bundle).decode()
 
 
-def _key(one: Configuration) -> Key:
-    return one.kind, one.name
+def _key(configuration: Configuration) -> Key:
+    return configuration.kind, configuration.name
 
 
-def _keys(one: WebhookConfiguration) -> dict[str, object]:
-    return {"kind": one.kind, "configuration": one.name}
+def _keys(configuration: WebhookConfiguration) -> dict[str, object]:
+    return {"kind": configuration.kind, "configuration": configuration.name}

@@ -33,23 +33,30 @@ def stamp_conditions(
     """
     own = tuple(
         StatusCondition(
-            type=one.type,
-            status=str(one.is_true),
-            reason=one.reason,
+            type=finding.type,
+            status=str(finding.is_true),
+            reason=finding.reason,
             # A terminal shows it: what it quotes of a tenant must not steer that.
-            message=one_line(one.text),
-            last_transition_time=_choose_time(one, before, now),
+            message=one_line(finding.text),
+            last_transition_time=_choose_time(finding, before, now),
             observed_generation=generation,
         )
-        for one in findings
+        for finding in findings
     )
-    return (*own, *(one for one in before if one.type not in types))
+    return (
+        *own,
+        *(status_condition for status_condition in before if status_condition.type not in types),
+    )
 
 
 def _choose_time(
     finding: ConditionFinding, before: Iterable[StatusCondition], now: datetime
 ) -> str:
     wanted = (finding.type, str(finding.is_true))
-    same = (one for one in before if (one.type, one.status) == wanted)
-    kept = next((one.last_transition_time for one in same), "")
+    same = (
+        status_condition
+        for status_condition in before
+        if (status_condition.type, status_condition.status) == wanted
+    )
+    kept = next((condition.last_transition_time for condition in same), "")
     return kept or format_rfc3339(now.replace(microsecond=0))

@@ -73,13 +73,13 @@ Choice = tuple[ReportedGroup, tuple[EventRecord, ...]]
 
 
 def choose_delete_events(
-    reported: ReportedGroup, group: Group, one: Replacement, now: timedelta
+    reported: ReportedGroup, group: Group, replacement: Replacement, now: timedelta
 ) -> Choice:
     """Return what to report of a pod that was deleted, as `group` was before."""
-    pod = one.pod
+    pod = replacement.pod
     regarding = Regarding(EventKind.POD, pod.namespace, pod.name, pod.uid)
-    deleted = _render(regarding, EventAction.DELETE, one.reason)
-    zone = next((zone for zone in group.zones if zone.sts.name == one.reason.zone), None)
+    deleted = _render(regarding, EventAction.DELETE, replacement.reason)
+    zone = next((zone for zone in group.zones if zone.sts.name == replacement.reason.zone), None)
     if zone is None:
         return reported, (deleted,)
     reported, begun = _begin_zone(reported, zone, now)
@@ -175,11 +175,11 @@ def choose_wait_events(
     leading = find_leading(plan.waits)
     if leading is None:
         return reported, ()
-    zones = [one for one in members if leading.zone in ("", one.name)]
-    zones.sort(key=lambda one: one.name)
+    zones = [member for member in members if leading.zone in ("", member.name)]
+    zones.sort(key=lambda zone: zone.name)
     events = tuple(
-        _render(regard(EventKind.STATEFULSET, one), EventAction.WAIT, leading)
-        for one in zones[:MOST_ZONES]
+        _render(regard(EventKind.STATEFULSET, zone), EventAction.WAIT, leading)
+        for zone in zones[:MOST_ZONES]
     )
     return replace(reported, wait=_name_wait(leading)), events
 

@@ -140,18 +140,18 @@ def _count_pods(status: PolicyStatus) -> Mapping[tuple[str, str], int]:
     """Return pods by zone and state; a StatefulSet that is a zone may be named like another."""
     pods: dict[tuple[str, str], int] = {}
     for zone in status.zones:
-        for one in zone.stateful_sets:
-            for state, number in _list_states(one).items():
+        for sts in zone.stateful_sets:
+            for state, number in _list_states(sts).items():
                 pods[zone.name, state] = pods.get((zone.name, state), 0) + number
     return pods
 
 
-def _list_states(one: PolicySetStatus) -> Mapping[str, int]:
+def _list_states(status: PolicySetStatus) -> Mapping[str, int]:
     return {
-        "updated": one.updated_pods,
-        "outdated": one.outdated_pods,
-        "unavailable": one.unavailable_pods,
-        "total": one.replicas,
+        "updated": status.updated_pods,
+        "outdated": status.outdated_pods,
+        "unavailable": status.unavailable_pods,
+        "total": status.replicas,
     }
 
 

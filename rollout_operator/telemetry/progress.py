@@ -52,12 +52,12 @@ class ProgressMetrics:
     def show_zones(self, group: str, zones: Sequence[ZoneProgress], now: datetime) -> None:
         """Show `zones` as all zones of a group."""
         before = self._zones.get(group, {})
-        current = {one.zone: one for one in zones}
+        current = {zone.zone: zone for zone in zones}
         for name in before.keys() - current.keys():
             self._remove(group, name)
-        for name, one in current.items():
-            if before.get(name) != one:
-                self._set(group, one, now)
+        for name, state in current.items():
+            if before.get(name) != state:
+                self._set(group, state, now)
         self._zones[group] = current
 
     def forget(self, group: str) -> None:
@@ -67,12 +67,12 @@ class ProgressMetrics:
         for name in self._zones.pop(group, {}):
             self._remove(group, name)
 
-    def _set(self, group: str, one: ZoneProgress, now: datetime) -> None:
-        self._desired.labels(group, one.zone).set(one.desired)
-        self._ready.labels(group, one.zone).set(one.ready)
-        self._updated.labels(group, one.zone).set(one.updated)
-        self._outdated.labels(group, one.zone).set(one.outdated)
-        self._changed.labels(group, one.zone).set(now.timestamp())
+    def _set(self, group: str, zone_progress: ZoneProgress, now: datetime) -> None:
+        self._desired.labels(group, zone_progress.zone).set(zone_progress.desired)
+        self._ready.labels(group, zone_progress.zone).set(zone_progress.ready)
+        self._updated.labels(group, zone_progress.zone).set(zone_progress.updated)
+        self._outdated.labels(group, zone_progress.zone).set(zone_progress.outdated)
+        self._changed.labels(group, zone_progress.zone).set(now.timestamp())
 
     def _remove(self, group: str, zone: str) -> None:
         for gauge in (self._desired, self._ready, self._updated, self._outdated, self._changed):

@@ -30,8 +30,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="late-cancels-do-not-count",
-        old="    pods = [one.pod for one in endpoints if one.uid in waits]\n",
-        new="    pods = [one.pod for one in endpoints[:0] if one.uid in waits]\n",
+        old="    pods = [endpoint.pod for endpoint in endpoints if endpoint.uid in waits]\n",
+        new="    pods = [endpoint.pod for endpoint in endpoints[:0] if endpoint.uid in waits]\n",
         breaks="SI-10: a call that a pod stays takes effect after it has confirmed that it goes",
         scenarios=DOWNSCALES,
         profile="late pods",
@@ -59,8 +59,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="told-once-is-told",
-        old="        reached = [one for one, pod in here.items() if pod.uid not in failed]\n",
-        new="        reached, failed = list(here), {}\n",
+        old="[due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]\n",
+        new="list(here)\n        failed = {}\n",
         breaks="LI-05: a pod that was out of reach is not told again",
         scenarios=DOWNSCALES,
         profile="lost pods",

@@ -21,7 +21,7 @@ PLANNING: Final = (
     ),
     Mutant(
         name="broken-pods-cost-budget",
-        old="elif below + one.gaps_below < limit:",
+        old="elif below + down_pod.gaps_below < limit:",
         new="elif readiness.unavailable < limit:",
         breaks="LI-10: a broken revision keeps its own fix away",
         scenarios=("s4",),

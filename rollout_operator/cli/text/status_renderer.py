@@ -253,15 +253,15 @@ def _draw_labelled(label: str, text: str, layout: StatusLayout) -> Iterator[Line
 
 
 def _draw_budgets(budgets: Sequence[BudgetDescription], layout: StatusLayout) -> Iterator[Line]:
-    names = min(max(len("BUDGET"), *(len(one.name) for one in budgets)), _LONGEST_NAME)
+    names = min(max(len("BUDGET"), *(len(budget.name) for budget in budgets)), _LONGEST_NAME)
     yield ((f"{'BUDGET':{names}}  {'MAX':>5}  {'DOWN':>7}  {'MAY GO':>6}", Style.FAINT),)
-    for one in budgets:
-        style = Style.PLAIN if one.is_valid else Style.RED
-        down = f"{one.unavailable}/{one.pods}"
-        numbers = f"  {one_line(one.maximum) or '-':>5}  {down:>7}  {one.allowed:>6}"
-        yield ((f"{one_line(one.name)[:names]:{names}}", Style.BOLD), (numbers, style))
+    for budget in budgets:
+        style = Style.PLAIN if budget.is_valid else Style.RED
+        down = f"{budget.unavailable}/{budget.pods}"
+        numbers = f"  {one_line(budget.maximum) or '-':>5}  {down:>7}  {budget.allowed:>6}"
+        yield ((f"{one_line(budget.name)[:names]:{names}}", Style.BOLD), (numbers, style))
         if not layout.is_terse:
-            yield from _draw_budget_waits(one, layout)
+            yield from _draw_budget_waits(budget, layout)
 
 
 def _draw_budget_waits(budget: BudgetDescription, layout: StatusLayout) -> Iterator[Line]:

@@ -109,8 +109,12 @@ class Cancellations:
     async def _call_all(
         self, sts: StatefulSet, due: Sequence[DueCancel], staying: Mapping[Uid, Pod]
     ) -> None:
-        for target in dict.fromkeys(one.target for one in due):
-            here = {one: staying[one.uid] for one in due if one.target == target}
+        for target in dict.fromkeys(due_cancel.target for due_cancel in due):
+            here = {
+                due_cancel: staying[due_cancel.uid]
+                for due_cancel in due
+                if due_cancel.target == target
+            }
             await self._call(sts, target, here)
 
     async def _call(
@@ -122,7 +126,7 @@ class Cancellations:
         unanswered = self.downscales.unanswered
         errors = await unanswered.cancel_all(self.calls, sts.uid, endpoints) if endpoints else {}
         failed |= {uid: str(error) for uid, error in errors.items()}
-        reached = [one for one, pod in here.items() if pod.uid not in failed]
+        reached = [due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]
         self.downscales.backlog.record_un_prepared(sts.uid, reached)
         if reached:
             names = sorted({here[one].name for one in reached})
@@ -131,9 +135,9 @@ class Cancellations:
             if pod.uid in failed:
                 self._postpone(sts, one, failed[pod.uid])
 
-    def _postpone(self, sts: StatefulSet, one: DueCancel, why: str) -> None:
+    def _postpone(self, sts: StatefulSet, due_cancel: DueCancel, why: str) -> None:
         """Try later. Pods change all the time, and each change has us look: it waits for all."""
-        entry = self.downscales.backlog.list_due_cancels(sts.uid).get(one)
+        entry = self.downscales.backlog.list_due_cancels(sts.uid).get(due_cancel)
         if entry is None:
             return
         wait = CANCELLATIONS.bound(entry.failures + 1)
@@ -143,7 +147,7 @@ class Cancellations:
         write_log(
             "Pod cannot be told that it stays", zone=sts.name, pod=entry.pod, again_in=wait, err=why
         )
-        self.downscales.backlog.postpone(sts.uid, one, wait, why)
+        self.downscales.backlog.postpone(sts.uid, due_cancel, wait, why)
 
 
 def _plan_endpoints(

@@ -397,4 +397,4 @@ class _RecordsOfPods:
 def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
     """Return where else than at a target pods were told to go, as their records say."""
     called = (one for record in records for one in (record.target, *record.earlier))
-    return [one for one in dict.fromkeys(called) if one is not None and one != target]
+    return [place for place in dict.fromkeys(called) if place is not None and place != target]

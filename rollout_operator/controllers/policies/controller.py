@@ -150,7 +150,7 @@ class PolicyController:
         is_news = self._waits.get(name) is not code
         self._waits[name] = code
         if leading is not None and is_news:
-            why = "; ".join(one.text for one in plan.waits)
+            why = "; ".join(wait.text for wait in plan.waits)
             write = log.at(leading.severity)
             write("Policy waits", **self._name(name), reason=code, why=why)
 

@@ -79,17 +79,17 @@ class Owners:
         ownership = share_sets(policies, self._sets.list_all() if policies else ())
         self._ownership = ownership
         scopes, refused = ownership.scopes, ownership.refused
-        self._by_name = {one.policy.head.name: one for one in scopes}
-        self._by_name.update((one.head.name, one) for one in refused)
-        self._drivers = {group: one.policy.head.key for one in scopes for group in one.groups}
-        self._names = {sts.uid: one.policy.head.name for one in scopes for sts in one.sets}
+        self._by_name = {scope.policy.head.name: scope for scope in scopes}
+        self._by_name.update((refusal.head.name, refusal) for refusal in refused)
+        self._drivers = {group: scope.policy.head.key for scope in scopes for group in scope.groups}
+        self._names = {sts.uid: scope.policy.head.name for scope in scopes for sts in scope.sets}
         return ownership
 
 
-def _get_policy(one: _AnyPolicy | None) -> Policy | RefusedPolicy | None:
-    return one.policy if isinstance(one, WatchedPolicy) else None
+def _get_policy(any_policy: _AnyPolicy | None) -> Policy | RefusedPolicy | None:
+    return any_policy.policy if isinstance(any_policy, WatchedPolicy) else None
 
 
-def _selected_by(one: _AnySet) -> tuple[object, ...]:
-    is_terminating = isinstance(one, StatefulSet) and one.is_terminating
-    return (type(one), one.uid, one.labels, is_terminating)
+def _selected_by(sts: _AnySet) -> tuple[object, ...]:
+    is_terminating = isinstance(sts, StatefulSet) and sts.is_terminating
+    return (type(sts), sts.uid, sts.labels, is_terminating)

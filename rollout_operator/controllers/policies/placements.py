@@ -64,7 +64,7 @@ class Placements:
         policy = replace(policy, topology_key=choose_key(policy, known.status))
         frozen = list_frozen(known.status, policy.topology_key)
         placed = [self._place(sts) for sts in sets if self._is_read(sts)]
-        asking = {one.name for one in needs_nodes(policy, placed, frozen)}
+        asking = {node.name for node in needs_nodes(policy, placed, frozen)}
         nodes: NodeLabels | None = {}
         if asking:
             await self._read_pods([sts for sts in sets if sts.name in asking])
@@ -103,9 +103,9 @@ class Placements:
             node_terms=found.node_terms,
         )
 
-    def _add_nodes(self, one: PlacedSet) -> PlacedSet:
-        nodes = self._pod_nodes.get(one.name, {}).values()
-        return replace(one, pod_nodes=tuple(sorted({node for node in nodes if node})))
+    def _add_nodes(self, sts: PlacedSet) -> PlacedSet:
+        nodes = self._pod_nodes.get(sts.name, {}).values()
+        return replace(sts, pod_nodes=tuple(sorted({node for node in nodes if node})))
 
     async def _read_pods(self, sets: Sequence[StatefulSet]) -> None:
         """Read on which nodes pods run that were not known to be scheduled."""

@@ -53,7 +53,7 @@ class PolicyRule:
     def observe(self, name: GroupName) -> Group:
         """Return what a policy owns as the caches show it; nothing where it is out of service."""
         scope = self._find_scope(name)
-        uids = [] if scope is None else [one.uid for one in scope.sets]
+        uids = [] if scope is None else [sts.uid for sts in scope.sets]
         found = map(self._observer.sets.get_by_uid, uids)
         members = [one for one in found if one is not None]
         return self._observer.observe_members(name, members)
@@ -91,8 +91,8 @@ class PolicyRule:
     def list_locks(self, group: Group) -> Sequence[str]:
         """Return the lock of the policy, and those of all label groups that it drives."""
         members = [*(zone.sts.group for zone in group.zones)]
-        members += [one.group for one in group.unreadable]
-        groups = [group_lock(one) for one in members if one is not None]
+        members += [broken.group for broken in group.unreadable]
+        groups = [group_lock(member) for member in members if member is not None]
         return (policy_lock(self._namespace, group.name), *groups)
 
     def name_keys(self, name: GroupName) -> Mapping[str, object]:
@@ -107,8 +107,8 @@ class PolicyRule:
 def _list_actions(plan: PolicyPlan, batch: Batch | None) -> Iterable[Action]:
     """Yield the actions of a plan, without pods that are not recorded."""
     if plan.action is not None and batch is not None:
-        recorded = {one.uid for one in batch.pods}
-        pods = tuple(one for one in plan.action.listed if one.pod.uid in recorded)
+        recorded = {pod.uid for pod in batch.pods}
+        pods = tuple(entry for entry in plan.action.listed if entry.pod.uid in recorded)
         if pods:
             share = EqualPods(pods=pods, room=len(pods))
             yield ReplacePods(zone=plan.action.zone, shares=(share,))

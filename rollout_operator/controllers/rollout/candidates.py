@@ -32,21 +32,21 @@ def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
 
 def cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
     """Return what both would delete, with the versions of the live one; None for nothing."""
-    rooms = {one.pod.uid: share.room for share in cached.shares for one in share.pods}
+    rooms = {pod.pod.uid: share.room for share in cached.shares for pod in share.pods}
     shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
     return ReplacePods(zone=live.zone, shares=shares) if shares else None
 
 
 def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
     """Return the pods that have room in both plans, bounded by the narrower one."""
-    pods = tuple(one for one in share.pods if one.pod.uid in rooms)
-    most = max((rooms[one.pod.uid] for one in pods), default=0)
+    pods = tuple(pod for pod in share.pods if pod.pod.uid in rooms)
+    most = max((rooms[pod.pod.uid] for pod in pods), default=0)
     return EqualPods(pods=pods, room=min(share.room, most))
 
 
-def build_request(one: Replacement, limit: int) -> DisruptionRequest:
+def build_request(replacement: Replacement, limit: int) -> DisruptionRequest:
     """Return what is asked of the arbiter for the delete of a pod of a zone with this limit."""
-    return DisruptionRequest(pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
+    return DisruptionRequest(pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
 
 
 class Candidates:
@@ -109,8 +109,8 @@ class Reservations:
 
     def split(self, pods: Sequence[Replacement]) -> tuple[list[Replacement], list[Replacement]]:
         """Return those that are reserved, and the others."""
-        reserved = [one for one in pods if one.pod.uid in self._by_pod]
-        return reserved, [one for one in pods if one.pod.uid not in self._by_pod]
+        reserved = [pod for pod in pods if pod.pod.uid in self._by_pod]
+        return reserved, [pod for pod in pods if pod.pod.uid not in self._by_pod]
 
     def hide(self, group: Group) -> Group:
         """Return a group in which its own reservations do not count: who uses them is decided."""

@@ -139,7 +139,7 @@ class Executor:
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
         # What the caches know to be held by budgets is not worth a look.
         limit = self._rule.choose_limit(group.name, action.zone)
-        requests = [build_request(one, limit) for one in action.listed]
+        requests = [build_request(entry, limit) for entry in action.listed]
         held = await self._arbiter.assess_all(requests)
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
@@ -167,7 +167,7 @@ class Executor:
         report: Report,
     ) -> bool:
         """Reserve as many pods as there is room for; tell whether a live read is of any use."""
-        if not any(self._arbiter.may_cover(one.pod) for one in action.listed):
+        if not any(self._arbiter.may_cover(entry.pod) for entry in action.listed):
             return True
         planned = find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)
         if planned is None:
@@ -247,24 +247,24 @@ class Executor:
                 candidates.reassess()
         return outcome
 
-    def _last_refusal(self, one: Replacement) -> timedelta:
+    def _last_refusal(self, replacement: Replacement) -> timedelta:
         """Order pods so that those that were refused lately come last (D-15)."""
-        return self._refused_at.get(one.pod.uid, timedelta.min)
+        return self._refused_at.get(replacement.pod.uid, timedelta.min)
 
     async def _try(
-        self, one: Replacement, zone: StatefulSet, report: Report, read: "_Read"
+        self, replacement: Replacement, zone: StatefulSet, report: Report, read: "_Read"
     ) -> DeleteOutcome:
         """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
-        reserved = read.reservations.take(one.pod.uid)
+        reserved = read.reservations.take(replacement.pod.uid)
         if reserved is None:
             limit = self._rule.choose_limit(read.live.name, zone)
-            answer = await self._arbiter.request(build_request(one, limit), read.expires_at)
+            answer = await self._arbiter.request(build_request(replacement, limit), read.expires_at)
         else:
             answer = await self._arbiter.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):
             return record_held(report, answer)
         try:
-            outcome = await self._delete(replace(one, pod=answer.pod), zone, report, read)
+            outcome = await self._delete(replace(replacement, pod=answer.pod), zone, report, read)
         except (ApiError, asyncio.CancelledError):
             # Also where there was no answer: a pod whose record goes is no longer what the delete
             # asks for.
@@ -276,17 +276,17 @@ class Executor:
         return outcome
 
     async def _delete(
-        self, one: Replacement, sts: StatefulSet, report: Report, read: "_Read"
+        self, replacement: Replacement, sts: StatefulSet, report: Report, read: "_Read"
     ) -> DeleteOutcome:
         """Delete one pod. Raises ApiError where trying others is no use."""
-        group, pod, zone = sts.group, one.pod, one.reason.zone
+        group, pod, zone = sts.group, replacement.pod, replacement.reason.zone
         left = read.expires_at - self._clock.elapsed()
         if left <= timedelta(0):
             return cut_short_by(report, describe_slow(zone))
         log.info(
             "Terminating pod",
             **self._rule.name_keys(read.live.name),
-            zone=zone, pod=pod.name, reason=one.reason.code, why=one.reason.text,
+            zone=zone, pod=pod.name, reason=replacement.reason.code, why=replacement.reason.text,
         )  # fmt: skip
         precondition = Precondition(uid=pod.uid, resource_version=pod.resource_version)
         self._deletes.begin(pod)
@@ -311,7 +311,7 @@ class Executor:
         self._deletes.accept(pod)
         self._refused_at.pop(pod.uid, None)
         report.deleted += 1
-        self._on_step(read.live, one)
+        self._on_step(read.live, replacement)
         return DeleteOutcome.WENT
 
     def _record_changed(

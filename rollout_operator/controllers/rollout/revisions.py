@@ -96,9 +96,9 @@ def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
 def _records(plan: Plan, action: RecordRevision) -> bool:
     """Tell whether a plan still records the same revision of the same zone."""
     return any(
-        isinstance(one, RecordRevision)
-        and (one.zone.uid, one.revision) == (action.zone.uid, action.revision)
-        for one in plan.actions
+        isinstance(other, RecordRevision)
+        and (other.zone.uid, other.revision) == (action.zone.uid, action.revision)
+        for other in plan.actions
     )
 
 

@@ -90,8 +90,8 @@ class ScalingContext:
 def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
     """Tell whether any set of a group has an annotation of scaling."""
     return any(
-        isinstance(one, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(one.annotations)
-        for one in members
+        isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
+        for member in members
     )
 
 
@@ -189,8 +189,10 @@ class ScalingController:
         """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
         while True:
             plan = plan_scaling(scaling)
-            downscales = [one for one in plan.scale if one.is_downscale]
-            held = [one for one in downscales if await self._is_held(one, outcome)]
+            downscales = [change for change in plan.scale if change.is_downscale]
+            held = [
+                downscale for downscale in downscales if await self._is_held(downscale, outcome)
+            ]
             if not held:
                 return scaling, plan
             scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
@@ -269,7 +271,9 @@ class ScalingController:
         Not under the lock of the group, which nobody may hold for as long as that can hang.
         """
         references = self._context.references
-        readings = {one: await references.refresh(one) for one in list_references([zone])}
+        readings = {
+            reference: await references.refresh(reference) for reference in list_references([zone])
+        }
         return replace(scaling, scales={**scaling.scales, **readings})
 
     async def _publish(self, publication: PublishReplicas, outcome: ReconcileOutcome) -> None:
@@ -296,13 +300,13 @@ class ScalingController:
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
         """Show what came of a look; return when to show it again for the log."""
         metrics = self._context.metrics
-        failing = [one for one in plan.problems if one.zone in plan.failed]
+        failing = [problem for problem in plan.problems if problem.zone in plan.failed]
         for reason in (*outcome.reasons, *failing):
             if reason.severity is not Severity.DEBUG:
                 metrics.scaling_failures.labels(plan.group, reason.code).inc()
         self._record_next(plan)
         waits = (*outcome.reasons, *plan.waits, *failing)
-        odd = tuple(one for one in plan.problems if one not in failing)
+        odd = tuple(problem for problem in plan.problems if problem not in failing)
         shown = Plan(group=plan.group, waits=waits, problems=odd)
         return self._context.group_states.post(shown, Subject.SCALING)
 

@@ -56,7 +56,7 @@ class PodCaller:
 
     def known(self, sets: Iterable[Uid]) -> Mapping[Uid, PodCalls]:
         """Return what passed between us and the pods of these sets."""
-        return {uid: calls for one in sets for uid, calls in self._pod_calls.get(one, {}).items()}
+        return {uid: calls for sts in sets for uid, calls in self._pod_calls.get(sts, {}).items()}
 
     def keep(self, set_uid: Uid, pods: Mapping[Uid, bool]) -> None:
         """Take the pods that a set has now, and whether each is ready.

@@ -265,7 +265,7 @@ class Counts:
         self, sets: Iterable[StatefulSet], actions: Sequence[ScaleZone]
     ) -> list[StatefulSet]:
         """Return the sets with a mark of ours that is over, and none of these actions is to use."""
-        wanted = {one.zone.uid: one.replicas for one in actions}
+        wanted = {action.zone.uid: action.replicas for action in actions}
         idle = [sts for sts in sets if self._downscales.intents.is_idle(sts)]
         return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
 
@@ -377,8 +377,8 @@ def _shows(sts: StatefulSet, pending: _UnseenWrite) -> bool:
 
 def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:
     """Return the same action in another plan."""
-    for one in actions:
-        is_same = one.zone.uid == wanted.zone.uid and one.replicas == wanted.replicas
-        if is_same and one.zone.replicas == wanted.zone.replicas:
-            return one
+    for action in actions:
+        is_same = action.zone.uid == wanted.zone.uid and action.replicas == wanted.replicas
+        if is_same and action.zone.replicas == wanted.zone.replicas:
+            return action
     return None

@@ -77,66 +77,70 @@ class ScalingWrites:
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
 
-    async def send(self, one: Write, outcome: ReconcileOutcome) -> bool:
+    async def send(self, write: Write, outcome: ReconcileOutcome) -> bool:
         """Send a write, unless that failed lately; tell whether it was written (D-18)."""
         attempts = self._attempts
-        if self._must_wait(one, outcome):
+        if self._must_wait(write, outcome):
             return False
         try:
-            await one.send()
+            await write.send()
         except Conflict as error:
-            wait = attempts.record_failure(one.clash, str(error), at_least=RECHECK_WAIT)
-            outcome.fail(_word_clash(one, str(error)), wait)
+            wait = attempts.record_failure(write.clash, str(error), at_least=RECHECK_WAIT)
+            outcome.fail(_word_clash(write, str(error)), wait)
             return False
         except DeadlinePassed as error:
-            wait = attempts.record_failure(one.late, str(error))
-            outcome.fail(self._word_late(one, str(error)), wait)
+            wait = attempts.record_failure(write.late, str(error))
+            outcome.fail(self._word_late(write, str(error)), wait)
             return False
         except (ApiError, InvalidInput) as error:
-            wait = self._record_failure(one, error)
-            _fail(one, str(error), wait, outcome)
+            wait = self._record_failure(write, error)
+            _fail(write, str(error), wait, outcome)
             return False
-        for attempt in (one.attempt, one.clash, one.late):
+        for attempt in (write.attempt, write.clash, write.late):
             attempts.record_success(attempt)
         return True
 
-    def _must_wait(self, one: Write, outcome: ReconcileOutcome) -> bool:
+    def _must_wait(self, write: Write, outcome: ReconcileOutcome) -> bool:
         """Tell whether a write failed lately; record why if so."""
-        wait, failure = self._attempts.wait_before(one.attempt)
+        wait, failure = self._attempts.wait_before(write.attempt)
         if wait:
-            _fail(one, failure, wait, outcome)
+            _fail(write, failure, wait, outcome)
             return True
-        wait, failure = self._attempts.wait_before(one.clash)
+        wait, failure = self._attempts.wait_before(write.clash)
         if wait:
-            outcome.fail(_word_clash(one, failure), wait)
+            outcome.fail(_word_clash(write, failure), wait)
             return True
-        wait, failure = self._attempts.wait_before(one.late)
+        wait, failure = self._attempts.wait_before(write.late)
         if wait:
-            outcome.fail(self._word_late(one, failure), wait)
+            outcome.fail(self._word_late(write, failure), wait)
         return bool(wait)
 
-    def _record_failure(self, one: Write, error: ApiError | InvalidInput) -> timedelta:
+    def _record_failure(self, write: Write, error: ApiError | InvalidInput) -> timedelta:
         attempts, least = self._attempts, get_retry_after(error)
-        if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
+        if write.holds_group() and attempts.failing_for(write.attempt) >= PERSIST_LIMIT:
             least = max(least, HELD_WAIT)
-        wait = attempts.record_failure(one.attempt, str(error), at_least=least)
-        log.debug("Attempt failed", attempt=one.attempt[0], zone=one.zone, again_in=wait, err=error)
+        wait = attempts.record_failure(write.attempt, str(error), at_least=least)
+        log.debug(
+            "Attempt failed", attempt=write.attempt[0], zone=write.zone, again_in=wait, err=error
+        )
         return wait
 
-    def _word_late(self, one: Write, why: str) -> Reason:
-        is_failure = self._attempts.count(one.late) >= EXPIRED_IN_A_ROW
-        text = f"{one.what}: a live read was too old before the write was sent: {why}"
+    def _word_late(self, write: Write, why: str) -> Reason:
+        is_failure = self._attempts.count(write.late) >= EXPIRED_IN_A_ROW
+        text = f"{write.what}: a live read was too old before the write was sent: {why}"
         severity = Severity.WARN if is_failure else Severity.DEBUG
-        return Reason(code=Code.LIVE_READ_EXPIRED, text=text, severity=severity, zone=one.zone)
+        return Reason(code=Code.LIVE_READ_EXPIRED, text=text, severity=severity, zone=write.zone)
 
 
-def _word_clash(one: Write, failure: str) -> Reason:
-    return Reason(code=Code.SNAPSHOT_CHANGED, text=failure, severity=Severity.DEBUG, zone=one.zone)
+def _word_clash(write: Write, failure: str) -> Reason:
+    return Reason(
+        code=Code.SNAPSHOT_CHANGED, text=failure, severity=Severity.DEBUG, zone=write.zone
+    )
 
 
-def _fail(one: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
+def _fail(write: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
     """Record why a write failed, and how long its group waits for it still."""
-    reason, left = word_failure(one.what, failure, one.zone), one.waited_for()
+    reason, left = word_failure(write.what, failure, write.zone), write.waited_for()
     if left is not None:
         text = f"{reason.text}; its group goes on nevertheless"
         reason = replace(reason, text=text)

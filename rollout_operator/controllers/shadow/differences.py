@@ -106,17 +106,17 @@ class Differences:
         self._groups.pop(group, None)
 
     def _compare_wanted(
-        self, group: GroupName, watched: _Watched, one: Replacement, now: timedelta
+        self, group: GroupName, watched: _Watched, replacement: Replacement, now: timedelta
     ) -> timedelta | None:
         """Count a pod that has stayed for too long, once; return how long it may stay still."""
-        uid = one.pod.uid
+        uid = replacement.pod.uid
         if uid in watched.reported:
             return None
         left = watched.wanted.setdefault(uid, now) + STAYS_FOR - now
         if left > timedelta(0):
             return left
         watched.reported.add(uid)
-        self._count(group, one.pod, Difference.NOT_DELETED, one.reason.text)
+        self._count(group, replacement.pod, Difference.NOT_DELETED, replacement.reason.text)
         return None
 
     def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:

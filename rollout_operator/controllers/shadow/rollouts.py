@@ -60,7 +60,9 @@ class ShadowController:
         context.metrics.group_reconciles.labels(name).inc()
         with context.metrics.group_reconcile_duration.labels(name).time():
             plan, going = await self._decide(group)
-        left = await context.differences.compare(group, {one.pod.uid: one for one in going})
+        left = await context.differences.compare(
+            group, {replacement.pod.uid: replacement for replacement in going}
+        )
         log_again = context.group_states.post(plan)
         if plan.failed:
             context.metrics.group_reconciles_failed.labels(name).inc()
@@ -81,8 +83,8 @@ class ShadowController:
             choice = await choose_permitted(self._context.arbiter, action)
             going.extend(choice.going)
             reasons.extend(
-                would(f"delete {one.pod.name}", one.reason.text, action.zone.name)
-                for one in choice.going
+                would(f"delete {replacement.pod.name}", replacement.reason.text, action.zone.name)
+                for replacement in choice.going
             )
             reasons.extend(choice.held)
             if choice.held:
@@ -109,13 +111,13 @@ async def choose_permitted(arbiter: Arbiter, action: ReplacePods) -> PermittedPo
     going: list[Replacement] = []
     held: list[Refusal] = []
     for share in action.shares:
-        requests = [_build_request(one, action) for one in share.pods]
+        requests = [_build_request(pod, action) for pod in share.pods]
         refusals = await arbiter.assess_all(requests)
         pairs = list(zip(share.pods, refusals, strict=True))
-        going.extend([one for one, refusal in pairs if refusal is None][: share.room])
+        going.extend([pair for pair, refusal in pairs if refusal is None][: share.room])
         held.extend(refusal for _, refusal in pairs if refusal is not None)
     zone = action.zone.name
-    reasons = dict.fromkeys(replace(one.reason, zone=zone) for one in held)
+    reasons = dict.fromkeys(replace(refusal.reason, zone=zone) for refusal in held)
     return PermittedPods(going, tuple(reasons))
 
 
@@ -126,7 +128,7 @@ def would(what: str, why: str, zone: str) -> Reason:
     )
 
 
-def _build_request(one: Replacement, action: ReplacePods) -> DisruptionRequest:
+def _build_request(replacement: Replacement, action: ReplacePods) -> DisruptionRequest:
     return DisruptionRequest(
-        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(action.zone)[0]
+        pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(action.zone)[0]
     )

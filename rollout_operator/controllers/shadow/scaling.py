@@ -99,17 +99,17 @@ def _explain(plan: ScalingPlan) -> Plan:
     """Return a plan with what it would do as reasons."""
     due = [
         would(
-            f"scale {one.zone.name} from {one.zone.replicas} to {one.replicas}",
-            one.reason.text,
-            one.zone.name,
+            f"scale {change.zone.name} from {change.zone.replicas} to {change.replicas}",
+            change.reason.text,
+            change.zone.name,
         )
-        for one in plan.scale
+        for change in plan.scale
     ]
     requests = [
         _render_calls(calls.zone.name, len(calls.post)) for calls in plan.pod_calls if calls.post
     ]
-    failing = [one for one in plan.problems if one.zone in plan.failed]
-    odd = tuple(one for one in plan.problems if one not in failing)
+    failing = [problem for problem in plan.problems if problem.zone in plan.failed]
+    odd = tuple(problem for problem in plan.problems if problem not in failing)
     return Plan(group=plan.group, waits=(*due, *requests, *plan.waits, *failing), problems=odd)
 
 

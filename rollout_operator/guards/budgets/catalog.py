@@ -46,7 +46,9 @@ class BudgetCatalog:
     def find(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
         """Return the budgets that a pod with these labels is under, by name."""
         entries = [known.find_state(labels) for known in self._known.values()]
-        return tuple(sorted((one for one in entries if one is not None), key=lambda one: one.name))
+        return tuple(
+            sorted((entry for entry in entries if entry is not None), key=lambda one: one.name)
+        )
 
     def get(self, name: str) -> BudgetVersions | None:
         """Return what is known of a budget."""

@@ -134,32 +134,32 @@ class Backlog:
         """These pods have been told that they stay; some are told once more."""
         backlog = self._due.get(set_uid, {})
         settled: list[DueCancel] = []
-        for one in called:
-            entry = backlog.get(one)
+        for due_cancel in called:
+            entry = backlog.get(due_cancel)
             if entry is None or entry.again is None:
-                settled.append(one)
+                settled.append(due_cancel)
             else:
-                backlog[one] = BacklogEntry(entry.pod, self._clock.elapsed() + entry.again)
+                backlog[due_cancel] = BacklogEntry(entry.pod, self._clock.elapsed() + entry.again)
         self.settle(set_uid, settled)
 
-    def see(self, set_uid: Uid, one: DueCancel, *, is_wanted: bool) -> None:
+    def see(self, set_uid: Uid, due_cancel: DueCancel, *, is_wanted: bool) -> None:
         """The pod is there, or another one of its name is wanted: it may have to be told still."""
         backlog = self._due.get(set_uid, {})
-        if one in backlog:
-            backlog[one] = replace(backlog[one], gone=None, is_dormant=not is_wanted)
+        if due_cancel in backlog:
+            backlog[due_cancel] = replace(backlog[due_cancel], gone=None, is_dormant=not is_wanted)
 
-    def miss(self, set_uid: Uid, one: DueCancel) -> None:
+    def miss(self, set_uid: Uid, due_cancel: DueCancel) -> None:
         """The pod is gone, and no other one of its name is wanted: it may be so for good."""
         backlog = self._due.get(set_uid, {})
-        if one in backlog and backlog[one].gone is None:
-            backlog[one] = replace(backlog[one], gone=self._clock.elapsed())
+        if due_cancel in backlog and backlog[due_cancel].gone is None:
+            backlog[due_cancel] = replace(backlog[due_cancel], gone=self._clock.elapsed())
 
-    def postpone(self, set_uid: Uid, one: DueCancel, by: timedelta, cause: str) -> None:
+    def postpone(self, set_uid: Uid, due_cancel: DueCancel, by: timedelta, cause: str) -> None:
         """A pod could not be told: not before this time again, whatever else happens."""
         backlog = self._due.get(set_uid, {})
-        if one in backlog:
-            entry, due = backlog[one], self._clock.elapsed() + by
-            backlog[one] = replace(
+        if due_cancel in backlog:
+            entry, due = backlog[due_cancel], self._clock.elapsed() + by
+            backlog[due_cancel] = replace(
                 entry, due=due, failures=entry.failures + 1, causes=entry.causes | {cause}
             )
 
@@ -170,8 +170,8 @@ class Backlog:
     def settle(self, set_uid: Uid, due: Iterable[DueCancel]) -> None:
         """These pods have been told, or are gone."""
         backlog = self._due.get(set_uid, {})
-        for one in due:
-            backlog.pop(one, None)
+        for due_cancel in due:
+            backlog.pop(due_cancel, None)
         if not backlog:
             self.forget(set_uid)
 
@@ -226,14 +226,19 @@ class UnansweredCancels:
 
         Under the lock of its calls: who holds it next knows who has not answered.
         """
-        unanswered = {one.uid for one in endpoints}
+        unanswered = {endpoint.uid for endpoint in endpoints}
         try:
             failed = await calls.cancel_all(endpoints)
             unanswered = {uid for uid, error in failed.items() if error.may_arrive}
         finally:
             # Also where we are cancelled: then none of them has answered, for all we know.
             self._record(
-                set_uid, [(one.uid, one.path) for one in endpoints if one.uid in unanswered]
+                set_uid,
+                [
+                    (endpoint.uid, endpoint.path)
+                    for endpoint in endpoints
+                    if endpoint.uid in unanswered
+                ],
             )
         return failed
 

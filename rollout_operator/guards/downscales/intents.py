@@ -114,7 +114,7 @@ class Intents:
 
     def concerns_us_only(self, old: StatefulSet, new: StatefulSet) -> bool:
         """Tell whether all that has changed of a set is a mark that this process deals with."""
-        texts = {one.annotations.get(DOWNSCALE_INTENT) for one in (old, new)} - {None}
+        texts = {version.annotations.get(DOWNSCALE_INTENT) for version in (old, new)} - {None}
         is_ours = len(texts) == 1 and self.is_ours(new.uid, texts.pop())
         return is_ours and differ_in_intent(old, new)
 

@@ -113,7 +113,7 @@ class _SetHistory:
         """Count a place as used, and all below it."""
         if place >= self.used:
             self.used = place + 1
-            self.pods = {uid: one for uid, one in self.pods.items() if one > place}
+            self.pods = {uid: pod for uid, pod in self.pods.items() if pod > place}
 
     def forget(self, now: timedelta) -> None:
         """Let go of the places above `replicas` where nothing was there for long."""
@@ -296,7 +296,7 @@ class Arrivals:
 
     def _differs(self, seen: _SetHistory, sts: StatefulSet) -> bool:
         pods = self._pods.list_by_owner(sts.uid)
-        here = {one.uid for one in pods if _compute_place(seen.first_ordinal, one) >= seen.used}
+        here = {pod.uid for pod in pods if _compute_place(seen.first_ordinal, pod) >= seen.used}
         return sts.generation != seen.generation or here != seen.pods.keys()
 
     def _begin(self, sts: StatefulSet, *, is_created: bool) -> _SetHistory:

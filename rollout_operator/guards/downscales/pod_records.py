@@ -146,4 +146,4 @@ def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet)
         shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
         return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
     targets = (*(() if record.target is None else (record.target,)), *record.earlier)
-    return next(filter(None, (judge_place(one, sts, pod.ports) for one in targets)), "")
+    return next(filter(None, (judge_place(target, sts, pod.ports) for target in targets)), "")

@@ -189,10 +189,10 @@ class Downscales:
         older = self._reservations.get(key.set_uid)
         pods_of_both = dict(called)
         if older is not None:
-            left = {uid: one for uid, one in older.pods.items() if not spares(key, sts, one.pod)}
+            left = {uid: pod for uid, pod in older.pods.items() if not spares(key, sts, pod.pod)}
             pods_of_both = {**left, **called}
             elsewhere = {
-                uid: one for uid, one in older.pods.items() if pods_of_both.get(uid) != one
+                uid: pod for uid, pod in older.pods.items() if pods_of_both.get(uid) != pod
             }
             self.backlog.add(key.set_uid, older.seen_version, elsewhere)
         entry = self._entries.pop(key.set_uid, None)

@@ -91,9 +91,9 @@ class Tracker:
         times = self._list_unshown(sets, zone_map)
         if zone_map is None:
             return times
-        for one in sets:
+        for sts in sets:
             with suppress(InvalidInput):
-                _add_later(times, one.uid, self._read_entry(zone_map, one, Uid("")))
+                _add_later(times, sts.uid, self._read_entry(zone_map, sts, Uid("")))
         return times
 
     async def refresh(self) -> bool:
@@ -112,8 +112,8 @@ class Tracker:
         """
         zone_map = await self._fetch() or await self._create(sets)
         times = self._list_unshown(sets, zone_map)
-        for one in sets:
-            _add_later(times, one.uid, self._read_entry(zone_map, one, but))
+        for sts in sets:
+            _add_later(times, sts.uid, self._read_entry(zone_map, sts, but))
         return RecordedTimes(times=times, zone_map=zone_map)
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
@@ -185,7 +185,7 @@ class Tracker:
 
     async def _create(self, sets: Sequence[Member]) -> ZoneMap:
         """Create it; where somebody was faster, his counts. Raises Conflict where it went again."""
-        names = [one.name for one in sets if one.name]
+        names = [sts.name for sts in sets if sts.name]
         entry = _format(self._now() + CLOCK_ERROR)
         body: JsonObject = {
             "apiVersion": CONFIG_MAPS.version,
@@ -207,22 +207,22 @@ class Tracker:
         """Return what there is, for a set that belongs to no group: what it says is no matter."""
         return await self._fetch() or await self._create([sts])
 
-    def _read_entry(self, zone_map: ZoneMap, one: Member, but: Uid) -> datetime | None:
+    def _read_entry(self, zone_map: ZoneMap, member: Member, but: Uid) -> datetime | None:
         """Return the time of one set, None where it has none. Raises InvalidInput."""
-        text = zone_map.data.get(one.name)
+        text = zone_map.data.get(member.name)
         if text is None:
             return None
         try:
             time = decode_entry(text)
         except InvalidInput as error:
-            place = f"ConfigMap {self._name}: data.{one.name}"
+            place = f"ConfigMap {self._name}: data.{member.name}"
             raise InvalidInput(f"{_NOT_LOADED} {place}: {error}") from error
-        if one.uid == but:
+        if member.uid == but:
             return None
         try:
             return parse_rfc3339(time)
         except InvalidInput as error:
-            place = f"statefulset {one.name}: entry in ConfigMap {self._name}"
+            place = f"statefulset {member.name}: entry in ConfigMap {self._name}"
             raise InvalidInput(f"{BROKEN_TIMES[self.source]} {place}: {error}") from error
 
     def _record_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
@@ -239,10 +239,10 @@ class Tracker:
         if recent is not None:
             return recent
         # Whatever the wait: another process has let that zone go since we looked (D-25).
-        for one in grant.others:
-            known, now = grant.seen.times.get(one.uid), seen.times.get(one.uid)
+        for other in grant.others:
+            known, now = grant.seen.times.get(other.uid), seen.times.get(other.uid)
             if now is not None and (known is None or now - known > ROUNDING):
-                text = f"statefulset {one.name} was scaled down meanwhile; try again"
+                text = f"statefulset {other.name} was scaled down meanwhile; try again"
                 return Blocker(Code.CHANGED_MEANWHILE, text)
         return None
 
@@ -272,7 +272,7 @@ class Tracker:
     ) -> dict[Uid, datetime]:
         """Return what this process has seen and a state of the ConfigMap is too old to show."""
         version = _NO_VERSION if zone_map is None else zone_map.version
-        return self._downscales.last.list_unshown({one.uid: version for one in sets})
+        return self._downscales.last.list_unshown({sts.uid: version for sts in sets})
 
     def _report_denied(self, denied: Denied) -> None:
         if not self._has_logged:

@@ -58,10 +58,10 @@ class FollowedNodes:
         if lack := self._follow.lack:
             raise Unreachable(f"nodes: {lack}")
         nodes = self._store.list_all()
-        if is_new or any(isinstance(one, Node) and key not in one.keys for one in nodes):
+        if is_new or any(isinstance(node, Node) and key not in node.keys for node in nodes):
             self._informer.refresh(f"label {key} of nodes")
             raise Unreachable(f"nodes: not listed yet with label {key}")
-        return {one.name: one.labels for one in nodes}
+        return {node.name: node.labels for node in nodes}
 
     async def run(self, clock: Clock) -> NoReturn:
         """Wait until nodes are asked for, then follow them until cancelled."""

@@ -54,25 +54,25 @@ def decode_group(call: Call, body: bytes) -> Sequence[str]:
     """Return the versions of an APIGroup, the preferred one first. Raises Unreachable."""
     group = _read(call, body, _GROUP)
     preferred = [group.preferredVersion] if group.preferredVersion else []
-    return tuple(dict.fromkeys(one.version for one in (*preferred, *group.versions)))
+    return tuple(dict.fromkeys(version.version for version in (*preferred, *group.versions)))
 
 
 def decode_resources(call: Call, body: bytes) -> Sequence[Served]:
     """Return the kinds of an APIResourceList, in its order. Raises Unreachable."""
     listed = _read(call, body, _RESOURCES).resources or ()
     below: dict[str, set[str]] = defaultdict(set)
-    for one in listed:
-        plural, _, subresource = one.name.partition("/")
+    for entry in listed:
+        plural, _, subresource = entry.name.partition("/")
         if subresource:
             below[plural].add(subresource)
     group, version = call.resource.group, call.resource.version
     return tuple(
         Served(
-            resource=Resource(group, version, one.name, one.kind, one.namespaced),
-            subresources=frozenset(below[one.name]),
+            resource=Resource(group, version, entry.name, entry.kind, entry.namespaced),
+            subresources=frozenset(below[entry.name]),
         )
-        for one in listed
-        if "/" not in one.name
+        for entry in listed
+        if "/" not in entry.name
     )
 
 
@@ -163,10 +163,10 @@ class KindCatalog:
                 listed = await self._api.fetch_resources(group, version)
             except NotFound:
                 continue
-            for one in listed:
-                before = kinds.get(one.resource.kind)
-                if before is None or _has_scale(one) > _has_scale(before):
-                    kinds[one.resource.kind] = one
+            for entry in listed:
+                before = kinds.get(entry.resource.kind)
+                if before is None or _has_scale(entry) > _has_scale(before):
+                    kinds[entry.resource.kind] = entry
         return kinds
 
 

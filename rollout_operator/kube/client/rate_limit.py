@@ -130,7 +130,7 @@ class RateLimiter:
 
     def describe_line(self) -> str | None:
         """Say how many requests wait for tokens, where any does, and for how long the first did."""
-        waits = {name: one.list_waits() for name, one in self._buckets.items()}
+        waits = {name: bucket.list_waits() for name, bucket in self._buckets.items()}
         numbers = {name: len(spans) for name, spans in waits.items() if spans}
         if not numbers:
             return None
@@ -145,7 +145,9 @@ class RateLimiter:
         bucket = self._buckets.get(group)
         if bucket is None:
             # A full bucket is as good as a new one.
-            self._buckets = {name: one for name, one in self._buckets.items() if not one.is_full}
+            self._buckets = {
+                name: bucket for name, bucket in self._buckets.items() if not bucket.is_full
+            }
             bucket = self._buckets[group] = _Bucket(self._qps, self._burst)
         return bucket
 

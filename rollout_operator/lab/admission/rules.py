@@ -148,7 +148,7 @@ def _fits(rule: JsonObject, attempt: Attempt) -> bool:
         and _names(rule, "operations", attempt.operation)
         and _names(rule, "apiGroups", resource.group)
         and _names(rule, "apiVersions", resource.version)
-        and any(_fits_resource(one, attempt) for one in _texts(rule, "resources"))
+        and any(_fits_resource(resource, attempt) for resource in _texts(rule, "resources"))
     )
 
 

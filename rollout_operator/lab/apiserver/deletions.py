@@ -185,7 +185,7 @@ def _raise_generation(obj: JsonObject) -> None:
 def _finalizers(obj: JsonObject, options: JsonObject) -> tuple[bool, list[str]]:
     """Return whether the finalizers of the garbage collector change, and all that follow."""
     listed = metadata_of(obj).get("finalizers")
-    before = [str(one) for one in listed] if isinstance(listed, list) else []
+    before = [str(entry) for entry in listed] if isinstance(listed, list) else []
     policy = _policy(before, options)
     after = [one for one in before if one not in (ORPHAN, FOREGROUND)]
     if policy == "Orphan":
@@ -199,7 +199,7 @@ def _policy(finalizers: list[str], options: JsonObject) -> str:
     """Return what is to become of dependants: as asked for, else as the finalizers say."""
     if policy := options.get("propagationPolicy"):
         return str(policy)
-    named = next((one for one in finalizers if one in (ORPHAN, FOREGROUND)), "")
+    named = next((finalizer for finalizer in finalizers if finalizer in (ORPHAN, FOREGROUND)), "")
     return {ORPHAN: "Orphan", FOREGROUND: "Foreground"}.get(named, "Background")
 
 

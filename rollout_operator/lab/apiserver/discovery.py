@@ -18,19 +18,19 @@ _SUBKINDS: Final = {"scale": "Scale", "eviction": "Eviction"}
 
 def discover(resource: Resource) -> ApiAnswer:
     """Return the versions of a group, or the kinds of a version. Raises Refusal (404)."""
-    kinds = [one for one in KINDS.values() if one.resource.group == resource.group]
-    versions = sorted({one.resource.version for one in kinds})
+    kinds = [kind for kind in KINDS.values() if kind.resource.group == resource.group]
+    versions = sorted({kind.resource.version for kind in kinds})
     if not versions or resource.version not in ("", *versions):
         is_custom = resource.group == REPLICA_TEMPLATES.group
         raise no_resource() if versions and not is_custom else NoPage
     if not resource.version:
         return ApiAnswer(status=200, body=_group(resource.group, versions))
-    listed = [one for one in kinds if one.resource.version == resource.version]
+    listed = [kind for kind in kinds if kind.resource.version == resource.version]
     body: JsonObject = {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": api_version_of(resource),
-        "resources": [entry for one in listed for entry in _entries(one)],
+        "resources": [entry for other in listed for entry in _entries(other)],
     }
     return ApiAnswer(status=200, body=body)
 
@@ -38,7 +38,7 @@ def discover(resource: Resource) -> ApiAnswer:
 def _group(group: str, versions: Sequence[str]) -> JsonObject:
     if len(versions) > 1:
         not_modelled(f"which version of the API group {group!r} is preferred")
-    served = [{"groupVersion": f"{group}/{one}", "version": one} for one in versions]
+    served = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
     return {
         "kind": "APIGroup",
         "apiVersion": "v1",
@@ -64,27 +64,27 @@ def _entries(kind: ObjectKind) -> Sequence[JsonObject]:
 def read_versions(body: JsonObject) -> Sequence[str]:
     """Return the versions of a group, the preferred one first."""
     names = [text(body, "preferredVersion", "version")]
-    names += [text(one, "version") for one in children(body, "versions")]
+    names += [text(version, "version") for version in children(body, "versions")]
     return tuple(dict.fromkeys(names))
 
 
 def read_resources(body: JsonObject, asked: Resource) -> Sequence[Served]:
     """Return the kinds of a version of a group."""
     entries = children(body, "resources")
-    names = [text(one, "name") for one in entries]
+    names = [text(entry, "name") for entry in entries]
     return tuple(
         Served(
             resource=Resource(
                 asked.group,
                 asked.version,
-                text(one, "name"),
-                text(one, "kind"),
-                one["namespaced"] is True,
+                text(entry, "name"),
+                text(entry, "kind"),
+                entry["namespaced"] is True,
             ),
             subresources=frozenset(
-                name.partition("/")[2] for name in names if name.startswith(f"{one['name']}/")
+                name.partition("/")[2] for name in names if name.startswith(f"{entry['name']}/")
             ),
         )
-        for one in entries
-        if "/" not in text(one, "name")
+        for entry in entries
+        if "/" not in text(entry, "name")
     )

@@ -75,7 +75,9 @@ def evict(api: EvictionApi, request: ApiRequest) -> ApiAnswer:
         if text(pod, "status", "phase") not in _OVER and not is_terminating(pod):
             options = _with_version(options, pod)  # lest it becomes ready meanwhile
     else:
-        budgets = [one for one in api.list(BUDGETS, request.namespace) if _guards(one, pod)]
+        budgets = [
+            budget for budget in api.list(BUDGETS, request.namespace) if _guards(budget, pod)
+        ]
         expect(len(budgets) <= 1, "an eviction under several budgets", len(budgets))
         if budgets and not _is_unready_and_free(pod, budgets[0]):
             _take(api, request, budgets[0])
@@ -188,7 +190,7 @@ def _mark(api: EvictionApi, request: ApiRequest, pod: JsonObject) -> str:
 
 
 def _with_condition(before: list[JsonObject], changed: JsonObject) -> list[JsonObject]:
-    known = {one.get("type"): one for one in before}
+    known = {condition.get("type"): condition for condition in before}
     return [*{**known, changed["type"]: changed}.values()]
 
 

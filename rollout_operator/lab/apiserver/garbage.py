@@ -25,7 +25,7 @@ ACTOR: Final = "garbage-collector"
 DELAY: Final[Range] = (timedelta(milliseconds=10), timedelta(milliseconds=200))
 # After a refusal, such as that of a webhook.
 RETRY: Final[Range] = (timedelta(seconds=1), timedelta(seconds=2))
-_KNOWN_KINDS: Final = frozenset(one.resource.kind for one in KINDS.values())
+_KNOWN_KINDS: Final = frozenset(kind.resource.kind for kind in KINDS.values())
 
 
 class GarbageCollector:
@@ -77,7 +77,7 @@ class GarbageCollector:
                 self._check_if_waiting(self._alive[uid])
         for uid in () if after is None else _owner_uids(after):
             self._owned[uid][place] = None
-        if after is not None and not all(self._is_owned(place, one) for one in _owners(after)):
+        if after is not None and not all(self._is_owned(place, owner) for owner in _owners(after)):
             self._check_soon(place)
 
     def _check_if_waiting(self, place: ObjectKey) -> None:
@@ -110,10 +110,10 @@ class GarbageCollector:
     def _judge(self, place: ObjectKey, obj: JsonObject) -> None:
         """Delete an object without a living owner; let others forget the dead ones."""
         references = _owners(obj)
-        if not references or any(_is_unknown(one) for one in references):
+        if not references or any(_is_unknown(reference) for reference in references):
             return
         solid, waiting = self._sort(place, references)
-        gone = [one for one in references if one not in solid]
+        gone = [reference for reference in references if reference not in solid]
         if solid and gone:
             self._set_owners(place, obj, solid)
         elif not solid:
@@ -125,15 +125,15 @@ class GarbageCollector:
     ) -> tuple[list[JsonObject], list[JsonObject]]:
         """Return the references to owners that stay, and those to owners that wait for this one."""
         solid, waiting = [], []
-        for one in references:
-            if not self._is_owned(place, one):
+        for reference in references:
+            if not self._is_owned(place, reference):
                 continue
-            owner = self._store.get(self._alive[text(one, "uid")])
+            owner = self._store.get(self._alive[text(reference, "uid")])
             is_waiting = owner is not None and is_terminating(owner)
             if is_waiting and owner is not None and _has_finalizer(owner, FOREGROUND):
-                waiting.append(one)
+                waiting.append(reference)
             else:
-                solid.append(one)
+                solid.append(reference)
         return solid, waiting
 
     def _is_owned(self, place: ObjectKey, reference: JsonObject) -> bool:
@@ -154,8 +154,8 @@ class GarbageCollector:
     def _is_held_by(self, place: ObjectKey, uid: str) -> bool:
         obj = self._store.get(place)
         return obj is not None and any(
-            text(one, "uid") == uid and one.get("blockOwnerDeletion") is True
-            for one in _owners(obj)
+            text(owner, "uid") == uid and owner.get("blockOwnerDeletion") is True
+            for owner in _owners(obj)
         )
 
     def _is_going(self, place: ObjectKey) -> bool:
@@ -180,7 +180,7 @@ class GarbageCollector:
 
     def _drop_finalizer(self, place: ObjectKey, obj: JsonObject, name: str) -> None:
         listed = metadata_of(obj).get("finalizers")
-        kept = [one for one in listed if one != name] if isinstance(listed, list) else []
+        kept = [entry for entry in listed if entry != name] if isinstance(listed, list) else []
         self._patch(place, obj, {"finalizers": kept})
 
     def _patch(self, place: ObjectKey, obj: JsonObject, metadata: JsonObject) -> bool:
@@ -224,7 +224,7 @@ def _owners(obj: JsonObject) -> list[JsonObject]:
 
 
 def _owner_uids(obj: JsonObject) -> tuple[str, ...]:
-    return tuple(text(one, "uid") for one in _owners(obj))
+    return tuple(text(owner, "uid") for owner in _owners(obj))
 
 
 def _has_finalizer(obj: JsonObject, name: str) -> bool:

@@ -55,12 +55,12 @@ class Selection:
     def takes(self, obj: JsonObject) -> bool:
         """Tell whether an object is asked for."""
         if self.fields:
-            for one in self.fields:
-                if not one.holds(text(obj, *one.key.split("."))):
+            for field in self.fields:
+                if not field.holds(text(obj, *field.key.split("."))):
                     return False
         if self.labels:
             labels = labels_of(obj)
-            return all(one.holds(labels.get(one.key)) for one in self.labels)
+            return all(label.holds(labels.get(label.key)) for label in self.labels)
         return True
 
 

@@ -84,7 +84,7 @@ class ControllerCache:
 
     def sets_of(self, namespace: str) -> Iterator[JsonObject]:
         """Return the sets of a namespace."""
-        return (one for key, one in self.sets.items() if key[0] == namespace)
+        return (sts for key, sts in self.sets.items() if key[0] == namespace)
 
 
 def _list(owned: _Owned[_T], owner: str, namespace: str) -> list[_T]:
@@ -92,12 +92,12 @@ def _list(owned: _Owned[_T], owner: str, namespace: str) -> list[_T]:
     return [one for key, one in found.items() if key[0] == namespace] if found else []
 
 
-def _move(owned: _Owned[_T], key: Key, commit: Commit, one: _T | None) -> None:
+def _move(owned: _Owned[_T], key: Key, commit: Commit, t: _T | None) -> None:
     """Put an object, None for one that is gone, below its owner."""
     if commit.before is not None:
         before = text(controller_of(commit.before), "uid")
         owned.get(before, {}).pop(key, None)
         if not owned.get(before):
             owned.pop(before, None)
-    if commit.after is not None and one is not None:
-        owned.setdefault(text(controller_of(commit.after), "uid"), {})[key] = one
+    if commit.after is not None and t is not None:
+        owned.setdefault(text(controller_of(commit.after), "uid"), {})[key] = t

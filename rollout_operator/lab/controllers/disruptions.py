@@ -26,10 +26,10 @@ def next_budget_status(
     """Return the status of a budget in view of all StatefulSets and pods of its namespace."""
     spec = child(budget, "spec")
     selector = spec.get("selector")
-    mine = [one for one in pods if isinstance(selector, dict) and matches(selector, labels_of(one))]
-    owners = {text(controller_of(one), "name") for one in mine}
+    mine = [pod for pod in pods if isinstance(selector, dict) and matches(selector, labels_of(pod))]
+    owners = {text(controller_of(pod), "name") for pod in mine}
     wanted = sum(
-        number(one, "spec", "replicas", default=1) for one in sets if name_of(one) in owners
+        number(sts, "spec", "replicas", default=1) for sts in sets if name_of(sts) in owners
     )
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if isinstance(least, int):
@@ -37,7 +37,7 @@ def next_budget_status(
     else:
         expected = wanted
         desired = _scale(least, wanted) if least else max(wanted - _scale(most, wanted), 0)
-    healthy = sum(_is_healthy(one) for one in mine)
+    healthy = sum(_is_healthy(pod) for pod in mine)
     return {
         "observedGeneration": number(budget, "metadata", "generation"),
         "expectedPods": expected,

@@ -135,9 +135,11 @@ def is_running_and_ready(pod: JsonObject) -> bool:
 
 def ready_since(pod: JsonObject) -> str | None:
     """Return since when the condition Ready is true, None where it is not."""
-    for one in children(pod, "status", "conditions"):
-        if one.get("type") == "Ready":
-            return text(one, "lastTransitionTime") if one.get("status") == "True" else None
+    for condition in children(pod, "status", "conditions"):
+        if condition.get("type") == "Ready":
+            return (
+                text(condition, "lastTransitionTime") if condition.get("status") == "True" else None
+            )
     return None
 
 

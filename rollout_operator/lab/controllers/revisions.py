@@ -74,10 +74,10 @@ def in_order(revisions: Iterable[JsonObject]) -> list[JsonObject]:
     """Return revisions by number, then age, then name."""
     return sorted(
         revisions,
-        key=lambda one: (
-            number(one, "revision"),
-            text(one, "metadata", "creationTimestamp"),
-            name_of(one),
+        key=lambda revision: (
+            number(revision, "revision"),
+            text(revision, "metadata", "creationTimestamp"),
+            name_of(revision),
         ),
     )
 
@@ -90,7 +90,7 @@ def next_number(ordered: Sequence[JsonObject]) -> int:
 def find_equal(ordered: Sequence[JsonObject], sts: JsonObject) -> JsonObject | None:
     """Return the newest revision that keeps a set's present template, None where none does."""
     data = data_of(sts)
-    return next((one for one in reversed(ordered) if one.get("data") == data), None)
+    return next((obj for obj in reversed(ordered) if obj.get("data") == data), None)
 
 
 def list_forgotten(
@@ -98,7 +98,7 @@ def list_forgotten(
 ) -> list[JsonObject]:
     """Return the oldest revisions beyond the set's limit; `live` ones do not count."""
     names = set(live)
-    history = [one for one in ordered if name_of(one) not in names]
+    history = [obj for obj in ordered if name_of(obj) not in names]
     limit = number(sts, "spec", "revisionHistoryLimit", default=_DEFAULT_LIMIT)
     return history[: len(history) - limit] if 0 <= limit < len(history) else []
 

@@ -189,7 +189,7 @@ class StatefulSets:
         collisions = number(sts, "status", "collisionCount")
         update, collisions = self._ensure_update(sts, writes, revisions, collisions)
         named = text(sts, "status", "currentRevision")
-        current = next((one for one in revisions if name_of(one) == named), update)
+        current = next((revision for revision in revisions if name_of(revision) == named), update)
         set_pass = Pass(
             sts=sts,
             pods=pods,

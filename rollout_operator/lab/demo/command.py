@@ -114,7 +114,7 @@ def _next_story(name: str, zones: int) -> str:
     """Return the story after this one, of those that so many zones can show."""
     place = STORIES.index(name) + 1
     others = (*STORIES[place:], *STORIES[:place])
-    return next(one for one in others if zones > 1 or one not in NEED_TWO_ZONES)
+    return next(other for other in others if zones > 1 or other not in NEED_TWO_ZONES)
 
 
 async def _perform(stage: DemoRun, left: Sequence[str]) -> str:

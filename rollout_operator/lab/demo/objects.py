@@ -178,7 +178,7 @@ def set_up_nodes(zones: Sequence[str], limit: int) -> list[ApiRequest]:
     budgets = [budget] if len(zones) > 1 else []
     return [
         *(_create(NODES, "", one) for one in nodes),
-        *(_create(ZONE_BUDGETS, NAMESPACE, one) for one in budgets),
+        *(_create(ZONE_BUDGETS, NAMESPACE, budget) for budget in budgets),
         create_webhook("pod-eviction"),
     ]
 

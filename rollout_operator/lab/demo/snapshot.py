@@ -168,15 +168,15 @@ def read_cell(pod: JsonObject | None, goal: str) -> Cell:
 def is_ready(pod: JsonObject) -> bool:
     """Tell whether a pod runs, is not told to end, and says that it is ready."""
     says_so = any(
-        one.get("type") == "Ready" and one.get("status") == "True"
-        for one in children(pod, "status", "conditions")
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in children(pod, "status", "conditions")
     )
     return says_so and text(pod, "status", "phase") == "Running" and not is_terminating(pod)
 
 
 def is_crashing(pod: JsonObject) -> bool:
     """Tell whether a container has ended, or waits for more than its ordinary way up."""
-    states = [child(one, "state") for one in children(pod, "status", "containerStatuses")]
+    states = [child(state, "state") for state in children(pod, "status", "containerStatuses")]
     return any(
         "terminated" in state or text(state, "waiting", "reason") not in _ON_THE_WAY
         for state in states

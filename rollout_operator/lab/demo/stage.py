@@ -181,12 +181,16 @@ class DemoRun:
 
     def next_version(self) -> str:
         """Return a version that no pod has had yet."""
-        return f"v{max(int(one.removeprefix('v')) for one in self._versions) + 1}"
+        return f"v{max(int(version.removeprefix('v')) for version in self._versions) + 1}"
 
     def last_good(self) -> str:
         """Return the version before the one that is wanted now; not one that crashes."""
         now = self._versions[-1]
-        good = [one for one in self._versions if one != now and one not in self.bad_versions]
+        good = [
+            version
+            for version in self._versions
+            if version != now and version not in self.bad_versions
+        ]
         return good[-1] if good else FIRST
 
     async def act(self, what: str, *requests: ApiRequest) -> bool:

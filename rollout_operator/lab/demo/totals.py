@@ -68,8 +68,8 @@ def measure_floor(restarts: Iterable[Restart], limit: int) -> float:
 
 def _list_lengths(restarts: Iterable[Restart]) -> dict[str, list[float]]:
     by_zone: dict[str, list[float]] = {}
-    for one in restarts:
-        by_zone.setdefault(one.zone, []).append(one.end - one.begin)
+    for restart in restarts:
+        by_zone.setdefault(restart.zone, []).append(restart.end - restart.begin)
     return by_zone
 
 
@@ -91,7 +91,7 @@ def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
     for record in records:
         tally.take(record)
     restarts = tuple(tally.restarts)
-    took = max((one.end for one in restarts), default=0.0)
+    took = max((restart.end for restart in restarts), default=0.0)
     return replace(tally.totals, restarts=restarts, took=took)
 
 
@@ -172,7 +172,7 @@ def measure_polled(restarts: Sequence[Restart], limit: int) -> float:
 
     It ends as the story does, when the last pod is ready, and not when that is seen.
     """
-    last = max(restarts, key=lambda one: one.end).zone
+    last = max(restarts, key=lambda restart: restart.end).zone
     packed = {
         zone: _pack(lengths, limit, POLL_S) for zone, lengths in _list_lengths(restarts).items()
     }

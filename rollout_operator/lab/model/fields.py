@@ -63,17 +63,17 @@ def is_terminating(obj: JsonObject) -> bool:
 
 def controller_of(obj: JsonObject) -> JsonObject:
     """Return the owner reference of its controller, an empty object where it has none."""
-    for one in children(obj, "metadata", "ownerReferences"):
-        if one.get("controller") is True:
-            return one
+    for reference in children(obj, "metadata", "ownerReferences"):
+        if reference.get("controller") is True:
+            return reference
     return {}
 
 
 def condition_of(obj: JsonObject, kind: str) -> JsonObject:
     """Return the condition of a type in its status, an empty object where it has none."""
-    for one in children(obj, "status", "conditions"):
-        if one.get("type") == kind:
-            return one
+    for condition in children(obj, "status", "conditions"):
+        if condition.get("type") == kind:
+            return condition
     return {}
 
 

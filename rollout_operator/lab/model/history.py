@@ -134,7 +134,7 @@ class History:
 
     def list_all(self, kind: type[_R]) -> list[_R]:
         """Return the records of one kind, in order."""
-        return [one for one in self.records if isinstance(one, kind)]
+        return [record for record in self.records if isinstance(record, kind)]
 
     def revision_at(self, at: timedelta) -> int:
         """Return the newest version at a time, 0 where nothing had been written yet."""

@@ -166,13 +166,13 @@ class Kubelets:
     def _resume(self, slot: _PodSlot, pod: JsonObject) -> None:
         """Go on with a pod that was put into the world as it ran elsewhere."""
         statuses = children(pod, "status", "containerStatuses")
-        if not any(child(one, "state", "running") for one in statuses):
+        if not any(child(status, "state", "running") for status in statuses):
             slot.shape = Shape.BACKOFF
             self._later(slot, slot.behaviour.starts_after, self._start)
             return
         is_ready = any(
-            one.get("type") == "Ready" and one.get("status") == "True"
-            for one in children(pod, "status", "conditions")
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in children(pod, "status", "conditions")
         )
         slot.shape = Shape.READY if is_ready else Shape.RUNNING
         self._listen(slot)

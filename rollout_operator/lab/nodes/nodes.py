@@ -41,7 +41,7 @@ def find_node(api: NodeApi, pod: JsonObject) -> str | None:
     fitting = [name_of(one) for one in nodes if not is_cordoned(one) and _fits(one, wanted)]
     if not fitting:
         return None
-    pods = Counter(node_of(one) for one in api.list(PODS, ""))
+    pods = Counter(node_of(pod) for pod in api.list(PODS, ""))
     return min(fitting, key=lambda name: (pods[name], name))
 
 

@@ -117,10 +117,10 @@ def _condition(pod: JsonObject, kind: str, why_not: str, now: str) -> JsonObject
 
 
 def _containers(pod: JsonObject, shape: Shape, now: str) -> list[JsonObject]:
-    before = {text(one, "name"): one for one in children(pod, "status", "containerStatuses")}
+    before = {text(state, "name"): state for state in children(pod, "status", "containerStatuses")}
     return [
-        _container(one, before.get(text(one, "name"), {}), shape, now)
-        for one in children(pod, "spec", "containers")
+        _container(container, before.get(text(container, "name"), {}), shape, now)
+        for container in children(pod, "spec", "containers")
     ]
 
 

@@ -107,7 +107,9 @@ def _prune_budget_status(obj: JsonObject) -> None:
 def _check_budget(obj: JsonObject) -> None:
     spec = child(obj, "spec")
     labels = child(spec, "selector").get("matchLabels")
-    is_selector = isinstance(labels, dict) and all(isinstance(one, str) for one in labels.values())
+    is_selector = isinstance(labels, dict) and all(
+        isinstance(label, str) for label in labels.values()
+    )
     expect(is_selector, "spec.selector", obj.get("spec"))
     for key, kind in _TYPES.items():
         value = spec.get(key)

@@ -39,15 +39,15 @@ def matches(selector: JsonObject, labels: Mapping[str, str]) -> bool:
     for key, value in child(selector, "matchLabels").items():
         if isinstance(value, str) and labels.get(key) != value:
             return False
-    return all(_holds(one, labels) for one in children(selector, "matchExpressions"))
+    return all(_holds(expression, labels) for expression in children(selector, "matchExpressions"))
 
 
 def render(selector: JsonObject) -> str:
     """Return it as `status.selector` of a Scale carries it: sorted by key."""
     parts = [(key, f"{key}={value}") for key, value in strings(selector, "matchLabels").items()]
-    for one in children(selector, "matchExpressions"):
-        key, values = text(one, "key"), ",".join(sorted(_values(one)))
-        parts.append((key, _FORMS[text(one, "operator")].format(key=key, values=values)))
+    for expression in children(selector, "matchExpressions"):
+        key, values = text(expression, "key"), ",".join(sorted(_values(expression)))
+        parts.append((key, _FORMS[text(expression, "operator")].format(key=key, values=values)))
     return ",".join(part for _, part in sorted(parts, key=lambda part: part[0]))
 
 
@@ -62,4 +62,4 @@ def _holds(requirement: JsonObject, labels: Mapping[str, str]) -> bool:
 
 def _values(requirement: JsonObject) -> list[str]:
     values = requirement.get("values")
-    return [one for one in values if isinstance(one, str)] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

@@ -186,25 +186,25 @@ def merge_strategic(original: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def _merge_list(key: str, before: list[object], patch: list[object]) -> list[object]:
-    if all(isinstance(one, str) for one in (*before, *patch)) and key != "finalizers":
+    if all(isinstance(item, str) for item in (*before, *patch)) and key != "finalizers":
         return patch
     merge_key = _KEYS.get(key)
-    items = [one for one in patch if isinstance(one, dict)]
+    items = [item for item in patch if isinstance(item, dict)]
     if merge_key is None or len(items) != len(patch):
         not_modelled(f"the merge of the list {key}")
     merged, added, places = list(before), [], [-1]
-    for one in items:
-        expect(merge_key in one, f"an item of {key}", one)
-        place = _position(merged, one, merge_key)
-        if _PATCH in one:
-            expect(one[_PATCH] == "delete", f"the directive in {key}", one)
+    for item in items:
+        expect(merge_key in item, f"an item of {key}", item)
+        place = _position(merged, item, merge_key)
+        if _PATCH in item:
+            expect(item[_PATCH] == "delete", f"the directive in {key}", item)
             merged = [kept for at, kept in enumerate(merged) if at != place]
         elif place < 0:
-            added.append(_clean(one))
+            added.append(_clean(item))
         else:
             found = merged[place]
             assert isinstance(found, dict)
-            merged[place] = merge_strategic(found, one)
+            merged[place] = merge_strategic(found, item)
             places.append(place)
     # What is new comes before all that was there. Together with others, their order decides.
     is_plain = places == sorted(places) and not (added and len(places) > 1)
@@ -221,7 +221,7 @@ def _clean(value: object) -> object:
 
 
 def _position(items: list[object], wanted: JsonObject, merge_key: str) -> int:
-    for index, one in enumerate(items):
-        if isinstance(one, dict) and one.get(merge_key) == wanted[merge_key]:
+    for index, item in enumerate(items):
+        if isinstance(item, dict) and item.get(merge_key) == wanted[merge_key]:
             return index
     return -1

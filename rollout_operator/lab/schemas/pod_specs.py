@@ -50,14 +50,14 @@ def default_pod_spec(spec: JsonObject) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for key in _FILLED:
         expect(not spec.get(key), f"a pod without defaults of its {key}", spec.get(key))
-    for one in children(spec, "containers"):
-        _default_container(one)
+    for container in children(spec, "containers"):
+        _default_container(container)
 
 
 def check_pod_spec(spec: JsonObject) -> None:
     """Raise NotModelled where no server would take it."""
     containers = children(spec, "containers")
-    are_whole = all(one.get("name") and one.get("image") for one in containers)
+    are_whole = all(container.get("name") and container.get("image") for container in containers)
     expect(bool(containers) and are_whole, "containers", spec.get("containers"))
 
 
@@ -73,13 +73,13 @@ def check_template(spec: JsonObject) -> None:
     expect(inner.get("restartPolicy") == "Always", "restartPolicy", inner.get("restartPolicy"))
 
 
-def _default_container(one: JsonObject) -> None:
-    filled = sorted(_FILLED_IN_CONTAINERS & one.keys())
-    expect(not filled and not child(one, "resources"), "a container without defaults of", filled)
-    one.setdefault("imagePullPolicy", _pull_policy(text(one, "image")))
+def _default_container(obj: JsonObject) -> None:
+    filled = sorted(_FILLED_IN_CONTAINERS & obj.keys())
+    expect(not filled and not child(obj, "resources"), "a container without defaults of", filled)
+    obj.setdefault("imagePullPolicy", _pull_policy(text(obj, "image")))
     for key, value in _CONTAINER.items():
-        one.setdefault(key, value)
-    one.setdefault("resources", {})
+        obj.setdefault(key, value)
+    obj.setdefault("resources", {})
 
 
 def _pull_policy(image: str) -> str:

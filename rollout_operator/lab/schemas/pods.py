@@ -40,9 +40,9 @@ def _default_spec(obj: JsonObject) -> None:
 def _default_status(obj: JsonObject) -> None:
     status = obj.setdefault("status", {})
     assert isinstance(status, dict)
-    for one in children(status, "conditions"):
-        one.setdefault("lastProbeTime", None)
-        one.setdefault("lastTransitionTime", None)
+    for condition in children(status, "conditions"):
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
     for key in ("containerStatuses", "initContainerStatuses"):
         for one in children(status, key):
             for field, empty in _NEW_STATUS.items():
@@ -58,7 +58,7 @@ def _begin(obj: JsonObject) -> None:
         expect(not spec.get(key), f"a pod without {key}", spec.get(key))
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    spec["tolerations"] = [dict(one) for one in _TOLERATED]
+    spec["tolerations"] = [dict(toleration) for toleration in _TOLERATED]
 
 
 def _settle_status(old: JsonObject, new: JsonObject) -> None:

@@ -101,4 +101,4 @@ def tidied_metadata(obj: JsonObject) -> JsonObject:
 
 
 def _filled(texts: JsonObject) -> JsonObject:
-    return {key: "" if one is None else copy_value(one) for key, one in texts.items()}
+    return {key: "" if text is None else copy_value(text) for key, text in texts.items()}

@@ -30,13 +30,13 @@ _FREE: Final = ("annotations", "labels", "matchLabels", "data")
 def check_replicas(objects: Iterable[JsonObject]) -> None:
     """Raise BadDump where objects that have been decoded want more pods than may be simulated."""
     total = 0
-    for one in objects:
-        replicas = number(one, "spec", "replicas")
-        before = total if one.get("kind") == STATEFULSETS.kind else 0
+    for obj in objects:
+        replicas = number(obj, "spec", "replicas")
+        before = total if obj.get("kind") == STATEFULSETS.kind else 0
         if before + replicas > MOST_REPLICAS:
             beside = f" beside {before} of other StatefulSets" if before else ""
             raise BadDump(
-                f"{one.get('kind')} {name_of(one)}: spec.replicas: {replicas}{beside} is more than"
+                f"{obj.get('kind')} {name_of(obj)}: spec.replicas: {replicas}{beside} is more than"
                 f" the {MOST_REPLICAS} that a simulation takes in all"
             )
         total = before + replicas
@@ -83,8 +83,8 @@ def _list_fields(obj: JsonObject) -> Iterator[tuple[str, object]]:
 def find_newest(objects: Iterable[JsonObject]) -> datetime | None:
     """Return the latest time that any object tells of itself, or of a condition."""
     stamps: list[datetime] = []
-    for one in objects:
-        for condition in (*children(one, "status", "conditions"), child(one, "metadata")):
+    for obj in objects:
+        for condition in (*children(obj, "status", "conditions"), child(obj, "metadata")):
             for key in ("lastTransitionTime", "creationTimestamp"):
                 try:
                     stamps.append(moment_of(text(condition, key)))

@@ -285,7 +285,7 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
                 _check(change, what, zone, (*names.zones, *names.templates), names)
                 # The ordinals may start elsewhere: then the pods are found only by their zone.
                 zones = (zone, *names.coupled)
-                pods |= {f"{one}-{ordinal}" for one in zones for ordinal in range(replicas)}
+                pods |= {f"{zone}-{ordinal}" for zone in zones for ordinal in range(replicas)}
             case Pause(zone=zone):
                 _check(change, _name_kinds(names), zone, _all(names), names)
             case PodFails(pod=pod) | PodRecovers(pod=pod) | DeletePod(pod=pod) | EvictPod(pod=pod):
@@ -368,7 +368,7 @@ def _hint_names(name: str, known: Sequence[str]) -> str:
 
 
 def _join(names: Sequence[str]) -> str:
-    return join_some([quote(one) for one in names[:_LISTED]], total=len(names))
+    return join_some([quote(name) for name in names[:_LISTED]], total=len(names))
 
 
 def _hint_forms(words: str) -> str:

@@ -40,7 +40,7 @@ def _list_cells(run: SimulationRun) -> Iterator[tuple[str, str]]:
         yield f"shortest pause of {policy.name}", "none" if pause is None else show_span(pause)
     for zone, down in figures.most_down.items():
         yield f"most down of {zone}", str(down)
-    together = sum(one.span.total_seconds() for one in figures.overlaps)
+    together = sum(overlap.span.total_seconds() for overlap in figures.overlaps)
     yield "zones down together", f"for {together:.0f}s" if figures.overlaps else "never"
     yield "requests refused", str(len(figures.refusals))
     yield "evictions", _describe_evictions(figures)
@@ -52,8 +52,8 @@ def _list_cells(run: SimulationRun) -> Iterator[tuple[str, str]]:
 def _describe_evictions(figures: Figures) -> str:
     if not figures.evictions:
         return "none"
-    longest = max(one.waited for one in figures.evictions)
-    refused = sum(one.is_open for one in figures.evictions)
+    longest = max(eviction.waited for eviction in figures.evictions)
+    refused = sum(eviction.is_open for eviction in figures.evictions)
     more = f", {refused} not allowed in the end" if refused else ""
     asked = count(len(figures.evictions), "pod")
     return f"of {asked}, waited {show_span(longest)} at most{more}"
@@ -62,6 +62,6 @@ def _describe_evictions(figures: Figures) -> str:
 def _wrap(text: str, room: int) -> Sequence[str]:
     lines = text.splitlines()
     wrapped = (
-        textwrap.wrap(one, room, break_on_hyphens=False, break_long_words=False) for one in lines
+        textwrap.wrap(line, room, break_on_hyphens=False, break_long_words=False) for line in lines
     )
     return [row for rows in wrapped for row in rows] or [""]

@@ -56,7 +56,7 @@ _WHY: Final[Mapping[str, str]] = {
         ),
         "of another namespace",
     ),
-    **dict.fromkeys((one.kind for one in WEBHOOKS), "of no operator of this namespace"),
+    **dict.fromkeys((kind.kind for kind in WEBHOOKS), "of no operator of this namespace"),
     "HorizontalPodAutoscaler": "what it scales stays as it is, unless a change scales it",
     "ScaledObject": "what it scales stays as it is, unless a change scales it",
 }
@@ -207,8 +207,8 @@ def list_hooks(configurations: Iterable[JsonObject]) -> list[str]:
     """Return which of the operator's webhooks are registered, by their names."""
     paths = [
         text(hook, "clientConfig", "service", "path")
-        for one in configurations
-        for hook in children(one, "webhooks")
+        for configuration in configurations
+        for hook in children(configuration, "webhooks")
     ]
     return [name for name in REGISTRATIONS if name in map(_name_hook, paths)]
 

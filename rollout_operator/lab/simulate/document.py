@@ -151,10 +151,10 @@ def _describe(run: SimulationRun) -> SimulationDocument:
         left_out=run.dump.left_out,
         begins=show_time(run.epoch),
         ready_after={group: _seconds(one.span) for group, one in run.times.ready.items()},
-        stuck=[one.decoded.name for one in run.times.stuck],
+        stuck=[pod.decoded.name for pod in run.times.stuck],
         terminates_after=_seconds(run.settings.terminates_after),
         steps=list(_list_steps(run)),
-        ends={one.name: _list_reasons(one) for one in play.description.groups},
+        ends={group.name: _list_reasons(group) for group in play.description.groups},
         end=play.description,
         undone=play.undone,
         seconds=_seconds(play.moved_at),
@@ -163,23 +163,28 @@ def _describe(run: SimulationRun) -> SimulationDocument:
         most_down=figures.most_down,
         down_together=[
             SimulatedOverlap(
-                zones=one.zones,
-                at=_seconds(one.begin),
-                seconds=_seconds(one.span),
-                is_open=one.is_open,
+                zones=overlap.zones,
+                at=_seconds(overlap.begin),
+                seconds=_seconds(overlap.span),
+                is_open=overlap.is_open,
             )
-            for one in figures.overlaps
+            for overlap in figures.overlaps
         ],
         refusals=figures.refusals,
         evictions=[
             SimulatedEviction(
-                pod=one.pod, at=_seconds(one.at), waited=_seconds(one.waited), is_open=one.is_open
+                pod=eviction.pod,
+                at=_seconds(eviction.at),
+                waited=_seconds(eviction.waited),
+                is_open=eviction.is_open,
             )
-            for one in figures.evictions
+            for eviction in figures.evictions
         ],
         crossings=[
-            SimulatedCrossing(pod=one.pod, at=_seconds(one.at), by=one.actor, text=one.text)
-            for one in figures.crossings
+            SimulatedCrossing(
+                pod=crossing.pod, at=_seconds(crossing.at), by=crossing.actor, text=crossing.text
+            )
+            for crossing in figures.crossings
         ],
         policies=[_describe_policy(run, one) for one in play.policies] or UNSET,
     )
@@ -212,8 +217,8 @@ def _describe_policy(run: SimulationRun, watched: WatchedPolicy) -> SimulatedPol
 
 
 def _list_reasons(group: GroupDescription) -> Sequence[str]:
-    steps = [one.text for one in group.steps]
-    waits = [one.text for one in group.waits + group.problems]
+    steps = [step.text for step in group.steps]
+    waits = [wait.text for wait in group.waits + group.problems]
     return list(dict.fromkeys([group.headline, *steps, *waits]))
 
 

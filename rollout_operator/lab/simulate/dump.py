@@ -140,7 +140,7 @@ class Dump:
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Return the StatefulSets of each rollout group."""
-        return self._gather({one.decoded.name: one.group for one in self.sets})
+        return self._gather({sts.decoded.name: sts.group for sts in self.sets})
 
     @property
     def units(self) -> dict[str, tuple[str, ...]]:
@@ -150,9 +150,11 @@ class Dump:
     @property
     def unit_of(self) -> dict[str, str]:
         """Return what each StatefulSet rolls out with: a group, or a policy by its title."""
-        driven = {zone: one.title for one in self.policies if self.obeys for zone in one.owned}
-        selected = {zone: one.title for one in self.policies for zone in one.selected}
-        names = {one.decoded.name: one.group for one in self.sets}
+        driven = {
+            zone: policy.title for policy in self.policies if self.obeys for zone in policy.owned
+        }
+        selected = {zone: policy.title for policy in self.policies for zone in policy.selected}
+        names = {sts.decoded.name: sts.group for sts in self.sets}
         return {
             name: driven[name] if name in driven else selected[name] if group is None else group
             for name, group in names.items()
@@ -172,32 +174,34 @@ class Dump:
 
     def others_of(self, *resources: Resource) -> tuple[JsonObject, ...]:
         """Return what decides besides, of some kinds."""
-        types = [type_of(one) for one in resources]
+        types = [type_of(resource) for resource in resources]
         return tuple(
-            one for one in self.others if {key: one[key] for key in ("apiVersion", "kind")} in types
+            other
+            for other in self.others
+            if {key: other[key] for key in ("apiVersion", "kind")} in types
         )
 
     def list_untold_hooks(self) -> list[JsonObject]:
         """Return the operator's webhook configurations of which the input says nothing."""
         bodies = [build(self.namespace) for build in REGISTRATIONS.values()]
-        return [one for one in bodies if _kind_of(one) not in self.known]
+        return [body for body in bodies if _kind_of(body) not in self.known]
 
     def pods_of(self, zone: str) -> tuple[FoundPod, ...]:
         """Return the pods of a StatefulSet."""
-        return tuple(one for one in self.pods if one.zone == zone)
+        return tuple(pod for pod in self.pods if pod.zone == zone)
 
     def names(self) -> Names:
         """Return what a change may speak of."""
-        places = (place for one in self.sets for place in one.places)
+        places = (place for sts in self.sets for place in sts.places)
         return Names(
             groups=self.groups,
-            policies={one.name: one.selected for one in self.policies},
-            pods=frozenset({*(one.decoded.name for one in self.pods), *places}),
-            templates=tuple(name_of(one) for one in self.templates),
-            coupled=tuple(one.decoded.name for one in self.sets if one.is_coupled),
+            policies={policy.name: policy.selected for policy in self.policies},
+            pods=frozenset({*(pod.decoded.name for pod in self.pods), *places}),
+            templates=tuple(name_of(template) for template in self.templates),
+            coupled=tuple(sts.decoded.name for sts in self.sets if sts.is_coupled),
             nodes={
-                node: frozenset(one.zone for one in self.pods if node_of(one.obj) == node)
-                for node in sorted({node_of(one.obj) for one in self.pods} - {""})
+                node: frozenset(pod.zone for pod in self.pods if node_of(pod.obj) == node)
+                for node in sorted({node_of(pod.obj) for pod in self.pods} - {""})
             },
         )
 
@@ -215,41 +219,41 @@ def choose_objects(
     what it has not. `obeys` tells whether the operator obeys policies, where there is one.
     """
     kinds: dict[str, list[JsonObject]] = {}
-    for one in objects:
-        kinds.setdefault(_name_kind(one), []).append(one)
+    for obj in objects:
+        kinds.setdefault(_name_kind(obj), []).append(obj)
     if not kinds.get(_SETS):
         found = f" among {_join_kinds(kinds)}" if kinds else ""
         raise BadDump(f"there is no StatefulSet of {STATEFULSETS.group}/v1{found}: {HINT}")
     policies = kinds.get(_POLICIES, [])
     driven = _choose_sets(kinds[_SETS], policies)
     chosen = _choose_namespace(driven, namespace)
-    here = [one for one in driven if namespace_of(one) == chosen]
-    policies = [one for one in policies if namespace_of(one) == chosen]
-    uids = {uid_of(one) for one in here}
-    pods = [one for one in kinds.get(_PODS, ()) if text(controller_of(one), "uid") in uids]
+    here = [sts for sts in driven if namespace_of(sts) == chosen]
+    policies = [policy for policy in policies if namespace_of(policy) == chosen]
+    uids = {uid_of(sts) for sts in here}
+    pods = [kind for kind in kinds.get(_PODS, ()) if text(controller_of(kind), "uid") in uids]
     placing = PLACING if policies else ()
-    sets = tuple(_read_set(one, pods, placing) for one in here)
-    check_replicas(one.obj for one in sets)
-    owners = {str(one.decoded.uid): one.decoded.name for one in sets}
-    read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
+    sets = tuple(_read_set(sts, pods, placing) for sts in here)
+    check_replicas(sts.obj for sts in sets)
+    owners = {str(sts.decoded.uid): sts.decoded.name for sts in sets}
+    read = tuple(_read_pod(pod, owners[text(controller_of(pod), "uid")]) for pod in pods)
     _check(sets, read)
     surveyed = Surveyed(
         namespace=chosen,
-        mirrored=frozenset(list_references(one.decoded for one in sets)),
+        mirrored=frozenset(list_references(sts.decoded for sts in sets)),
     )
     rest = [one for kind, every in kinds.items() if kind not in (_SETS, _PODS) for one in every]
     kept = [other for one in rest if (other := _read_other(one, surveyed)) is not None]
     check_replicas(kept)
     numbers = Counter(_kind_of(one) for every in kinds.values() for one in every)
-    numbers.subtract(_kind_of(one) for one in (*here, *pods, *kept))
-    nodes = [one for one in kept if _name_kind(one) == _NODES]
+    numbers.subtract(_kind_of(sts) for sts in (*here, *pods, *kept))
+    nodes = [obj for obj in kept if _name_kind(obj) == _NODES]
     return Dump(
         namespace=chosen,
-        policies=read_policies(policies, [_place(one, read) for one in sets], nodes),
+        policies=read_policies(policies, [_place(sts, read) for sts in sets], nodes),
         obeys=obeys and bool(policies),
-        sets=tuple(sorted(sets, key=lambda one: one.decoded.name)),
+        sets=tuple(sorted(sets, key=lambda sts: sts.decoded.name)),
         pods=tuple(sorted(read, key=lambda one: _natural(one.decoded.name))),
-        others=tuple(sorted(kept, key=lambda one: (_kind_of(one), name_of(one)))),
+        others=tuple(sorted(kept, key=lambda obj: (_kind_of(obj), name_of(obj)))),
         known=frozenset((*known, *(_kind_of(one) for one in rest))),
         left_out=(*unread, *_explain(numbers)),
         newest=find_newest([*here, *pods, *policies]),
@@ -260,11 +264,11 @@ def _choose_sets(
     sets: Sequence[JsonObject], policies: Sequence[JsonObject]
 ) -> Sequence[JsonObject]:
     """Return what has the label of a group, or is selected by a policy."""
-    selected = {uid_of(one) for one in select_sets(policies, sets)}
-    found = [one for one in sets if _group_of(one) is not None or uid_of(one) in selected]
+    selected = {uid_of(sts) for sts in select_sets(policies, sets)}
+    found = [sts for sts in sets if _group_of(sts) is not None or uid_of(sts) in selected]
     if found:
         return found
-    named = join_names([name_of(one) for one in sets])
+    named = join_names([name_of(sts) for sts in sets])
     message = f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing"
     if policies:
         why = "; ".join((f"no {MULTI_AZ_ROLLOUTS.kind} selects it", *explain_refusals(policies)))
@@ -272,31 +276,31 @@ def _choose_sets(
     raise BadDump(f"{message}; `rollout-operator adopt` prints what is missing")
 
 
-def _place(one: FoundSet, pods: Iterable[FoundPod]) -> PlacedMember:
-    name = one.decoded.name
+def _place(sts: FoundSet, pods: Iterable[FoundPod]) -> PlacedMember:
+    name = sts.decoded.name
     nodes = {node_of(pod.obj) for pod in pods if pod.zone == name} - {""}
-    return PlacedMember(decoded=one.decoded, obj=one.obj, nodes=tuple(sorted(nodes)))
+    return PlacedMember(decoded=sts.decoded, obj=sts.obj, nodes=tuple(sorted(nodes)))
 
 
 def _check(sets: Sequence[FoundSet], pods: Sequence[FoundPod]) -> None:
     """Raise BadDump where something is there twice, or the pods were forgotten."""
     for kind, names in (
-        ("StatefulSet", [one.decoded.name for one in sets]),
-        ("pod", [one.decoded.name for one in pods]),
+        ("StatefulSet", [sts.decoded.name for sts in sets]),
+        ("pod", [pod.decoded.name for pod in pods]),
     ):
         twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
             raise BadDump(f"{kind} {join_names(twice)} is in the input twice")
-    counted = sum(one.decoded.status_replicas for one in sets)
+    counted = sum(sts.decoded.status_replicas for sts in sets)
     if counted and not pods:
-        zones = join_names([one.decoded.name for one in sets])
+        zones = join_names([sts.decoded.name for sts in sets])
         raise BadDump(
             f"the status of {zones} counts {count(counted, 'pod')}, and the input has none: {HINT}"
         )
 
 
 def _choose_namespace(sets: Iterable[JsonObject], namespace: str) -> str:
-    there = sorted({namespace_of(one) for one in sets})
+    there = sorted({namespace_of(sts) for sts in sets})
     if namespace and namespace not in there:
         raise BadDump(f"-namespace={namespace}: no rollout group there, but in {join_names(there)}")
     if not namespace and len(there) > 1:
@@ -328,7 +332,7 @@ def _read_set(sts: JsonObject, pods: Sequence[JsonObject], placing: Sequence[str
     spec["template"] = {"metadata": {"labels": labels}, "spec": trim_pod_spec(template, placing)}
     obj = {**type_of(STATEFULSETS), "metadata": head, "spec": spec, "status": child(sts, "status")}
     complete(obj, STATEFULSETS)
-    own = (one for one in pods if text(controller_of(one), "uid") == uid_of(sts))
+    own = (pod for pod in pods if text(controller_of(pod), "uid") == uid_of(sts))
     return FoundSet(
         obj=obj,
         decoded=_decode(obj, decode_statefulset),

@@ -114,7 +114,7 @@ def add_up(
     tally = _FiguresState({zone: group for group, zones in groups.items() for zone in zones})
     for policy in policies:
         tally.owners.update(dict.fromkeys(policy.owned, policy))
-        homes = {one.name: zone.name for zone in policy.zones for one in zone.sets}
+        homes = {sts.name: zone.name for zone in policy.zones for sts in zone.sets}
         tally.domains.update(homes)
     for record in records:
         if record.at < end:
@@ -240,11 +240,11 @@ class _FiguresState:
             self._name_domain(zone),
             self._get_limit(zone),
         )
-        members = [one for one in self._places if self.group_of.get(one, "") == group]
-        down = sum(self._down[one] for one in members if self._name_domain(one) == home)
+        members = [place for place in self._places if self.group_of.get(place, "") == group]
+        down = sum(self._down[member] for member in members if self._name_domain(member) == home)
         if down > limit:
             yield cross(text=f"{commit.name} is number {down} down of {home}, of {limit} allowed")
-        domains = {self._name_domain(one) for one in members if self._down[one]}
+        domains = {self._name_domain(member) for member in members if self._down[member]}
         if short := domains - {home}:
             yield cross(text=f"{commit.name} goes down beside pods of {join_names(sorted(short))}")
 

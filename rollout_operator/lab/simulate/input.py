@@ -102,8 +102,8 @@ def _flatten(document: object, inherited: dict[str, object]) -> Iterator[dict[st
     if document is None:  # nothing between two separators
         return
     if isinstance(document, list):
-        for one in document:
-            yield from _flatten(one, inherited)
+        for item in document:
+            yield from _flatten(item, inherited)
         return
     if not isinstance(document, dict):
         raise BadDump(f"the input holds something that is no Kubernetes object: {HINT}")
@@ -116,8 +116,8 @@ def _flatten(document: object, inherited: dict[str, object]) -> Iterator[dict[st
         return
     of = kind.removesuffix(_LIST)
     member = {"kind": of, "apiVersion": found.get("apiVersion")} if of else {}
-    for one in items or ():
-        yield from _flatten(one, member)
+    for item in items or ():
+        yield from _flatten(item, member)
 
 
 def _as_json(found: dict[str, object]) -> JsonObject:

@@ -59,14 +59,14 @@ def drop_repeats(records: Sequence[Record]) -> Iterator[Record]:
     """Yield the records without evictions that are refused once more in the same words."""
     last: dict[str, str] = {}
     repeated: set[int] = set()
-    for one in records:
-        if isinstance(one, Called) and one.request.subresource == EVICTION:
-            if one.status >= 400 and last.get(one.request.name) == one.message:
-                repeated.add(one.number)
-            last[one.request.name] = one.message
-    for one in records:
-        match one:
+    for record in records:
+        if isinstance(record, Called) and record.request.subresource == EVICTION:
+            if record.status >= 400 and last.get(record.request.name) == record.message:
+                repeated.add(record.number)
+            last[record.request.name] = record.message
+    for record in records:
+        match record:
             case Called(number=call) | Reviewed(call=call) if call in repeated:
                 pass
             case _:
-                yield one
+                yield record

@@ -163,33 +163,33 @@ def put_policies(
     What no API server has written is made up: a policy without UID is a new one. Those that name
     none are in `namespace`; empty: where all StatefulSets are. Raises BadDump.
     """
-    there = [one for one in copy.objects if is_policy(one)]
+    there = [obj for obj in copy.objects if is_policy(obj)]
     if not there and not given:
         return copy.objects
     default = namespace or _choose_namespace(copy.objects)
     found = _index(there, default)
     merged = {key: _merge(found.get(key), one) for key, one in _index(given, default).items()}
-    others = [one for one in copy.objects if not is_policy(one)]
+    others = [obj for obj in copy.objects if not is_policy(obj)]
     every = (found | merged).items()
     return [*others, *(_make_whole(one, key, copy.read_at) for key, one in every)]
 
 
 def _choose_namespace(objects: Iterable[JsonObject]) -> str:
-    found = {namespace_of(one) for one in objects if one.get("kind") == STATEFULSETS.kind}
+    found = {namespace_of(obj) for obj in objects if obj.get("kind") == STATEFULSETS.kind}
     return found.pop() if len(found) == 1 else ""
 
 
 def _index(policies: Iterable[JsonObject], namespace: str) -> dict[tuple[str, str], JsonObject]:
     """Return policies by namespace and name. Raises BadDump where one is there twice."""
     found: dict[tuple[str, str], JsonObject] = {}
-    for one in policies:
-        key = (namespace_of(one) or namespace, name_of(one))
+    for policy in policies:
+        key = (namespace_of(policy) or namespace, name_of(policy))
         if not key[0]:
             where = "metadata.namespace is missing; choose one with -namespace"
             raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]}: {where}")
         if key in found:
             raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]} is in the input twice")
-        found[key] = one
+        found[key] = policy
     return found
 
 
@@ -215,7 +215,7 @@ def _make_whole(obj: JsonObject, key: tuple[str, str], now: datetime) -> JsonObj
 
 def select_sets(policies: Iterable[JsonObject], sets: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the StatefulSets that a policy of their namespace selects."""
-    selectors = [(namespace_of(one), _find_selector(one)) for one in policies]
+    selectors = [(namespace_of(policy), _find_selector(policy)) for policy in policies]
     return [
         sts
         for sts in sets
@@ -249,12 +249,14 @@ def read_policies(
     policies: Sequence[JsonObject], members: Sequence[PlacedMember], nodes: Iterable[JsonObject]
 ) -> tuple[FoundPolicy, ...]:
     """Return the policies by name, as the operator would find them. Raises BadDump."""
-    watched = {name_of(one): _decode(one) for one in policies}
-    selectors = {name_of(one): _find_selector(one) for one in policies}
-    owned = share_sets((one.policy for one in watched.values()), [one.decoded for one in members])
-    scopes = {one.policy.head.name: one for one in owned.scopes}
-    refused = {one.head.name: one for one in owned.refused}
-    labels = {name_of(one): _labels_of(one) for one in nodes}
+    watched = {name_of(policy): _decode(policy) for policy in policies}
+    selectors = {name_of(policy): _find_selector(policy) for policy in policies}
+    owned = share_sets(
+        (one.policy for one in watched.values()), [member.decoded for member in members]
+    )
+    scopes = {scope.policy.head.name: scope for scope in owned.scopes}
+    refused = {refusal.head.name: refusal for refusal in owned.refused}
+    labels = {name_of(node): _labels_of(node) for node in nodes}
     return tuple(
         FoundPolicy(
             name=name,
@@ -270,22 +272,22 @@ def read_policies(
 def _list_selected(
     selector: LabelSelector | None, members: Iterable[PlacedMember]
 ) -> Iterator[str]:
-    for one in members:
-        if selector is not None and selector.may_take(one.decoded.labels):
-            yield one.decoded.name
+    for member in members:
+        if selector is not None and selector.may_take(member.decoded.labels):
+            yield member.decoded.name
 
 
 def explain_refusals(policies: Iterable[JsonObject]) -> Iterator[str]:
     """Yield why policies are refused that are wrong in themselves."""
-    for one in policies:
-        found = _decode(one).policy
+    for policy in policies:
+        found = _decode(policy).policy
         yield from _list_refusals(found if isinstance(found, RefusedPolicy) else None)
 
 
 def _list_refusals(refused: RefusedPolicy | None) -> tuple[str, ...]:
     if refused is None:
         return ()
-    return tuple(f"{one.text} [{one.code}]" for one in refused.refusals)
+    return tuple(f"{refusal.text} [{refusal.code}]" for refusal in refused.refusals)
 
 
 def _resolve(
@@ -294,8 +296,8 @@ def _resolve(
     members: Iterable[PlacedMember],
     nodes: NodeLabels,
 ) -> tuple[ResolvedZone, ...]:
-    names = {one.name for one in scope.sets}
-    placed = [_place(one) for one in members if one.decoded.name in names]
+    names = {sts.name for sts in scope.sets}
+    placed = [_place(member) for member in members if member.decoded.name in names]
     key = choose_key(scope.policy, watched.status)
     policy = replace(scope.policy, topology_key=key)
     return resolve_zones(policy, placed, nodes, list_frozen(watched.status, key)).zones
@@ -317,9 +319,9 @@ def explain_policy(watched: WatchedPolicy) -> str:
 
 def list_policy_holds(policies: Iterable[WatchedPolicy]) -> Iterator[str]:
     """Yield what holds policies that are not done."""
-    for one in policies:
-        if choose_policy_phase(one) is not Phase.ROLLED_OUT:
-            yield f"policy {one.name}: {explain_policy(one)}"
+    for policy in policies:
+        if choose_policy_phase(policy) is not Phase.ROLLED_OUT:
+            yield f"policy {policy.name}: {explain_policy(policy)}"
 
 
 def read_next_batch(watched: WatchedPolicy) -> datetime:
@@ -330,15 +332,15 @@ def read_next_batch(watched: WatchedPolicy) -> datetime:
         return _LONG_AGO
 
 
-def _place(one: PlacedMember) -> PlacedSet:
-    found = decode_adoptable(msgspec.json.encode(one.obj))
+def _place(placed_member: PlacedMember) -> PlacedSet:
+    found = decode_adoptable(msgspec.json.encode(placed_member.obj))
     return PlacedSet(
-        name=one.decoded.name,
-        labels=one.decoded.labels,
+        name=placed_member.decoded.name,
+        labels=placed_member.decoded.labels,
         pod_labels=found.pod_labels,
         node_selector=found.node_selector,
         node_terms=found.node_terms,
-        pod_nodes=one.nodes,
+        pod_nodes=placed_member.nodes,
     )
 
 

@@ -57,7 +57,7 @@ class SimulationRun:
 
     def records(self) -> list[Record]:
         """Return what happened, from the first instant until the operator was told to stop."""
-        return [one for one in self.play.history.records if self._is_reported(one)]
+        return [record for record in self.play.history.records if self._is_reported(record)]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -65,7 +65,9 @@ class SimulationRun:
         if self.figures.crossings:
             return ExitCode.BOUND_CROSSED
         phases = {group.phase for group in self.play.description.groups}
-        phases.update(choose_policy_phase(one) for one in self.play.policies if self.dump.obeys)
+        phases.update(
+            choose_policy_phase(policy) for policy in self.play.policies if self.dump.obeys
+        )
         if phases == {Phase.ROLLED_OUT} and not self.play.undone:
             return ExitCode.DONE
         may_go_on = self.play.is_cut and Phase.HELD not in phases
@@ -126,8 +128,8 @@ def list_ends(play: Play) -> Iterator[str]:
 
 def _list_holds(description: Description) -> Iterator[str]:
     """Yield why groups and budgets do not go on, each with what a person can do."""
-    groups = [(one.name, one.waits + one.problems) for one in description.groups]
-    budgets = [(f"budget {one.name}", one.waits) for one in description.budgets]
+    groups = [(group.name, group.waits + group.problems) for group in description.groups]
+    budgets = [(f"budget {budget.name}", budget.waits) for budget in description.budgets]
     for name, waits in groups + budgets:
         for wait in waits:
             yield f"{name}: {wait.text} [{wait.code}]"
@@ -148,10 +150,10 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
     if not figures.overlaps:
         of = "policy" if run.dump.obeys and run.dump.policies else "group"
         yield f"pods of two zones of a {of} were never down together"
-    for one in figures.overlaps:
-        lasting = "to the end" if one.is_open else f"for {show_span(one.span)}"
-        begin = show_span(one.begin)
-        yield f"pods of {join_names(one.zones)} down together {lasting}, from {begin} on"
+    for overlap in figures.overlaps:
+        lasting = "to the end" if overlap.is_open else f"for {show_span(overlap.span)}"
+        begin = show_span(overlap.begin)
+        yield f"pods of {join_names(overlap.zones)} down together {lasting}, from {begin} on"
     for crossing in figures.crossings[:MOST_CROSSINGS]:
         yield f"past a bound at {show_span(crossing.at)}, by {crossing.actor}: {crossing.text}"
     hidden = len(figures.crossings) - MOST_CROSSINGS
@@ -183,10 +185,10 @@ def _render_groups(dump: Dump) -> Iterator[str]:
         if group in titles:
             continue
         yield f"Rollout group {group} in namespace {dump.namespace}:"
-        members = [one for one in dump.sets if one.decoded.name in zones]
-        width = max(len(one.decoded.name) for one in members)
-        for one in members:
-            yield f"{INDENT}{one.decoded.name:{width}}  {', '.join(_describe(dump, one))}"
+        members = [sts for sts in dump.sets if sts.decoded.name in zones]
+        width = max(len(member.decoded.name) for member in members)
+        for member in members:
+            yield f"{INDENT}{member.decoded.name:{width}}  {', '.join(_describe(dump, member))}"
     for each in dump.templates:
         yield f"ReplicaTemplate {name_of(each)}: {number(each, 'spec', 'replicas')} replicas wanted"
     for each in dump.others_of(ZONE_BUDGETS, NATIVE_BUDGETS):
@@ -207,11 +209,11 @@ def _render_policy(dump: Dump, found: FoundPolicy) -> Iterator[str]:
         pause, order = format_duration(policy.interval), policy.pod_order.lower()
         limit = f"at most {policy.max_unavailable} down in a zone"
         yield f"{head}: {limit}, a pause of {pause}, pods {order}:"
-    homes = {one.name: (zone.name, one.source) for zone in found.zones for one in zone.sets}
+    homes = {sts.name: (zone.name, sts.source) for zone in found.zones for sts in zone.sets}
     width = max(map(len, members), default=0)
-    for name in (*homes, *(one for one in members if one not in homes)):
+    for name in (*homes, *(member for member in members if member not in homes)):
         zone, source = homes.get(name, ("", ""))
-        [found_set] = [one for one in dump.sets if one.decoded.name == name]
+        [found_set] = [sts for sts in dump.sets if sts.decoded.name == name]
         where = [f"zone {zone} ({source})"] if zone else []
         yield f"{INDENT}{name:{width}}  {', '.join((*where, *_describe(dump, found_set)))}"
 
@@ -219,12 +221,12 @@ def _render_policy(dump: Dump, found: FoundPolicy) -> Iterator[str]:
 def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
     sts = found.decoded
     pods = dump.pods_of(sts.name)
-    ready = sum(one.decoded.is_ready for one in pods)
+    ready = sum(pod.decoded.is_ready for pod in pods)
     yield f"{ready} of {count(sts.replicas, 'pod')} ready"
-    outdated = sum(one.decoded.revision != sts.update_revision for one in pods)
+    outdated = sum(pod.decoded.revision != sts.update_revision for pod in pods)
     if outdated:
         yield f"{outdated} outdated"
-    ending = sum(one.decoded.is_terminating for one in pods)
+    ending = sum(pod.decoded.is_terminating for pod in pods)
     if ending:
         yield f"{ending} terminating"
     if dump.unit_of[sts.name] == found.group:
@@ -256,7 +258,7 @@ def _list_assumptions(run: SimulationRun) -> Iterator[str]:
     yield f"it begins at {show_time(run.epoch)}"
     yield from _list_hooks(run)
     yield "pods agree when they are asked to prepare"
-    if any(DOWNSCALE_DELAY in one.decoded.annotations for one in run.dump.sets):
+    if any(DOWNSCALE_DELAY in sts.decoded.annotations for sts in run.dump.sets):
         yield "pods are prepared for a delayed downscale since they are asked here, none before"
 
 
@@ -288,7 +290,7 @@ def show_span(span: timedelta) -> str:
 
 
 def _indent(sentences: Iterable[str]) -> Iterator[str]:
-    return (f"{INDENT}{one}" for one in sentences)
+    return (f"{INDENT}{sentence}" for sentence in sentences)
 
 
 def _fill(line: str, width: int, indent: str) -> Sequence[str]:

@@ -38,5 +38,5 @@ def _holds(found: object, made: object) -> bool:
         return all(_holds(there.get(key), value) for key, value in made.items())
     if isinstance(made, list):
         items = found if isinstance(found, list) else []
-        return all(any(_holds(one, wanted) for one in items) for wanted in made)
+        return all(any(_holds(item, wanted) for item in items) for wanted in made)
     return found == made or made is None

@@ -56,18 +56,18 @@ def learn_ready_times(dump: Dump, settings: SimulateSettings) -> dict[str, Ready
     if settings.ready_after:
         return {group: ReadyTime(settings.ready_after, 0) for group in dump.units}
     return {
-        group: _median(one for zone in zones for one in dump.pods_of(zone))
+        group: _median(pod for zone in zones for pod in dump.pods_of(zone))
         for group, zones in dump.units.items()
     }
 
 
 def _median(pods: Iterable[FoundPod]) -> ReadyTime:
-    spans = [span.total_seconds() for one in pods if (span := _measure(one)) is not None]
+    spans = [span.total_seconds() for pod in pods if (span := _measure(pod)) is not None]
     if not spans:
         return ReadyTime(READY_AFTER, 0)
     # Of whole seconds, those beside the median tell its fraction.
     median = statistics.median(spans)
-    beside = [one for one in spans if abs(one - median) <= LEAST.total_seconds()]
+    beside = [span for span in spans if abs(span - median) <= LEAST.total_seconds()]
     span = timedelta(seconds=statistics.fmean(beside or [median]))
     return ReadyTime(max(span, LEAST), len(spans))
 
@@ -85,7 +85,7 @@ def _measure(pod: FoundPod) -> timedelta | None:
 
 def _has_restarted(pod: FoundPod) -> bool:
     statuses = children(pod.obj, "status", "containerStatuses")
-    return any(number(one, "restartCount") for one in statuses)
+    return any(number(status, "restartCount") for status in statuses)
 
 
 def _find_begin(pod: FoundPod) -> datetime | None:
@@ -122,7 +122,7 @@ class PodTimes:
 
 def choose_times(dump: Dump, settings: SimulateSettings, now: datetime) -> PodTimes:
     """Return how long pods take that were read at `now`. Raises InvalidInput for -stuck."""
-    names = {one.decoded.name for one in dump.pods if not one.decoded.is_ready}
+    names = {pod.decoded.name for pod in dump.pods if not pod.decoded.is_ready}
     for name in settings.stuck:
         if name not in names:
             raise InvalidInput(f"-stuck={name}: no pod {quote(name)} that is not ready")
@@ -170,8 +170,8 @@ def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:
 def choose_behaviour(dump: Dump, times: PodTimes) -> Choose:
     """Return how each pod behaves: those of the input go on as they are, new ones become ready."""
     units = dump.unit_of
-    groups = {str(one.decoded.uid): units[one.decoded.name] for one in dump.sets}
-    stuck = frozenset(str(one.decoded.uid) for one in times.stuck)
+    groups = {str(sts.decoded.uid): units[sts.decoded.name] for sts in dump.sets}
+    stuck = frozenset(str(pod.decoded.uid) for pod in times.stuck)
 
     def choose(pod: JsonObject) -> Behaviour:
         uid, usual = uid_of(pod), times.ready[groups[text(controller_of(pod), "uid")]].span

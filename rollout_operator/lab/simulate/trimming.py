@@ -43,7 +43,9 @@ def trim_head(obj: JsonObject, is_namespaced: bool = True) -> JsonObject:
 
 def trim_pod_spec(holder: JsonObject, also: Iterable[str] = ()) -> JsonObject:
     """Return what is kept of the spec of a pod or a template, with further fields of it."""
-    containers = [pick(one, ("name", "image")) for one in children(holder, "spec", "containers")]
+    containers = [
+        pick(container, ("name", "image")) for container in children(holder, "spec", "containers")
+    ]
     spec = child(holder, "spec")
     return {"containers": containers, **pick(spec, ("terminationGracePeriodSeconds", *also))}
 

@@ -132,9 +132,9 @@ class _Run:
         self._settings = settings
         self._times = times
         self._limits = limits
-        available = timedelta(seconds=max(one.decoded.min_ready_seconds for one in dump.sets))
+        available = timedelta(seconds=max(sts.decoded.min_ready_seconds for sts in dump.sets))
         delays = map(read_delay, dump.others_of(ZONE_BUDGETS))
-        deadlines = [one.policy.progress_deadline for one in dump.policies if one.policy]
+        deadlines = [policy.policy.progress_deadline for policy in dump.policies if policy.policy]
         self._quiet = max(
             QUIET,
             3 * times.slowest + available,
@@ -206,27 +206,29 @@ class _Run:
 
     def _list_flags(self) -> Sequence[str]:
         """Return the flags that the objects of the input call for."""
-        trackers = [name_of(one) for one in self._dump.others_of(CONFIG_MAPS)]
+        trackers = [name_of(other) for other in self._dump.others_of(CONFIG_MAPS)]
         names = [f"-zone-tracker.config-map-name={name}" for name in trackers[:1]]
         tracking = ["-use-zone-tracker=true", *names] if names else []
         return [*tracking, *(["-multi-az-rollouts.enabled"] if self._dump.obeys else [])]
 
     def _list_policies(self) -> Iterator[WatchedPolicy]:
-        for one in self._sandbox.api.list(MULTI_AZ_ROLLOUTS, self._dump.namespace):
-            yield decode_watched_policy(msgspec.json.encode(one))
+        for rollout in self._sandbox.api.list(MULTI_AZ_ROLLOUTS, self._dump.namespace):
+            yield decode_watched_policy(msgspec.json.encode(rollout))
 
     def _place_pods(self) -> Places:
         cluster = self._sandbox.cluster
-        homes = {one.decoded.name: node for one in self._dump.pods if (node := node_of(one.obj))}
+        homes = {pod.decoded.name: node for pod in self._dump.pods if (node := node_of(pod.obj))}
         places = Places(homes=homes, say=self._sandbox.say, retry=cluster.retry_unscheduled)
-        places.cordon([name_of(one) for one in self._dump.others_of(NODES) if is_cordoned(one)])
+        places.cordon(
+            [name_of(other) for other in self._dump.others_of(NODES) if is_cordoned(other)]
+        )
         cluster.place_by(places.choose)
         return places
 
     async def _register(self) -> None:
         """Register those of the operator's webhooks of which the input does not tell."""
         for body in self._dump.list_untold_hooks() if self._settings.webhooks else ():
-            [resource] = [one for one in WEBHOOKS if one.kind == body["kind"]]
+            [resource] = [kind for kind in WEBHOOKS if kind.kind == body["kind"]]
             request = ApiRequest(verb="create", resource=resource, body=body, user=RESTORER)
             await self._sandbox.call(request)
 
@@ -235,7 +237,7 @@ class _Run:
 
         An image that cannot be pulled is none that is being pulled.
         """
-        waiting = [one for one in self._times.stuck if one.decoded.phase in ("", "Pending")]
+        waiting = [pod for pod in self._times.stuck if pod.decoded.phase in ("", "Pending")]
         if waiting:
             await self._sleep(_KUBELETS_SEE_IT)
         for one in waiting:
@@ -269,14 +271,14 @@ class _Run:
     def _compute_rest(self, process: SimulatedProcess) -> timedelta:
         """Return after which time it may be at rest; zero or less: it is."""
         rest = self._moved_at + self._quiet - self._sandbox.elapsed()
-        waits = [one.code for entry in process.entries() for one in entry.plan.waits]
+        waits = [wait.code for entry in process.entries() for wait in entry.plan.waits]
         is_timed = _TIMED.intersection(waits) or self._is_in_pause()
         return max(rest, QUIET) if is_timed else rest
 
     def _is_in_pause(self) -> bool:
         """Tell whether the next batch of a policy has its time."""
         now = self._sandbox.clock().now()
-        return any(read_next_batch(one) > now for one in self._list_policies())
+        return any(read_next_batch(policy) > now for policy in self._list_policies())
 
     async def _sleep(self, span: timedelta) -> None:
         """Let the world go on for a while, unless it is over. Raises NotPlayed."""
@@ -325,8 +327,8 @@ def _is_move(commit: Commit) -> bool:
 
 def _gist(resource: Resource, obj: JsonObject) -> tuple[object, ...]:
     if resource == PODS:
-        states = [child(one, "state") for one in children(obj, "status", "containerStatuses")]
-        troubles = [text(one, "waiting", "reason") for one in states]
+        states = [child(state, "state") for state in children(obj, "status", "containerStatuses")]
+        troubles = [text(state, "waiting", "reason") for state in states]
         return (uid_of(obj), is_terminating(obj), is_running_and_ready(obj), troubles)
     status = child(obj, "status")
     revisions = (text(status, "updateRevision"), text(status, "currentRevision"))

@@ -254,18 +254,18 @@ def _set_changes(before: JsonObject | None, after: JsonObject | None) -> Iterato
         return
     if is_terminating(after) and not is_terminating(before):
         yield "the set is being deleted"
-    old, new = (number(one, "spec", "replicas", default=1) for one in (before, after))
+    old, new = (number(version, "spec", "replicas", default=1) for version in (before, after))
     if old != new:
         yield f"wants {new} pods instead of {old}"
     for key in (PAUSED, MAX_UNAVAILABLE):
-        was, now = (text(one, "metadata", "annotations", key) for one in (before, after))
+        was, now = (text(version, "metadata", "annotations", key) for version in (before, after))
         if was != now:
             yield f"{key}: {was or 'unset'} becomes {now or 'unset'}"
     yield from _revision_changes(before, after)
 
 
 def _revision_changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
-    was, now = (text(one, "status", "updateRevision") for one in (before, after))
+    was, now = (text(version, "status", "updateRevision") for version in (before, after))
     current = text(after, "status", "currentRevision")
     if was != now:
         images = [text(one, "image") for one in children(after, *_CONTAINERS)]

@@ -30,7 +30,7 @@ def list_policy_changes(before: JsonObject | None, after: JsonObject | None) -> 
 
 
 def _tell_refusal(before: JsonObject, after: JsonObject) -> Iterator[str]:
-    was, now = (condition_of(one, "Accepted") for one in (before, after))
+    was, now = (condition_of(version, "Accepted") for version in (before, after))
     if text(now, "status") == "False" and text(was, "message") != text(now, "message"):
         yield f"it is refused: {text(now, 'message')} [{text(now, 'reason')}]"
     elif text(was, "status") == "False" and text(now, "status") == "True":
@@ -42,7 +42,7 @@ def _tell_batch(before: JsonObject, after: JsonObject) -> Iterator[str]:
     batch = f"batch {number(new, 'number')}"
     is_same = number(old, "number") == number(new, "number")
     had_ended, has_ended = is_same and bool(old.get(_COMPLETION)), bool(new.get(_COMPLETION))
-    names = [name_of({"metadata": one}) for one in children(new, "pods")]
+    names = [name_of({"metadata": pod}) for pod in children(new, "pods")]
     if new and (not is_same or len(names) != len(children(old, "pods"))):
         where = f"{text(new, 'statefulSet')} in zone {text(new, 'zone')}"
         yield f"{batch}, of {where}: {', '.join(names)}"
@@ -57,7 +57,7 @@ def _tell_batch(before: JsonObject, after: JsonObject) -> Iterator[str]:
 
 def _describe_pause(before: JsonObject, after: JsonObject) -> str:
     """Return how long nothing goes after the last batch, empty where that is no news."""
-    old, new = (text(one, "status", _NEXT) for one in (before, after))
+    old, new = (text(version, "status", _NEXT) for version in (before, after))
     begin = text(child(after, *_BATCH), _COMPLETION)
     if not new or old == new or not begin:
         return ""
@@ -66,10 +66,10 @@ def _describe_pause(before: JsonObject, after: JsonObject) -> str:
 
 
 def _tell_end(before: JsonObject, after: JsonObject) -> Iterator[str]:
-    was, now = (condition_of(one, "Stalled") for one in (before, after))
+    was, now = (condition_of(version, "Stalled") for version in (before, after))
     if text(now, "status") == "True" != text(was, "status") and not _is_refused(after):
         yield f"it is stalled: {text(now, 'message')} [{text(now, 'reason')}]"
-    was_done, is_done = (bool(text(one, "status", _COMPLETION)) for one in (before, after))
+    was_done, is_done = (bool(text(version, "status", _COMPLETION)) for version in (before, after))
     if is_done and not was_done:
         yield f"rolled out: {number(after, 'status', 'updatedPods')} pods"
 

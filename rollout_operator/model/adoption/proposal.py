@@ -66,12 +66,12 @@ class GroupAdoption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def is_held(self) -> bool:
         """Tell whether something must be done first."""
-        return any(one.severity is Severity.ERROR for one in self.findings)
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
 
     @property
     def patched(self) -> tuple[SetAdoption, ...]:
         """Return the zones that change: none while the group is held."""
-        return () if self.is_held else tuple(one for one in self.sets if one.patch is not None)
+        return () if self.is_held else tuple(sts for sts in self.sets if sts.patch is not None)
 
 
 class AdoptionPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -86,5 +86,5 @@ class AdoptionPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def needs_a_person(self) -> bool:
         """Tell whether something that was asked for is held."""
-        is_wrong = any(one.severity is Severity.ERROR for one in self.left_alone)
+        is_wrong = any(finding.severity is Severity.ERROR for finding in self.left_alone)
         return is_wrong or any(group.is_held for group in self.groups)

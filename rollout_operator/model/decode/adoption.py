@@ -120,12 +120,12 @@ def _list_node_terms(pod: _PodSpec) -> Iterator[NodeTerm]:
     required = node.required if node is not None else None
     for term in (required.node_selector_terms if required is not None else None) or ():
         permitted: dict[str, tuple[str, ...]] = {}
-        for one in term.match_expressions or ():
-            if one.operator == "In":
-                values = tuple(one.values or ())
+        for expression in term.match_expressions or ():
+            if expression.operator == "In":
+                values = tuple(expression.values or ())
                 # All expressions of a term hold at once.
-                both = permitted.get(one.key, values)
-                permitted[one.key] = tuple(value for value in both if value in values)
+                both = permitted.get(expression.key, values)
+                permitted[expression.key] = tuple(value for value in both if value in values)
         yield permitted
 
 

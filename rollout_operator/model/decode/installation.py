@@ -210,7 +210,7 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
     wire = read_as("Deployment", raw, _DEPLOYMENT)
     pod = wire.spec.template.spec or _PodSpec()
     containers = pod.containers or []
-    container = next((one for one in containers if _is_program(one.image)), None)
+    container = next((container for container in containers if _is_program(container.image)), None)
     if container is None and _is_named(wire.metadata) and containers:
         container = containers[0]
     if container is None:
@@ -257,7 +257,10 @@ def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
     """Return a pod as far as selectors ask. Raises DecodeError."""
     wire = read_as("Pod", raw, _POD)
     head, status = wire.metadata, wire.status or _PodStatus()
-    is_ready = any((one.type, one.status) == ("Ready", "True") for one in status.conditions or ())
+    is_ready = any(
+        (condition.type, condition.status) == ("Ready", "True")
+        for condition in status.conditions or ()
+    )
     return LabelledPod(
         name=head.name,
         labels=head.labels or {},
@@ -275,7 +278,7 @@ def decode_service(raw: JsonBytes) -> CallableService:
     wire = read_as("Service", raw, _SERVICE)
     return CallableService(
         name=wire.metadata.name,
-        ports=tuple(one.port for one in wire.spec.ports or ()),
+        ports=tuple(port.port for port in wire.spec.ports or ()),
         has_endpoints=wire.spec.type != _EXTERNAL,
     )
 
@@ -288,7 +291,11 @@ def decode_endpoints(raw: JsonBytes) -> tuple[str, int]:
     wire = read_as("EndpointSlice", raw, _ENDPOINT_SLICE)
     endpoints = wire.endpoints or ()
     # Absent means ready, as the API has it.
-    ready = [one for one in endpoints if not one.conditions or one.conditions.ready is not False]
+    ready = [
+        endpoint
+        for endpoint in endpoints
+        if not endpoint.conditions or endpoint.conditions.ready is not False
+    ]
     return (wire.metadata.labels or {}).get(_SERVICE_LABEL, ""), len(ready)
 
 
@@ -317,8 +324,12 @@ def convert_selector(wire: WireSelector | None) -> LabelSelector:
     return LabelSelector(
         labels=wire.match_labels or {},
         terms=tuple(
-            SelectorTerm(key=one.key, operator=one.operator, values=tuple(one.values or ()))
-            for one in wire.match_expressions or ()
+            SelectorTerm(
+                key=expression.key,
+                operator=expression.operator,
+                values=tuple(expression.values or ()),
+            )
+            for expression in wire.match_expressions or ()
         ),
     )
 
@@ -334,8 +345,8 @@ def decode_pod_to_try(raw: JsonBytes) -> tuple[str, dict[str, object]]:
     spec = dict(wire.spec.template.spec)
     volumes = spec.get("volumes")
     claimed = [
-        {"name": one.metadata.name, "persistentVolumeClaim": {"claimName": "doctor"}}
-        for one in wire.spec.volume_claim_templates or ()
+        {"name": template.metadata.name, "persistentVolumeClaim": {"claimName": "doctor"}}
+        for template in wire.spec.volume_claim_templates or ()
     ]
     if claimed:
         spec["volumes"] = [*(volumes if isinstance(volumes, list) else ()), *claimed]

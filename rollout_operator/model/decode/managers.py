@@ -59,7 +59,7 @@ def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
         entries = _OBJECT.decode(body).metadata.managed_fields or []
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ()
-    names = (one_line(one.manager)[:_LONGEST_NAME] for one in _list_writers(entries))
+    names = (one_line(writer.manager)[:_LONGEST_NAME] for writer in _list_writers(entries))
     return tuple(dict.fromkeys(name for name in names if name and name != but))[-MOST_NAMES:]
 
 

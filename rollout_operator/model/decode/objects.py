@@ -114,7 +114,7 @@ def _decode_ports(raw: JsonBytes) -> tuple[int, ...]:
     if spec is None:
         return ()
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
-    ports = {port.container_port for one in containers for port in one.ports or ()}
+    ports = {port.container_port for container in containers for port in container.ports or ()}
     return tuple(sorted(ports))
 
 
@@ -233,7 +233,9 @@ def _ready_since(wire: WirePod, annotations: PodAnnotations) -> datetime | None:
     Raises DecodeError for a condition whose time is none.
     """
     conditions = (wire.status.conditions if wire.status is not None else None) or ()
-    texts = [one.last_transition_time for one in conditions if one.type == "Ready"]
+    texts = [
+        condition.last_transition_time for condition in conditions if condition.type == "Ready"
+    ]
     if not texts or texts[-1] is None:
         return _read_instant(annotations.ready_time)
     try:
@@ -253,7 +255,10 @@ def _read_instant(text: str | None) -> datetime | None:
 
 def _is_disrupted(status: PodStatus) -> bool:
     conditions = status.conditions or ()
-    return any(one.type == "DisruptionTarget" and one.status == "True" for one in conditions)
+    return any(
+        condition.type == "DisruptionTarget" and condition.status == "True"
+        for condition in conditions
+    )
 
 
 def _been_ready(status: PodStatus) -> bool | None:
@@ -262,9 +267,9 @@ def _been_ready(status: PodStatus) -> bool | None:
     None where the times say nothing.
     """
     changes = [
-        one.last_transition_time
-        for one in status.conditions or ()
-        if one.type == "Ready" and one.status == "False"
+        condition.last_transition_time
+        for condition in status.conditions or ()
+        if condition.type == "Ready" and condition.status == "False"
     ]
     try:
         started = msgspec.convert(status.start_time, _Instant)

@@ -36,7 +36,7 @@ _LISTS: Final = frozenset({"zones", "lastBatch", "conditions"})
 # Of a number that is exact in every client there is room for one more.
 _MOST_BATCHES: Final = 2**53 - 1
 
-_NAMES: Final = {one.encode_name: one.name for one in fields(PolicyStatus)}
+_NAMES: Final = {field.encode_name: field.name for field in fields(PolicyStatus)}
 _READ: Final = Fields(
     {
         "status": Fields(
@@ -126,5 +126,5 @@ def _list_times(status: PolicyStatus) -> Iterator[str]:
     times = [status.start_time, status.completion_time, status.next_batch_time]
     if isinstance(status.last_batch, RecordedBatch):
         times += [status.last_batch.start_time, status.last_batch.completion_time]
-    times += [one.last_transition_time for one in status.conditions]
+    times += [condition.last_transition_time for condition in status.conditions]
     return (time for time in times if not isinstance(time, UnsetType))

@@ -69,7 +69,7 @@ def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
             uid=Uid(wire.metadata.uid),
             resource_version=wire.metadata.resource_version,
             labels=only(_LABELS, wire.metadata.labels),
-            webhooks=tuple(_convert(one) for one in wire.webhooks or ()),
+            webhooks=tuple(_convert(webhook) for webhook in wire.webhooks or ()),
         )
 
     return decode

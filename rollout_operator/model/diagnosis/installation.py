@@ -262,4 +262,4 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def members(self) -> tuple[ZoneSet, ...]:
         """Return the StatefulSets that belong to a rollout group."""
-        return tuple(one for one in self.sets if one.sts.group is not None)
+        return tuple(sts for sts in self.sets if sts.sts.group is not None)

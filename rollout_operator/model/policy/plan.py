@@ -64,7 +64,7 @@ class ZoneCounts:
     @property
     def unavailable(self) -> int:
         """Return how many desired pods of the zone are not proven available."""
-        return sum(one.unavailable for one in self.sets)
+        return sum(sts.unavailable for sts in self.sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

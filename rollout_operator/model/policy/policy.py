@@ -112,5 +112,6 @@ class PolicyOwnership(msgspec.Struct, frozen=True, kw_only=True):
     def owns_group(self, namespace: str, group: GroupName) -> bool:
         """Tell whether a policy replaces the pods of a rollout group."""
         return any(
-            one.policy.head.namespace == namespace and group in one.groups for one in self.scopes
+            scope.policy.head.namespace == namespace and group in scope.groups
+            for scope in self.scopes
         )

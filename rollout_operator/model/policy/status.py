@@ -113,7 +113,7 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def find_condition(self, kind: str) -> StatusCondition | None:
         """Return a condition by its type."""
-        return next((one for one in self.conditions if one.type == kind), None)
+        return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def get_reason(self, kind: str) -> str:
         """Return the reason of a condition, empty where there is none."""

@@ -31,7 +31,7 @@ class GateOrigin(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that keeps it, None where it is somebody's own."""
-        return next((one for one in self.owners if one.controller), None)
+        return next((owner for owner in self.owners if owner.controller), None)
 
 
 class ReleaseGate(msgspec.Struct, frozen=True, kw_only=True):

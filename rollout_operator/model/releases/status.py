@@ -130,7 +130,7 @@ class ReleaseStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def find_condition(self, kind: str) -> StatusCondition | None:
         """Return a condition by its type."""
-        return next((one for one in self.conditions if one.type == kind), None)
+        return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def has_condition(self, kind: str) -> bool:
         """Tell whether a condition is true."""

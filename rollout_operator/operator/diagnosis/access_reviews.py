@@ -42,8 +42,8 @@ async def ask_rights(
     caller = await _fetch_caller(client)
     prefix = f"{_ACCOUNTS}:{namespace}:"
     accounts = [
-        (one.account, list_words(one), list_watched(one, namespace))
-        for one in list_acting(installation)
+        (operator.account, list_words(operator), list_watched(operator, namespace))
+        for operator in list_acting(installation)
     ]
     if not accounts and caller.startswith(prefix) and caller.endswith(_PROGRAM):
         # The operator's own account may read no Deployments: flags are not known then.

@@ -59,7 +59,7 @@ async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> Obj
     """Return what decides in a namespace. Raises ApiError where sets or pods cannot be listed."""
     reading = _Reading(client, namespace, clock)
     sets = await reading.list_all(STATEFULSETS)
-    others = [one for kind in _OPTIONAL for one in await reading.list_optional(kind)]
+    others = [entry for kind in _OPTIONAL for entry in await reading.list_optional(kind)]
     tracker: str = get_flag("zone-tracker.config-map-name").default
     others += await reading.fetch_optional(CONFIG_MAPS, tracker)
     for reference in _list_references(sets):

@@ -81,7 +81,7 @@ async def _try_scale(client: DryRunner, installation: Installation) -> list[Reac
     paths = tuple(
         path for path in (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH) if path in registered
     )
-    found = next((one.sts for one in installation.members if one.sts.replicas > 0), None)
+    found = next((member.sts for member in installation.members if member.sts.replicas > 0), None)
     if not paths or found is None:
         return []
     patch: JsonObject = {"spec": {"replicas": found.replicas - 1}}
@@ -93,7 +93,7 @@ async def _try_scale(client: DryRunner, installation: Installation) -> list[Reac
 async def _try_eviction(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
     """Evict a pod of a member: what the webhook says does not matter."""
     names = {pod.name for pod in installation.pods}
-    firsts = (f"{one.sts.name}-{one.sts.first_ordinal}" for one in installation.members)
+    firsts = (f"{member.sts.name}-{member.sts.first_ordinal}" for member in installation.members)
     pod = next((name for name in firsts if name in names), "")
     if not pod or EVICTION_PATH not in {hook.path for hook in installation.own_hooks}:
         return []

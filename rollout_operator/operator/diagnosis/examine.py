@@ -128,7 +128,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
             for one in await reading.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
             if one is not None
         ),
-        sets=tuple(one for one, _ in sets),
+        sets=tuple(sts for sts, _ in sets),
         pods=await reading.list_all(Source.PODS, PODS, decode_labelled_pod),
         services=await reading.list_all(Source.SERVICES, SERVICES, decode_service),
         ready_endpoints=await reading.count_endpoints(),
@@ -137,18 +137,18 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         ),
         zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
     )
-    words = [word for one in list_acting(installation)[:1] for word in list_words(one)]
+    words = [word for operator in list_acting(installation)[:1] for word in list_words(operator)]
     policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
     if not obeys(installation):
         reading.unread.pop(Source.POLICIES, None)  # most users need no right to read them
     installation = msgspec.structs.replace(
         installation,
-        policies=tuple(one.policy for one in policies),
+        policies=tuple(policy.policy for policy in policies),
         policy_kind=await reading.fetch_policy_kind(),
         lease=await reading.fetch_lease(find_value(words, LEASE_FLAG) or DEFAULT_LEASE),
         hooks=await reading.list_hooks(_choose_secret(words)),
     )
-    raw_sets = [raw for one, raw in sets if one.sts.group is not None]
+    raw_sets = [raw for sts, raw in sets if sts.sts.group is not None]
     return await _fetch_last(reading, installation, raw_sets)
 
 

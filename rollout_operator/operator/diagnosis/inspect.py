@@ -258,5 +258,5 @@ async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequen
     found: set[str] = set()
     for label in (GROUP_LABEL, GROUP_LABEL_LONG):
         sets = await lister.list_all(_ALL_SETS, "", decode_statefulset, label)
-        found.update(one.namespace for one in sets)
+        found.update(sts.namespace for sts in sets)
     return sorted(found)

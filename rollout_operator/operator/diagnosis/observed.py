@@ -82,8 +82,8 @@ class ObservedNamespace:
 
     async def plan(self, group: Group, scaling: ScalingPlan) -> Plan:
         """Return what the operator would decide for a group now, of rollout and of scaling."""
-        failing = tuple(one for one in scaling.problems if one.zone in scaling.failed)
-        odd = tuple(one for one in scaling.problems if one not in failing)
+        failing = tuple(problem for problem in scaling.problems if problem.zone in scaling.failed)
+        odd = tuple(problem for problem in scaling.problems if problem not in failing)
         # What is due and not done: the operator does it at once, or is not there.
         due = tuple(action.reason for action in scaling.scale)
         shown = Plan(group=group.name, waits=(*due, *scaling.waits, *failing), problems=odd)

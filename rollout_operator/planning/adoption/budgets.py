@@ -26,24 +26,24 @@ _TELLING: Final = (GROUP_LABEL, "app.kubernetes.io/component", "app", "app.kuber
 
 def list_native(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -> list[NativeBudget]:
     """Return the native budgets that are about pods of these zones, and of no other set."""
-    own = {one.name for one in members}
+    own = {member.name for member in members}
     return [
         budget
         for budget in seen.native_budgets
-        if (taken := {one.name for one in seen.sets if _takes(budget, one)}) and taken <= own
+        if (taken := {sts.name for sts in seen.sets if _takes(budget, sts)}) and taken <= own
     ]
 
 
-def _takes(budget: NativeBudget, one: AdoptableSet) -> bool:
-    return budget.selector is not None and budget.selector.takes(one.pod_labels)
+def _takes(budget: NativeBudget, sts: AdoptableSet) -> bool:
+    return budget.selector is not None and budget.selector.takes(sts.pod_labels)
 
 
 def has_zone_budget(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -> bool:
     """Tell whether a zone-aware budget is about pods of these zones already."""
     return any(
-        isinstance(budget, Budget) and selects(budget.selector, one.pod_labels)
+        isinstance(budget, Budget) and selects(budget.selector, member.pod_labels)
         for budget in seen.zone_budgets
-        for one in members
+        for member in members
     )
 
 
@@ -51,16 +51,16 @@ def choose_selector(
     seen: AdoptableNamespace, members: Sequence[AdoptableSet]
 ) -> Mapping[str, str] | None:
     """Return labels that the pods of all these zones have and no others, None where none do."""
-    own = {one.name for one in members}
-    first, *rest = (one.pod_labels.items() for one in members)
+    own = {member.name for member in members}
+    first, *rest = (member.pod_labels.items() for member in members)
     shared = dict(sorted(set(first).intersection(*rest)))
     usable = {
         key: value
         for key, value in shared.items()
-        if all(one.labels.get(key, value) == value for one in members)
+        if all(member.labels.get(key, value) == value for member in members)
     }
-    others = [one.pod_labels for one in seen.sets if one.name not in own]
-    others += [one.labels for one in seen.sets if one.name not in own]
+    others = [sts.pod_labels for sts in seen.sets if sts.name not in own]
+    others += [sts.labels for sts in seen.sets if sts.name not in own]
     others += [pod.labels for pod in seen.pods if pod.name.rpartition("-")[0] not in own]
     single = [{key: usable[key]} for key in (*_TELLING, *usable) if key in usable]
     for candidate in (*single, usable):
@@ -95,7 +95,7 @@ def choose_limit(
 
 
 def _count_pods(budget: NativeBudget, members: Sequence[AdoptableSet]) -> int:
-    return sum(one.replicas for one in members if _takes(budget, one))
+    return sum(member.replicas for member in members if _takes(budget, member))
 
 
 def list_native_findings(

@@ -20,85 +20,85 @@ _NAME: Final = "name"
 
 def list_findings(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
     """Yield all that is to be said of the zones of a group; their budgets are left to `budgets`."""
-    for one in members:
-        yield from _judge_group_label(group, one)
-        yield from _judge_partition(one)
-        yield from _judge_progress(one)
-        yield from _judge_name_label(one, members)
+    for member in members:
+        yield from _judge_group_label(group, member)
+        yield from _judge_partition(member)
+        yield from _judge_progress(member)
+        yield from _judge_name_label(member, members)
     yield from _judge_shared_zones(group, members)
     yield from _judge_order(group, members)
 
 
-def report_single_zone(one: AdoptableSet, base: str, severity: Severity) -> AdoptionFinding:
+def report_single_zone(sts: AdoptableSet, base: str, severity: Severity) -> AdoptionFinding:
     """Return that a StatefulSet has no other zone, and how to say which they are."""
     return _find(
-        AdoptionCode.SINGLE_ZONE, severity, one,
-        f"no other StatefulSet is a zone of {base} ({describe_zone(*choose_zone(one))})",
+        AdoptionCode.SINGLE_ZONE, severity, sts,
+        f"no other StatefulSet is a zone of {base} ({describe_zone(*choose_zone(sts))})",
         "an operator of zones is of no use to it; if others are its zones, name them all:"
-        f" rollout-operator adopt -group {base} {one.name} OTHERS",
+        f" rollout-operator adopt -group {base} {sts.name} OTHERS",
     )  # fmt: skip
 
 
-def is_settled(one: AdoptableSet) -> bool:
+def is_settled(sts: AdoptableSet) -> bool:
     """Tell whether every pod is at the revision that its set wants, so that none is outdated."""
-    status = one.status
+    status = sts.status
     if status is None:
         return False
     return (
-        status.observed_generation >= one.generation
+        status.observed_generation >= sts.generation
         and status.current_revision == status.update_revision
         and status.updated >= status.replicas
     )
 
 
-def _judge_group_label(group: str, one: AdoptableSet) -> Iterator[AdoptionFinding]:
-    known = read_group(one)
+def _judge_group_label(group: str, sts: AdoptableSet) -> Iterator[AdoptionFinding]:
+    known = read_group(sts)
     if known and known != group:
         yield _find(
-            AdoptionCode.GROUPS_DIFFER, Severity.ERROR, one,
+            AdoptionCode.GROUPS_DIFFER, Severity.ERROR, sts,
             f"it is in the rollout group {known} already",
             "name the StatefulSets that belong together, and their group with -group",
         )  # fmt: skip
 
 
-def _judge_partition(one: AdoptableSet) -> Iterator[AdoptionFinding]:
-    if not one.partition:
+def _judge_partition(sts: AdoptableSet) -> Iterator[AdoptionFinding]:
+    if not sts.partition:
         return
-    is_used = not is_settled(one)
+    is_used = not is_settled(sts)
     yield _find(
-        AdoptionCode.PARTITION, Severity.ERROR if is_used else Severity.WARN, one,
-        f"partition {one.partition} {'keeps' if is_used else 'would keep'} its pods below ordinal"
-        f" {one.partition} at their revision, which OnDelete cannot",
+        AdoptionCode.PARTITION, Severity.ERROR if is_used else Severity.WARN, sts,
+        f"partition {sts.partition} {'keeps' if is_used else 'would keep'} its pods below ordinal"
+        f" {sts.partition} at their revision, which OnDelete cannot",
         "end the rollout: set the partition to 0 and wait" if is_used else
         "none is held back now; later, the annotation grafana.com/rollout-paused stops a zone",
     )  # fmt: skip
 
 
-def _judge_progress(one: AdoptableSet) -> Iterator[AdoptionFinding]:
-    status = one.status
+def _judge_progress(sts: AdoptableSet) -> Iterator[AdoptionFinding]:
+    status = sts.status
     if status is None:
         yield _find(
-            AdoptionCode.STATUS_UNKNOWN, Severity.WARN, one,
+            AdoptionCode.STATUS_UNKNOWN, Severity.WARN, sts,
             "the input has no status: whether a rollout is underway is not known",
             "leave -f out to read the cluster, or check with `kubectl rollout status`",
         )  # fmt: skip
-    elif not is_settled(one):
+    elif not is_settled(sts):
         yield _find(
-            AdoptionCode.ROLLOUT_UNDERWAY, Severity.ERROR, one,
-            _describe_progress(one, status),
-            _explain_end(one),
+            AdoptionCode.ROLLOUT_UNDERWAY, Severity.ERROR, sts,
+            _describe_progress(sts, status),
+            _explain_end(sts),
         )  # fmt: skip
-    elif status.ready < one.replicas:
+    elif status.ready < sts.replicas:
         yield _find(
-            AdoptionCode.PODS_NOT_READY, Severity.WARN, one,
-            f"{status.ready} of {count(one.replicas, 'pod')} are ready",
+            AdoptionCode.PODS_NOT_READY, Severity.WARN, sts,
+            f"{status.ready} of {count(sts.replicas, 'pod')} are ready",
             "adopting replaces no pod; the operator rolls nothing out while another zone has pods"
             " that are not ready",
         )  # fmt: skip
 
 
-def _describe_progress(one: AdoptableSet, status: RolloutProgress) -> str:
-    if status.observed_generation < one.generation:
+def _describe_progress(sts: AdoptableSet, status: RolloutProgress) -> str:
+    if status.observed_generation < sts.generation:
         return "its status does not know its latest spec yet"
     outdated = max(status.replicas - status.updated, 0)
     if not outdated:
@@ -107,23 +107,23 @@ def _describe_progress(one: AdoptableSet, status: RolloutProgress) -> str:
     return f"a rollout is underway: {count(outdated, 'pod')} of {status.replicas} {be} outdated"
 
 
-def _explain_end(one: AdoptableSet) -> str:
-    if one.strategy == ON_DELETE:
+def _explain_end(sts: AdoptableSet) -> str:
+    if sts.strategy == ON_DELETE:
         return (
             "the operator replaces outdated pods as soon as it sees the label: delete them"
             " yourself first, or undo the change of the template"
         )
-    return f"wait for `kubectl rollout status statefulset/{one.name}`, then adopt again"
+    return f"wait for `kubectl rollout status statefulset/{sts.name}`, then adopt again"
 
 
 def _judge_name_label(
-    one: AdoptableSet, members: Sequence[AdoptableSet]
+    sts: AdoptableSet, members: Sequence[AdoptableSet]
 ) -> Iterator[AdoptionFinding]:
-    value = one.pod_labels.get(_NAME)
+    value = sts.pod_labels.get(_NAME)
     if value and [each.pod_labels.get(_NAME) for each in members].count(value) == 1:
         return
     yield _find(
-        AdoptionCode.NAME_LABEL_MISSING, Severity.INFO, one,
+        AdoptionCode.NAME_LABEL_MISSING, Severity.INFO, sts,
         f"the label {_NAME} does not tell its pods from those of other zones",
         "this operator finds pods by their owner; only grafana's would not find them",
     )  # fmt: skip
@@ -131,10 +131,10 @@ def _judge_name_label(
 
 def _judge_shared_zones(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
     names: dict[str, list[str]] = {}
-    for one in members:
-        zone, source = choose_zone(one)
+    for member in members:
+        zone, source = choose_zone(member)
         if source is not ZoneSource.NONE:
-            names.setdefault(zone, []).append(one.name)
+            names.setdefault(zone, []).append(member.name)
     for zone, found in names.items():
         if len(found) > 1:
             yield AdoptionFinding(
@@ -147,7 +147,7 @@ def _judge_shared_zones(group: str, members: Sequence[AdoptableSet]) -> Iterator
 
 
 def _judge_order(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
-    names = [one.name for one in members]
+    names = [member.name for member in members]
     if names != sorted(names, key=natural_key):
         yield AdoptionFinding(
             code=AdoptionCode.ZONE_ORDER,
@@ -160,8 +160,8 @@ def _judge_order(group: str, members: Sequence[AdoptableSet]) -> Iterator[Adopti
 
 
 def _find(
-    code: AdoptionCode, severity: Severity, one: AdoptableSet, text: str, remedy: str
+    code: AdoptionCode, severity: Severity, sts: AdoptableSet, text: str, remedy: str
 ) -> AdoptionFinding:
     return AdoptionFinding(
-        code=code, severity=severity, object=f"StatefulSet {one.name}", text=text, remedy=remedy
+        code=code, severity=severity, object=f"StatefulSet {sts.name}", text=text, remedy=remedy
     )

@@ -18,7 +18,7 @@ _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?
 def refuse_names(seen: AdoptableNamespace) -> None:
     """Raise InvalidInput where the namespace or a StatefulSet has a name that none can have."""
     names = [seen.namespace] if seen.namespace else []
-    for name in (*names, *(one.name for one in seen.sets)):
+    for name in (*names, *(sts.name for sts in seen.sets)):
         if not _NAME.fullmatch(name):
             raise InvalidInput(f"{quote(name)} is no name of an object in Kubernetes")
 

@@ -48,7 +48,7 @@ _ONE_BY_ONE: Final = "1"
 def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionPlan:
     """Return what is proposed. Raises InvalidInput for names that are not there, or cannot be."""
     refuse_names(seen)
-    known = {one.name for one in seen.sets}
+    known = {sts.name for sts in seen.sets}
     chosen = choice.names or frozenset(known)
     missing = sorted(chosen - known)
     if missing:
@@ -99,12 +99,12 @@ def _plan_group(
             selector = found
             budget = build_budget(name, seen.namespace, found, choose_limit(native, members))
             findings += list_native_findings(native, members)
-    sets = tuple(_plan_set(one, {GROUP_LABEL: name}, selector) for one in members)
-    if budget is None and all(one.patch is None for one in sets):
+    sets = tuple(_plan_set(member, {GROUP_LABEL: name}, selector) for member in members)
+    if budget is None and all(sts.patch is None for sts in sets):
         findings = []  # it has been adopted: what is wrong with it, `doctor` says
     return GroupAdoption(
         name=name,
-        pods=sum(one.replicas for one in members),
+        pods=sum(member.replicas for member in members),
         sets=sets,
         budget=budget,
         findings=tuple(findings),
@@ -113,36 +113,36 @@ def _plan_group(
 
 
 def _plan_set(
-    one: AdoptableSet, group: Mapping[str, str], selector: Mapping[str, str]
+    sts: AdoptableSet, group: Mapping[str, str], selector: Mapping[str, str]
 ) -> SetAdoption:
-    wanted = dict(selector) if read_group(one) else {**group, **selector}
-    labels = {key: value for key, value in wanted.items() if one.labels.get(key) != value}
-    is_plain = one.strategy != ON_DELETE
+    wanted = dict(selector) if read_group(sts) else {**group, **selector}
+    labels = {key: value for key, value in wanted.items() if sts.labels.get(key) != value}
+    is_plain = sts.strategy != ON_DELETE
     annotations = (
-        {MAX_UNAVAILABLE: _keep_pace(one)}
-        if is_plain and MAX_UNAVAILABLE not in one.annotations
+        {MAX_UNAVAILABLE: _keep_pace(sts)}
+        if is_plain and MAX_UNAVAILABLE not in sts.annotations
         else {}
     )
-    zone, source = choose_zone(one)
+    zone, source = choose_zone(sts)
     if not (labels or annotations or is_plain):
-        return SetAdoption(name=one.name, zone=zone, zone_source=source)
+        return SetAdoption(name=sts.name, zone=zone, zone_source=source)
     return SetAdoption(
-        name=one.name,
+        name=sts.name,
         zone=zone,
         zone_source=source,
         # A null takes away what the API server has filled in, which OnDelete does not permit.
         patch=_build(labels, annotations, _choose_strategy(ON_DELETE, None) if is_plain else None),
         undo=_build(
-            {key: one.labels.get(key) for key in labels},
+            {key: sts.labels.get(key) for key in labels},
             dict.fromkeys(annotations),
-            _choose_strategy(one.strategy, one.rolling_update) if is_plain else None,
+            _choose_strategy(sts.strategy, sts.rolling_update) if is_plain else None,
         ),
     )
 
 
-def _keep_pace(one: AdoptableSet) -> str:
+def _keep_pace(sts: AdoptableSet) -> str:
     """Return how many pods the set may replace at a time today, where it says so."""
-    text = f"{(one.rolling_update or {}).get('maxUnavailable', _ONE_BY_ONE)}"
+    text = f"{(sts.rolling_update or {}).get('maxUnavailable', _ONE_BY_ONE)}"
     try:
         return f"{parse_max_unavailable(text)}"
     except InvalidInput:
@@ -165,7 +165,7 @@ def _build(
     return patch
 
 
-def _touches_pods(one: SetAdoption) -> bool:
+def _touches_pods(set_adoption: SetAdoption) -> bool:
     """Tell whether a patch changes more of a spec than its strategy: the template makes pods."""
-    spec = (one.patch or {}).get("spec", {})
+    spec = (set_adoption.patch or {}).get("spec", {})
     return not isinstance(spec, dict) or not spec.keys() <= {"updateStrategy"}

@@ -66,9 +66,9 @@ def _list_group(group: GroupAdoption) -> Iterator[str]:
     else:
         yield f"group {group.name}  {size}"
         yield f"  {_NOTHING if group.checked else _UNPROVEN}"
-    width = max(len(one.name) for one in group.sets)
-    for one in group.sets:
-        yield f"  {one.name:{width}}  {one_line(describe_zone(one.zone, one.zone_source))}"
+    width = max(len(sts.name) for sts in group.sets)
+    for sts in group.sets:
+        yield f"  {sts.name:{width}}  {one_line(describe_zone(sts.zone, sts.zone_source))}"
     for finding in group.findings:
         yield from _list_finding(finding)
 
@@ -80,13 +80,15 @@ def _list_finding(finding: AdoptionFinding) -> Iterator[str]:
 
 
 def _list_steps(groups: list[GroupAdoption], namespace: str) -> Iterator[str]:
-    patched = [one for group in groups for one in group.patched]
+    patched = [adoption for group in groups for adoption in group.patched]
     budgets = [group.budget for group in groups if group.budget is not None]
     yield _TEMPLATES
     if patched:
         yield ""
         yield "# 1. On the cluster. A tool that syncs it from Git is suspended first."
-        yield from (_render_command(one.name, one.patch or {}, namespace) for one in patched)
+        yield from (
+            _render_command(adoption.name, adoption.patch or {}, namespace) for adoption in patched
+        )
     if budgets:
         yield ""
         yield "# 2. With the operator's kinds and its eviction webhook installed:"
@@ -98,7 +100,10 @@ def _list_steps(groups: list[GroupAdoption], namespace: str) -> Iterator[str]:
     if patched:
         yield ""
         yield "# The way back. Not during a rollout: the zones would then go on all at once."
-        yield from (f"# {_render_command(one.name, one.undo or {}, namespace)}" for one in patched)
+        yield from (
+            f"# {_render_command(adoption.name, adoption.undo or {}, namespace)}"
+            for adoption in patched
+        )
         yield from (f"# {_render_removal(group, namespace)}" for group in groups if group.budget)
 
 
@@ -116,25 +121,25 @@ def _render_removal(group: GroupAdoption, namespace: str) -> str:
 
 def render_component(plan: AdoptionPlan) -> str:
     """Return a kustomize component with the patches; budgets are a file beside it."""
-    patched = [one for group in plan.groups for one in group.patched]
+    patched = [adoption for group in plan.groups for adoption in group.patched]
     component: dict[str, object] = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
     }
     if list_budgets(plan):
         component["resources"] = [BUDGETS_FILE]
-    component["patches"] = [_build_target(one) for one in patched]
+    component["patches"] = [_build_target(adoption) for adoption in patched]
     return _COMPONENT_HEAD + _dump(component)
 
 
-def _build_target(one: SetAdoption) -> Mapping[str, object]:
-    patch = one.patch or {}
+def _build_target(set_adoption: SetAdoption) -> Mapping[str, object]:
+    patch = set_adoption.patch or {}
     head = patch.get("metadata", {})
-    named = {"metadata": {"name": one.name, **(head if isinstance(head, dict) else {})}}
+    named = {"metadata": {"name": set_adoption.name, **(head if isinstance(head, dict) else {})}}
     body = {"apiVersion": "apps/v1", "kind": "StatefulSet", **patch, **named}
     # By a target, since a patch alone must name the namespace that the manifest names, or none.
     # Its name is a pattern.
-    name = one.name.replace(".", r"\.")
+    name = set_adoption.name.replace(".", r"\.")
     target = {"group": "apps", "version": "v1", "kind": "StatefulSet", "name": name}
     return {"target": target, "patch": _dump(body)}
 
@@ -146,7 +151,7 @@ def list_budgets(plan: AdoptionPlan) -> list[Patch]:
 
 def render_objects(objects: list[Patch]) -> str:
     """Return objects as YAML, a document each."""
-    return "---\n".join(_dump(one) for one in objects)
+    return "---\n".join(_dump(obj) for obj in objects)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -32,36 +32,36 @@ def describe_zone(zone: str, source: ZoneSource) -> str:
     return f"zone {zone}, by {_WORDS[source]}"
 
 
-def choose_zone(one: AdoptableSet) -> tuple[str, ZoneSource]:
+def choose_zone(sts: AdoptableSet) -> tuple[str, ZoneSource]:
     """Return the zone of a StatefulSet and what says so; the zone is empty where nothing does."""
-    return next(_list_zones(one), ("", ZoneSource.NONE))
+    return next(_list_zones(sts), ("", ZoneSource.NONE))
 
 
-def _list_zones(one: AdoptableSet) -> Iterator[tuple[str, ZoneSource]]:
-    if zone := choose_label(TOPOLOGY_KEYS, one.node_selector):
+def _list_zones(sts: AdoptableSet) -> Iterator[tuple[str, ZoneSource]]:
+    if zone := choose_label(TOPOLOGY_KEYS, sts.node_selector):
         yield zone, ZoneSource.NODE_SELECTOR
-    if zone := choose_permitted_zone(one.node_terms, TOPOLOGY_KEYS):
+    if zone := choose_permitted_zone(sts.node_terms, TOPOLOGY_KEYS):
         yield zone, ZoneSource.NODE_AFFINITY
-    if zone := choose_label(TOPOLOGY_KEYS, one.pod_labels, one.labels):
+    if zone := choose_label(TOPOLOGY_KEYS, sts.pod_labels, sts.labels):
         yield zone, ZoneSource.LABEL
-    if zone := choose_label((ZONE_LABEL,), one.pod_labels, one.labels):
+    if zone := choose_label((ZONE_LABEL,), sts.pod_labels, sts.labels):
         yield zone, ZoneSource.ZONE_LABEL
-    if found := _ENDS.search(one.name):
+    if found := _ENDS.search(sts.name):
         yield found[1], ZoneSource.NAME_SUFFIX
 
 
-def choose_base(one: AdoptableSet) -> str:
+def choose_base(sts: AdoptableSet) -> str:
     """Return the name of a StatefulSet without its zone, the whole name where it has none."""
-    zone, _ = choose_zone(one)
-    if zone and one.name.endswith(f"-{zone}") and len(one.name) > len(zone) + 1:
-        base = one.name.removesuffix(f"-{zone}")
+    zone, _ = choose_zone(sts)
+    if zone and sts.name.endswith(f"-{zone}") and len(sts.name) > len(zone) + 1:
+        base = sts.name.removesuffix(f"-{zone}")
         return base.removesuffix("-zone") or base
-    return _ENDS.sub("", one.name) or one.name
+    return _ENDS.sub("", sts.name) or sts.name
 
 
-def read_group(one: AdoptableSet) -> str:
+def read_group(sts: AdoptableSet) -> str:
     """Return the rollout group that a StatefulSet has already, empty where it has none."""
-    return one.labels.get(GROUP_LABEL, one.labels.get(GROUP_LABEL_LONG, ""))
+    return sts.labels.get(GROUP_LABEL, sts.labels.get(GROUP_LABEL_LONG, ""))
 
 
 def list_groups(
@@ -73,17 +73,17 @@ def list_groups(
     names say it. Who is in such a group already belongs to it as well.
     """
     bases: dict[str, list[AdoptableSet]] = {}
-    for one in sorted(sets, key=lambda one: one.name):
-        if one.name in chosen:
-            bases.setdefault(group or choose_base(one), []).append(one)
+    for sts in sorted(sets, key=lambda sts: sts.name):
+        if sts.name in chosen:
+            bases.setdefault(group or choose_base(sts), []).append(sts)
     groups: dict[str, list[AdoptableSet]] = {}
     for base, members in bases.items():
         groups.setdefault(group or _choose_name(base, members), []).extend(members)
-    for one in sets:
-        if one.name not in chosen and read_group(one) in groups:
-            groups[read_group(one)].append(one)
+    for sts in sets:
+        if sts.name not in chosen and read_group(sts) in groups:
+            groups[read_group(sts)].append(sts)
     return {
-        name: tuple(sorted(members, key=lambda one: one.name))
+        name: tuple(sorted(members, key=lambda member: member.name))
         for name, members in sorted(groups.items())
     }
 

@@ -111,8 +111,8 @@ class Survey:
         found = len(pods) + len(lost)
         unused = {pod.uid for _, pod in zone.list_pods(sts.ordinals[used:])}
         down = _list_down(sts, [pod for pod in pods if pod.uid not in unused], by)
-        self._down_uids = frozenset(one.pod.uid for one in down)
-        self._down = _ByPartition(budget, down, lambda one: one.pod.name)
+        self._down_uids = frozenset(down_pod.pod.uid for down_pod in down)
+        self._down = _ByPartition(budget, down, lambda down_pod: down_pod.pod.name)
         self._lost = _ByPartition(budget, sorted(lost), str)
         self._absent = _ByPartition(budget, absent, str)
         self._peers = None if budget.forgives_absent_peers else _Partitions(budget, names)
@@ -135,7 +135,7 @@ class Survey:
         """
         down = self._down.find(partition)
         if pod is not None and pod.uid in self._down_uids:
-            down = [one for one in down if one.pod.uid != pod.uid]
+            down = [down_pod for down_pod in down if down_pod.pod.uid != pod.uid]
         # A name without a partition may be of any: but a pod that exists is of none then.
         absent = self._absent.find(partition, with_unknown=True)
         tally = replace(
@@ -209,7 +209,7 @@ def _match_partition(pattern: str, group: int, pod_name: str) -> str | None:
 
 def list_troubles(tally: ZoneCount) -> Iterator[str]:
     """Yield each thing that is not up, with the reason, such as `zone-c-2: CrashLoopBackOff`."""
-    yield from (f"{one.pod.name}: {_render_why(one)}" for one in tally.down)
+    yield from (f"{down_pod.pod.name}: {_render_why(down_pod)}" for down_pod in tally.down)
     yield from (f"{name}: unreadable" for name in tally.unreadable)
     yield from (f"{name}: no pod" for name in tally.first_missing)
     if tally.nameless:
@@ -224,7 +224,9 @@ def next_up(tallies: Sequence[ZoneCount], limit: int) -> timedelta | None:
 
     None where there is no such pod, or where the others reach the limit without them.
     """
-    waits = [one.up_in for tally in tallies for one in tally.down if one.up_in is not None]
+    waits = [
+        down_pod.up_in for tally in tallies for down_pod in tally.down if down_pod.up_in is not None
+    ]
     lasting = sum(tally.total for tally in tallies) - len(waits)
     return min(waits) if waits and lasting < limit else None
 
@@ -242,7 +244,9 @@ def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: CountingRule) -> tuple
             up_in = _next_up(pod, patience, delay, now) if why is DownCause.SETTLING else None
             down.append(CountedDown(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
     if len(down) > 1:
-        down.sort(key=lambda one: (len(one.pod.name), one.pod.name, one.pod.uid))
+        down.sort(
+            key=lambda down_pod: (len(down_pod.pod.name), down_pod.pod.name, down_pod.pod.uid)
+        )
     return tuple(down)
 
 
@@ -266,7 +270,11 @@ def _list_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[li
     return [name for name in wanted if name not in names], len(ordinals) - len(tried)
 
 
-def _render_why(one: CountedDown) -> str:
-    if one.why is DownCause.SETTLING:
-        return f"ready for less than {format_duration(one.patience)}"
-    return (one.pod.why_not_ready or one.why) if one.why is DownCause.UNREADY else one.why
+def _render_why(counted_down: CountedDown) -> str:
+    if counted_down.why is DownCause.SETTLING:
+        return f"ready for less than {format_duration(counted_down.patience)}"
+    return (
+        (counted_down.pod.why_not_ready or counted_down.why)
+        if counted_down.why is DownCause.UNREADY
+        else counted_down.why
+    )

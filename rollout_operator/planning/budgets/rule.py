@@ -101,9 +101,9 @@ def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal 
     """
     if not entries:
         return None
-    names = join_names(sorted(one.name for one in entries), shown=len(entries))
+    names = join_names(sorted(entry.name for entry in entries), shown=len(entries))
     # One that is not valid refuses the pod below, whether it selects it for certain or not.
-    selectors = [one.budget.selector for one in entries if one.budget is not None]
+    selectors = [entry.budget.selector for entry in entries if entry.budget is not None]
     if not all(is_certain(selector, pod.labels) for selector in selectors):
         text = (
             f"pod {pod.name} has more than {MOST_LABELS} labels, too many to keep: it may be under"
@@ -247,12 +247,12 @@ def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
     if maximum == 0:
         return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(snapshot)}")
     budget, sets = snapshot.budget, len(_list_certain(snapshot))
-    for one in sorted(snapshot.unreadable, key=lambda one: (one.name, one.uid)):
+    for broken in sorted(snapshot.unreadable, key=lambda broken: (broken.name, broken.uid)):
         text = (
             "unable to determine pod status in related StatefulSet "
-            f"{one.name}: it cannot be read: {one.error}{_budget(snapshot)}"
+            f"{broken.name}: it cannot be read: {broken.error}{_budget(snapshot)}"
         )
-        return _refuse(Code.OBJECT_UNREADABLE, _UNJUDGED, text, Severity.ERROR, zone=one.name)
+        return _refuse(Code.OBJECT_UNREADABLE, _UNJUDGED, text, Severity.ERROR, zone=broken.name)
     if sets < _MIN_ZONES:
         text = (
             f"minimum number of StatefulSets not found: {count(sets, 'StatefulSet')} "

@@ -28,7 +28,7 @@ def render_budget_status(
     """
     lead = _choose_lead(described)
     is_ready = all(wait.severity is not Severity.ERROR for wait in described.waits)
-    flaw = next((one for one in described.waits if one.code is Code.BUDGET_INVALID), None)
+    flaw = next((wait for wait in described.waits if wait.code is Code.BUDGET_INVALID), None)
     code, text = (Code.BUDGET_VALID, _IN_FORCE) if flaw is None else (flaw.code, flaw.text)
     findings = (
         ConditionFinding(VALID, described.is_valid, camel_case(code), text),

@@ -43,7 +43,11 @@ def describe_budget(
     seen = _Scope() if snapshot is None else _observe(known, snapshot, others)
     room = _Room() if snapshot is None or known.budget is None else _measure(snapshot, seen)
     # What only a person changes is told even where other pods may go.
-    holding = [one for one in room.blockers if room.allowed == 0 or one.severity is Severity.ERROR]
+    holding = [
+        blocker
+        for blocker in room.blockers
+        if room.allowed == 0 or blocker.severity is Severity.ERROR
+    ]
     waits = _shorten((*_list_problems(known, seen), *holding))
     return BudgetDescription(
         name=known.name,
@@ -66,7 +70,7 @@ def list_rivals(
         other
         for other in others
         if other.name != known.name
-        and any(_agree(one, two) for one in known.selectors for two in other.selectors)
+        and any(_agree(selector, two) for selector in known.selectors for two in other.selectors)
     )
 
 
@@ -146,7 +150,7 @@ def _find_misfit(
     """Return that a pod is under more than one budget, or may be."""
     if not rivals and LEFT_OUT not in pod.labels:
         return None
-    found = (one.find_state(pod.labels) for one in (known, *rivals))
+    found = (rival.find_state(pod.labels) for rival in (known, *rivals))
     states = sorted((one for one in found if one is not None), key=lambda one: one.name)
     choice = choose_budget(states, pod)
     if isinstance(choice, Refusal) and choice.reason.code is Code.BUDGETS_OVERLAP:

@@ -70,7 +70,7 @@ def explain_pod(group: Group, plan: Plan, name: str) -> Explanation | None:
         ordinal = zone.sts.ordinal_of(name)
         if ordinal is None:
             continue
-        names = [one.name for one in zone.own_pods] + [one.name for one in zone.own_unreadable]
+        names = [pod.name for pod in zone.own_pods] + [one.name for one in zone.own_unreadable]
         if ordinal in zone.sts.ordinals:
             held = zone.by_ordinal(range(ordinal, ordinal + 1)).get(ordinal)
             return _explain_desired(_place(group, plan, zone), name, held)
@@ -82,14 +82,14 @@ def explain_pod(group: Group, plan: Plan, name: str) -> Explanation | None:
 
 def explain_set(group: Group, plan: Plan, name: str) -> Explanation | None:
     """Return whether pods of a StatefulSet go now; None where it is no member of the group."""
-    lost = next((one for one in group.unreadable if one.name == name), None)
+    lost = next((broken for broken in group.unreadable if broken.name == name), None)
     if lost is not None:
         return _answer(name, Code.OBJECT_UNREADABLE, f"{name} cannot be read: {lost.error}")
-    zone = next((one for one in order_zones(group.zones) if one.sts.name == name), None)
+    zone = next((zone for zone in order_zones(group.zones) if zone.sts.name == name), None)
     if zone is None:
         return None
     place = _place(group, plan, zone)
-    going = [one.name for one in _list_going(plan) if one.owner_uid == zone.sts.uid]
+    going = [pod.name for pod in _list_going(plan) if pod.owner_uid == zone.sts.uid]
     if going:
         text = f"it is the turn of {name}: {join_names(going)} {verb(len(going), 'goes', 'go')} now"
         return Explanation(name=name, answer=text, code=Code.POD_OUTDATED, may_go=True)
@@ -114,7 +114,7 @@ def _explain_desired(place: _Place, name: str, held: Pod | Unreadable | None) ->
         text = f"{name} cannot be read and counts as down: {held.error}"
         return _answer(name, Code.OBJECT_UNREADABLE, text)
     # A delete without an answer is sent once more.
-    is_going = any(one.uid == held.uid for one in _list_going(place.plan))
+    is_going = any(pod.uid == held.uid for pod in _list_going(place.plan))
     if not is_going and (held.is_terminating or held.uid in place.group.deletions):
         text = f"{name} is on its way out{_render_state(place, held)}"
         return _answer(name, Code.ZONE_NOT_READY, text)
@@ -130,7 +130,7 @@ def _explain_desired(place: _Place, name: str, held: Pod | Unreadable | None) ->
 
 def _explain_outdated(place: _Place, pod: Pod) -> Explanation:
     text = f"{render_outdated(pod, place.sts)}{_render_state(place, pod)}"
-    if any(one.uid == pod.uid for one in _list_going(place.plan)):
+    if any(other.uid == pod.uid for other in _list_going(place.plan)):
         answer = cut(f"{text}: it goes now")
         return Explanation(name=pod.name, answer=answer, code=Code.POD_OUTDATED, may_go=True)
     conditions = [*_list_conditions(place), *_list_ahead(place, pod)]
@@ -138,7 +138,9 @@ def _explain_outdated(place: _Place, pod: Pod) -> Explanation:
 
 
 def _answer(name: str, code: Code, text: str, conditions: Iterable[Reason] = ()) -> Explanation:
-    distinct = list({(one.code, one.text): one for one in conditions}.values())
+    distinct = list(
+        {(condition.code, condition.text): condition for condition in conditions}.values()
+    )
     return Explanation(
         name=name,
         answer=cut(text),
@@ -149,8 +151,8 @@ def _answer(name: str, code: Code, text: str, conditions: Iterable[Reason] = ())
 
 def _place(group: Group, plan: Plan, zone: Zone) -> _Place:
     readinesses = {
-        one.sts.uid: assess_readiness(one, group.deletions, group.now)
-        for one in order_zones(group.zones)
+        zone.sts.uid: assess_readiness(zone, group.deletions, group.now)
+        for zone in order_zones(group.zones)
     }
     others = tuple(readiness for uid, readiness in readinesses.items() if uid != zone.sts.uid)
     return _Place(
@@ -161,7 +163,7 @@ def _place(group: Group, plan: Plan, zone: Zone) -> _Place:
 def _list_going(plan: Plan) -> Sequence[Pod]:
     """Return the pods that a plan deletes."""
     actions = (action for action in plan.actions if isinstance(action, ReplacePods))
-    return [one.pod for action in actions for one in action.going]
+    return [replacement.pod for action in actions for replacement in action.going]
 
 
 def _list_conditions(place: _Place) -> Iterator[Reason]:
@@ -200,11 +202,11 @@ def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
 
 def _list_ahead(place: _Place, pod: Pod) -> Iterator[Reason]:
     """Yield which pods of its zone go before an outdated pod."""
-    standing = [one for one in place.readiness.standing if _is_outdated(place, one)]
-    uids = [one.uid for one in standing]
+    standing = [pod for pod in place.readiness.standing if _is_outdated(place, pod)]
+    uids = [pod.uid for pod in standing]
     before = standing[: uids.index(pod.uid)] if pod.uid in uids else []
-    going = [one for one in _list_going(place.plan) if one.owner_uid == place.sts.uid]
-    ahead = list(dict.fromkeys(one.name for one in (*going, *before)))
+    going = [pod for pod in _list_going(place.plan) if pod.owner_uid == place.sts.uid]
+    ahead = list(dict.fromkeys(replacement.name for replacement in (*going, *before)))
     if ahead:
         text = f"{join_names(ahead)} {verb(len(ahead), 'goes', 'go')} first"
         yield Reason(Code.BUDGET_USED, text, Severity.DEBUG, place.sts.name)

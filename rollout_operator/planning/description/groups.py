@@ -87,15 +87,17 @@ def describe_group(
         code=headline.code if headline is not None else None,
         since=decision.since,
         looked=decision.looked,
-        desired=sum(one.desired for one in described),
-        ready=sum(one.ready for one in described),
-        updated=sum(one.updated for one in described),
+        desired=sum(zone.desired for zone in described),
+        ready=sum(zone.ready for zone in described),
+        updated=sum(zone.updated for zone in described),
         began=pace.began,
         expected_end=pace.expected_end if phase is Phase.ROLLING_OUT else None,
         zones=described,
         underway_since=decision.underway_since if decision.underway is not None else None,
         steps=steps,
-        waits=tuple(_list_waiting([one for one in plan.waits if one.code is not Code.UP_TO_DATE])),
+        waits=tuple(
+            _list_waiting([wait for wait in plan.waits if wait.code is not Code.UP_TO_DATE])
+        ),
         problems=tuple(_list_waiting(plan.problems)),
         downscale=_describe_downscale(group),
     )
@@ -183,7 +185,8 @@ def _has_leaving(zone: Zone) -> bool:
 def _is_stuck(readiness: Readiness, now: datetime) -> bool:
     """Tell whether a pod is down that neither starts nor goes."""
     return bool(readiness.unreadable) or any(
-        one.why is DownCause.UNREADY and not is_starting(one.pod, now) for one in readiness.down
+        down_pod.why is DownCause.UNREADY and not is_starting(down_pod.pod, now)
+        for down_pod in readiness.down
     )
 
 

@@ -13,7 +13,7 @@ from rollout_operator.model.description import (
 
 def merge_descriptions(own: Description, others: Iterable[Description]) -> Description:
     """Return `own`, which says nothing of groups, with the groups and budgets of the others."""
-    ordered = sorted(others, key=lambda one: one.namespace)
+    ordered = sorted(others, key=lambda other: other.namespace)
     return msgspec.structs.replace(
         own,
         groups=tuple(
@@ -34,7 +34,7 @@ def select_namespace(description: Description, namespace: str) -> Description | 
     """Return what a process of several namespaces says of one, None where that is not of them."""
     if not description.namespaces:
         return description
-    found = next((one for one in description.namespaces if one.name == namespace), None)
+    found = next((other for other in description.namespaces if other.name == namespace), None)
     if found is None:
         return None
     return msgspec.structs.replace(
@@ -62,10 +62,10 @@ def _narrow(
 
 
 def _list_namespaces(descriptions: Iterable[Description]) -> Iterator[NamespaceDescription]:
-    for one in descriptions:
-        operator = one.operator
+    for description in descriptions:
+        operator = description.operator
         yield NamespaceDescription(
-            name=one.namespace,
+            name=description.namespace,
             is_ready=operator is not None and operator.is_ready,
             is_acting=operator is not None and operator.is_acting,
             missing=() if operator is None else operator.missing,

@@ -34,10 +34,12 @@ def _list_due(action: Action, untouched: set[Uid], sets: dict[Uid, StatefulSet])
     zone = action.zone.name
     match action:
         case ReplacePods(going=going):
-            for one in going:
-                if one.pod.uid in untouched:
-                    text = cut(one.reason.text)
-                    yield Step(code=one.reason.code, text=text, zone=zone, pod=one.pod.name)
+            for replacement in going:
+                if replacement.pod.uid in untouched:
+                    text = cut(replacement.reason.text)
+                    yield Step(
+                        code=replacement.reason.code, text=text, zone=zone, pod=replacement.pod.name
+                    )
         case RecordRevision(revision=revision, reason=reason):
             sts = sets.get(action.zone.uid)
             if sts is not None and sts.current_revision != revision:
@@ -51,7 +53,7 @@ def _list_next(turn: Readiness | None) -> tuple[Step, ...]:
     if turn is None:
         return ()
     sts = turn.sts
-    pod = next((one for one in turn.standing if one.revision != sts.update_revision), None)
+    pod = next((pod for pod in turn.standing if pod.revision != sts.update_revision), None)
     if pod is None:
         return ()
     text = cut(render_outdated(pod, sts))

@@ -27,7 +27,7 @@ _ZONED = "ZoneAwarePodDisruptionBudget"
 def check_native_room(installation: Installation) -> Iterator[Finding]:
     """Yield PodDisruptionBudgets over members of groups that never allow, or always."""
     for budget in installation.native_budgets:
-        pods = sum(one.sts.replicas for one in installation.members if _takes(budget, one))
+        pods = sum(member.sts.replicas for member in installation.members if _takes(budget, member))
         room = count_room(budget, pods) if pods else None
         if room is None or 0 < room < pods:
             continue
@@ -42,8 +42,8 @@ def check_native_room(installation: Installation) -> Iterator[Finding]:
         yield find(code, f"{_NATIVE} {budget.name}", text)
 
 
-def _takes(budget: NativeBudget, one: ZoneSet) -> bool:
-    return budget.selector is not None and budget.selector.takes(one.pod_labels)
+def _takes(budget: NativeBudget, sts: ZoneSet) -> bool:
+    return budget.selector is not None and budget.selector.takes(sts.pod_labels)
 
 
 def count_room(budget: NativeBudget, pods: int) -> int | None:
@@ -109,7 +109,7 @@ def check_zone_budgets(installation: Installation) -> Iterator[Finding]:
 
 
 def _explain_emptiness(budget: Budget, installation: Installation) -> str:
-    sets = [one for one in installation.sets if selects(budget.selector, one.labels)]
+    sets = [sts for sts in installation.sets if selects(budget.selector, sts.labels)]
     pods = [pod for pod in installation.pods if selects(budget.selector, pod.labels)]
     if sets and (pods or not installation.pods):
         return ""
@@ -132,4 +132,4 @@ def check_zone_overlap(installation: Installation) -> Iterator[Finding]:
 
 
 def _list_valid(installation: Installation) -> Sequence[Budget]:
-    return [one for one in installation.zone_budgets if isinstance(one, Budget)]
+    return [budget for budget in installation.zone_budgets if isinstance(budget, Budget)]

@@ -34,16 +34,16 @@ def check_zones(installation: Installation) -> Iterator[Finding]:
 
 def check_strategies(installation: Installation) -> Iterator[Finding]:
     """Yield members that Kubernetes replaces the pods of."""
-    for one in installation.members:
-        if one.sts.strategy != ON_DELETE:
-            text = f"its update strategy is {one.sts.strategy}"
-            yield find(FindingCode.NOT_ON_DELETE, _name(one), text)
+    for member in installation.members:
+        if member.sts.strategy != ON_DELETE:
+            text = f"its update strategy is {member.sts.strategy}"
+            yield find(FindingCode.NOT_ON_DELETE, _name(member), text)
 
 
 def check_order(installation: Installation) -> Iterator[Finding]:
     """Yield groups whose zones go in another order than their numbers."""
     for group, members in _list_groups(installation).items():
-        by_bytes = sorted(one.sts.name for one in members)
+        by_bytes = sorted(member.sts.name for member in members)
         by_number = sorted(by_bytes, key=natural_key)
         if by_bytes != by_number:
             text = f"the order is {join_names(by_bytes, shown=len(by_bytes))}"
@@ -53,7 +53,7 @@ def check_order(installation: Installation) -> Iterator[Finding]:
 def check_values(installation: Installation) -> Iterator[Finding]:
     """Yield what the planner warns of: values that it cannot use."""
     for members in _list_groups(installation).values():
-        for reason in list_warnings([Zone(sts=one.sts) for one in members]):
+        for reason in list_warnings([Zone(sts=member.sts) for member in members]):
             if reason.code is not Code.PODS_SHARE_LABELS:
                 name = f"StatefulSet {reason.zone}"
                 text = reason.text.removeprefix(f"{name}: ")
@@ -62,27 +62,27 @@ def check_values(installation: Installation) -> Iterator[Finding]:
 
 def check_preparing(installation: Installation) -> Iterator[Finding]:
     """Yield sets whose pods are to be prepared nowhere, or that say where and not that."""
-    for one in installation.sets:
-        if is_labelled(one.sts.labels, PREPARE_DOWNSCALE):
-            target = plan_target(one.sts.annotations, one.sts.service_name)
+    for sts in installation.sets:
+        if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
+            target = plan_target(sts.sts.annotations, sts.sts.service_name)
             if isinstance(target, str):
-                yield find(FindingCode.PREPARE_INCOMPLETE, _name(one), target.rstrip("."))
-        elif PREPARE_DOWNSCALE not in one.labels:
-            found = sorted({PREPARE_PATH, PREPARE_PORT} & one.annotations.keys())
+                yield find(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.rstrip("."))
+        elif PREPARE_DOWNSCALE not in sts.labels:
+            found = sorted({PREPARE_PATH, PREPARE_PORT} & sts.annotations.keys())
             if found:
                 text = f"it has {join_names(found)} without the label {PREPARE_DOWNSCALE}"
-                yield find(FindingCode.PREPARE_WITHOUT_LABEL, _name(one), text)
+                yield find(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
 
 
 def check_leading_zones(installation: Installation) -> Iterator[Finding]:
     """Yield zones that follow one which is not in their group."""
     for members in _list_groups(installation).values():
-        known = {one.sts.name for one in members}
-        for one in members:
-            leading = one.sts.annotations.get(LEADING_ZONE)
+        known = {member.sts.name for member in members}
+        for member in members:
+            leading = member.sts.annotations.get(LEADING_ZONE)
             if leading is not None and leading not in known:
                 text = f'annotation {LEADING_ZONE}: "{leading}" is no zone of its group'
-                yield find(FindingCode.LEADING_ZONE_UNKNOWN, _name(one), text)
+                yield find(FindingCode.LEADING_ZONE_UNKNOWN, _name(member), text)
 
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:
@@ -92,10 +92,10 @@ def natural_key(name: str) -> list[tuple[int, int | str]]:
 
 def _list_groups(installation: Installation) -> Mapping[str, list[ZoneSet]]:
     groups: dict[str, list[ZoneSet]] = {}
-    for one in sorted(installation.members, key=lambda one: one.sts.name):
-        groups.setdefault(f"{one.sts.group}", []).append(one)
+    for member in sorted(installation.members, key=lambda member: member.sts.name):
+        groups.setdefault(f"{member.sts.group}", []).append(member)
     return dict(sorted(groups.items()))
 
 
-def _name(one: ZoneSet) -> str:
-    return f"StatefulSet {one.sts.name}"
+def _name(sts: ZoneSet) -> str:
+    return f"StatefulSet {sts.sts.name}"

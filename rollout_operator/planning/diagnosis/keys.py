@@ -32,13 +32,13 @@ _ONLY_ANNOTATIONS: Final = (
 
 def check_spelling(installation: Installation) -> Iterator[Finding]:
     """Yield keys of StatefulSets with the known key that they are nearest to."""
-    for one in installation.sets:
-        for what, keys in _list_places(one):
+    for sts in installation.sets:
+        for what, keys in _list_places(sts):
             for key in sorted(keys):
                 nearest = choose_nearest(key)
                 if nearest:
                     text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
-                    yield find(FindingCode.KEY_UNKNOWN, _name(one), text)
+                    yield find(FindingCode.KEY_UNKNOWN, _name(sts), text)
 
 
 def choose_nearest(key: str) -> str:
@@ -55,38 +55,38 @@ def choose_nearest(key: str) -> str:
 
 def check_places(installation: Installation) -> Iterator[Finding]:
     """Yield keys of the operator's that do nothing where they stand."""
-    for one in installation.sets:
-        for key in sorted(_ONLY_LABELS & one.annotations.keys() - one.labels.keys()):
+    for sts in installation.sets:
+        for key in sorted(_ONLY_LABELS & sts.annotations.keys() - sts.labels.keys()):
             yield find(
-                FindingCode.KEY_MISPLACED, _name(one), f'"{key}" is a label, not an annotation'
+                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is a label, not an annotation'
             )
-        for key in sorted(_ONLY_ANNOTATIONS & one.labels.keys() - one.annotations.keys()):
+        for key in sorted(_ONLY_ANNOTATIONS & sts.labels.keys() - sts.annotations.keys()):
             yield find(
-                FindingCode.KEY_MISPLACED, _name(one), f'"{key}" is an annotation, not a label'
+                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is an annotation, not a label'
             )
         # A group label of the pods alone is common: the set then belongs to no group.
-        for key in sorted((_ONLY_LABELS & one.pod_labels.keys()) - one.labels.keys()):
-            if key in _SWITCHES or one.sts.group is None:
+        for key in sorted((_ONLY_LABELS & sts.pod_labels.keys()) - sts.labels.keys()):
+            if key in _SWITCHES or sts.sts.group is None:
                 text = f'label "{key}" is on the pod template only, not on the StatefulSet'
-                yield find(FindingCode.KEY_MISPLACED, _name(one), text)
+                yield find(FindingCode.KEY_MISPLACED, _name(sts), text)
 
 
 def check_switches(installation: Installation) -> Iterator[Finding]:
     """Yield labels that switch a review on with a value that does not."""
-    for one in installation.sets:
-        for key in sorted(_SWITCHES & one.labels.keys()):
-            value = one.labels[key]
+    for sts in installation.sets:
+        for key in sorted(_SWITCHES & sts.labels.keys()):
+            value = sts.labels[key]
             if value not in {"true", "false"}:
                 text = f'label {key}: "{value}" is not "true", and is as good as none'
-                yield find(FindingCode.ODD_VALUE, _name(one), text)
+                yield find(FindingCode.ODD_VALUE, _name(sts), text)
 
 
-def _list_places(one: ZoneSet) -> Iterable[tuple[str, Mapping[str, str]]]:
-    return ("label", one.labels), ("annotation", one.annotations)
+def _list_places(sts: ZoneSet) -> Iterable[tuple[str, Mapping[str, str]]]:
+    return ("label", sts.labels), ("annotation", sts.annotations)
 
 
-def _name(one: ZoneSet) -> str:
-    return f"StatefulSet {one.sts.name}"
+def _name(sts: ZoneSet) -> str:
+    return f"StatefulSet {sts.sts.name}"
 
 
 def _short(key: str) -> str:

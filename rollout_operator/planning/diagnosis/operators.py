@@ -17,9 +17,9 @@ _VARIABLE: Final = "$("
 def list_acting(installation: Installation) -> tuple[OperatorDeployment, ...]:
     """Return the Deployments whose operators may act: shadows and those without replicas do not."""
     return tuple(
-        one
-        for one in installation.operators
-        if one.replicas > 0 and find_value(one.words, "mode") != "shadow"
+        operator
+        for operator in installation.operators
+        if operator.replicas > 0 and find_value(operator.words, "mode") != "shadow"
     )
 
 
@@ -33,20 +33,20 @@ def check_namespace(installation: Installation) -> Iterator[Finding]:
 def check_operator(installation: Installation) -> Iterator[Finding]:
     """Yield that groups have no operator, or that one is not ready."""
     acting = list_acting(installation)
-    groups = {f"{one.sts.group}" for one in installation.members}
+    groups = {f"{member.sts.group}" for member in installation.members}
     if not acting and groups:
         text = f"nothing rolls out {join_names(sorted(groups))}"
         where = f"Namespace {installation.namespace}"
         yield find(FindingCode.OPERATOR_MISSING, where, text)
-    for one in acting:
-        if not one.ready:
-            text = f"0 of {count(one.replicas, 'pod')} ready"
-            yield find(FindingCode.OPERATOR_NOT_READY, f"Deployment {one.name}", text)
+    for operator in acting:
+        if not operator.ready:
+            text = f"0 of {count(operator.replicas, 'pod')} ready"
+            yield find(FindingCode.OPERATOR_NOT_READY, f"Deployment {operator.name}", text)
 
 
 def check_count(installation: Installation) -> Iterator[Finding]:
     """Yield that more than one Deployment acts."""
-    names = sorted(one.name for one in list_acting(installation))
+    names = sorted(operator.name for operator in list_acting(installation))
     if len(names) > 1:
         text = f"{join_names(names, shown=len(names))} run an operator of this namespace"
         yield find(FindingCode.TWO_OPERATORS, f"Namespace {installation.namespace}", text)
@@ -59,21 +59,21 @@ def check_lease(installation: Installation) -> Iterator[Finding]:
         return
     # The name of the pod, and what tells its processes apart.
     pod = lease.holder.rpartition("_")[0]
-    if pod not in {one.name for one in installation.pods}:
+    if pod not in {pod.name for pod in installation.pods}:
         text = f"its holder {lease.holder} is no pod of the namespace"
         yield find(FindingCode.LEASE_HOLDER_UNKNOWN, f"Lease {lease.name}", text)
 
 
 def check_arguments(installation: Installation) -> Iterator[Finding]:
     """Yield arguments that do not mean what they seem to."""
-    for one in list_acting(installation):
-        watched = find_value(one.words, "kubernetes.namespace")
+    for operator in list_acting(installation):
+        watched = find_value(operator.words, "kubernetes.namespace")
         if watched is None:
-            watched = find_value(one.words, "kubernetes-namespace") or ""
+            watched = find_value(operator.words, "kubernetes-namespace") or ""
         if watched and _VARIABLE not in watched and watched != installation.namespace:
             text = f"-kubernetes.namespace={watched}"
-            yield find(FindingCode.OTHER_NAMESPACE_WATCHED, f"Deployment {one.name}", text)
-        names = find_value(one.words, NAMES_FLAG)
+            yield find(FindingCode.OTHER_NAMESPACE_WATCHED, f"Deployment {operator.name}", text)
+        names = find_value(operator.words, NAMES_FLAG)
         if names and not all(part.strip() for part in names.split(",")):
             text = f"-{NAMES_FLAG}={names}"
-            yield find(FindingCode.BUNDLE_NAME_EMPTY, f"Deployment {one.name}", text)
+            yield find(FindingCode.BUNDLE_NAME_EMPTY, f"Deployment {operator.name}", text)

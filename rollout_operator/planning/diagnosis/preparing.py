@@ -34,35 +34,35 @@ _ACTS_ON_GET: Final = frozenset({"shutdown", "flush", "flush_shutdown"})
 def plan_questions(installation: Installation) -> tuple[PathQuestion, ...]:
     """Return which pods are to be asked, and where; sets without replicas have none to prepare."""
     return tuple(
-        PathQuestion(set_name=one.sts.name, target=target, pod=_choose_pod(one, installation.pods))
-        for one in installation.sets
-        if one.sts.replicas > 0
-        for target in _list_targets(one)
+        PathQuestion(set_name=sts.sts.name, target=target, pod=_choose_pod(sts, installation.pods))
+        for sts in installation.sets
+        if sts.sts.replicas > 0
+        for target in _list_targets(sts)
     )
 
 
-def _list_targets(one: ZoneSet) -> Iterator[Target]:
+def _list_targets(sts: ZoneSet) -> Iterator[Target]:
     """Yield the places that can be called; what is wrong with others is found elsewhere."""
     targets: list[Target | str] = []
-    if is_labelled(one.sts.labels, PREPARE_DOWNSCALE):
-        targets.append(plan_target(one.sts.annotations, one.sts.service_name))
-    url = one.sts.annotations.get(DOWNSCALE_DELAY_URL, "")
+    if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
+        targets.append(plan_target(sts.sts.annotations, sts.sts.service_name))
+    url = sts.sts.annotations.get(DOWNSCALE_DELAY_URL, "")
     if url:
-        targets.append(plan_delay_target(url, one.sts.service_name))
+        targets.append(plan_delay_target(url, sts.sts.service_name))
     for target in targets:
         if not isinstance(target, str) and target.path.rpartition("/")[2] not in _ACTS_ON_GET:
             yield target
 
 
-def _choose_pod(one: ZoneSet, pods: Sequence[LabelledPod]) -> str:
+def _choose_pod(sts: ZoneSet, pods: Sequence[LabelledPod]) -> str:
     """Return a ready pod of a set, empty where there is none."""
     ready = (pod.name for pod in pods if pod.is_ready)
-    return min((name for name in ready if _is_of(one, name)), default="")
+    return min((name for name in ready if _is_of(sts, name)), default="")
 
 
-def _is_of(one: ZoneSet, pod: str) -> bool:
+def _is_of(sts: ZoneSet, pod: str) -> bool:
     name, _, ordinal = pod.rpartition("-")
-    return name == one.sts.name and ordinal.isdecimal()
+    return name == sts.sts.name and ordinal.isdecimal()
 
 
 def check_answers(installation: Installation) -> Iterator[Finding]:
@@ -82,7 +82,9 @@ def explain_untold(answers: Sequence[PathAnswer]) -> str:
         return ""
     first = untold[0]
     if not first.question.pod:
-        names = dict.fromkeys(one.question.set_name for one in untold if not one.question.pod)
+        names = dict.fromkeys(
+            answer.question.set_name for answer in untold if not answer.question.pod
+        )
         return f"no pod is ready of {join_names([*names])}"
     return _describe(first)
 

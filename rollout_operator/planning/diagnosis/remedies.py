@@ -28,8 +28,8 @@ def find(code: FindingCode, obj: str, text: str) -> Finding:
 def render_table() -> str:
     """Return all codes as the table of `docs/doctor.md`."""
     rows = [
-        f"| `{code}` | {one.severity} | {one.meaning} | {one.remedy} |\n"
-        for code, one in EXPLANATIONS.items()
+        f"| `{code}` | {explanation.severity} | {explanation.meaning} | {explanation.remedy} |\n"
+        for code, explanation in EXPLANATIONS.items()
     ]
     return "".join(
         ["| code | severity | what it means | what to do |\n| --- | --- | --- | --- |\n", *rows]

@@ -60,12 +60,14 @@ def list_rights(
 
 def check_rights(installation: Installation) -> Iterator[Finding]:
     """Yield the rights in the namespace that are missing, those of one purpose together."""
-    yield from _list_missing(one for one in installation.rights if one.right.is_namespaced)
+    yield from _list_missing(right for right in installation.rights if right.right.is_namespaced)
 
 
 def check_cluster_rights(installation: Installation) -> Iterator[Finding]:
     """Yield the rights in the cluster that are missing."""
-    yield from _list_missing(one for one in installation.rights if not one.right.is_namespaced)
+    yield from _list_missing(
+        right for right in installation.rights if not right.right.is_namespaced
+    )
 
 
 def _list_missing(answers: Iterable[RightAnswer]) -> Iterator[Finding]:

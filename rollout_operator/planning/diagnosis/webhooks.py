@@ -33,7 +33,7 @@ _LEAST: Final = timedelta(seconds=2)
 def check_registered(installation: Installation) -> Iterator[Finding]:
     """Yield that webhooks are served and not registered, or the other way round."""
     acting = list_acting(installation)
-    serving = [one for one in acting if is_on(one.words, TLS_FLAG, default=False)]
+    serving = [operator for operator in acting if is_on(operator.words, TLS_FLAG, default=False)]
     own = installation.own_hooks
     if serving and not own:
         text = f"-{TLS_FLAG} is on, and no webhook configuration names this namespace"
@@ -51,10 +51,10 @@ def check_guards(installation: Installation) -> Iterator[Finding]:
         (NO_DOWNSCALE, NO_DOWNSCALE_PATH),
         (PREPARE_DOWNSCALE, PREPARE_DOWNSCALE_PATH),
     ):
-        for one in installation.sets:
-            if is_labelled(one.sts.labels, key) and path not in registered:
+        for sts in installation.sets:
+            if is_labelled(sts.sts.labels, key) and path not in registered:
                 text = f'label {key}: "true", and no webhook calls {path}'
-                yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, f"StatefulSet {one.sts.name}", text)
+                yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, f"StatefulSet {sts.sts.name}", text)
     if EVICTION_PATH not in registered:
         for budget in installation.zone_budgets:
             text = f"no webhook calls {EVICTION_PATH}: only rollouts obey it"
@@ -77,7 +77,7 @@ def check_others(installation: Installation) -> Iterator[Finding]:
 
 def check_services(installation: Installation) -> Iterator[Finding]:
     """Yield webhooks whose Service is not there, lacks the port, or leads nowhere."""
-    services = {one.name: one for one in installation.services}
+    services = {service.name: service for service in installation.services}
     for hook in installation.own_hooks:
         if not hook.service or hook.service_namespace != installation.namespace:
             continue
@@ -137,7 +137,7 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
 
 def _read_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
     """Return the duration that a flag of the operator has; what is none stops it anyway."""
-    texts = [find_value(one.words, flag) for one in list_acting(installation)]
+    texts = [find_value(operator.words, flag) for operator in list_acting(installation)]
     try:
         return parse_duration(next(filter(None, texts), format_duration(default)))
     except InvalidInput:

@@ -149,10 +149,10 @@ def assess_unanswered(
     SI-10: such a call would undo what the pod confirms now, and the pod would go unprepared.
     `waits` tells for how long, by pod; only those to be called count.
     """
-    pods = [one.pod for one in endpoints if one.uid in waits]
+    pods = [endpoint.pod for endpoint in endpoints if endpoint.uid in waits]
     if not pods:
         return None
-    left = max(waits[one.uid] for one in endpoints if one.uid in waits)
+    left = max(waits[endpoint.uid] for endpoint in endpoints if endpoint.uid in waits)
     be, have = verb(len(pods), "was", "were"), verb(len(pods), "has", "have")
     stay = verb(len(pods), "it stays", "they stay")
     why = f"{join_names(pods)} {be} told that {stay}, and {have} not answered"
@@ -205,7 +205,7 @@ def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) 
 
 
 def _find_zone(sts: StatefulSet, group: Group) -> Zone | None:
-    return next((one for one in group.zones if one.sts.uid == sts.uid), None)
+    return next((zone for zone in group.zones if zone.sts.uid == sts.uid), None)
 
 
 def _refuse_pod(decrease: Decrease, why: str, *, status: int = 0) -> Verdict:
@@ -220,9 +220,9 @@ def _explain_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
     """
     sts = zone.sts
     unreadable = [
-        one.name or "one without a name"
-        for one in sorted(zone.unreadable_pods, key=lambda one: one.name)
-        if (ordinal := sts.ordinal_of(one.name)) is None or ordinal in wanted
+        pod.name or "one without a name"
+        for pod in sorted(zone.unreadable_pods, key=lambda pod: pod.name)
+        if (ordinal := sts.ordinal_of(pod.name)) is None or ordinal in wanted
     ]
     if unreadable:
         names = join_some(unreadable[:NAMES_SHOWN], total=len(unreadable))

@@ -104,19 +104,19 @@ def list_recent(
     others = tuple(others)
     spans: list[timedelta] = []
     times: list[tuple[StatefulSet, datetime]] = []
-    for one in (scaled, *others):
+    for other in (scaled, *others):
         try:
-            spans.append(_read_span(one))
+            spans.append(_read_span(other))
             # The own time of the zone that is scaled does not matter, nor does a broken one.
-            last = None if one is scaled else _read_last(one, remembered, source)
+            last = None if other is scaled else _read_last(other, remembered, source)
         except InvalidInput as error:
-            return BadTime(sts=one, why=str(error))
+            return BadTime(sts=other, why=str(error))
         if last is not None:
-            times.append((one, last))
+            times.append((other, last))
     wait = max(spans)
     return tuple(
-        Recent(sts=one, last=last, wait=wait, left=wait - (now - last))
-        for one, last in times
+        Recent(sts=time, last=last, wait=wait, left=wait - (now - last))
+        for time, last in times
         if wait and now - last < wait
     )
 
@@ -129,7 +129,8 @@ def knows_downscale(
     """Tell whether any of these zones has been scaled down, whenever that was."""
     has_times = source is TimesSource.ANNOTATIONS
     return any(
-        one.uid in remembered or (has_times and LAST_DOWNSCALE in one.annotations) for one in others
+        other.uid in remembered or (has_times and LAST_DOWNSCALE in other.annotations)
+        for other in others
     )
 
 

@@ -81,7 +81,7 @@ def render_refusal(
 ) -> tuple[StatusCondition, ...]:
     """Return the conditions of a policy that is not in service."""
     reason = refused.refusals[0].code
-    text = "; ".join(one.text for one in refused.refusals)
+    text = "; ".join(refusal.text for refusal in refused.refusals)
     findings = (
         ConditionFinding(ACCEPTED, False, reason, text),
         ConditionFinding(PROGRESSING, False, _BLOCKED, text),
@@ -97,7 +97,9 @@ def render_refusal(
 def _explain(plan: PolicyPlan) -> str:
     """Return what is waited for or, where pods go, which."""
     going = plan.action.going if plan.action else ()
-    return "; ".join(one.text for one in plan.waits or [one.reason for one in going])
+    return "; ".join(
+        wait.text for wait in plan.waits or [replacement.reason for replacement in going]
+    )
 
 
 def _find_code(plan: PolicyPlan) -> Code | None:
@@ -106,7 +108,7 @@ def _find_code(plan: PolicyPlan) -> Code | None:
 
 def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:
     is_true = resolution.code is not ZonesCode.SPANS_ZONES
-    findings = "; ".join(one.text for one in resolution.findings)
+    findings = "; ".join(finding.text for finding in resolution.findings)
     return ConditionFinding(ZONES_RESOLVED, is_true, resolution.code, findings)
 
 
@@ -127,5 +129,5 @@ def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:
 
 def has_outdated(plan: PolicyPlan) -> bool:
     """Tell whether pods are to be replaced, of a StatefulSet that is not paused by itself."""
-    sets = (one for zone in plan.zones for one in zone.sets)
-    return any(one.outdated for one in sets if not one.is_paused)
+    sets = (sts for zone in plan.zones for sts in zone.sets)
+    return any(sts.outdated for sts in sets if not sts.is_paused)

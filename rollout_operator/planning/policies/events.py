@@ -124,7 +124,7 @@ def _report_ends(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEv
 def _report_begins(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:
     has_begun = after.start_time != before.start_time
     if has_begun and not isinstance(after.start_time, UnsetType):
-        outdated = sum(one.outdated_pods for zone in after.zones for one in zone.stateful_sets)
+        outdated = sum(sts.outdated_pods for zone in after.zones for sts in zone.stateful_sets)
         zones = count(len(after.zones), "zone")
         yield _inform("RolloutStarted", f"{count(outdated, 'outdated pod')} in {zones}")
     old, new = before.last_batch, find_begun(before, after)
@@ -132,7 +132,7 @@ def _report_begins(before: PolicyStatus, after: PolicyStatus) -> Iterator[Policy
         return
     if isinstance(old, UnsetType) or old.zone != new.zone or has_begun:
         yield _inform("ZoneStarted", f"zone {new.zone} has its turn")
-    pods = join_names([one.name for one in new.pods])
+    pods = join_names([pod.name for pod in new.pods])
     yield _inform("BatchStarted", f"batch {new.number} of {new.stateful_set}: {pods}")
 
 
@@ -146,9 +146,9 @@ def _report_unknown(before: PolicyStatus, after: PolicyStatus) -> Iterator[Polic
 
 def _list_unknown(status: PolicyStatus) -> Iterator[str]:
     for zone in status.zones:
-        for one in zone.stateful_sets:
-            if one.source == ZoneSource.SET_NAME:
-                yield one.name
+        for sts in zone.stateful_sets:
+            if sts.source == ZoneSource.SET_NAME:
+                yield sts.name
 
 
 def _report_stops(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:
@@ -161,7 +161,7 @@ def _report_stops(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyE
 
 
 def _render_pods(zone: PolicyZoneStatus) -> str:
-    return count(sum(one.replicas for one in zone.stateful_sets), "pod")
+    return count(sum(sts.replicas for sts in zone.stateful_sets), "pod")
 
 
 def _inform(reason: str, note: str, severity: Severity = Severity.INFO) -> PolicyEvent:

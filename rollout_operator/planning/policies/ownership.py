@@ -38,21 +38,21 @@ def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set])
     Policies and StatefulSets that are being deleted are left out. A StatefulSet that cannot be read
     counts as far as its labels can.
     """
-    present = sorted((one for one in sets if not _is_terminating(one)), key=lambda one: one.name)
+    present = sorted((sts for sts in sets if not _is_terminating(sts)), key=lambda one: one.name)
     owners: dict[Uid, PolicyHead] = {}
     scopes: list[PolicyScope] = []
     refused: list[RefusedPolicy] = []
-    for policy in sorted(policies, key=lambda one: _order_by_age(one.head)):
+    for policy in sorted(policies, key=lambda policy: _order_by_age(policy.head)):
         if policy.head.is_terminating:
             continue
         if isinstance(policy, RefusedPolicy):
             refused.append(policy)
             continue
-        own = [one for one in present if _may_select(policy, one)]
+        own = [sts for sts in present if _may_select(policy, sts)]
         if refusals := tuple(_list_refusals(policy, own, present, owners)):
             refused.append(RefusedPolicy(head=policy.head, refusals=refusals))
             continue
-        owners.update((one.uid, policy.head) for one in own)
+        owners.update((sts.uid, policy.head) for sts in own)
         scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_list_groups(own)))
     return PolicyOwnership(scopes=tuple(scopes), refused=tuple(refused))
 
@@ -61,16 +61,16 @@ def _order_by_age(head: PolicyHead) -> tuple[datetime, str, str]:
     return head.created or _LATEST, head.name, head.namespace
 
 
-def _is_terminating(one: _Set) -> bool:
-    return isinstance(one, StatefulSet) and one.is_terminating
+def _is_terminating(sts: _Set) -> bool:
+    return isinstance(sts, StatefulSet) and sts.is_terminating
 
 
-def _may_select(policy: Policy, one: _Set) -> bool:
-    return one.namespace == policy.head.namespace and policy.selector.may_take(one.labels)
+def _may_select(policy: Policy, sts: _Set) -> bool:
+    return sts.namespace == policy.head.namespace and policy.selector.may_take(sts.labels)
 
 
 def _list_groups(sets: Iterable[_Set]) -> frozenset[GroupName]:
-    return frozenset(one.group for one in sets if one.group is not None)
+    return frozenset(sts.group for sts in sets if sts.group is not None)
 
 
 def _list_refusals(
@@ -78,7 +78,7 @@ def _list_refusals(
 ) -> Iterator[PolicyRefusal]:
     yield from _refuse_conflicts(policy, own, owners)
     yield from _refuse_splits(policy, own, present)
-    unknown = [one for one in own if not policy.selector.is_certain(one.labels)]
+    unknown = [sts for sts in own if not policy.selector.is_certain(sts.labels)]
     if unknown:
         text = f"{_join(unknown)}: too many labels to know whether the policy selects it"
         yield _refuse(policy, PolicyRefusalCode.SELECTION_UNKNOWN, text)
@@ -89,9 +89,9 @@ def _refuse_conflicts(
 ) -> Iterator[PolicyRefusal]:
     """Yield a refusal for each older policy that owns some of the StatefulSets (MAZ-24)."""
     taken: dict[str, list[_Set]] = {}
-    for one in own:
-        if one.uid in owners:
-            taken.setdefault(owners[one.uid].key, []).append(one)
+    for sts in own:
+        if sts.uid in owners:
+            taken.setdefault(owners[sts.uid].key, []).append(sts)
     for key, shared in taken.items():
         text = f"StatefulSets of the older MultiAZRollout {key} are selected: {_join(shared)}"
         yield _refuse(policy, PolicyRefusalCode.CONFLICT, text)
@@ -101,14 +101,14 @@ def _refuse_splits(
     policy: Policy, own: Sequence[_Set], present: Sequence[_Set]
 ) -> Iterator[PolicyRefusal]:
     """Yield a refusal for each rollout group of which some members are not selected (MAZ-25)."""
-    selected = {one.uid for one in own}
+    selected = {sts.uid for sts in own}
     for group in sorted(_list_groups(own)):
         members = [
-            one for one in present if (one.namespace, one.group) == (policy.head.namespace, group)
+            sts for sts in present if (sts.namespace, sts.group) == (policy.head.namespace, group)
         ]
-        others = [one for one in members if one.uid not in selected]
+        others = [member for member in members if member.uid not in selected]
         if others:
-            inside = [one for one in members if one.uid in selected]
+            inside = [member for member in members if member.uid in selected]
             text = (
                 f"of the rollout group {quote(group)}, {_join(inside)} would be selected, and"
                 f" {_join(others)} would not; the group goes on by its label"
@@ -117,7 +117,7 @@ def _refuse_splits(
 
 
 def _join(sets: Sequence[_Set]) -> str:
-    return join_names([one.name for one in sets], shown=_SHOWN)
+    return join_names([sts.name for sts in sets], shown=_SHOWN)
 
 
 def _refuse(policy: Policy, code: PolicyRefusalCode, problem: str) -> PolicyRefusal:

@@ -135,7 +135,7 @@ def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
             zone,
             state="",
             stateful_sets=tuple(
-                PolicySetStatus(name=one.name, source=one.source) for one in zone.stateful_sets
+                PolicySetStatus(name=sts.name, source=sts.source) for sts in zone.stateful_sets
             ),
         )
         for zone in status.zones
@@ -146,7 +146,7 @@ def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
         total_pods=0,
         ready_pods=0,
         zones=tuple(zones),
-        conditions=tuple(replace(one, message="") for one in status.conditions),
+        conditions=tuple(replace(condition, message="") for condition in status.conditions),
     )
 
 
@@ -168,27 +168,27 @@ def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> 
     """Return the numbers of all zones, and whose turn it is."""
     if not plan.zones and snapshot.group.zones:
         return before
-    sets = [one for zone in plan.zones for one in zone.sets]
+    sets = [sts for zone in plan.zones for sts in zone.sets]
     current = plan.target
     if not current and plan.is_open and plan.batch is not None:
         current = plan.batch.set_name
-    homes = {one.name: zone.name for zone in plan.zones for one in zone.sets}
+    homes = {sts.name: zone.name for zone in plan.zones for sts in zone.sets}
     current_zone = homes.get(current, "")
-    sources = {one.name: str(one.source) for one in snapshot.resolution.sets}
+    sources = {sts.name: str(sts.source) for sts in snapshot.resolution.sets}
     return replace(
         before,
         current_zone=current_zone,
         current_stateful_set=current,
-        updated_pods=sum(one.updated for one in sets),
-        total_pods=sum(one.replicas for one in sets),
-        ready_pods=sum(one.replicas - one.unavailable for one in sets),
+        updated_pods=sum(sts.updated for sts in sets),
+        total_pods=sum(sts.replicas for sts in sets),
+        ready_pods=sum(sts.replicas - sts.unavailable for sts in sets),
         az_topology_key=snapshot.resolution.key,
         zones=tuple(
             PolicyZoneStatus(
                 name=zone.name,
                 order=place,
                 state=_choose_state(zone, is_current=zone.name == current_zone),
-                stateful_sets=tuple(_render_set(one, sources) for one in zone.sets),
+                stateful_sets=tuple(_render_set(sts, sources) for sts in zone.sets),
             )
             for place, zone in enumerate(plan.zones, start=1)
         ),
@@ -200,19 +200,19 @@ def _choose_state(zone: ZoneCounts, *, is_current: bool) -> PolicyZoneState:
         return PolicyZoneState.UPDATING
     if zone.unavailable:
         return PolicyZoneState.BLOCKED
-    has_old = any(one.outdated for one in zone.sets)
+    has_old = any(sts.outdated for sts in zone.sets)
     return PolicyZoneState.PENDING if has_old else PolicyZoneState.UPDATED
 
 
-def _render_set(one: SetCounts, sources: Mapping[str, str]) -> PolicySetStatus:
+def _render_set(set_counts: SetCounts, sources: Mapping[str, str]) -> PolicySetStatus:
     return PolicySetStatus(
-        name=one.name,
-        source=sources.get(one.name, ""),
-        replicas=one.replicas,
-        updated_pods=one.updated,
-        outdated_pods=one.outdated,
-        unavailable_pods=one.unavailable,
-        update_revision=one.revision,
+        name=set_counts.name,
+        source=sources.get(set_counts.name, ""),
+        replicas=set_counts.replicas,
+        updated_pods=set_counts.updated,
+        outdated_pods=set_counts.outdated,
+        unavailable_pods=set_counts.unavailable,
+        update_revision=set_counts.revision,
     )
 
 

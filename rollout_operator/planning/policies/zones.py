@@ -44,7 +44,7 @@ def resolve_zones(
     `nodes` is None where they may not be read. `frozen` has the zones, by StatefulSet, that came
     from nodes when the rollout that is underway began: pods that move do not change them.
     """
-    ordered = sorted(sets, key=lambda one: one.name)
+    ordered = sorted(sets, key=lambda sts: sts.name)
     spans = {
         one.name: zones for one in ordered if (zones := _list_span(policy, one, nodes, frozen))
     }
@@ -67,7 +67,7 @@ def needs_nodes(
     policy: Policy, sets: Iterable[PlacedSet], frozen: Mapping[str, str]
 ) -> Sequence[PlacedSet]:
     """Return the StatefulSets of whose zone only nodes can tell, before names do."""
-    return [one for one in sets if not frozen.get(one.name) and not any(_list_written(policy, one))]
+    return [sts for sts in sets if not frozen.get(sts.name) and not any(_list_written(policy, sts))]
 
 
 def list_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
@@ -79,10 +79,10 @@ def list_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
     if not status.is_underway or status.az_topology_key not in (key, ""):
         return {}
     return {
-        one.name: zone.name
+        sts.name: zone.name
         for zone in status.zones
-        for one in zone.stateful_sets
-        if one.source == ZoneSource.NODES
+        for sts in zone.stateful_sets
+        if sts.source == ZoneSource.NODES
     }
 
 
@@ -92,44 +92,44 @@ def choose_key(policy: Policy, status: PolicyStatus) -> str:
 
 
 def _resolve(
-    policy: Policy, one: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+    policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> ResolvedSet:
-    zone, source = next(_list_answers(policy, one, nodes, frozen))
-    return ResolvedSet(name=one.name, zone=zone, source=source)
+    zone, source = next(_list_answers(policy, sts, nodes, frozen))
+    return ResolvedSet(name=sts.name, zone=zone, source=source)
 
 
 def _list_answers(
-    policy: Policy, one: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+    policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> Iterator[tuple[str, ZoneSource]]:
     """Yield what each source says, the first one counts (MAZ-12)."""
-    if zone := frozen.get(one.name, ""):
+    if zone := frozen.get(sts.name, ""):
         yield zone, ZoneSource.NODES
-    yield from _list_written(policy, one)
-    if len(zones := _list_node_zones(policy, one, nodes)) == 1:
+    yield from _list_written(policy, sts)
+    if len(zones := _list_node_zones(policy, sts, nodes)) == 1:
         yield zones[0], ZoneSource.NODES
-    if zone := choose_label(_ZONE_LABELS, one.labels, one.pod_labels):
+    if zone := choose_label(_ZONE_LABELS, sts.labels, sts.pod_labels):
         yield zone, ZoneSource.ZONE_LABEL
-    if zone := _choose_suffix(policy, one.name):
+    if zone := _choose_suffix(policy, sts.name):
         yield zone, ZoneSource.NAME_SUFFIX
-    yield one.name, ZoneSource.SET_NAME
+    yield sts.name, ZoneSource.SET_NAME
 
 
-def _list_written(policy: Policy, one: PlacedSet) -> Iterator[tuple[str, ZoneSource]]:
+def _list_written(policy: Policy, sts: PlacedSet) -> Iterator[tuple[str, ZoneSource]]:
     """Yield what the StatefulSet itself says of the topology."""
     keys = (policy.topology_key,)
-    if zone := choose_label(keys, one.labels, one.pod_labels):
+    if zone := choose_label(keys, sts.labels, sts.pod_labels):
         yield zone, ZoneSource.LABEL
-    if zone := choose_label(keys, one.node_selector):
+    if zone := choose_label(keys, sts.node_selector):
         yield zone, ZoneSource.NODE_SELECTOR
-    if zone := choose_permitted_zone(one.node_terms, keys):
+    if zone := choose_permitted_zone(sts.node_terms, keys):
         yield zone, ZoneSource.NODE_AFFINITY
 
 
-def _list_node_zones(policy: Policy, one: PlacedSet, nodes: NodeLabels | None) -> Sequence[str]:
+def _list_node_zones(policy: Policy, sts: PlacedSet, nodes: NodeLabels | None) -> Sequence[str]:
     """Return the zones that its pods run in, by name; nodes without a label say nothing."""
     is_default = policy.topology_key == TOPOLOGY_KEYS[0]
     keys = TOPOLOGY_KEYS if is_default else (policy.topology_key,)
-    zones = {choose_label(keys, (nodes or {}).get(node, {})) for node in one.pod_nodes}
+    zones = {choose_label(keys, (nodes or {}).get(node, {})) for node in sts.pod_nodes}
     return sorted(zones - {""})
 
 
@@ -143,12 +143,12 @@ def _choose_suffix(policy: Policy, name: str) -> str:
 
 
 def _list_span(
-    policy: Policy, one: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+    policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> Sequence[str]:
     """Return the zones that a StatefulSet spans, nothing where it is in one (MAZ-20)."""
-    if frozen.get(one.name) or any(_list_written(policy, one)):
+    if frozen.get(sts.name) or any(_list_written(policy, sts)):
         return ()
-    zones = _list_node_zones(policy, one, nodes)
+    zones = _list_node_zones(policy, sts, nodes)
     return zones if len(zones) > 1 else ()
 
 
@@ -158,8 +158,8 @@ def _order_zones(policy: Policy, sets: Iterable[ResolvedSet]) -> tuple[ResolvedZ
     A StatefulSet that is a zone of its own stays alone, even where another zone has its name.
     """
     members: dict[tuple[str, bool], list[ResolvedSet]] = {}
-    for one in sets:
-        members.setdefault((one.zone, one.source is ZoneSource.SET_NAME), []).append(one)
+    for sts in sets:
+        members.setdefault((sts.zone, sts.source is ZoneSource.SET_NAME), []).append(sts)
     places = {zone: place for place, zone in enumerate(policy.zone_order)}
     keys = sorted(members, key=lambda key: (places.get(key[0], len(places)), *key))
     return tuple(ResolvedZone(name=key[0], sets=tuple(members[key])) for key in keys)
@@ -168,14 +168,14 @@ def _order_zones(policy: Policy, sets: Iterable[ResolvedSet]) -> tuple[ResolvedZ
 def _choose_code(sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]) -> ZonesCode:
     if spans:
         return ZonesCode.SPANS_ZONES
-    has_unknown = any(one.source is ZoneSource.SET_NAME for one in sets)
+    has_unknown = any(sts.source is ZoneSource.SET_NAME for sts in sets)
     return ZonesCode.SOME_BY_FALLBACK if has_unknown else ZonesCode.ALL_RESOLVED
 
 
 def _list_unknown(
     policy: Policy, sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
-    known = {one.zone for one in sets}.union(*spans.values())
+    known = {sts.zone for sts in sets}.union(*spans.values())
     return tuple(zone for zone in policy.zone_order if zone not in known)
 
 
@@ -189,9 +189,9 @@ def _list_spans(spans: Mapping[str, Sequence[str]]) -> Iterator[ZoneFinding]:
 
 
 def _list_guessed(sets: Iterable[ResolvedSet]) -> Iterator[ZoneFinding]:
-    for one in sets:
-        if one.source is ZoneSource.SET_NAME:
-            text = f"nothing says the zone of StatefulSet {one.name}; it is a zone of its own"
+    for sts in sets:
+        if sts.source is ZoneSource.SET_NAME:
+            text = f"nothing says the zone of StatefulSet {sts.name}; it is a zone of its own"
             yield ZoneFinding(code=ZoneFindingCode.ZONE_UNKNOWN, text=text)
 
 
@@ -204,6 +204,6 @@ def _list_unread(
     """Yield that nodes would have been asked, and may not be read."""
     if nodes is not None:
         return
-    if names := [one.name for one in needs_nodes(policy, sets, frozen)]:
+    if names := [node.name for node in needs_nodes(policy, sets, frozen)]:
         text = f"nodes may not be read, and are not asked for the zone of {join_names(names)}"
         yield ZoneFinding(code=ZoneFindingCode.NODES_UNREADABLE, text=text)

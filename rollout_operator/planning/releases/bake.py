@@ -122,23 +122,27 @@ def _find_failure(entry: HistoryEntry, context: BakeContext) -> BakeStep | None:
     is_late = timeout is not None and now - cutoff > timeout
     if is_late and timeout is not None and entry.bake_start_time is None:
         silent = [
-            one for one in context.checks if not _is_healthy_since(one, cutoff, now, after=True)
+            check
+            for check in context.checks
+            if not _is_healthy_since(check, cutoff, now, after=True)
         ]
         text = f"the deploy timeout of {format_duration(timeout)} passed before the bake started"
-        return _fail(entry, now, text, tuple(_describe_silent(one) for one in silent))
-    failing = [one for one in context.checks if has_error(one, cutoff, now)]
+        return _fail(entry, now, text, tuple(_describe_silent(check) for check in silent))
+    failing = [check for check in context.checks if has_error(check, cutoff, now)]
     if not failing:
         return None
     began = entry.bake_start_time
-    times = [min(one.status.last_error_time or now, now) for one in failing]
+    times = [min(check.status.last_error_time or now, now) for check in failing]
     is_baking = began is not None and max(times) >= began
     when = "after the bake started" if is_baking else "after deployment, before the bake started"
     named = [
-        f"{one.head.key} ({one.status.message})" if one.status.message else one.head.key
-        for one in failing
+        f"{check.head.key} ({check.status.message})" if check.status.message else check.head.key
+        for check in failing
     ]
     text = f"a HealthCheck failed {when}: {join_names(named)}"
-    return _fail(entry, now, text, tuple(_describe(one, one.status.message) for one in failing))
+    return _fail(
+        entry, now, text, tuple(_describe(check, check.status.message) for check in failing)
+    )
 
 
 def _fail(
@@ -156,7 +160,9 @@ def _explain_wait(entry: HistoryEntry, context: BakeContext) -> str:
         return f"waiting for Flux: {context.blocker}"
     cutoff = compute_cutoff(entry, context.now)
     late = [
-        one.head.key for one in context.checks if not _is_healthy_since(one, cutoff, context.now)
+        check.head.key
+        for check in context.checks
+        if not _is_healthy_since(check, cutoff, context.now)
     ]
     return f"waiting for health: {join_names(late)}" if late else ""
 

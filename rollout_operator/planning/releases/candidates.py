@@ -51,14 +51,14 @@ def _find_later(announced: AnnouncedReleases) -> tuple[Release, ...] | None:
 def _list_newer(announced: AnnouncedReleases, later: tuple[Release, ...]) -> Iterator[Release]:
     """Yield the releases above the current one and not above the latest, the last one first."""
     floor = None if announced.current is None else _rank(announced.current)
-    for one in announced.available[::-1]:
-        rank = _rank(one.tag)
+    for release in announced.available[::-1]:
+        rank = _rank(release.tag)
         if announced.latest is not None and rank > _rank(announced.latest):
             continue
         # Of two tags that are no versions the one that was announced later is newer.
-        is_later = not rank and not floor and one in later
+        is_later = not rank and not floor and release in later
         if floor is None or rank > floor or is_later:
-            yield one
+            yield release
 
 
 def _rank(tag: str) -> _Rank:

@@ -56,7 +56,7 @@ def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
         pool = pool or verdict.allowed or state.status.release_candidates
     elif state.current.is_active and not is_overdue(state.current, state.bake_context()):
         return None
-    excluded = {one.tag for one in state.status.excluded_releases}
+    excluded = {release.tag for release in state.status.excluded_releases}
     return next((one for one in pool if one.tag not in excluded), None)
 
 
@@ -69,13 +69,15 @@ def _report_blocked(state: ReleasePass, health: HealthVerdict, found: Release) -
 
 def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = None) -> None:
     """Request a deployment; `verdict` is that of gates where these were asked."""
-    known = next((one for one in state.status.available_releases if one.tag == tag), None)
+    known = next(
+        (release for release in state.status.available_releases if release.tag == tag), None
+    )
     failed = state.current is not None and state.current.has_failed
     blocked = drop_intents(state.intents, [names.UNBLOCK_FAILED])
     excluded = list_excluded(
         state.status.release_candidates, state.status.history, blocked, state.snapshot.compat
     )
-    would_not = failed or tag in {one.tag for one in excluded}
+    would_not = failed or tag in {release.tag for release in excluded}
     state.request = DeployRequest(
         release=known or make_release(tag, state.snapshot.metadata.get(tag)),
         is_manual=verdict is None,
@@ -84,5 +86,5 @@ def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = N
             verdict is not None and verdict.is_bypass_needed and state.intents.bypass_gates == tag
         ),
         is_unblocking=verdict is not None and is_unblocked(state.intents) and would_not,
-        is_written=all(one.tag == tag for one in state.snapshot.targets),
+        is_written=all(target.tag == tag for target in state.snapshot.targets),
     )

@@ -51,9 +51,9 @@ def merge_conditions(
     now: datetime,
 ) -> tuple[StatusCondition, ...]:
     """Return the conditions with what is found now; those that nothing was found of stay."""
-    types = {one.type for one in findings}
+    types = {finding.type for finding in findings}
     merged = stamp_conditions(findings, before, types=types, generation=generation, now=now)
-    return tuple(sorted(merged, key=lambda one: _ORDER.get(one.type, len(_ORDER))))
+    return tuple(sorted(merged, key=lambda condition: _ORDER.get(condition.type, len(_ORDER))))
 
 
 def describe_ready(entry: HistoryEntry | None, *, is_writing: bool, note: str) -> ConditionFinding:
@@ -61,7 +61,7 @@ def describe_ready(entry: HistoryEntry | None, *, is_writing: bool, note: str) -
     if entry is None:
         return ConditionFinding(READY, False, "NothingDeployed", note or "nothing is deployed yet")
     own = (entry.message, entry.bake_status_message, note)
-    text = "; ".join([f"version {entry.version.tag}", *(one for one in own if one)])
+    text = "; ".join([f"version {entry.version.tag}", *(part for part in own if part)])
     if entry.has_failed:
         return ConditionFinding(READY, False, "BakeTimeFailed", text)
     if is_writing:

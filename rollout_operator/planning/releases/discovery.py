@@ -40,13 +40,15 @@ def discover(
     found = metadata.get(policy.latest)
     release = make_release(policy.latest, found)
     release = msgspec.structs.replace(release, digest=policy.digest or release.digest)
-    known = next((one for one in status.available_releases if one.tag == release.tag), None)
+    known = next((other for other in status.available_releases if other.tag == release.tag), None)
     if known is None:
         listed = (*status.available_releases, release)
     else:
         fresh = release if found else msgspec.structs.replace(known, digest=release.digest)
         fresh = msgspec.structs.replace(fresh, digest=fresh.digest or known.digest)
-        listed = tuple(fresh if one is known else one for one in status.available_releases)
+        listed = tuple(
+            fresh if release is known else release for release in status.available_releases
+        )
     status = msgspec.structs.replace(status, available_releases=listed)
     if found:
         status = _describe(status, found)
@@ -94,11 +96,11 @@ def retain_releases(
     `horizon`, and at least `least`.
     """
     first = len(available) - min(least, len(available))
-    in_use = (place for place, one in enumerate(available) if one.tag in deployed)
+    in_use = (place for place, release in enumerate(available) if release.tag in deployed)
     expired = (
         place
-        for place, one in enumerate(available)
-        if one.created is not None and one.created < horizon
+        for place, release in enumerate(available)
+        if release.created is not None and release.created < horizon
     )
     first = min(first, next(in_use, first), max(expired, default=-1) + 1)
     return tuple(available[first:][-MOST_RELEASES:])

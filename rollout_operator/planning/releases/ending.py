@@ -57,7 +57,11 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
         state.status, state.findings, state.snapshot, state.rollout.head.generation
     )
     if state.spec.wanted_version is None:
-        kept = (one for one in status.conditions if one.type != conditions.WANTED_FOUND)
+        kept = (
+            condition
+            for condition in status.conditions
+            if condition.type != conditions.WANTED_FOUND
+        )
         status = msgspec.structs.replace(status, conditions=tuple(kept))
     _report_changes(state, status)
     return ReleasePlan(
@@ -72,17 +76,17 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
 def _list_unwritten(state: ReleasePass) -> list[FluxTarget]:
     if state.current is None:
         return []
-    return [one for one in state.snapshot.targets if one.tag != state.current_tag]
+    return [target for target in state.snapshot.targets if target.tag != state.current_tag]
 
 
 def _write(state: ReleasePass, unwritten: list[FluxTarget], *, is_drift: bool) -> None:
     tag = state.current_tag
     if tag is None or state.spec.is_suspended:
         return
-    for one in unwritten:
-        state.actions.append(ApplyTag(target=one, tag=tag, is_drift=is_drift))
+    for flux_target in unwritten:
+        state.actions.append(ApplyTag(target=flux_target, tag=tag, is_drift=is_drift))
         if is_drift:
-            note = f"{one.kind} {one.name} has {one.tag} and gets {tag}"
+            note = f"{flux_target.kind} {flux_target.name} has {flux_target.tag} and gets {tag}"
             state.events.append(ReleaseEvent(reason="DriftCorrected", note=note))
 
 

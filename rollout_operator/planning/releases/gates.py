@@ -49,8 +49,8 @@ class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_gates(head: ReleaseHead, gates: Iterable[ReleaseGate]) -> tuple[ReleaseGate, ...]:
     """Return the gates of a Rollout, by name: those of its namespace that name it (REL-49)."""
-    own = (one for one in gates if one.head.namespace == head.namespace)
-    return tuple(sorted((one for one in own if one.rollout == head.name), key=_name))
+    own = (gate for gate in gates if gate.head.namespace == head.namespace)
+    return tuple(sorted((gate for gate in own if gate.rollout == head.name), key=_name))
 
 
 def assess_gates(
@@ -58,13 +58,13 @@ def assess_gates(
 ) -> GatesVerdict:
     """Return what gates let through (REL-50 to 52); `bypass` is the tag that need not heed them."""
     verdict = _assess(candidates, gates)
-    asked = tuple(one for one in candidates if one.tag == bypass)
+    asked = tuple(candidate for candidate in candidates if candidate.tag == bypass)
     if not asked:
         return verdict
     return GatesVerdict(
         code=GatesCode.BYPASSED,
         text=f"gates are bypassed for {quote(asked[0].tag)}",
-        summaries=tuple(_summarise(one, candidates, is_bypassed=True) for one in gates),
+        summaries=tuple(_summarise(gate, candidates, is_bypassed=True) for gate in gates),
         passed=asked,
         allowed=asked,
         is_bypass_needed=verdict.passed[:1] != asked,
@@ -73,13 +73,15 @@ def assess_gates(
 
 def _assess(candidates: Sequence[Release], gates: Sequence[ReleaseGate]) -> GatesVerdict:
     allowed = tuple(
-        one for one in candidates if all(_allows(gate, one) for gate in gates if gate.is_passing)
+        candidate
+        for candidate in candidates
+        if all(_allows(gate, candidate) for gate in gates if gate.is_passing)
     )
     code, text = _explain(candidates, gates, allowed)
     return GatesVerdict(
         code=code,
         text=text,
-        summaries=tuple(_summarise(one, candidates) for one in gates),
+        summaries=tuple(_summarise(gate, candidates) for gate in gates),
         passed=() if code is GatesCode.BLOCKING else allowed,
         allowed=allowed,
     )
@@ -88,7 +90,7 @@ def _assess(candidates: Sequence[Release], gates: Sequence[ReleaseGate]) -> Gate
 def _explain(
     candidates: Sequence[Release], gates: Sequence[ReleaseGate], allowed: Sequence[Release]
 ) -> tuple[GatesCode, str]:
-    closed = [one.head.name for one in gates if not one.is_passing]
+    closed = [gate.head.name for gate in gates if not gate.is_passing]
     if closed:
         return GatesCode.BLOCKING, f"not passing: {join_names(closed)}"
     if not candidates:
@@ -107,7 +109,7 @@ def _summarise(
         message = "the gate is bypassed"
     elif not gate.is_passing:
         message = gate.problem or "the gate is not passing"
-    elif candidates and not any(_allows(gate, one) for one in candidates):
+    elif candidates and not any(_allows(gate, candidate) for candidate in candidates):
         message = "the gate allows none of the candidates"
     else:
         message = "the gate is passing"

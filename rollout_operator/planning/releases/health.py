@@ -54,9 +54,9 @@ def list_checks(
         return ()
     labels, spaces = selector.selector, selector.namespaces
     found = (
-        one
-        for one in checks
-        if labels.takes(one.labels) and _is_within(one.head.namespace, head, spaces, namespaces)
+        check
+        for check in checks
+        if labels.takes(check.labels) and _is_within(check.head.namespace, head, spaces, namespaces)
     )
     return tuple(sorted(found, key=lambda one: (one.head.namespace, one.head.name)))
 
@@ -77,15 +77,15 @@ def assess_health(
     `forgiven` are those for which the current release failed, where that is not to stop the next
     one (RELB-25).
     """
-    known = {(one.namespace, one.name) for one in forgiven}
+    known = {(check.namespace, check.name) for check in forgiven}
     failing = [
-        one
-        for one in checks
-        if is_unhealthy(one) and (one.head.namespace, one.head.name) not in known
+        check
+        for check in checks
+        if is_unhealthy(check) and (check.head.namespace, check.head.name) not in known
     ]
     if not failing:
         return HealthVerdict(code=BlockedCode.HEALTHY, text="no HealthCheck is unhealthy")
-    texts = [f"{one.head.key} ({one.status.message or 'unhealthy'})" for one in failing]
+    texts = [f"{check.head.key} ({check.status.message or 'unhealthy'})" for check in failing]
     return HealthVerdict(code=BlockedCode.UNHEALTHY, text=f"unhealthy: {join_names(texts)}")
 
 

@@ -30,9 +30,10 @@ ATTRIBUTION: Final = (names.DEPLOY_MESSAGE, names.DEPLOYMENT_MESSAGE, names.DEPL
 def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
     """Return intents that had their effect and are not removed yet (RELB-10)."""
     return tuple(
-        one
-        for one in rollout.status.consumed_intents
-        if one.annotation in FIELDS and _value(rollout.intents, one.annotation) == one.value
+        intent
+        for intent in rollout.status.consumed_intents
+        if intent.annotation in FIELDS
+        and _value(rollout.intents, intent.annotation) == intent.value
     )
 
 
@@ -43,12 +44,14 @@ def without_left_over(rollout: ReleaseRollout) -> ReleaseIntents:
 
 def drop_intents(intents: ReleaseIntents, annotations: Iterable[str]) -> ReleaseIntents:
     """Return the intents without some of them."""
-    return msgspec.structs.replace(intents, **{FIELDS[one]: None for one in annotations})
+    return msgspec.structs.replace(
+        intents, **{FIELDS[annotation]: None for annotation in annotations}
+    )
 
 
 def consume(intents: ReleaseIntents, annotations: Iterable[str]) -> tuple[ConsumedIntent, ...]:
     """Return the record of the annotations that are there."""
-    found = ((one, _value(intents, one)) for one in annotations)
+    found = ((annotation, _value(intents, annotation)) for annotation in annotations)
     return tuple(
         ConsumedIntent(annotation=one, value=value) for one, value in found if value is not None
     )

@@ -65,7 +65,7 @@ def assess_blockers(state: ReleasePass) -> HealthVerdict:
 def _assess_wanted(state: ReleasePass) -> HealthVerdict:
     """Return whether a pin is held because the registry does not have its tag (RELB-23)."""
     wanted, metadata = state.spec.wanted_version, state.snapshot.metadata
-    is_known = wanted in {one.tag for one in state.status.available_releases}
+    is_known = wanted in {release.tag for release in state.status.available_releases}
     if wanted is not None and (is_known or wanted in metadata):
         is_found = is_known or metadata[wanted] is not None
         text = "" if is_found else f"the registry has no tag {wanted}"

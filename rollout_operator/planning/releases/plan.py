@@ -90,7 +90,7 @@ def _retry(state: ReleasePass) -> None:
         entry, event = retry(state.current, state.intents, state.now)
         state.replace(history=(entry, *state.status.history[1:]))
         state.events.append(event)
-        state.actions += [RequestReconcile(target=one) for one in state.snapshot.targets]
+        state.actions += [RequestReconcile(target=target) for target in state.snapshot.targets]
         state.consume(names.DEPLOY_USER)
     state.consume(names.RETRY)
 

@@ -21,15 +21,15 @@ def find_reset(
 ) -> HealthCheckStatus | None:
     """Return the status with which a check starts anew, None where it need not (REL-104, 105)."""
     changed = check.status.last_change_time
-    for one in rollouts:
-        current = one.status.current
-        selected = list_checks(one.head, one.spec.checks, (check,), namespaces)
+    for rollout in rollouts:
+        current = rollout.status.current
+        selected = list_checks(rollout.head, rollout.spec.checks, (check,), namespaces)
         if current is None or not selected:
             continue
         if changed is None or min(changed, now) < compute_cutoff(current, now):
             return HealthCheckStatus(
                 status=HealthStatus.PENDING,
                 last_change_time=now,
-                message=f"reset for {current.version.tag} of {one.head.key}",
+                message=f"reset for {current.version.tag} of {rollout.head.key}",
             )
     return None

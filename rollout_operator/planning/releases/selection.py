@@ -35,7 +35,7 @@ def find_manual(
     forced = intents.force_deploy
     if not forced:
         return None
-    if forced not in {one.tag for one in available}:
+    if forced not in {release.tag for release in available}:
         problem = f"force-deploy: {quote(forced)} is none of the available releases"
         return ManualRequest(problem=problem)
     return ManualRequest(tag=forced)
@@ -58,7 +58,7 @@ def is_superseded(
     keys = find_version_key(tag), find_version_key(current)
     if order is PolicyOrder.SEMVER and keys[0] is not None and keys[1] is not None:
         return keys[0] <= keys[1]
-    tags = [one.tag for one in available]
+    tags = [release.tag for release in available]
     return tag in tags and current in tags and tags.index(tag) < tags.index(current)
 
 
@@ -75,7 +75,7 @@ def list_excluded(
     for entry in history:
         newest.setdefault(entry.version.tag, entry)
     return tuple(
-        ExcludedRelease(tag=one.tag, reason="it failed when it was deployed last")
-        for one in candidates
-        if one.tag in newest and newest[one.tag].has_failed
+        ExcludedRelease(tag=candidate.tag, reason="it failed when it was deployed last")
+        for candidate in candidates
+        if candidate.tag in newest and newest[candidate.tag].has_failed
     )

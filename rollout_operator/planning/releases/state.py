@@ -87,17 +87,19 @@ class ReleasePass:
     def is_recovering(self) -> bool:
         """Tell whether failures do not count for the current deployment."""
         # A deployment of this pass decided anew.
-        now = next((one.is_true for one in self.findings if one.type == RECOVERING), None)
+        now = next(
+            (finding.is_true for finding in self.findings if finding.type == RECOVERING), None
+        )
         return self.status.has_condition(RECOVERING) if now is None else now
 
     def explain_blocker(self) -> str:
         """Return what Flux has yet to do (RELB-16). Without a bake its writes are enough."""
         waits = self.rollout.waits_for_flux and self.spec.has_bake
-        for one in self.snapshot.targets:
-            if one.tag != self.current_tag:
-                return f"{one.kind} {one.name} does not have the tag yet"
-            if waits and one.waiting_for:
-                return f"{one.kind} {one.name}: {one.waiting_for}"
+        for target in self.snapshot.targets:
+            if target.tag != self.current_tag:
+                return f"{target.kind} {target.name} does not have the tag yet"
+            if waits and target.waiting_for:
+                return f"{target.kind} {target.name}: {target.waiting_for}"
         return ""
 
     def choose_newer(self) -> ReleaseCandidates:

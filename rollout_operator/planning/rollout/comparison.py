@@ -42,16 +42,16 @@ def would_replace(group: Group, pod: Pod) -> bool:
     deletions = {uid: how for uid, how in group.deletions.items() if uid != pod.uid}
     plan = plan_group(replace(group, zones=zones, deletions=deletions))
     return any(
-        one.pod.uid == pod.uid
+        entry.pod.uid == pod.uid
         for action in plan.actions
         if isinstance(action, ReplacePods)
-        for one in action.listed
+        for entry in action.listed
     )
 
 
 def _with_pod(zone: Zone, pod: Pod) -> Zone:
-    others = tuple(one for one in zone.pods if one.name != pod.name)
-    unreadable = tuple(one for one in zone.unreadable_pods if one.name != pod.name)
+    others = tuple(other for other in zone.pods if other.name != pod.name)
+    unreadable = tuple(other for other in zone.unreadable_pods if other.name != pod.name)
     whole = msgspec.structs.replace(
         zone.sts, ready_replicas=zone.sts.replicas, available_replicas=zone.sts.replicas
     )

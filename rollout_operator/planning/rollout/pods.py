@@ -63,7 +63,7 @@ def choose_pods(
         ),
     )
     action = ReplacePods(
-        zone=readiness.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
+        zone=readiness.sts, shares=tuple(share for share in shares if share.pods and share.room > 0)
     )
     going = len(action.going)
     held = len(newcomers) + len(broken) + len(healthy) - going
@@ -79,7 +79,7 @@ def choose_pods(
 
 def _list_broken(readiness: Readiness) -> list[Down]:
     """Return the outdated pods that are down, other than by age or by an answered delete."""
-    return [one for one in readiness.down if _is_broken(readiness.sts, one)]
+    return [down_pod for down_pod in readiness.down if _is_broken(readiness.sts, down_pod)]
 
 
 def _list_outdated_newcomers(readiness: Readiness) -> list[Down]:
@@ -103,8 +103,8 @@ def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, Equ
     has crashed since: it waits until the first request cannot be carried out any more (SI-03).
     """
     pods = [one for one in _list_broken(readiness) if one.why is DownCause.UNANSWERED]
-    down = [one for one in pods if not one.pod.is_ready]
-    up = [one for one in pods if one.pod.is_ready]
+    down = [pod for pod in pods if not pod.pod.is_ready]
+    up = [pod for pod in pods if pod.pod.is_ready]
     others = max(readiness.seen_down - len(up), readiness.status_short)
     return _share(readiness, down, len(down)), _share(readiness, up, limit - others)
 
@@ -120,15 +120,15 @@ def _choose_unborn(readiness: Readiness, limit: int) -> EqualPods:
     below = len(readiness.unreadable)
     pods: list[Down] = []
     room = 0
-    for one in readiness.down:
-        if one.why is not DownCause.UNREADY or not _is_broken(readiness.sts, one):
-            below += _is_in_flight(readiness.sts, one)
-        elif not _is_in_flight(readiness.sts, one):
+    for down_pod in readiness.down:
+        if down_pod.why is not DownCause.UNREADY or not _is_broken(readiness.sts, down_pod):
+            below += _is_in_flight(readiness.sts, down_pod)
+        elif not _is_in_flight(readiness.sts, down_pod):
             if readiness.sts.is_ordered:
                 break  # what is deleted above it is not created again before it is ready
-        elif below + one.gaps_below < limit:
-            pods.append(one)
-            room = limit - below - one.gaps_below
+        elif below + down_pod.gaps_below < limit:
+            pods.append(down_pod)
+            room = limit - below - down_pod.gaps_below
     return _share(readiness, pods, room)
 
 
@@ -141,7 +141,7 @@ def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
     sts = readiness.sts
     pods = [one for one in _list_broken(readiness) if not _is_in_flight(sts, one)]
     in_flight = readiness.missing + len(readiness.unreadable)
-    in_flight += sum(_is_in_flight(sts, one) for one in readiness.down)
+    in_flight += sum(_is_in_flight(sts, down_pod) for down_pod in readiness.down)
     if in_flight >= limit and pods and _is_awaited(readiness, pods[0]):
         return _share(readiness, pods[:1], 1)
     return _share(readiness, pods, limit - in_flight)
@@ -191,7 +191,7 @@ def _is_new(pod: Pod) -> bool:
 
 
 def _share(readiness: Readiness, pods: Sequence[Down], room: int) -> EqualPods:
-    replacements = tuple(_replace_broken(readiness, one) for one in pods)
+    replacements = tuple(_replace_broken(readiness, pod) for pod in pods)
     return EqualPods(pods=replacements, room=min(room, len(pods)))
 
 
@@ -222,7 +222,10 @@ def _explain_held(readiness: Readiness, text: str, *, going: int, is_alone: bool
     if (
         is_alone
         and not readiness.unreadable
-        and all(one.why is not DownCause.UNREADY or one.pod.is_starting for one in readiness.down)
+        and all(
+            down_pod.why is not DownCause.UNREADY or down_pod.pod.is_starting
+            for down_pod in readiness.down
+        )
     ):
         return Reason(Code.PODS_STARTING, text, Severity.DEBUG, zone)
     return Reason(Code.BUDGET_USED, text, zone=zone)

@@ -14,7 +14,7 @@ def count_pods(readiness: Readiness) -> ZoneProgress:
     """Return the numbers of a zone; pods that cannot be read are neither updated nor outdated."""
     sts = readiness.sts
     # Settling pods are among the standing ones as well.
-    down = (one.pod for one in readiness.down if one.why is not DownCause.SETTLING)
+    down = (down_pod.pod for down_pod in readiness.down if down_pod.why is not DownCause.SETTLING)
     revisions = [pod.revision for pod in chain(readiness.standing, down, readiness.newcomers)]
     # Without an update revision nothing is known to be outdated.
     updated = revisions.count(sts.update_revision) if sts.update_revision else 0

@@ -182,9 +182,9 @@ def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | 
 
 def _next_available(down: Iterable[Down], patience: timedelta, now: datetime) -> timedelta | None:
     waits = (
-        patience - (now - one.pod.ready_since)
-        for one in down
-        if one.why is DownCause.SETTLING and one.pod.ready_since is not None
+        patience - (now - down_pod.pod.ready_since)
+        for down_pod in down
+        if down_pod.why is DownCause.SETTLING and down_pod.pod.ready_since is not None
     )
     return min(waits, default=None)
 
@@ -198,7 +198,9 @@ def _word(sts: StatefulSet) -> str:
 
 
 def _troubles(readiness: Readiness) -> Iterator[str]:
-    yield from (f"{one.pod.name}: {render_why(readiness, one)}" for one in readiness.down)
+    yield from (
+        f"{down_pod.pod.name}: {render_why(readiness, down_pod)}" for down_pod in readiness.down
+    )
     yield from (f"{name}: unreadable" for name in readiness.unreadable)
     yield from (f"{name}: no pod" for name in readiness.first_missing)
     yield from (

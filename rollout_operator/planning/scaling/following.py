@@ -72,7 +72,7 @@ def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
     group = tuple(group)
     if is_labelled(sts.labels, PREPARE_DOWNSCALE) or not any(map(_names_time, group)):
         return False
-    return follows(sts) or any(one.annotations.get(LEADING_ZONE) == sts.name for one in group)
+    return follows(sts) or any(other.annotations.get(LEADING_ZONE) == sts.name for other in group)
 
 
 def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
@@ -125,7 +125,9 @@ def _report_no_lead(sts: StatefulSet, scaling: ScalingSnapshot) -> Reason:
     name = sts.annotations[LEADING_ZONE]
     why = f"could not find leader for {sts.name} using {LEADING_ZONE}"
     broken = [
-        one for one in scaling.group.unreadable if one.kind == "StatefulSet" and one.name == name
+        broken
+        for broken in scaling.group.unreadable
+        if broken.kind == "StatefulSet" and broken.name == name
     ]
     if broken:
         why = f"{why}: StatefulSet {name} cannot be read: {broken[0].error}"

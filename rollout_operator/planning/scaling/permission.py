@@ -121,7 +121,7 @@ def _find_unknown(case: _Downscale) -> ScaleDownBlocker | None:
         blocker = case.wait(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
         return replace(blocker, requeue_after=STALE_RECHECK)
     if case.group.unreadable:
-        one = min(case.group.unreadable, key=lambda one: (one.kind, one.name, one.uid))
+        one = min(case.group.unreadable, key=lambda broken: (broken.kind, broken.name, broken.uid))
         why = f"{one.kind} {one.name} cannot be read: {one.error}"
         return case.wait(Code.OBJECT_UNREADABLE, why, Severity.WARN)
     if case.scaling.times_problem:
@@ -169,7 +169,7 @@ def _find_recent(case: _Downscale) -> ScaleDownBlocker | None:
         return ScaleDownBlocker(
             reason=complain(sts, Code.WAIT_TIME_MISSING, key, why), is_failure=True
         )
-    return _wait_for(case, max(recent, key=lambda one: one.left)) if recent else None
+    return _wait_for(case, max(recent, key=lambda downscale: downscale.left)) if recent else None
 
 
 def _wait_for(case: _Downscale, recent: Recent) -> ScaleDownBlocker:

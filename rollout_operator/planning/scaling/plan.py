@@ -66,7 +66,7 @@ class _Draft:
 
     @property
     def downscale(self) -> ScaleZone | None:
-        return next((one for one in self.scale if one.is_downscale), None)
+        return next((change for change in self.scale if change.is_downscale), None)
 
     def record_time(self, time: timedelta | None) -> None:
         if time is not None:
@@ -86,7 +86,7 @@ def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
         draft.record_time(find_settling(zone))
     for zone in zones:
         _plan_zone(zone, _choose_desired(zone.sts, leads, scaling), scaling, draft)
-    scaled = {one.zone.uid for one in draft.scale}
+    scaled = {change.zone.uid for change in draft.scale}
     return ScalingPlan(
         group=scaling.group.name,
         scale=tuple(draft.scale),
@@ -220,7 +220,9 @@ def _scale(
     sts: StatefulSet, replicas: int, desired: DesiredReplicas, code: Code, scaling: ScalingSnapshot
 ) -> ScaleZone:
     reason = Reason(code, desired.word(sts.replicas, replicas), zone=sts.name)
-    is_kept = code is Code.SCALE_DOWN and keeps_time(sts, [one.sts for one in scaling.group.zones])
+    is_kept = code is Code.SCALE_DOWN and keeps_time(
+        sts, [zone.sts for zone in scaling.group.zones]
+    )
     is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, desired, scaling)
     return ScaleZone(
         zone=sts, replicas=replicas, reason=reason, keeps_time=is_kept, is_exact=is_exact
@@ -244,7 +246,7 @@ def _choose_calls(draft: _Draft) -> tuple[CallPods, ...]:
     Where a zone moves, or is about to, nobody else is told that it stays as a matter of routine
     (T-05 row 14): that is for the next look.
     """
-    scaled = {one.zone.uid for one in draft.scale}
+    scaled = {change.zone.uid for change in draft.scale}
     is_busy = bool(scaled) or any(message.has_new for message in draft.messages)
     pod_calls: list[CallPods] = []
     for message in draft.messages:

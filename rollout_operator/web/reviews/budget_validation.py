@@ -91,7 +91,7 @@ class ZpdbValidation:
                 yield pod
 
     async def _find_overlap(self, name: str, pods: Iterable[Pod]) -> Overlap | None:
-        for number, pod in enumerate(sorted(pods, key=lambda one: one.name), start=1):
+        for number, pod in enumerate(sorted(pods, key=lambda pod: pod.name), start=1):
             if number % _STEP == 0:
                 await asyncio.sleep(0)
             for entry in self._catalog.find(pod.labels):

@@ -199,13 +199,13 @@ class PrepareDownscale:
         """Record the downscale on its pods and call them; refuse where not all confirmed."""
         context, reservation = self._context, step.reservation
         limit = self._left(request.until) * (1 - UNDO_SHARE)
-        called = {one.uid for one in step.plan.missing}
+        called = {target.uid for target in step.plan.missing}
         if called:
             log.info(
                 "Preparing pods for a downscale",
                 zone=reservation.name, replicas_from=reservation.key.replicas_from,
                 replicas_to=reservation.key.replicas_to,
-                pods=[one.pod for one in step.plan.missing],
+                pods=[target.pod for target in step.plan.missing],
             )  # fmt: skip
         elif step.plan.is_repeated:
             return None

@@ -109,7 +109,9 @@ def render_code(code: Code) -> str:
 def _find_leading(group: GroupDescription) -> Waiting | None:
     """Return the reason that the headline gives, None where that is what is done."""
     reasons = (*group.waits, *group.problems)
-    leading = (one for one in reasons if (one.code, one.text) == (group.code, group.headline))
+    leading = (
+        reason for reason in reasons if (reason.code, reason.text) == (group.code, group.headline)
+    )
     return next(leading, None)
 
 

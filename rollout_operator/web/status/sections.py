@@ -107,7 +107,7 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
     firsts = {group.phase: group.title for group in reversed(groups)}
     operator = description.operator
     chips = tuple((phase, phases[phase], firsts[phase]) for phase in firsts)
-    lacking = tuple(one for one in description.namespaces if not one.is_ready)
+    lacking = tuple(namespace for namespace in description.namespaces if not namespace.is_ready)
     summary = (chips, operator, lacking)
     yield "summary", summary, partial(_render_summary, *summary)
     room = MOST_CELLS

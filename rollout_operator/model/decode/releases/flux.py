@@ -164,7 +164,7 @@ def decode_image_policy(raw: JsonBytes) -> ImagePolicy:
     head = read_head(IMAGE_POLICY, raw).head
     wire = read_body(IMAGE_POLICY, raw, _POLICY)
     place = wire.spec.image_repository_ref
-    orders = [one for one in PolicyOrder if one in (wire.spec.policy or {})]
+    orders = [order for order in PolicyOrder if order in (wire.spec.policy or {})]
     try:
         latest = _find_latest(wire.status or _PolicyStatus())
     except InvalidInput as error:
@@ -211,7 +211,7 @@ def decode_oci_repository(raw: JsonBytes) -> OciRepository:
         head=read.head,
         api_version=wire.api_version,
         rollout=None if problem else rollout,
-        reference={one: value for one in _CHOICES if (value := getattr(choice, one))},
+        reference={name: value for name in _CHOICES if (value := getattr(choice, name))},
         writers=decode_field_writers(raw, ("spec", "ref")),
         progress=_convert_progress(status, revision, bool(wire.spec.suspend)),
         problems=(_report(OCI_REPOSITORY, read, TAG_FROM, problem),) if problem else (),
@@ -223,9 +223,11 @@ def decode_kustomization(raw: JsonBytes) -> Kustomization:
     read = read_head(KUSTOMIZATION, raw)
     wire = read_body(KUSTOMIZATION, raw, _KUSTOMIZATION)
     status, source = wire.status or _Status(), wire.spec.source_ref
-    keys = sorted(one for one in read.annotations if one.startswith(SUBSTITUTE))
-    bad = {one: problem for one in keys if (problem := _explain_bad_variable(one, read))}
-    rollouts = {_variable(one): read.annotations[one] for one in keys if one not in bad}
+    keys = sorted(
+        annotation for annotation in read.annotations if annotation.startswith(SUBSTITUTE)
+    )
+    bad = {key: problem for key in keys if (problem := _explain_bad_variable(key, read))}
+    rollouts = {_variable(key): read.annotations[key] for key in keys if key not in bad}
     writers = decode_field_writers(raw, ("spec", "postBuild", "substitute"))
     substitute = (wire.spec.post_build or _PostBuild()).substitute or {}
     entries = (status.inventory or _Inventory()).entries or []
@@ -243,7 +245,7 @@ def decode_kustomization(raw: JsonBytes) -> Kustomization:
         progress=_convert_progress(
             status, status.last_applied_revision or "", bool(wire.spec.suspend)
         ),
-        inventory=tuple(InventoryEntry(id=one.id, version=one.v) for one in entries),
+        inventory=tuple(InventoryEntry(id=entry.id, version=entry.v) for entry in entries),
         problems=tuple(_report(KUSTOMIZATION, read, key, problem) for key, problem in bad.items()),
     )
 
@@ -271,7 +273,10 @@ def _parse_latest_image(text: str) -> AnnouncedTag:
 
 
 def _convert_progress(status: _Status, revision: str, is_suspended: bool) -> FluxProgress:
-    ready = next((one for one in status.conditions or [] if one.type == "Ready"), _Condition())
+    ready = next(
+        (condition for condition in status.conditions or [] if condition.type == "Ready"),
+        _Condition(),
+    )
     return FluxProgress(
         is_suspended=is_suspended,
         observed_generation=max(status.observed_generation or 0, 0),

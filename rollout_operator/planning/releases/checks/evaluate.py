@@ -60,7 +60,7 @@ def assess_kustomization(
     """
     if own.verdict is None:
         return assess_unread(own.problem or "there is none", unread)
-    settled = [_soften(one) if unread < MOST_UNREAD else one for one in findings]
+    settled = [_soften(finding) if unread < MOST_UNREAD else finding for finding in findings]
     return assess_inventory(own.verdict, settled, own.failed_at)
 
 
@@ -90,7 +90,7 @@ def assess_sets(sets: Sequence[Tree], now: datetime) -> CheckFinding:
     """Return the health of StatefulSets that roll out together: all pods updated, and ready."""
     if not sets:
         return CheckFinding(status=HealthStatus.PENDING, text="it has no StatefulSet yet")
-    findings = [_assess_set(one, now) for one in sets]
+    findings = [_assess_set(sts, now) for sts in sets]
     finding = assess_inventory(StatusVerdict(ObjectStatus.CURRENT), findings)
     if finding.status is not HealthStatus.HEALTHY:
         return finding

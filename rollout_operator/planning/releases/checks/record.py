@@ -50,13 +50,13 @@ def find_flux_hold(
 
     `waits` says, by namespace and name of a Rollout, what Flux has yet to do for it.
     """
-    for one in rollouts:
-        current, wait = one.status.current, waits.get(one.head.key, "")
+    for rollout in rollouts:
+        current, wait = rollout.status.current, waits.get(rollout.head.key, "")
         if not wait or current is None or not current.is_active:
             continue
         if current.bake_start_time is None and list_checks(
-            one.head, one.spec.checks, (check,), namespaces
+            rollout.head, rollout.spec.checks, (check,), namespaces
         ):
-            text = f"waiting for Flux to apply {current.version.tag} of {one.head.key}: {wait}"
+            text = f"waiting for Flux to apply {current.version.tag} of {rollout.head.key}: {wait}"
             return CheckFinding(status=HealthStatus.PENDING, text=text)
     return None

@@ -18,7 +18,7 @@ _NAMED: Final[Mapping[CheckClass, tuple[str, str]]] = {
 
 def find_class(check: HealthCheck) -> CheckClass | None:
     """Return the class of a check, None where others write its status (REL-106)."""
-    known = (one for one in CheckClass if one == check.check_class)
+    known = (kind for kind in CheckClass if kind == check.check_class)
     return next(known, None)
 
 

@@ -66,7 +66,7 @@ def assess_inventory(
     if own.status in {ObjectStatus.FAILED, ObjectStatus.UNKNOWN}:
         return CheckFinding(status=HealthStatus.UNHEALTHY, text=own.text, failed_at=failed_at)
     is_pending = own.status is not ObjectStatus.CURRENT
-    broken = [f"{one.name}: {one.problem}" for one in findings if one.problem]
+    broken = [f"{finding.name}: {finding.problem}" for finding in findings if finding.problem]
     failed = _list_at(findings, {ObjectStatus.FAILED, ObjectStatus.UNKNOWN})
     waiting = _list_at(findings, {ObjectStatus.IN_PROGRESS, ObjectStatus.TERMINATING})
     if broken or failed:
@@ -86,8 +86,16 @@ def assess_inventory(
 def _list_at(
     findings: Iterable[InventoryFinding], statuses: set[ObjectStatus]
 ) -> list[InventoryFinding]:
-    return [one for one in findings if one.verdict is not None and one.verdict.status in statuses]
+    return [
+        finding
+        for finding in findings
+        if finding.verdict is not None and finding.verdict.status in statuses
+    ]
 
 
 def _show(findings: Iterable[InventoryFinding]) -> list[str]:
-    return [f"{one.name}: {one.verdict.text}" for one in findings if one.verdict is not None]
+    return [
+        f"{finding.name}: {finding.verdict.text}"
+        for finding in findings
+        if finding.verdict is not None
+    ]

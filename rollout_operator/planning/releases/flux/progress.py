@@ -42,36 +42,41 @@ def list_flux_waits(
 ) -> tuple[FluxWait, ...]:
     """Return what a bake of a Rollout has to wait for; nothing once all of it runs (RELB-16)."""
     managed = sorted(
-        (one for one in repositories if one.rollout == rollout), key=lambda one: one.head.name
+        (repository for repository in repositories if repository.rollout == rollout),
+        key=lambda one: one.head.name,
     )
-    fetched = {_refer(one.head): one.progress.revision for one in managed}
+    fetched = {_refer(target.head): target.progress.revision for target in managed}
     return (
         *_list_waits(managed, tag),
-        *_list_unapplied(rollout, sorted(kustomizations, key=lambda one: one.head.name), fetched),
+        *_list_unapplied(
+            rollout,
+            sorted(kustomizations, key=lambda kustomization: kustomization.head.name),
+            fetched,
+        ),
     )
 
 
 def _list_waits(repositories: Iterable[OciRepository], tag: str) -> Iterator[FluxWait]:
-    for one in repositories:
-        problem = _explain_unsettled(one.head, one.progress) or _explain_old(
-            one.progress.revision, tag
+    for repository in repositories:
+        problem = _explain_unsettled(repository.head, repository.progress) or _explain_old(
+            repository.progress.revision, tag
         )
         if problem:
-            yield _wait(OCI_REPOSITORY, one.head, one.progress, problem)
+            yield _wait(OCI_REPOSITORY, repository.head, repository.progress, problem)
 
 
 def _list_unapplied(
     rollout: str, kustomizations: Iterable[Kustomization], fetched: Mapping[FluxReference, str]
 ) -> Iterator[FluxWait]:
-    for one in kustomizations:
-        if rollout not in one.rollouts.values() and one.source not in fetched:
+    for kustomization in kustomizations:
+        if rollout not in kustomization.rollouts.values() and kustomization.source not in fetched:
             continue
-        problem = _explain_unsettled(one.head, one.progress)
-        wanted = fetched.get(one.source)
-        if not problem and wanted is not None and one.progress.revision != wanted:
-            problem = f"it has applied {one.progress.revision or 'nothing'}, not {wanted}"
+        problem = _explain_unsettled(kustomization.head, kustomization.progress)
+        wanted = fetched.get(kustomization.source)
+        if not problem and wanted is not None and kustomization.progress.revision != wanted:
+            problem = f"it has applied {kustomization.progress.revision or 'nothing'}, not {wanted}"
         if problem:
-            yield _wait(KUSTOMIZATION, one.head, one.progress, problem)
+            yield _wait(KUSTOMIZATION, kustomization.head, kustomization.progress, problem)
 
 
 def _explain_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
@@ -84,7 +89,7 @@ def _explain_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
 
 
 def _explain_old(revision: str, tag: str) -> str:
-    if revision == tag or revision.startswith(tuple(f"{tag}{one}" for one in _AFTER_TAG)):
+    if revision == tag or revision.startswith(tuple(f"{tag}{end}" for end in _AFTER_TAG)):
         return ""
     return f"it has fetched {revision or 'nothing'}, not {tag}"
 

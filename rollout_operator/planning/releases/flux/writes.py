@@ -73,31 +73,44 @@ def plan_flux_writes(
 
     The objects are those of its namespace. Nothing is written to one that is being deleted.
     """
-    oci = sorted(repositories, key=lambda one: one.head.name)
-    applied = sorted(kustomizations, key=lambda one: one.head.name)
+    oci = sorted(repositories, key=lambda repository: repository.head.name)
+    applied = sorted(kustomizations, key=lambda kustomization: kustomization.head.name)
     fields = (*map(_fields_of_repository, oci), *map(_fields_of_kustomization, applied))
     return FluxWrites(
-        writes=tuple(write for one in fields for write in _plan_object(rollout, tag, one)),
+        writes=tuple(write for field in fields for write in _plan_object(rollout, tag, field)),
         problems=tuple(
             problem.text
-            for problems in [one.problems for one in oci] + [one.problems for one in applied]
+            for problems in [target.problems for target in oci]
+            + [target.problems for target in applied]
             for problem in problems
             if problem.rollout == rollout
         ),
     )
 
 
-def _fields_of_repository(one: OciRepository) -> _Fields:
-    claims = {} if one.rollout is None else {TAG: one.rollout}
+def _fields_of_repository(oci_repository: OciRepository) -> _Fields:
+    claims = {} if oci_repository.rollout is None else {TAG: oci_repository.rollout}
     return _Fields(
-        OCI_REPOSITORY, one.head, one.api_version, ("ref",), claims, one.reference, one.writers
+        OCI_REPOSITORY,
+        oci_repository.head,
+        oci_repository.api_version,
+        ("ref",),
+        claims,
+        oci_repository.reference,
+        oci_repository.writers,
     )
 
 
-def _fields_of_kustomization(one: Kustomization) -> _Fields:
+def _fields_of_kustomization(kustomization: Kustomization) -> _Fields:
     path = ("postBuild", "substitute")
     return _Fields(
-        KUSTOMIZATION, one.head, one.api_version, path, one.rollouts, one.substitute, one.writers
+        KUSTOMIZATION,
+        kustomization.head,
+        kustomization.api_version,
+        path,
+        kustomization.rollouts,
+        kustomization.substitute,
+        kustomization.writers,
     )
 
 
@@ -180,10 +193,10 @@ def _explain_change(
     changed = [name for name, tag in wanted.items() if fields.values.get(name) != tag]
     others = sorted(
         {
-            one
+            writer
             for name in changed
-            for one in fields.writers.get(name, ())
-            if name in fields.values and one not in {"", manager, KEEPER, _MANAGER}
+            for writer in fields.writers.get(name, ())
+            if name in fields.values and writer not in {"", manager, KEEPER, _MANAGER}
         }
     )
     moves = [f"{name} {fields.values.get(name) or 'empty'} -> {wanted[name]}" for name in changed]

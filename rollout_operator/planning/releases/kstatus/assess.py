@@ -36,11 +36,11 @@ def _assess_metadata(read: ApiObject) -> StatusVerdict | None:
 
 def _assess_conditions(read: ApiObject) -> StatusVerdict | None:
     """Return what the conditions of kstatus say; the first one that is true decides."""
-    for one in read.conditions:
-        if one.status == "True" and one.type == "Reconciling":
-            return StatusVerdict(ObjectStatus.IN_PROGRESS, one.message)
-        if one.status == "True" and one.type == "Stalled":
-            return StatusVerdict(ObjectStatus.FAILED, one.message)
+    for condition in read.conditions:
+        if condition.status == "True" and condition.type == "Reconciling":
+            return StatusVerdict(ObjectStatus.IN_PROGRESS, condition.message)
+        if condition.status == "True" and condition.type == "Stalled":
+            return StatusVerdict(ObjectStatus.FAILED, condition.message)
     return None
 
 

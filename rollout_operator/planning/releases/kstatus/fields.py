@@ -66,16 +66,19 @@ class ApiObject:
         """Return the objects of a list."""
         value = self.find(*path)
         items = value if isinstance(value, list | tuple) else ()
-        return [one for one in items if isinstance(one, Mapping)]
+        return [item for item in items if isinstance(item, Mapping)]
 
     @cached_property
     def conditions(self) -> Sequence[ObjectCondition]:
         """Return its conditions, as its status orders them."""
-        return [_read_condition(ApiObject(one)) for one in self.list_maps("status", "conditions")]
+        return [
+            _read_condition(ApiObject(condition))
+            for condition in self.list_maps("status", "conditions")
+        ]
 
     def find_condition(self, kind: str) -> ObjectCondition | None:
         """Return a condition by its type."""
-        return next((one for one in self.conditions if one.type == kind), None)
+        return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def has_condition(self, kind: str, status: str = "True") -> bool:
         """Tell whether a condition is there with a status."""

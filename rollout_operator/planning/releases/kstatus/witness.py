@@ -12,6 +12,10 @@ def get_failure_time(tree: Mapping[str, object]) -> datetime | None:
     That is when it stalled; where it does not say so, when any of its conditions changed last.
     """
     conditions = ApiObject(tree).conditions
-    stalled = [one for one in conditions if (one.type, one.status) == ("Stalled", "True")]
-    times = [one.since for one in stalled or conditions if one.since is not None]
+    stalled = [
+        condition
+        for condition in conditions
+        if (condition.type, condition.status) == ("Stalled", "True")
+    ]
+    times = [condition.since for condition in stalled or conditions if condition.since is not None]
     return max(times, default=None)

@@ -124,9 +124,9 @@ def _assess_running(read: ApiObject) -> StatusVerdict:
         return _CURRENT
     names = ("containerStatuses", "initContainerStatuses")
     containers = [ApiObject(one) for name in names for one in read.list_maps("status", name)]
-    for one in containers:
-        if one.get_text("state", "waiting", "reason") == "CrashLoopBackOff":
-            return _failed(f"container {one.get_text('name')} is in CrashLoopBackOff")
+    for container in containers:
+        if container.get_text("state", "waiting", "reason") == "CrashLoopBackOff":
+            return _failed(f"container {container.get_text('name')} is in CrashLoopBackOff")
     return _in_progress("it is not ready")
 
 

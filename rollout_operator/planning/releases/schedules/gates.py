@@ -54,15 +54,15 @@ def plan_schedule(snapshot: ScheduleSnapshot, load: LoadZone) -> SchedulePlan:
     if schedule.head.is_terminating:
         return SchedulePlan()
     state, problem = _assess(snapshot, load)
-    own = [one for one in snapshot.gates if is_own(schedule, one)]
+    own = [gate for gate in snapshot.gates if is_own(schedule, gate)]
     selected = _list_selected(snapshot)
     if selected is None:
-        return SchedulePlan(problem=problem, kept=tuple(sorted(one.head.key for one in own)))
+        return SchedulePlan(problem=problem, kept=tuple(sorted(gate.head.key for gate in own)))
     is_passing = state is not None and _is_passing(schedule, state)
     actions, kept = _plan_gates(snapshot, selected, own, is_passing=is_passing)
     if state is None:
-        kept = sorted(one.head.key for one in own)
-        actions = [one for one in actions if isinstance(one, CreateGate)]
+        kept = sorted(gate.head.key for gate in own)
+        actions = [action for action in actions if isinstance(action, CreateGate)]
     return SchedulePlan(
         state=state,
         problem=problem,
@@ -107,7 +107,7 @@ def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
     if schedule.rollouts is None:
         return None
     selector, own = schedule.rollouts, schedule.head.namespace
-    found = (one for one in snapshot.rollouts if selector.takes(one.labels))
+    found = (rollout for rollout in snapshot.rollouts if selector.takes(rollout.labels))
     if own:
         return [one for one in found if one.namespace == own]
     spaces, labels = schedule.namespaces, snapshot.namespaces
@@ -128,7 +128,7 @@ def _plan_gates(
 ) -> tuple[list[GateAction], list[str]]:
     """Return what is to be done, and which gates of it stay."""
     schedule = snapshot.schedule
-    taken = {one.head.key for one in snapshot.gates}
+    taken = {gate.head.key for gate in snapshot.gates}
     actions: list[GateAction] = []
     kept: dict[str, None] = {}
     for rollout, gate in _match(schedule, selected, own):
@@ -140,7 +140,9 @@ def _plan_gates(
         kept[gate.head.key] = None
         if not gate.head.is_terminating and not _is_as_wanted(gate, wanted):
             actions.append(CorrectGate(head=gate.head, wanted=wanted))
-    surplus = (one.head for one in own if one.head.key not in kept and not one.head.is_terminating)
+    surplus = (
+        gate.head for gate in own if gate.head.key not in kept and not gate.head.is_terminating
+    )
     actions += [DeleteGate(head=head) for head in surplus]
     return actions, [*kept]
 
@@ -149,19 +151,23 @@ def _match(
     schedule: ScheduleObject, selected: Iterable[GatedRollout], own: Sequence[ReleaseGate]
 ) -> Iterator[tuple[GatedRollout, ReleaseGate | None]]:
     """Yield each Rollout with its gate: the one of its name, else one that is labelled for it."""
-    rollouts = sorted(selected, key=lambda one: (one.namespace, one.name))
-    by_name = {one.head.key: one for one in own}
-    own_names = {f"{one.namespace}/{name}" for one in rollouts for name in _names(schedule, one)}
+    rollouts = sorted(
+        selected, key=lambda gated_rollout: (gated_rollout.namespace, gated_rollout.name)
+    )
+    by_name = {gate.head.key: gate for gate in own}
+    own_names = {
+        f"{rollout.namespace}/{name}" for rollout in rollouts for name in _names(schedule, rollout)
+    }
     by_label: dict[tuple[str, str], ReleaseGate] = {}
-    for gate in sorted(own, key=lambda one: one.head.key):
+    for gate in sorted(own, key=lambda gate: gate.head.key):
         # A label may have been edited, a name cannot be.
         if gate.head.key not in own_names:
             labelled = gate.origin.labels.get(names.GATED_ROLLOUT, "")
             by_label.setdefault((gate.head.namespace, labelled), gate)
-    for one in rollouts:
-        keys = [f"{one.namespace}/{name}" for name in _names(schedule, one)]
+    for rollout in rollouts:
+        keys = [f"{rollout.namespace}/{name}" for name in _names(schedule, rollout)]
         found = next((by_name[key] for key in keys if key in by_name), None)
-        yield one, found or by_label.get((one.namespace, _label(one.name)))
+        yield rollout, found or by_label.get((rollout.namespace, _label(rollout.name)))
 
 
 def _want(
@@ -247,9 +253,9 @@ def _make_owner(schedule: ScheduleObject) -> OwnerReference:
 
 
 def _list_other_owners(schedule: ScheduleObject, gate: ReleaseGate) -> Iterator[OwnerReference]:
-    for one in gate.origin.owners:
-        if one.uid != schedule.head.uid and not _is_predecessor(schedule, one):
-            yield one
+    for owner in gate.origin.owners:
+        if owner.uid != schedule.head.uid and not _is_predecessor(schedule, owner):
+            yield owner
 
 
 def _is_predecessor(schedule: ScheduleObject, owner: OwnerReference) -> bool:

@@ -56,7 +56,7 @@ def assess_schedule(
     patterns = tuple(_make_pattern(rule, compat) for rule in schedule.rules)
     wall = now.astimezone(zone)
     bit = 1 << (wall.hour * 60 + wall.minute)
-    matching = [one.rule.name for one in patterns if one.minutes_of(wall.date()) & bit]
+    matching = [pattern.rule.name for pattern in patterns if pattern.minutes_of(wall.date()) & bit]
     return ScheduleState(
         is_active=bool(matching),
         active_rules=tuple(name for name in matching if name),
@@ -118,8 +118,8 @@ def _next_transition(
 
 def _union(patterns: Iterable[_Pattern], day: date) -> int:
     minutes = 0
-    for one in patterns:
-        minutes |= one.minutes_of(day)
+    for pattern in patterns:
+        minutes |= pattern.minutes_of(day)
     return minutes
 
 

@@ -71,7 +71,7 @@ def choose_schedule_events(
 
 
 def _find_problem(status: ScheduleStatus) -> tuple[str, str] | None:
-    ready = next((one for one in status.conditions if one.type == READY), None)
+    ready = next((condition for condition in status.conditions if condition.type == READY), None)
     if ready is None or ready.status == "True":
         return None
     return ready.reason, ready.message
@@ -92,8 +92,8 @@ def _list_gates(
     snapshot: ScheduleSnapshot, plan: SchedulePlan, failed: Mapping[str, str]
 ) -> list[str]:
     """Return the gates that are there now; in one namespace by their names alone."""
-    made = {one.wanted.key for one in plan.actions if isinstance(one, CreateGate)}
-    gone = {one.head.key for one in plan.actions if isinstance(one, DeleteGate)}
+    made = {action.wanted.key for action in plan.actions if isinstance(action, CreateGate)}
+    gone = {action.head.key for action in plan.actions if isinstance(action, DeleteGate)}
     keys = sorted({*plan.kept, *(made - failed.keys()), *(gone & failed.keys())})[:MOST_LISTED]
     is_cluster = snapshot.schedule.kind == CLUSTER_SCHEDULE
     return keys if is_cluster else [*_cut_namespaces(keys)]
