@@ -29,6 +29,7 @@ NOT_ON_DELETE: Final = "UpdateStrategyNotOnDelete"
 SPANS_ZONES: Final = "StatefulSetSpansZones"
 SEVERAL_ZONES: Final = "MultipleZonesUnavailable"
 _UP_TO_DATE: Final = "UpToDate"
+_ZONE_NOT_READY: Final = "ZoneNotReady"
 _BLOCKED: Final = "Blocked"
 _ROLLING_OUT: Final = "RollingOut"
 
@@ -39,7 +40,10 @@ _READY_REASONS: Final[Mapping[Code, str]] = {
     Code.STATEFUL_SET_SPANS_ZONES: SPANS_ZONES,
     Code.WRONG_STRATEGY: NOT_ON_DELETE,
     Code.SEVERAL_ZONES_NOT_READY: SEVERAL_ZONES,
-    Code.ZONE_NOT_READY: "ZoneNotReady",
+    Code.ZONE_NOT_READY: _ZONE_NOT_READY,
+    Code.PAUSED_ZONE_NOT_READY: _ZONE_NOT_READY,
+    Code.BUDGET_USED: _ZONE_NOT_READY,
+    Code.PODS_STARTING: _ZONE_NOT_READY,
 }
 _PAUSES: Final = frozenset({Code.PAUSED, Code.POLICY_PAUSED})
 # Only a person ends them.

@@ -1,16 +1,23 @@
 """Decide for a policy: which batch begins next, or what holds it.
 
-First what stops everything, then which zone and StatefulSet has its turn, then which of its pods.
-The pods are chosen by `rollout.pods`, as for a label group: broken outdated ones go first, cost no
-budget and wait for no pause. Healthy ones go while no batch is open and no pause runs. What a plan
-deletes is in the batch that it records: one that was recorded, and not carried out, goes on.
+First what stops everything, then the walk over its zones, which is that of label groups, then what
+holds the pods that it comes to: `spec.paused`, an open batch, a pause, another zone that is being
+scaled. Broken outdated pods go first, cost no budget and wait for no pause. What a plan deletes is
+in the batch that it records: one that was recorded, and not carried out, goes on.
+
+A policy with a zone for each StatefulSet, in the order of their names, ascending, with a pause of 0
+and the budget of the annotations chooses the pods that a label group chooses. On purpose it differs
+where a label group has nothing like it: a zone that was begun is finished first, whatever the order
+says by now (MAZ-46), another zone that is being scaled holds all (MAZ-35), and a pod that a budget
+refuses is replaced by no other one, because only what is recorded may go.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import (
     Code,
     EqualPods,
@@ -20,13 +27,10 @@ from rollout_operator.model.outcome import (
     ReplacePods,
     Severity,
 )
-from rollout_operator.model.policy.plan import (
-    Batch,
-    PolicyPlan,
-    PolicySnapshot,
-)
+from rollout_operator.model.policy.plan import Batch, PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import PodOrder
 from rollout_operator.model.policy.zones import ZoneFindingCode, ZonesCode
+from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.policies.batches import (
     compute_deadline,
@@ -38,21 +42,24 @@ from rollout_operator.planning.policies.batches import (
     settle_batch,
 )
 from rollout_operator.planning.policies.members import (
-    PolicyZone,
-    choose_zone,
     count_zone,
+    is_scaling,
     list_readinesses,
     list_zones,
+    rank_begun,
 )
-from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.planning.rollout.pods import choose_pods, count_outdated
-from rollout_operator.planning.rollout.readiness import Readiness, render_readiness
-from rollout_operator.planning.rollout.zones import (
-    find_group_blocker,
-    is_paused,
-    list_warnings,
-    order_zones,
+from rollout_operator.planning.rollout.pods import count_outdated
+from rollout_operator.planning.rollout.readiness import Readiness
+from rollout_operator.planning.rollout.walk import (
+    RolloutZone,
+    Walk,
+    choose_zone_pods,
+    explain_up_to_date,
+    is_waiting,
+    render_short,
+    walk_zones,
 )
+from rollout_operator.planning.rollout.zones import find_group_blocker, list_warnings, order_zones
 from rollout_operator.planning.wording import count, join_names, verb
 
 
@@ -61,7 +68,7 @@ class _Case:
     """A snapshot that nothing stops as a whole, and what is known of its batch."""
 
     snapshot: PolicySnapshot
-    zones: tuple[PolicyZone, ...]
+    zones: tuple[RolloutZone, ...]
     batch: Batch | None
     """As it is to be recorded."""
     open: Batch | None
@@ -71,15 +78,23 @@ class _Case:
     def now(self) -> datetime:
         return self.snapshot.group.now
 
+    @property
+    def recorded(self) -> frozenset[Uid]:
+        """Return the pods that an open batch has recorded: nothing interrupts it (MAZ-46)."""
+        return frozenset(one.uid for one in self.open.pods) if self.open else frozenset()
+
+    def choose_limit(self, sts: StatefulSet) -> int:
+        return self.snapshot.policy.max_unavailable.of(sts.replicas)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
     """What the case comes to."""
 
-    readiness: Readiness | None = None
-    zone: PolicyZone | None = None
+    turn: Readiness | None = None
     pods: tuple[Replacement, ...] = ()
-    wait: Reason | None = None
+    records: tuple[RecordRevision, ...] = ()
+    waits: tuple[Reason, ...] = ()
 
 
 def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
@@ -92,13 +107,14 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         )
     case = _open_case(snapshot)
     step = _choose_step(case)
+    is_pause = any(one.code is Code.INTERVAL_WAIT for one in step.waits)
     plan = PolicyPlan(
         batch=_record_batch(case, step),
         action=_replace_pods(step),
-        records=_list_records(case),
-        waits=(step.wait,) if step.wait else (),
-        target=step.readiness.sts.name if step.readiness else "",
-        next_batch=case.pause_end if _is_pause(step.wait) else None,
+        records=step.records,
+        waits=step.waits,
+        target=step.turn.sts.name if step.turn else "",
+        next_batch=case.pause_end if is_pause else None,
         zones=tuple(map(count_zone, case.zones)),
         problems=problems,
     )
@@ -139,93 +155,99 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
 
 
 def _choose_step(case: _Case) -> _Step:
-    short = [zone for zone in case.zones if not zone.is_whole]
-    if len(short) > 1:
-        text = "; ".join(map(_render_short, short))
-        return _Step(wait=Reason(Code.SEVERAL_ZONES_NOT_READY, text, Severity.WARN))
-    zone = short[0] if short else _find_unfinished(case) or choose_zone(case.zones, case.batch)
-    if zone is None:
-        return _Step(wait=_explain_rest(case.zones))
-    if not zone.waiting:
-        return _Step(wait=_explain_short(case, zone))
-    scaling = [f"zone {one.name}" for one in case.zones if one.is_scaling and one is not zone]
-    if scaling:
-        names = f"{join_names(scaling)} {verb(len(scaling), 'is', 'are')}"
-        text = f"{names} being scaled, zone {zone.name} waits"
-        return _Step(wait=Reason(Code.ZONE_SCALING, text))
-    return _plan_zone(case, zone)
+    """Return what the walk comes to, without the pods that are held."""
+    walk = walk_zones(_order_turns(case), case.choose_limit)
+    records = tuple(one for one in walk.actions if isinstance(one, RecordRevision))
+    if scaling := _find_scaling(case, walk.turn):
+        return _Step(records=records, waits=(scaling,))
+    hold = _find_hold(case, walk.turn) if walk.turn else None
+    going = [
+        one for action in walk.actions if isinstance(action, ReplacePods) for one in action.going
+    ]
+    pods = tuple(one for one in going if hold is None or _is_free(case, one))
+    waits = () if pods else _list_waits(case, walk, hold)
+    return _Step(turn=walk.turn, pods=pods, records=records, waits=waits)
 
 
-def _find_unfinished(case: _Case) -> PolicyZone | None:
-    """Return the zone with pods that an open batch has recorded, and that were not deleted."""
-    batch = case.open
-    if batch is None:
+def _order_turns(case: _Case) -> Sequence[RolloutZone]:
+    """Return the zones in the order of their turns, and in each its StatefulSets and pods.
+
+    Those that are done come first, then the one with pods that an open batch has recorded, and that
+    were not deleted, then those that were begun.
+    """
+    last = "" if case.batch is None else case.batch.zone
+
+    def rank(zone: RolloutZone) -> tuple[bool, ...]:
+        is_unfinished = any(_has_left(case, readiness) for readiness in zone.readinesses)
+        is_done = not any(map(is_waiting, zone.readinesses))
+        return (not is_done, not is_unfinished, *rank_begun(zone, last))
+
+    return sorted((_order_sets(case, zone) for zone in case.zones), key=rank)
+
+
+def _order_sets(case: _Case, zone: RolloutZone) -> RolloutZone:
+    """Return a zone with its StatefulSets by name, but first what waits for nothing (MAZ-38)."""
+    ordered = replace(zone, readinesses=tuple(_order_pods(case, one) for one in zone.readinesses))
+    if len(zone.readinesses) == 1:
+        return ordered
+
+    def rank(readiness: Readiness) -> tuple[bool, bool]:
+        action, _ = choose_zone_pods(ordered, readiness, case.choose_limit)
+        going = action.going if action and is_waiting(readiness) else ()
+        has_broken = any(_is_broken(one) and _is_free(case, one) for one in going)
+        return (not has_broken, not _has_left(case, readiness))
+
+    return replace(ordered, readinesses=tuple(sorted(ordered.readinesses, key=rank)))
+
+
+def _order_pods(case: _Case, readiness: Readiness) -> Readiness:
+    is_descending = case.snapshot.policy.pod_order is PodOrder.DESCENDING
+    pods = reversed(readiness.standing) if is_descending else readiness.standing
+    recorded = case.recorded
+    return replace(readiness, standing=tuple(sorted(pods, key=lambda pod: pod.uid not in recorded)))
+
+
+def _has_left(case: _Case, readiness: Readiness) -> bool:
+    return case.open is not None and bool(list_left(case.open, readiness))
+
+
+def _is_broken(one: Replacement) -> bool:
+    return one.reason.code is Code.POD_BROKEN_AND_OUTDATED
+
+
+def _is_free(case: _Case, one: Replacement) -> bool:
+    """Tell whether a pod goes whatever holds the others."""
+    is_paused = case.snapshot.policy.is_paused
+    return one.pod.uid in case.recorded or (_is_broken(one) and not is_paused)
+
+
+def _find_scaling(case: _Case, turn: Readiness | None) -> Reason | None:
+    """Return that zones are being scaled other than the one that has its turn (MAZ-35)."""
+    if turn is None:
         return None
-    return next((zone for zone in case.zones if any(_list_left(case, zone))), None)
+    name = _get_zone(case, turn).name
+    scaling = [f"zone {one.name}" for one in case.zones if one.name != name and is_scaling(one)]
+    if not scaling:
+        return None
+    names = f"{join_names(scaling)} {verb(len(scaling), 'is', 'are')}"
+    return Reason(Code.ZONE_SCALING, f"{names} being scaled, zone {name} waits")
 
 
-def _list_left(case: _Case, zone: PolicyZone) -> Iterator[Readiness]:
-    return (
-        readiness for readiness in zone.readinesses if case.open and list_left(case.open, readiness)
+def _get_zone(case: _Case, turn: Readiness) -> RolloutZone:
+    return next(
+        zone
+        for zone in case.zones
+        if any(readiness.sts.uid == turn.sts.uid for readiness in zone.readinesses)
     )
-
-
-def _plan_zone(case: _Case, zone: PolicyZone) -> _Step:
-    """Return the pods of one StatefulSet that go now, and else why none does.
-
-    Broken ones of any StatefulSet go first. Then an unfinished batch goes on, then the first one by
-    name has its turn.
-    """
-    shares = [(readiness, _share_pods(case, zone, readiness)) for readiness in zone.waiting]
-    for readiness, (broken, _) in shares:
-        if pods := broken if not case.snapshot.policy.is_paused else _keep_recorded(case, broken):
-            return _Step(zone=zone, readiness=readiness, pods=pods)
-    begun = next(_list_left(case, zone), zone.waiting[0])
-    readiness, (_, healthy) = next(one for one in shares if one[0] is begun)
-    held = _find_hold(case, readiness)
-    if pods := healthy if held is None else _keep_recorded(case, healthy):
-        return _Step(zone=zone, readiness=readiness, pods=pods)
-    return _Step(zone=zone, readiness=readiness, wait=held or _explain_short(case, zone))
-
-
-def _share_pods(
-    case: _Case, zone: PolicyZone, readiness: Readiness
-) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...]]:
-    """Return the broken pods, and the healthy ones for which the budget of the zone has room.
-
-    That is less than `choose_pods` has for a StatefulSet alone: of 10 pods and 25 %, with one
-    unavailable in another StatefulSet of the zone, one may go.
-    """
-    policy = case.snapshot.policy
-    limit = policy.max_unavailable.of(readiness.sts.replicas)
-    action, _ = choose_pods(readiness, limit)
-    shares = () if action is None else action.shares
-    broken = [one for share in shares if not _is_healthy(share) for one in share.pods[: share.room]]
-    healthy = [one for share in shares if _is_healthy(share) for one in share.pods]
-    if policy.pod_order is PodOrder.DESCENDING:
-        healthy.reverse()
-    recorded = _list_recorded(case)
-    healthy.sort(key=lambda one: one.pod.uid not in recorded)
-    return tuple(broken), tuple(healthy[: max(limit - zone.unavailable, 0)])
-
-
-def _is_healthy(share: EqualPods) -> bool:
-    return share.pods[0].reason.code is Code.POD_OUTDATED
-
-
-def _list_recorded(case: _Case) -> frozenset[Uid]:
-    return frozenset(one.uid for one in case.open.pods) if case.open else frozenset()
-
-
-def _keep_recorded(case: _Case, pods: Iterable[Replacement]) -> tuple[Replacement, ...]:
-    """Return the pods that an open batch has recorded: nothing interrupts it (MAZ-46)."""
-    recorded = _list_recorded(case)
-    return tuple(one for one in pods if one.pod.uid in recorded)
 
 
 def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
     """Return what holds the healthy pods of a StatefulSet that has its turn."""
     policy, name = case.snapshot.policy, readiness.sts.name
+    waiting = [one for one in _get_zone(case, readiness).readinesses if is_waiting(one)]
+    first = min(waiting, key=lambda one: not _has_left(case, one)).sts.name
+    if first != name:  # it is ahead for its broken pods alone (MAZ-22)
+        return Reason(Code.ANOTHER_ZONE_FIRST, f"{name} waits for {first}", zone=name)
     if policy.is_paused:
         outdated = count_outdated(readiness)
         pods = f"{count(outdated, 'outdated pod')} of {name} {verb(outdated, 'waits', 'wait')}"
@@ -240,77 +262,40 @@ def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
     return None
 
 
-def _explain_short(case: _Case, zone: PolicyZone) -> Reason:
-    if case.open and case.open.zone == zone.name:
-        return _explain_open(case, case.open)
-    return Reason(Code.ZONE_NOT_READY, _render_short(zone))
+def _list_waits(case: _Case, walk: Walk, hold: Reason | None) -> tuple[Reason, ...]:
+    """Return why no pod goes; first what holds the policy."""
+    if hold is not None:
+        return (hold,)
+    short = [zone.name for zone in case.zones if not zone.is_whole]
+    if case.open and short == [case.open.zone]:
+        return (_explain_open(case, case.open),)
+    leading = find_leading(walk.waits)
+    if leading is None:
+        return (explain_up_to_date(case.zones),)
+    return (leading, *(one for one in walk.waits if one is not leading))
 
 
 def _explain_open(case: _Case, batch: Batch) -> Reason:
-    short = [_render_short(zone) for zone in case.zones if not zone.is_whole]
+    short = [render_short(zone) for zone in case.zones if not zone.is_whole]
     text = f"batch {batch.number} of {batch.set_name} is open: {'; '.join(short)}"
     return Reason(Code.BATCH_OPEN, text, zone=batch.set_name)
-
-
-def _render_short(zone: PolicyZone) -> str:
-    readinesses = [
-        render_readiness(readiness) for readiness in zone.readinesses if not readiness.is_whole
-    ]
-    return f"zone {zone.name}: {', '.join(readinesses)}"
-
-
-def _explain_rest(zones: Iterable[PolicyZone]) -> Reason:
-    """Return why nothing goes although nothing holds it: all is updated, or paused by itself."""
-    readinesses = list_readinesses(zones)
-    if paused := [
-        readiness.sts.name
-        for readiness in readinesses
-        if is_paused(readiness.sts) and count_outdated(readiness)
-    ]:
-        text = f"{join_names(paused)} {verb(len(paused), 'is', 'are')} paused with outdated pods"
-        return Reason(Code.PAUSED, text)
-    pods = sum(readiness.used for readiness in readinesses)
-    sets = count(len(readinesses), "StatefulSet")
-    text = f"{count(pods, 'pod')} of {sets}: all at the update revision"
-    return Reason(Code.UP_TO_DATE, text)
 
 
 def _record_batch(case: _Case, step: _Step) -> Batch | None:
     """Return what is to be recorded before anything is deleted (step 12)."""
     pods = [one.pod for one in step.pods]
-    recorded = _list_recorded(case)
-    if step.readiness is None or step.zone is None or all(pod.uid in recorded for pod in pods):
+    if step.turn is None or all(pod.uid in case.recorded for pod in pods):
         return case.batch
-    return open_batch(case.batch, step.readiness, zone=step.zone.name, pods=pods, now=case.now)
+    zone = _get_zone(case, step.turn).name
+    return open_batch(case.batch, step.turn, zone=zone, pods=pods, now=case.now)
 
 
 def _replace_pods(step: _Step) -> ReplacePods | None:
     """Return the pods of a step; what is not recorded is not tried instead of one of them."""
-    if step.readiness is None or not step.pods:
+    if step.turn is None or not step.pods:
         return None
     share = EqualPods(pods=step.pods, room=len(step.pods))
-    return ReplacePods(zone=step.readiness.sts, shares=(share,))
-
-
-def _list_records(case: _Case) -> tuple[RecordRevision, ...]:
-    """Return the StatefulSets that are rolled out, as a label group of each of them alone would."""
-    group = case.snapshot.group
-    whole = {
-        readiness.sts.uid
-        for readiness in list_readinesses(case.zones)
-        if readiness.is_whole and not count_outdated(readiness)
-    }
-    plans = [
-        plan_group(replace(group, zones=(zone,)))
-        for zone in order_zones(group.zones)
-        if zone.sts.uid in whole and zone.sts.current_revision != zone.sts.update_revision
-    ]
-    actions = [action for plan in plans for action in plan.actions]
-    return tuple(one for one in actions if isinstance(one, RecordRevision))
-
-
-def _is_pause(wait: Reason | None) -> bool:
-    return wait is not None and wait.code is Code.INTERVAL_WAIT
+    return ReplacePods(zone=step.turn.sts, shares=(share,))
 
 
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:

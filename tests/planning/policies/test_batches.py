@@ -69,7 +69,7 @@ def times(found: PolicyPlan) -> list[float | None]:
             id="MT-28 MAZ-40 one that fails in the pause opens the batch again",
         ),
         pytest.param(
-            prev("a", "plL"), batch("a-2", completion=-31), "zone_not_ready", [-31, None],
+            prev("a", "plL"), batch("a-2", completion=-31), "budget_used", [-31, None],
             id="MAZ-40 nothing does after the pause",
         ),
         pytest.param(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Zone
+from rollout_operator.model.group import Newcomers, Zone
+from rollout_operator.model.names import Uid
 from rollout_operator.model.policy.plan import PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import PodOrder
 from rollout_operator.model.policy.zones import (
@@ -75,7 +76,7 @@ def plan(*zones: Zone, **fields: Any) -> PolicyPlan:
             id="MAZ-26 a paused StatefulSet counts as done",
         ),
         pytest.param(
-            snapshot(prev("a", "ppP", paused="true"), prev("b")), "zone_not_ready",
+            snapshot(prev("a", "ppP", paused="true"), prev("b")), "paused_zone_not_ready",
             id="MAZ-26 its pods that are down block",
         ),
         pytest.param(
@@ -103,12 +104,12 @@ def test_zones_and_stateful_sets_go_one_after_another(case: PolicySnapshot, expe
         pytest.param("ppp", share(25), "a-2", id="E2 rounded down, at least one"),
         pytest.param("p" * 10, share(25), "a-9 a-8", id="E3"),
         pytest.param("p" * 9 + "L", share(25), "a-8", id="E4 an updated one is unavailable"),
-        pytest.param("ppLL", share(50), "zone_not_ready", id="E5"),
+        pytest.param("ppLL", share(50), "budget_used", id="E5"),
         pytest.param("ppp", share(100), "a-2 a-1 a-0", id="E6"),
         pytest.param("pPp", {}, "a-1", id="E7 MT-45 MAZ-38 a broken outdated one"),
         pytest.param("ppp", most(5), "a-2 a-1 a-0", id="E8"),
         pytest.param("ppt", most(2), "a-1", id="MT-44 a terminating one counts"),
-        pytest.param("pp-", {}, "zone_not_ready", id="MAZ-32 a missing one counts"),
+        pytest.param("pp-", {}, "pods_starting", id="MAZ-32 a missing one counts"),
     ],
 )
 def test_the_budget_of_a_zone(pods: str, budget: dict[str, Any], expected: str) -> None:
@@ -121,7 +122,7 @@ def test_stateful_sets_of_a_zone_share_its_budget() -> None:
     zones = prev("a", "ppppp"), prev("b", "llL")
 
     assert outline(plan(*zones, shared={"one": "ab"}, **most(3))) == "a-4 a-3"
-    assert outline(plan(*zones, shared={"one": "ab"}, **most(1))) == "zone_not_ready"
+    assert outline(plan(*zones, shared={"one": "ab"}, **most(1))) == "budget_used zone_not_ready"
 
 
 def test_a_broken_pod_goes_although_its_zone_has_used_the_budget() -> None:
@@ -248,3 +249,31 @@ def test_a_stateful_set_without_a_zone_stops_everything() -> None:
 )  # fmt: skip
 def test_a_paused_policy_begins_nothing(case: PolicySnapshot, expected: str) -> None:
     assert outline(plan_policy(case)) == expected
+
+
+def test_broken_and_healthy_pods_share_a_batch_within_the_budget() -> None:
+    """Step 11: broken ones first, then healthy ones for what the budget has left."""
+    assert outline(plan(prev("a", "pPpp"), B, **most(3))) == "a-1 a-3 a-2"
+
+
+def test_only_broken_pods_of_a_stateful_set_go_ahead_of_another() -> None:
+    """MAZ-22, MAZ-38: the healthy ones of b wait until a is done, whatever room there is."""
+    zones = prev("a"), prev("b", "ppP")
+
+    assert outline(plan(*zones, shared={"one": "ab"}, **most(5))) == "b-2"
+
+
+def test_a_pause_holds_healthy_pods_beside_broken_ones() -> None:
+    """MAZ-38: broken ones wait for no pause."""
+    last = batch("a-3", completion=-40)
+
+    assert outline(plan(prev("a", "pPpl"), B, batch=last, interval=seconds(90), **most(3))) == "a-1"
+
+
+def test_new_pods_of_an_upscale_hold_nothing_and_are_told() -> None:
+    """D-67, MAZ-32: the policy is not up to date while they are not available."""
+    seen = Newcomers(used=2, generation=1, pods=frozenset({Uid("uid-a-2")}))
+    member = dataclasses.replace(zone("a", "llL", ready=2), newcomers=seen)
+
+    assert outline(plan(member, prev("b"))) == "b-2"
+    assert outline(plan(member, B)) == "zone_not_ready"
