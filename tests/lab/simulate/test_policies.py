@@ -88,7 +88,7 @@ def test_the_sample_goes_zone_by_zone_with_pauses() -> None:
     assert run.figures.overlaps == ()
     assert run.exit_code == 0
     story = _story(run)
-    assert "policy db: rolled out: 6 pods of 3 StatefulSets" in story
+    assert "policy db: rolled out: 6 pods of 3 zones" in story
     assert "at most 1 down in a zone, a pause of 30s, pods descending:" in story
     assert "db-c zone us-west-2c (Label), 2 of 2 pods ready" in story
     assert "policy db batch 1, of db-c in zone us-west-2c: db-c-1" in story
