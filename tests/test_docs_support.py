@@ -20,6 +20,13 @@ WORDS: Final = {
     ("patch", "multiazrollouts/status"): "write the status of MultiAZRollouts",
     ("patch", "rollouts"): "patch Rollouts",
     ("patch", "rollouts/status"): "and write their status",
+    **dict.fromkeys(
+        [(verb, "rolloutgates") for verb in ("create", "patch", "delete")],
+        "create, patch and delete RolloutGates",
+    ),
+    ("patch", "rolloutschedules/status"): "write the status of RolloutSchedules and HealthChecks",
+    ("patch", "healthchecks/status"): "write the status of RolloutSchedules and HealthChecks",
+    ("update", "rolloutschedules/finalizers"): "finalizers of RolloutSchedules",
     ("patch", "ocirepositories"): "patch OCIRepositories",
     ("patch", "kustomizations"): "Kustomizations of Flux",
     ("create", "configmaps"): "create ConfigMaps",

@@ -81,6 +81,8 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "shadow": ("",),
         "policies": ("", "rollout"),
         "releases": ("",),
+        "releases.schedules": ("", "releases"),
+        "releases.checks": ("", "releases"),
     },
     "web": {
         "": ("http", "reviews", "status"),
@@ -131,6 +133,7 @@ CLUSTER_SEES = {
     "aio",
     "kube.api",
     "kube.call",
+    "kube.release_kinds",
     "kube.client.rate_limit",
     "kube.client.responses",
 }

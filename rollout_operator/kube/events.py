@@ -29,7 +29,11 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.kube.event_memory import EventLimits, SeriesMemory
-from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.kube.release_kinds import (
+    CLUSTER_ROLLOUT_SCHEDULES,
+    ROLLOUT_SCHEDULES,
+    ROLLOUTS,
+)
 from rollout_operator.model.decode.not_ready import clip
 from rollout_operator.model.errors import (
     ApiError,
@@ -62,6 +66,8 @@ _RESOURCES: Final[Mapping[EventKind, Resource]] = {
     EventKind.BUDGET: ZONE_BUDGETS,
     EventKind.POLICY: MULTI_AZ_ROLLOUTS,
     EventKind.RELEASE: ROLLOUTS,
+    EventKind.SCHEDULE: ROLLOUT_SCHEDULES,
+    EventKind.CLUSTER_SCHEDULE: CLUSTER_ROLLOUT_SCHEDULES,
 }
 _LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
 # It may be written later, or the answer may come: nothing is wrong with the Event itself.
@@ -187,7 +193,7 @@ class EventSender:
 
     async def _write(self, waiting_event: _WaitingEvent) -> str:
         """Write one Event, by the one that it goes on; return what that is counted as."""
-        event, namespace = waiting_event.event, waiting_event.event.regarding.namespace
+        event, namespace = waiting_event.event, _get_namespace(waiting_event.event)
         series = self._series.find(event)
         if series is not None:
             again = {"count": series.count + 1, "lastObservedTime": _render_time(waiting_event.at)}
@@ -209,7 +215,7 @@ class EventSender:
         return {
             "apiVersion": f"{EVENTS.group}/{EVENTS.version}",
             "kind": EVENTS.kind,
-            "metadata": {"name": waiting_event.name, "namespace": regarding.namespace},
+            "metadata": {"name": waiting_event.name, "namespace": _get_namespace(event)},
             "eventTime": _render_time(waiting_event.at),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
@@ -255,6 +261,11 @@ class EventSender:
 
     def _count(self, outcome: str) -> None:
         self._outcomes[outcome].inc()
+
+
+def _get_namespace(event: EventRecord) -> str:
+    """Return where an Event is written: about an object of the cluster, where kubectl looks."""
+    return event.regarding.namespace or "default"
 
 
 def cut_note(text: str) -> str:

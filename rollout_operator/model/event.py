@@ -19,6 +19,8 @@ class EventKind(StrEnum):
     BUDGET = "ZoneAwarePodDisruptionBudget"
     POLICY = "MultiAZRollout"
     RELEASE = "Rollout"
+    SCHEDULE = "RolloutSchedule"
+    CLUSTER_SCHEDULE = "ClusterRolloutSchedule"
 
 
 @unique

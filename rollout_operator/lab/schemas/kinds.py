@@ -20,6 +20,17 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
+from rollout_operator.kube.release_kinds import (
+    CLUSTER_ROLLOUT_SCHEDULES,
+    HEALTH_CHECKS,
+    IMAGE_POLICIES,
+    IMAGE_REPOSITORIES,
+    KUSTOMIZATIONS,
+    OCI_REPOSITORIES,
+    ROLLOUT_GATES,
+    ROLLOUT_SCHEDULES,
+    ROLLOUTS,
+)
 from rollout_operator.lab.schemas.custom import MULTI_AZ_ROLLOUT, REPLICA_TEMPLATE, ZONE_BUDGET
 from rollout_operator.lab.schemas.plain_kinds import (
     BUDGET,
@@ -78,6 +89,11 @@ def _kind(resource: Resource, rules: Rules, *subresources: str, blind: bool = Tr
     return ObjectKind(resource, rules, frozenset(subresources), blind)
 
 
+# Nothing of them is judged either: what their schemas decide the operator decides again.
+_OF_RELEASES: Final = (
+    *(ROLLOUTS, ROLLOUT_GATES, ROLLOUT_SCHEDULES, CLUSTER_ROLLOUT_SCHEDULES, HEALTH_CHECKS),
+    *(IMAGE_POLICIES[0], IMAGE_REPOSITORIES[0], OCI_REPOSITORIES[0], KUSTOMIZATIONS[0]),
+)
 _ALL: Final = (
     _kind(STATEFULSETS, STATEFULSET, "status", "scale"),
     _kind(CONTROLLER_REVISIONS, CONTROLLER_REVISION),
@@ -93,6 +109,7 @@ _ALL: Final = (
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
     _kind(ZONE_BUDGETS, ZONE_BUDGET, "status", blind=False),
     _kind(MULTI_AZ_ROLLOUTS, MULTI_AZ_ROLLOUT, "status", blind=False),
+    *(_kind(one, MULTI_AZ_ROLLOUT, "status", blind=False) for one in _OF_RELEASES),
 )
 KINDS: Final[dict[tuple[str, str], ObjectKind]] = {
     (one.resource.group, one.resource.plural): one for one in _ALL

@@ -6,9 +6,10 @@ Built only where they are asked for. Any of their kinds may be missing, or come 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.operator.context import Context
-from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.caches import build_caches, follow
+from rollout_operator.operator.releases.checks import HealthChecks
 from rollout_operator.operator.releases.rollouts import RolloutReleases
+from rollout_operator.operator.releases.schedules import NamespacedSchedules
 
 
 class Releases:
@@ -17,14 +18,16 @@ class Releases:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._caches = build_caches(context, context.open("following releases", Priority.LIST))
-        self._rollouts = RolloutReleases(context, self._caches)
-        # Further controllers have their line here.
-        self._controllers: tuple[Feature, ...] = (self._rollouts,)
+        self._controllers = (
+            RolloutReleases(context, self._caches),
+            NamespacedSchedules(context, self._caches),
+            HealthChecks(context, self._caches),
+        )
 
     @property
     def busy(self) -> int:
-        """Return how many Rollouts are reconciled now."""
-        return self._rollouts.busy
+        """Return how many objects are reconciled now."""
+        return sum(one.busy for one in self._controllers)
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow all that releases depend on."""

@@ -19,6 +19,7 @@ from rollout_operator.planning.releases.deployment import (
     RECOVERING,
     DeployRequest,
 )
+from rollout_operator.planning.releases.flux_waits import describe_flux_wait
 from rollout_operator.planning.releases.health import (
     list_checks,
 )
@@ -94,13 +95,7 @@ class ReleasePass:
 
     def explain_blocker(self) -> str:
         """Return what Flux has yet to do (RELB-16). Without a bake its writes are enough."""
-        waits = self.rollout.waits_for_flux and self.spec.has_bake
-        for target in self.snapshot.targets:
-            if target.tag != self.current_tag:
-                return f"{target.kind} {target.name} does not have the tag yet"
-            if waits and target.waiting_for:
-                return f"{target.kind} {target.name}: {target.waiting_for}"
-        return ""
+        return describe_flux_wait(self.rollout, self.current_tag, self.snapshot.targets)
 
     def choose_newer(self) -> ReleaseCandidates:
         """Return the releases that are newer than the current one."""

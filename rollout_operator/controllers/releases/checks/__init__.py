@@ -1,0 +1,1 @@
+"""Evaluate HealthChecks of this operator's classes, and reset those that Rollouts select."""

@@ -1,0 +1,165 @@
+"""Keep the status of one HealthCheck.
+
+A check that a Rollout selects starts anew with each of its deployments, whatever its class. What is
+of a class of this operator is then looked at, again and again. Each pass has at most one status,
+and one without news writes nothing: others may write the status of what is not ours.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.retries import Attempts, get_retry_after
+from rollout_operator.controllers.worker import Result
+from rollout_operator.kube.release_kinds import HEALTH_CHECKS
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    DecodeError,
+    InvalidInput,
+    NotFound,
+)
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.releases.health import (
+    CheckClass,
+    CheckFinding,
+    HealthCheck,
+    HealthCheckStatus,
+    HealthStatus,
+)
+from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.planning.releases.checks.record import find_flux_hold, record_finding
+from rollout_operator.planning.releases.checks.references import find_class, parse_check_reference
+from rollout_operator.planning.releases.health import Labels
+from rollout_operator.planning.releases.resets import find_reset
+from rollout_operator.telemetry.logs import log
+
+# While the caches fill, or are too old to decide by.
+RECHECK: Final = timedelta(seconds=1)
+# What is held pending is looked at again when Flux gets on, and this often in any case.
+HELD: Final = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSnapshot:
+    """What is known of the Rollouts to which checks may belong."""
+
+    now: datetime
+    rollouts: tuple[ReleaseRollout, ...]
+    namespaces: Mapping[str, Labels]
+    waits: Mapping[str, str]
+    """By namespace and name of a Rollout: what Flux has yet to do for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckContext:
+    """What a CheckController works with."""
+
+    newest: NewestObjects
+    """HealthChecks, with what this process wrote."""
+    statuses: StatusWriter
+    reader: CheckReader
+    observe: Callable[[], CheckSnapshot]
+    find_lack: Callable[[], str | None]
+    """Says why nothing may be decided yet."""
+    attempts: Attempts
+
+
+class CheckController:
+    """Reconciles the HealthChecks of one namespace by name."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._unread: dict[str, int] = {}
+        self.held: set[str] = set()
+        """What waits for Flux."""
+
+    async def reconcile(self, name: str) -> Result:
+        """Look at a HealthCheck once, write what is new, and say when to look again."""
+        attempts, attempt = self._context.attempts, ("check", name)
+        wait, _ = attempts.wait_before(attempt)
+        if wait:
+            return Result(again=wait)
+        try:
+            again = await self._observe_and_act(name)
+        except NotFound:
+            return Result(again=RECHECK)  # the cache will show that it is gone
+        except (ApiError, DecodeError) as error:
+            again = attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
+            tell = log.debug if isinstance(error, Conflict) else log.warn
+            tell("HealthCheck not reconciled", check=name, again_in=again, err=error)
+        else:
+            attempts.record_success(attempt)
+        return Result(again=again)
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to look again. Raises ApiError and DecodeError."""
+        context = self._context
+        if context.newest.get(name) is None:
+            self._forget(name)
+            return None
+        if context.newest.is_doubtful(name):
+            await context.newest.read_back(HEALTH_CHECKS, name)
+        if lack := context.find_lack():
+            log.debug("HealthCheck waits", check=name, why=lack)
+            return RECHECK
+        known = context.newest.get(name)
+        if not isinstance(known, WatchedObject) or not isinstance(known.view, HealthCheck):
+            return None  # what cannot be read is on record in the log
+        return await self._decide(known, known.view)
+
+    async def _decide(self, known: WatchedObject, check: HealthCheck) -> timedelta | None:
+        # What is known of Rollouts comes before all reads: so no look is older than it.
+        snapshot = self._context.observe()
+        own = find_class(check)
+        reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
+        if reset is not None:
+            log.info("Resetting HealthCheck", check=check.head.key, why=reset.message)
+            await self._write(known, check, reset)
+            return None if own is None else timedelta(0)
+        if own is None:
+            return None
+        hold = find_flux_hold(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)
+        if hold is not None:
+            self.held.add(known.name)
+            await self._write(known, check, record_finding(check.status, hold, snapshot.now))
+            return HELD
+        self.held.discard(known.name)
+        finding, again = await self._evaluate(check, own, snapshot.now)
+        await self._write(known, check, record_finding(check.status, finding, snapshot.now))
+        return again
+
+    async def _evaluate(
+        self, check: HealthCheck, own: CheckClass, now: datetime
+    ) -> tuple[CheckFinding, timedelta]:
+        """Return what is found, and when to look again."""
+        name = check.head.name
+        try:
+            place = parse_check_reference(check, own)
+        except InvalidInput as error:
+            return CheckFinding(status=HealthStatus.UNHEALTHY, text=str(error)), check.interval
+        unread = self._unread.get(name, 0)
+        request = CheckRequest(check=check, place=place, now=now, unread=unread)
+        found = await self._context.reader.evaluate(own, request)
+        if found.has_unread:
+            self._unread[name] = unread + 1
+        else:
+            self._unread.pop(name, None)
+        again = check.interval if found.again is None else min(found.again, check.interval)
+        return found.finding, again
+
+    async def _write(
+        self, known: WatchedObject, check: HealthCheck, status: HealthCheckStatus
+    ) -> None:
+        if status != check.status:
+            await self._context.statuses.write(known, status)
+
+    def _forget(self, name: str) -> None:
+        self._unread.pop(name, None)
+        self.held.discard(name)
+        self._context.newest.forget(name)
+        self._context.attempts.record_success(("check", name))

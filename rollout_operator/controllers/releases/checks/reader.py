@@ -1,0 +1,182 @@
+"""Look at what HealthChecks are about: objects of any kind, read live and within rights.
+
+Nothing of them is kept. What they say is decided in `planning.releases.checks`; what cannot be read
+is handed on by its error, and counts as `evaluate` says.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, Reader, Resource
+from rollout_operator.kube.client.discovery import KindCatalog
+from rollout_operator.kube.release_kinds import KUSTOMIZATIONS
+from rollout_operator.model.decode.nesting import decode_shallow
+from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.model.errors import ApiError, DecodeError, InvalidInput, NotFound
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
+from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.releases.flux import FluxReference
+from rollout_operator.model.releases.health import CheckClass, CheckFinding, HealthCheck
+from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.planning.releases.checks.evaluate import (
+    assess_kustomization,
+    assess_object,
+    assess_policy,
+    assess_sets,
+    assess_unread,
+    get_next_look,
+    needs_read,
+)
+from rollout_operator.planning.releases.flux.inventory import (
+    InventoryFinding,
+    InventoryObject,
+    parse_inventory_id,
+)
+from rollout_operator.planning.releases.kstatus.fields import ApiObject
+
+Tree = Mapping[str, object]
+
+# Of one inventory so many objects are read at a time.
+_AT_A_TIME: Final = 8
+_TREE: Final = msgspec.json.Decoder(Mapping[str, object])
+_CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What one look found."""
+
+    finding: CheckFinding
+    has_unread: bool = False
+    """Whether something could not be read that may be there the next time."""
+    again: timedelta | None = None
+    """When time alone may change it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """What is to be looked at."""
+
+    check: HealthCheck
+    place: FluxReference
+    now: datetime
+    unread: int = 0
+    """So many evaluations in a row could not read something."""
+
+
+class CheckReader:
+    """Evaluates HealthChecks by live reads."""
+
+    def __init__(self, reader: Reader, catalog: KindCatalog) -> None:
+        self._reader = reader
+        self._catalog = catalog
+
+    async def evaluate(self, own: CheckClass, request: CheckRequest) -> Evaluation:
+        """Return what is found now."""
+        try:
+            match own:
+                case CheckClass.KUSTOMIZATION:
+                    return await self._evaluate_kustomization(request)
+                case CheckClass.ROLLOUT_GROUP:
+                    return Evaluation(finding=await self._evaluate_group(request))
+                case CheckClass.MULTI_AZ_ROLLOUT:
+                    return Evaluation(finding=await self._evaluate_policy(request))
+        except (ApiError, DecodeError) as error:
+            finding = assess_unread(str(error), request.unread + 1)
+            return Evaluation(finding=finding, has_unread=True)
+
+    async def _evaluate_kustomization(self, request: CheckRequest) -> Evaluation:
+        place, grace = request.place, request.check.failure_grace
+        (resource,) = KUSTOMIZATIONS
+        tree = await self._fetch(resource, place.namespace, place.name)
+        own = assess_object(f"{place.kind} {place.name}", tree, request.now, grace)
+        findings = await self._read_inventory(tree, request)
+        has_unread = any(one.problem and one.may_pass for one in findings)
+        finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
+        again = get_next_look(tree, request.now, grace)
+        return Evaluation(finding=finding, has_unread=has_unread, again=again)
+
+    async def _read_inventory(
+        self, tree: Tree, request: CheckRequest
+    ) -> Sequence[InventoryFinding]:
+        entries = ApiObject(tree).list_maps("status", "inventory", "entries")
+        turns = asyncio.Semaphore(_AT_A_TIME)
+
+        async def read(text: str) -> InventoryFinding:
+            async with turns:
+                return await self._read_entry(text, request)
+
+        return await gather_all(read(ApiObject(one).get_text("id")) for one in entries)
+
+    async def _read_entry(self, text: str, request: CheckRequest) -> InventoryFinding:
+        """Return what is found where an entry points to; nothing where it is gone (REL-109)."""
+        try:
+            found = parse_inventory_id(text)
+        except InvalidInput as error:
+            return InventoryFinding(name="inventory", problem=str(error))
+        if not needs_read(found):
+            return InventoryFinding(name=found.key, verdict=_CURRENT)
+        try:
+            tree = await self._find(found)
+        except (ApiError, DecodeError, InvalidInput) as error:
+            return InventoryFinding(name=found.key, problem=str(error), may_pass=True)
+        if tree is None:
+            return InventoryFinding(name=found.key)
+        return assess_object(found.key, tree, request.now, request.check.failure_grace)
+
+    async def _find(self, found: InventoryObject) -> Tree | None:
+        """Return an object, None where there is none, or no such kind."""
+        served = await self._catalog.find(found.group, found.kind)
+        if served is None:
+            return None
+        try:
+            return await self._fetch(served.resource, found.namespace, found.name)
+        except NotFound:
+            return None
+
+    async def _evaluate_group(self, request: CheckRequest) -> CheckFinding:
+        place = request.place
+        sets: dict[str, Tree] = {}
+        for label in (GROUP_LABEL, GROUP_LABEL_LONG):
+            for one in await self._list_sets(place.namespace, f"{label}={place.name}"):
+                sets[ApiObject(one).get_text("metadata", "name")] = one
+        return assess_sets([sets[name] for name in sorted(sets)], request.now)
+
+    async def _evaluate_policy(self, request: CheckRequest) -> CheckFinding:
+        place = request.place
+        body = await self._reader.fetch(MULTI_AZ_ROLLOUTS, place.namespace, place.name)
+        policy = decode_watched_policy(body).policy
+        selector = policy.selector.render() if isinstance(policy, Policy) else None
+        sets = [] if selector is None else await self._list_sets(place.namespace, selector)
+        return assess_policy(decode_shallow(_TREE, body), sets, request.now)
+
+    async def _list_sets(self, namespace: str, selector: str) -> Sequence[Tree]:
+        """Return StatefulSets as they are in lists, which leave their kind out."""
+        found: list[Tree] = []
+        token = ""
+        while True:
+            page = await self._reader.fetch_page(
+                STATEFULSETS, namespace, selector=selector, token=token
+            )
+            for raw in page.items:
+                kind = {"apiVersion": "apps/v1", "kind": STATEFULSETS.kind}
+                found.append({**_decode(STATEFULSETS.kind, raw), **kind})
+            if not (token := page.next_token):
+                return found
+
+    async def _fetch(self, resource: Resource, namespace: str, name: str) -> Tree:
+        namespace = namespace if resource.is_namespaced else ""
+        return _decode(resource.kind, await self._reader.fetch(resource, namespace, name))
+
+
+def _decode(kind: str, raw: bytes | msgspec.Raw) -> Tree:
+    try:
+        return decode_shallow(_TREE, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{kind}: {error}") from error

@@ -1,0 +1,157 @@
+"""Bring the gates of one schedule to what its hours want now.
+
+Gates first, each by itself; then one status, which says what came of them. What is due is decided
+in `planning.releases.schedules`; a pass that finds nothing to do writes nothing.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.schedules.gates import OWN_WRITES_LAST, KeptGates
+from rollout_operator.controllers.releases.schedules.observe import ScheduleObserver
+from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after
+from rollout_operator.controllers.worker import Result
+from rollout_operator.kube.api import Resource
+from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.releases.plan import ReleaseEvent
+from rollout_operator.model.releases.schedule import ScheduleObject
+from rollout_operator.model.releases.schedule_plan import (
+    CorrectGate,
+    CreateGate,
+    DeleteGate,
+    GateAction,
+)
+from rollout_operator.planning.releases.schedules.gates import plan_schedule
+from rollout_operator.planning.releases.schedules.status import (
+    choose_schedule_events,
+    render_schedule_status,
+)
+from rollout_operator.telemetry.logs import log
+
+# While the caches fill, or are too old to decide by.
+RECHECK: Final = timedelta(seconds=1)
+# Every schedule is looked at this often when nothing happens.
+RESYNC: Final = timedelta(minutes=5)
+# A gate that somebody else wrote meanwhile is tried again so often before the status tells.
+_MOST_CONFLICTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleContext:
+    """What a ScheduleController works with."""
+
+    resource: Resource
+    newest: NewestObjects
+    """Schedules, with what this process wrote."""
+    statuses: StatusWriter
+    observer: ScheduleObserver
+    gates: KeptGates
+    attempts: Attempts
+    report: Callable[[WatchedObject, Iterable[ReleaseEvent]], None]
+
+
+class ScheduleController:
+    """Reconciles the schedules of one namespace, or those of the cluster, by name."""
+
+    def __init__(self, context: ScheduleContext) -> None:
+        self._context = context
+
+    async def reconcile(self, name: str) -> Result:
+        """Look at a schedule once, do what is due, and say when to look again."""
+        attempts, attempt = self._context.attempts, ("schedule", name)
+        wait, _ = attempts.wait_before(attempt)
+        if wait:
+            return Result(again=wait)
+        try:
+            again = await self._observe_and_act(name)
+        except NotFound:
+            again = RECHECK  # the cache will show that it is gone
+        except Conflict as error:
+            log.debug("Schedule has changed meanwhile", schedule=name, err=error)
+            again = self._back_off(attempt, error)
+        except (ApiError, DecodeError) as error:
+            again = self._back_off(attempt, error)
+            log.warn("Schedule not reconciled", schedule=name, again_in=again, err=error)
+        else:
+            attempts.record_success(attempt)
+        return Result(again=again)
+
+    def _back_off(self, attempt: Attempt, error: Exception) -> timedelta:
+        return self._context.attempts.record_failure(
+            attempt, str(error), at_least=get_retry_after(error)
+        )
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to look again. Raises ApiError and DecodeError."""
+        context = self._context
+        if context.newest.get(name) is None:
+            self._forget(name)
+            return None
+        if context.newest.is_doubtful(name):
+            await context.newest.read_back(context.resource, name)
+        if lack := context.observer.kinds.find_lack():
+            log.debug("Schedule waits", schedule=name, why=lack)
+            return RECHECK
+        known = context.newest.get(name)
+        if not isinstance(known, WatchedObject) or not isinstance(known.view, ScheduleObject):
+            return RESYNC  # what cannot be read is on record in the log
+        if known.view.head.is_terminating:
+            return None
+        return await self._decide(known, known.view)
+
+    async def _decide(self, known: WatchedObject, schedule: ScheduleObject) -> timedelta:
+        """Decide, bring the gates to it, and say so in the status."""
+        context, attempt = self._context, ("gates", known.name)
+        snapshot = context.observer.observe(schedule)
+        plan = plan_schedule(snapshot, ZoneInfo)
+        failed, conflicts = await self._carry_out(plan.actions)
+        if conflicts and context.attempts.count(attempt) < _MOST_CONFLICTS:
+            return context.attempts.record_failure(attempt, next(iter(conflicts.values())))
+        status = render_schedule_status(snapshot, plan, {**conflicts, **failed})
+        if status != schedule.status:
+            await context.statuses.write(known, status)
+            context.report(known, choose_schedule_events(schedule.status, status))
+        again = min(plan.requeue_after or RESYNC, RESYNC)
+        if problems := {**conflicts, **failed}:
+            return min(context.attempts.record_failure(attempt, "; ".join(problems)), again)
+        context.attempts.record_success(attempt)
+        # Once more when all caches show what was written, or that it is gone.
+        return min(again, OWN_WRITES_LAST) if plan.actions else again
+
+    async def _carry_out(
+        self, actions: Iterable[GateAction]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Write gates; return, by namespace and name, which failed, and which have changed."""
+        failed: dict[str, str] = {}
+        conflicts: dict[str, str] = {}
+        for action in actions:
+            key = _get_key(action)
+            try:
+                await self._context.gates.carry_out(action)
+            except (Conflict, NotFound) as error:
+                log.debug("Gate has changed meanwhile", gate=key, err=error)
+                conflicts[key] = str(error)
+            except (ApiError, DecodeError) as error:
+                log.warn("Gate not written", gate=key, err=error)
+                failed[key] = str(error)
+        return failed, conflicts
+
+    def _forget(self, name: str) -> None:
+        context = self._context
+        context.newest.forget(name)
+        for what in ("schedule", "gates"):
+            context.attempts.record_success((what, name))
+
+
+def _get_key(action: GateAction) -> str:
+    match action:
+        case CreateGate(wanted=wanted):
+            return wanted.key
+        case CorrectGate(head=head) | DeleteGate(head=head):
+            return head.key

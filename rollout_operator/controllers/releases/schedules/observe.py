@@ -1,0 +1,93 @@
+"""All that one decision on a schedule works on, taken from the caches at one moment."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.controllers.releases.schedules.gates import KeptGates
+from rollout_operator.kube.cache.followed import FollowedKind
+from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_views
+from rollout_operator.model.releases.compat import ReleaseCompat
+from rollout_operator.model.releases.namespace import LabelledNamespace
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject
+from rollout_operator.model.releases.schedule_plan import GatedRollout, ScheduleSnapshot
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+
+_NONE: Final = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleKinds:
+    """What schedules depend on: of one namespace, or of the cluster."""
+
+    schedules: FollowedKind
+    rollouts: FollowedKind
+    gates: FollowedKind
+    namespaces: FollowedKind | None = None
+    """None where schedules are of one namespace."""
+
+    def list_kinds(self) -> tuple[FollowedKind, ...]:
+        """Return all of them."""
+        own = (self.schedules, self.rollouts, self.gates)
+        return own if self.namespaces is None else (*own, self.namespaces)
+
+    def find_lack(self) -> str | None:
+        """Say why nothing may be decided yet: a kind is not known, or its view is too old."""
+        for one in self.list_kinds():
+            if one.lack is not None:
+                return one.lack
+            if one.age > SNAPSHOT_LIMIT:
+                return f"{one.kind}: the view is {one.age.total_seconds():.0f}s old"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleObserver:
+    """Takes the snapshots of schedules."""
+
+    kinds: ScheduleKinds
+    gates: KeptGates
+    now: Callable[[], datetime]
+    """The API server's time."""
+    compat: ReleaseCompat
+
+    def observe(self, schedule: ScheduleObject) -> ScheduleSnapshot:
+        """Return what is known now."""
+        return ScheduleSnapshot(
+            schedule=schedule,
+            now=self.now(),
+            rollouts=tuple(self._list_rollouts()),
+            gates=self.gates.list_all(),
+            namespaces=self._list_namespaces(),
+            compat=self.compat,
+        )
+
+    def _list_rollouts(self) -> Iterator[GatedRollout]:
+        for one in self.kinds.rollouts.store.list_all():
+            found = read_gated(one)
+            if found is not None:
+                yield found
+
+    def _list_namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        followed = self.kinds.namespaces
+        found = () if followed is None else list_views(followed.store.list_all(), LabelledNamespace)
+        return {one.head.name: one.labels for one in found}
+
+
+def read_gated(one: AnyWatched | None) -> GatedRollout | None:
+    """Return a Rollout as schedules see it; also one that cannot be read has gates."""
+    if isinstance(one, Unreadable):
+        return GatedRollout(namespace=one.namespace, name=one.name, labels=one.labels)
+    if not isinstance(one, WatchedObject):
+        return None
+    rollout = one.view
+    if not isinstance(rollout, ReleaseRollout | RefusedRelease):
+        return None
+    return GatedRollout(
+        namespace=one.namespace,
+        name=one.name,
+        labels=rollout.labels,
+        is_terminating=rollout.head.is_terminating,
+    )

@@ -1,0 +1,24 @@
+"""Events about schedules, each where its status says something new."""
+
+from collections.abc import Callable, Iterable
+
+from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.releases.plan import ReleaseEvent
+
+
+def report_schedule(
+    record: Callable[[EventRecord], None], known: WatchedObject, events: Iterable[ReleaseEvent]
+) -> None:
+    """Have Events written soon; `record` takes them. One of the cluster has no namespace."""
+    kind = EventKind.SCHEDULE if known.namespace else EventKind.CLUSTER_SCHEDULE
+    for event in events:
+        record(
+            EventRecord(
+                regarding=Regarding(kind, known.namespace, known.name, known.uid),
+                action=EventAction.RELEASE,
+                reason=event.reason,
+                note=event.note,
+                severity=event.severity,
+            )
+        )

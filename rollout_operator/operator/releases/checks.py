@@ -1,0 +1,159 @@
+"""Composition of HealthChecks: what wakes one, and what evaluates it."""
+
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.checks.controller import (
+    CheckContext,
+    CheckController,
+    CheckSnapshot,
+)
+from rollout_operator.controllers.releases.checks.reader import CheckReader
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.kube.client.discovery import KindCatalog
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.release_kinds import HEALTH_CHECKS
+from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
+from rollout_operator.model.releases.flux import Kustomization
+from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
+from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.operator.context import Context
+from rollout_operator.planning.releases.checks.references import find_class
+from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.flux_waits import describe_flux_wait
+from rollout_operator.planning.releases.health import takes_check
+from rollout_operator.telemetry.spans import trace_keys
+
+# HealthChecks that are looked at at a time; each mostly waits for the API server.
+WORKERS: Final = 8
+
+
+class HealthChecks:
+    """What acts for the HealthChecks of one namespace."""
+
+    def __init__(self, context: Context, caches: ReleaseCaches) -> None:
+        self._context = context
+        self._caches = caches
+        self._client = context.open("evaluating health", Priority.LIST)
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._controller = self._build_controller()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile health check", self._controller.reconcile),
+            count=WORKERS,
+            rng=context.rng,
+        )
+        caches.checks.on_change(self._on_check)
+        caches.rollouts.on_change(self._on_rollout)
+        caches.kustomizations.on_change(self._on_kustomization)
+        caches.oci_repositories.on_change(lambda old, new: self._wake_held())
+
+    @property
+    def busy(self) -> int:
+        """Return how many HealthChecks are looked at now."""
+        return self._workers.busy
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        for one in self._caches.checks.store.list_all():
+            self._queue.add(one.name)
+        tasks.start("health workers", self._workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._queue.close()
+
+    async def finish(self) -> None:
+        """Wait until no HealthCheck is looked at."""
+        await self._workers.wait_idle()
+
+    def _build_controller(self) -> CheckController:
+        context, client = self._context, self._client
+        newest = NewestObjects(
+            self._caches.checks.store, context.namespace, client, watch_as(decode_health_check)
+        )
+        longest = context.settings.reconcile_interval
+        return CheckController(
+            CheckContext(
+                newest=newest,
+                statuses=StatusWriter(client, HEALTH_CHECKS, newest),
+                reader=CheckReader(client, KindCatalog(client, context.clock)),
+                observe=self._observe,
+                find_lack=self._caches.find_lack,
+                attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+            )
+        )
+
+    def _observe(self) -> CheckSnapshot:
+        rollouts = self._caches.list_rollouts()
+        return CheckSnapshot(
+            now=self._context.get_time(self._client),
+            rollouts=rollouts,
+            namespaces={},
+            waits={one.head.key: self._describe_wait(one) for one in rollouts},
+        )
+
+    def _describe_wait(self, rollout: ReleaseRollout) -> str:
+        current = rollout.status.current
+        if current is None or not current.is_active:
+            return ""
+        tag = current.version.tag
+        kustomizations = list_views(self._caches.kustomizations.store.list_all(), Kustomization)
+        repositories = self._caches.list_repositories()
+        targets = list_targets(rollout.head.name, tag, repositories, kustomizations)
+        return describe_flux_wait(rollout, tag, targets)
+
+    def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake a check that asks for something else; what it was found to be is no news."""
+        if old is not None and new is not None and _get_wish(old) == _get_wish(new):
+            return
+        for one in (old, new):
+            if one is not None:
+                self._queue.add(one.name)
+
+    def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake what a Rollout selects, where another release or another set of checks counts."""
+        found = list_views([one for one in (old, new) if one is not None], ReleaseRollout)
+        if len(found) == 2 and _get_cause(found[0]) == _get_cause(found[1]):
+            return
+        for check in list_views(self._caches.checks.store.list_all(), HealthCheck):
+            if any(takes_check(one, check) for one in found):
+                self._queue.add(check.head.name)
+
+    def _on_kustomization(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        names = {one.name for one in (old, new) if one is not None}
+        for check in list_views(self._caches.checks.store.list_all(), HealthCheck):
+            own = f"{check.head.namespace}/"
+            named = (check.kustomization or "").removeprefix(own)
+            if find_class(check) is not None and named in names:
+                self._queue.add(check.head.name)
+        self._wake_held()
+
+    def _wake_held(self) -> None:
+        for name in self._controller.held:
+            self._queue.add(name)
+
+
+def _get_wish(one: AnyWatched) -> object:
+    """Return all that a check says but its status."""
+    view = one.view if isinstance(one, WatchedObject) else one
+    if not isinstance(view, HealthCheck):
+        return view
+    return msgspec.structs.replace(view, status=HealthCheckStatus())
+
+
+def _get_cause(rollout: ReleaseRollout) -> object:
+    """Return what of a Rollout makes its checks start anew, or wait."""
+    current = rollout.status.current
+    entry = None if current is None else (current.id, current.version.tag, current.timestamp)
+    retry = None if current is None else (current.last_retry_timestamp, current.bake_status)
+    return entry, retry, rollout.spec.checks, rollout.waits_for_flux

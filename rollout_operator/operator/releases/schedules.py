@@ -1,0 +1,186 @@
+"""Composition of schedules: what wakes one, and what keeps its gates.
+
+The same for those of one namespace and those of the cluster, which differ in what they follow.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.config.flags import KUBERIK as FOLLOWING
+from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.schedules.controller import (
+    ScheduleContext,
+    ScheduleController,
+)
+from rollout_operator.controllers.releases.schedules.gates import KeptGates
+from rollout_operator.controllers.releases.schedules.observe import (
+    ScheduleKinds,
+    ScheduleObserver,
+    read_gated,
+)
+from rollout_operator.controllers.releases.schedules.reports import report_schedule
+from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.kube.api import ApiClient, Resource
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.release_kinds import ROLLOUT_SCHEDULES
+from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.event import EventRecord
+from rollout_operator.model.objects import AnyWatched, list_views
+from rollout_operator.model.releases.compat import KUBERIK, OURS, ReleaseCompat
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.schedule import ScheduleObject
+from rollout_operator.operator.context import Context
+from rollout_operator.operator.releases.caches import follow_kind
+from rollout_operator.planning.releases.schedules.concern import list_by_gate, list_by_rollout
+from rollout_operator.telemetry.spans import trace_keys
+
+# Schedules that are reconciled at a time; each mostly waits for the API server.
+WORKERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSettings:
+    """What acts for schedules, and by which rules."""
+
+    resource: Resource
+    namespace: str
+    """Empty for those of the cluster."""
+    client: ApiClient
+    clock: Clock
+    now: Callable[[], datetime]
+    """The API server's time."""
+    rng: Callable[[], float]
+    longest_pause: timedelta
+    compat: ReleaseCompat
+    record: Callable[[EventRecord], None]
+    """Has an Event written soon."""
+
+
+class Schedules:
+    """What acts for schedules, of one namespace or of the cluster."""
+
+    def __init__(self, kinds: ScheduleKinds, settings: ScheduleSettings) -> None:
+        self._kinds = kinds
+        self._settings = settings
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile schedule", self._build_controller().reconcile),
+            count=WORKERS,
+            rng=settings.rng,
+        )
+        kinds.schedules.on_change(self._on_schedule)
+        kinds.rollouts.on_change(self._on_rollout)
+        kinds.gates.on_change(self._on_gate)
+        if kinds.namespaces is not None:
+            kinds.namespaces.on_change(lambda old, new: self._wake_all())
+
+    @property
+    def busy(self) -> int:
+        """Return how many schedules are reconciled now."""
+        return self._workers.busy
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        self._wake_all()
+        tasks.start("schedule workers", self._workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._queue.close()
+
+    async def finish(self) -> None:
+        """Wait until no schedule is reconciled."""
+        await self._workers.wait_idle()
+
+    def _build_controller(self) -> ScheduleController:
+        settings, kinds = self._settings, self._kinds
+        decode = watch_as(partial(decode_schedule, settings.resource.kind))
+        newest = NewestObjects(kinds.schedules.store, settings.namespace, settings.client, decode)
+        gates = KeptGates(settings.client, kinds.gates, settings.clock)
+        return ScheduleController(
+            ScheduleContext(
+                resource=settings.resource,
+                newest=newest,
+                statuses=StatusWriter(settings.client, settings.resource, newest),
+                observer=ScheduleObserver(
+                    kinds=kinds, gates=gates, now=settings.now, compat=settings.compat
+                ),
+                gates=gates,
+                attempts=Attempts(settings.clock, longest=settings.longest_pause, rng=settings.rng),
+                report=partial(report_schedule, settings.record),
+            )
+        )
+
+    def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        for one in (old, new):
+            if one is not None:
+                self._queue.add(one.name)
+
+    def _on_gate(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        for view in list_views(_list_known(old, new), ReleaseGate):
+            for name in list_by_gate(self._settings.resource.kind, view):
+                self._queue.add(name)
+
+    def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake schedules by what selects them, which the status of a Rollout never does."""
+        before, after = read_gated(old), read_gated(new)
+        if before == after:
+            return
+        found = [one for one in (before, after) if one is not None]
+        for name in list_by_rollout(self._list_schedules(), found):
+            self._queue.add(name)
+
+    def _wake_all(self) -> None:
+        for one in self._kinds.schedules.store.list_all():
+            self._queue.add(one.name)
+
+    def _list_schedules(self) -> Iterable[ScheduleObject]:
+        return list_views(self._kinds.schedules.store.list_all(), ScheduleObject)
+
+
+class NamespacedSchedules(Schedules):
+    """What acts for the RolloutSchedules of one namespace."""
+
+    def __init__(self, context: Context, caches: ReleaseCaches) -> None:
+        client = context.open("keeping gates", Priority.READ)
+        schedules = follow_kind(
+            context,
+            context.open("following schedules", Priority.LIST),
+            [ROLLOUT_SCHEDULES],
+            watch_as(partial(decode_schedule, ROLLOUT_SCHEDULES.kind)),
+        )
+        self._run = partial(schedules.run, context.clock)
+        super().__init__(
+            ScheduleKinds(schedules=schedules, rollouts=caches.rollouts, gates=caches.gates),
+            ScheduleSettings(
+                resource=ROLLOUT_SCHEDULES,
+                namespace=context.namespace,
+                client=client,
+                clock=context.clock,
+                now=partial(context.get_time, client),
+                rng=context.rng,
+                longest_pause=context.settings.reconcile_interval,
+                compat=KUBERIK if context.settings.release_compat == FOLLOWING else OURS,
+                record=context.events.report,
+            ),
+        )
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to follow schedules, and to act for them."""
+        tasks.start("RolloutSchedule informer", self._run())
+        super().start(tasks)
+
+
+def _list_known(old: AnyWatched | None, new: AnyWatched | None) -> Iterator[AnyWatched]:
+    return (one for one in (old, new) if one is not None)

@@ -1,0 +1,22 @@
+"""What Flux has yet to do for the current release of a Rollout, in one sentence."""
+
+from collections.abc import Iterable
+
+from rollout_operator.model.releases.plan import FluxTarget
+from rollout_operator.model.releases.rollout import ReleaseRollout
+
+
+def describe_flux_wait(
+    rollout: ReleaseRollout, tag: str | None, targets: Iterable[FluxTarget]
+) -> str:
+    """Return what is waited for until all targets run a tag (RELB-16); empty for nothing.
+
+    Without a bake its writes are enough.
+    """
+    waits = rollout.waits_for_flux and rollout.spec.has_bake
+    for one in targets:
+        if one.tag != tag:
+            return f"{one.kind} {one.name} does not have the tag yet"
+        if waits and one.waiting_for:
+            return f"{one.kind} {one.name}: {one.waiting_for}"
+    return ""

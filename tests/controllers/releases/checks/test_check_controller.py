@@ -1,0 +1,293 @@
+"""HealthChecks in a simulated cluster: what they find, when they start anew, who else writes."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
+from rollout_operator.kube.release_kinds import (
+    HEALTH_CHECKS,
+    IMAGE_POLICIES,
+    KUSTOMIZATIONS,
+    OCI_REPOSITORIES,
+    ROLLOUTS,
+)
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.units import format_rfc3339
+from tests.controllers.releases.world import ReleaseSandbox
+from tests.virtual_time import in_virtual_time
+
+NAMED: Final = {"healthcheck.kuberik.com/kustomization": "app"}
+GROUP: Final = {"healthcheck.kuberik.com/rollout-group": "db"}
+POLICY: Final = {"healthcheck.kuberik.com/multi-az-rollout": "db"}
+SOON: Final = {"healthcheck.kuberik.com/requeue-interval": "5s"}
+WEB: Final = {"app": "web"}
+(APPLIED,) = KUSTOMIZATIONS
+
+
+async def show(world: ReleaseSandbox, name: str = "check") -> tuple[str, str]:
+    """Return status and message of a check."""
+    status = await world.get_status(HEALTH_CHECKS, name)
+    return status.get("status", ""), status.get("message", "")
+
+
+async def create_check(
+    world: ReleaseSandbox, of: str = "kustomization", **annotations: str
+) -> None:
+    named = annotations or NAMED
+    await world.create(HEALTH_CHECKS, "check", {"class": of}, annotations=named, labels=WEB)
+
+
+async def apply_inventory(world: ReleaseSandbox, *ids: str, **more: Any) -> None:
+    """Have Flux say that a Kustomization is applied, with these objects."""
+    since = format_rfc3339(world.sandbox.api.now())
+    ready = {"type": "Ready", "status": "True", "reason": "Ok", "message": "applied"}
+    entries = [{"id": one, "v": "v1"} for one in ids]
+    status = {
+        "observedGeneration": 1,
+        "conditions": [{**ready, "lastTransitionTime": since, **more}],
+        "inventory": {"entries": entries},
+    }
+    await world.patch(APPLIED, "app", {"status": status}, part="status")
+
+
+async def create_zones(world: ReleaseSandbox, letters: str = "ab") -> None:
+    """Create zones of a rollout group, and wait until their pods are ready."""
+    for letter in letters:
+        zone = ZoneSpec(name=f"db-{letter}", group="db", replicas=2, labels={"app": "db"})
+        body = statefulset(zone, world.sandbox.namespace)
+        await world.sandbox.call(
+            ApiRequest(
+                verb="create",
+                resource=STATEFULSETS,
+                namespace=world.sandbox.namespace,
+                body=body,
+            )
+        )
+    await world.sleep(60)
+
+
+async def roll_out(world: ReleaseSandbox, image: str = "v2", letters: str = "ab") -> None:
+    pod: JsonObject = {"spec": {"containers": [{"name": "app", "image": image}]}}
+    for letter in letters:
+        await world.sandbox.call(
+            ApiRequest(
+                verb="patch",
+                resource=STATEFULSETS,
+                namespace=world.sandbox.namespace,
+                name=f"db-{letter}",
+                content_type=STRATEGIC_PATCH,
+                body={"spec": {"template": pod}},
+            )
+        )
+
+
+@in_virtual_time
+async def test_a_kustomization_and_what_it_applied() -> None:
+    """RT-130, RT-131, RT-133, RT-135: by the objects as they are, at its interval."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_zones(world)
+        await world.create(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}})
+        await create_check(world, **NAMED, **SOON)
+        await world.start()
+        await world.sleep(5)
+        assert await show(world) == ("Pending", "it has applied nothing yet")
+        sets = [f"default_db-{letter}_apps_StatefulSet" for letter in "ab"]
+        await apply_inventory(world, *sets, "default_gone_apps_StatefulSet", "default_s__Secret")
+        await world.sleep(5)
+        assert await show(world) == ("Healthy", "applied")
+        await roll_out(world)
+        await world.sleep(6)
+        assert (await show(world))[0] == "Pending"
+        await world.sleep(120)
+        assert (await show(world))[0] == "Healthy"
+        reads = {
+            called.request.resource.plural
+            for called in sandbox.history.list_all(Called)
+            if called.request.verb == "get" and called.actor == "operator-1"
+        }
+        assert "secrets" not in reads
+        writes = world.count_writes(HEALTH_CHECKS)
+        await world.sleep(300)
+        assert world.count_writes(HEALTH_CHECKS) == writes
+
+
+@in_virtual_time
+async def test_what_cannot_be_read_is_no_failure_at_once() -> None:
+    """RELB-37, RT-129: after three looks it is, and it is over as soon as it can be read."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_check(world)
+        await world.start()
+        await world.sleep(35)
+        assert (await show(world))[0] == "Pending"
+        await world.sleep(60)
+        status, message = await show(world)
+        assert (status, "not found" in message) == ("Unhealthy", True)
+        failed = await world.get_status(HEALTH_CHECKS, "check")
+        assert failed["lastErrorTime"] == failed["lastChangeTime"]
+        await world.create(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}})
+        await world.sleep(5)
+        assert (await show(world))[0] == "Pending"
+
+
+@in_virtual_time
+async def test_a_failure_of_flux_counts_once_it_lasts() -> None:
+    """RELB-37: by the grace that the annotation gives, whatever the interval."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await world.create(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}})
+        slow = {
+            "healthcheck.kuberik.com/requeue-interval": "1h",
+            "healthcheck.kuberik.com/failure-grace": "1m",
+        }
+        await create_check(world, **NAMED, **slow)
+        await world.start()
+        await apply_inventory(world, status="False", reason="BuildFailed")
+        await world.sleep(40)
+        assert (await show(world))[0] == "Pending"
+        await world.sleep(30)
+        assert await show(world) == ("Unhealthy", "BuildFailed: applied")
+
+
+@in_virtual_time
+async def test_an_annotation_that_is_none() -> None:
+    """REL-107."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_check(world, **{"healthcheck.kuberik.com/kustomization": "a/b/c/d"})
+        await world.start()
+        await world.sleep(5)
+        status, message = await show(world)
+        assert (status, "is no name or namespace/name" in message) == ("Unhealthy", True)
+
+
+@in_virtual_time
+async def test_zones_of_a_group_and_of_a_policy() -> None:
+    """RELB-36: a check is healthy again only after the last zone."""
+    for of, named in (("rollout-group", GROUP), ("multi-az-rollout", POLICY)):
+        async with Sandbox() as sandbox:
+            world = ReleaseSandbox(sandbox)
+            await create_zones(world)
+            spec = {"statefulSetSelector": {"matchLabels": {"app": "db"}}}
+            await world.create(MULTI_AZ_ROLLOUTS, "db", {**spec, "rollingUpdate": {}})
+            await create_check(world, of, **named, **SOON)
+            await world.start("-multi-az-rollouts.enabled")
+            await world.sleep(30)
+            assert (await show(world))[0] == "Healthy"
+            await roll_out(world)
+            while (await show(world))[0] == "Healthy":
+                await world.sleep(1)
+            while (await show(world))[0] == "Pending":
+                await world.sleep(1)
+            assert (await show(world))[0] == "Healthy"
+            for letter in "ab":
+                sts = await world.get(STATEFULSETS, f"db-{letter}")
+                assert sts["status"]["updatedReplicas"] == sts["status"]["readyReplicas"] == 2
+
+
+async def announce(world: ReleaseSandbox, tag: str) -> None:
+    """Have the image policy select a tag."""
+    status = {"latestRef": {"name": "registry/app", "tag": tag}}
+    await world.patch(IMAGE_POLICIES[0], "app", {"status": status}, part="status")
+
+
+async def create_release(world: ReleaseSandbox) -> None:
+    """Create a Rollout that bakes by the check, and what announces its releases."""
+    spec = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}
+    await world.create(IMAGE_POLICIES[0], "app", spec)
+    await announce(world, "1.0.0")
+    rollout = {
+        "releasesImagePolicy": {"name": "app"},
+        "bakeTime": "10s",
+        "healthCheckSelector": {"selector": {"matchLabels": WEB}},
+    }
+    await world.create(ROLLOUTS, "app", rollout)
+
+
+async def show_bake(world: ReleaseSandbox) -> str:
+    status = await world.get_status(ROLLOUTS, "app")
+    return ", ".join(f"{one['version']['tag']} {one['bakeStatus']}" for one in status["history"])
+
+
+@in_virtual_time
+async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -> None:
+    """REL-106, RT-120, RT-122: a class of others is reset, and never evaluated."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_check(world, "of-others")
+        await world.create(HEALTH_CHECKS, "other", {"class": "of-others"})
+        healthy = {"status": "Healthy", "lastChangeTime": "2026-01-01T00:00:00Z", "message": "ok"}
+        for name in ("check", "other"):
+            await world.patch(HEALTH_CHECKS, name, {"status": healthy}, part="status")
+        await create_release(world)
+        await world.start()
+        await world.sleep(30)
+        assert await show(world) == ("Pending", "reset for 1.0.0 of default/app")
+        assert await show(world, "other") == ("Healthy", "ok")
+        assert await show_bake(world) == "1.0.0 Deploying"
+        writes = world.count_writes(HEALTH_CHECKS)
+        now = format_rfc3339(sandbox.api.now() + timedelta(seconds=1))
+        again: JsonObject = {"status": {"status": "Healthy", "lastChangeTime": now}}
+        await world.patch(HEALTH_CHECKS, "check", again, part="status")
+        await world.sleep(60)
+        assert await show_bake(world) == "1.0.0 Succeeded"
+        assert world.count_writes(HEALTH_CHECKS) == writes == 1
+
+
+@in_virtual_time
+async def test_a_release_bakes_only_after_its_zones_are_through() -> None:
+    """RELB-36: the bake starts once the last pod runs the new revision."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_zones(world)
+        await create_check(world, "rollout-group", **GROUP, **SOON)
+        await create_release(world)
+        await world.start()
+        await world.sleep(60)
+        assert await show_bake(world) == "1.0.0 Succeeded"
+        await announce(world, "1.1.0")
+        await roll_out(world)
+        await world.sleep(10)
+        assert await show_bake(world) == "1.1.0 Deploying, 1.0.0 Succeeded"
+        while await show_bake(world) == "1.1.0 Deploying, 1.0.0 Succeeded":
+            await world.sleep(1)
+        for letter in "ab":
+            sts = await world.get(STATEFULSETS, f"db-{letter}")
+            assert sts["status"]["updatedReplicas"] == sts["status"]["readyReplicas"] == 2
+        assert await show_bake(world) == "1.1.0 InProgress, 1.0.0 Succeeded"
+        await world.sleep(15)
+        assert await show_bake(world) == "1.1.0 Succeeded, 1.0.0 Succeeded"
+
+
+@in_virtual_time
+async def test_a_check_waits_until_flux_has_applied_the_release() -> None:
+    """RELB-16: what looks healthy before that is the version before."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_zones(world)
+        tagged = {"rollout.kuberik.com/rollout": "app"}
+        source = {"url": "oci://registry/app", "ref": {"tag": "1.0.0"}}
+        await world.create(OCI_REPOSITORIES[0], "app", source, annotations=tagged)
+        await create_check(world, "rollout-group", **GROUP)
+        await create_release(world)
+        await world.start()
+        await world.sleep(40)
+        status, message = await show(world)
+        assert (status, message.partition(": ")[0]) == (
+            "Pending",
+            "waiting for Flux to apply 1.0.0 of default/app",
+        )
+        fetched = {
+            "observedGeneration": 1,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "artifact": {"revision": "1.0.0@sha256:0"},
+        }
+        await world.patch(OCI_REPOSITORIES[0], "app", {"status": fetched}, part="status")
+        await world.sleep(5)
+        assert (await show(world))[0] == "Healthy"
+        await world.sleep(15)
+        assert await show_bake(world) == "1.0.0 Succeeded"

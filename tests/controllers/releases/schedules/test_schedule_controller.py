@@ -1,0 +1,200 @@
+"""RolloutSchedules in a simulated cluster: their gates, by the clock and whatever people do.
+
+A world begins on a Friday at 03:04:05.
+"""
+
+from typing import Any, Final
+
+from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
+from rollout_operator.lab.world import Sandbox
+from tests.controllers.releases.world import ReleaseSandbox
+from tests.virtual_time import in_virtual_time
+
+NIGHT: Final = {"name": "night", "timeRange": {"start": "22:00", "end": "03:05"}}
+LATE: Final = {"name": "late", "timeRange": {"start": "03:08", "end": "03:10"}}
+SPEC: Final = {"rolloutSelector": {"matchLabels": {"tier": "web"}}, "rules": [NIGHT, LATE]}
+WEB: Final = {"tier": "web"}
+GATE: Final = "nights-app"
+
+
+def show_gates(world: ReleaseSandbox) -> dict[str, bool]:
+    """Return which gates there are, and whether they pass."""
+    gates = world.list_all(ROLLOUT_GATES)
+    return {one["metadata"]["name"]: one["spec"]["passing"] for one in gates}
+
+
+async def show_status(world: ReleaseSandbox) -> dict[str, Any]:
+    """Return the status of the schedule, and of its conditions status and reason."""
+    status: dict[str, Any] = dict(await world.get_status(ROLLOUT_SCHEDULES, "nights"))
+    conditions = status.pop("conditions", ())
+    shown = {one["type"]: f"{one['status']} {one['reason']}" for one in conditions}
+    return {**status, **shown}
+
+
+@in_virtual_time
+async def test_gates_follow_the_clock() -> None:
+    """REL-98, REL-100, RT-113: at the transition, by one write each, and none in between."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await world.create_rollout(labels=WEB)
+        await world.create_rollout("other", labels={"tier": "db"})
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        await world.start()
+        await world.sleep(20)
+        assert show_gates(world) == {GATE: False}
+        assert await show_status(world) == {
+            "observedGeneration": 1,
+            "active": True,
+            "activeRules": ["night"],
+            "nextTransition": "2026-01-02T03:05:00Z",
+            "managedGates": [GATE],
+            "matchingRollouts": 1,
+            "Ready": "True GatesInSync",
+        }
+        await world.sleep(40)
+        assert show_gates(world) == {GATE: True}
+        status = await show_status(world)
+        assert (status.get("active"), status["nextTransition"]) == (None, "2026-01-02T03:08:00Z")
+        await world.sleep(160)
+        assert show_gates(world) == {GATE: True}
+        await world.sleep(20)
+        assert show_gates(world) == {GATE: False}
+        assert (await show_status(world))["activeRules"] == ["late"]
+        assert world.count_writes(ROLLOUT_GATES) == 3
+        assert world.count_writes(ROLLOUT_SCHEDULES) == 3
+
+
+@in_virtual_time
+async def test_gates_come_and_go_with_rollouts() -> None:
+    """REL-99, REL-101: labels decide, and what is deleted has no gate."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        await world.start()
+        await world.create_rollout(labels=WEB)
+        await world.create_rollout("b")
+        await world.sleep(5)
+        assert show_gates(world) == {GATE: False}
+        await world.patch(ROLLOUTS, "b", {"metadata": {"labels": WEB}})
+        await world.sleep(5)
+        assert show_gates(world) == {GATE: False, "nights-b": False}
+        await world.patch(ROLLOUTS, "app", {"metadata": {"labels": {"tier": None}}})
+        await world.delete(ROLLOUTS, "b")
+        await world.sleep(5)
+        assert show_gates(world) == {}
+        assert (await show_status(world)).get("managedGates") is None
+
+
+@in_virtual_time
+async def test_what_people_change_is_put_right() -> None:
+    """RELB-31 (l): but for the versions that they allow."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await world.create_rollout(labels=WEB)
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        await world.start()
+        await world.sleep(5)
+        wanted = (await world.get(ROLLOUT_GATES, GATE))["metadata"]["labels"]
+        await world.patch(
+            ROLLOUT_GATES,
+            GATE,
+            {
+                "metadata": {"labels": None, "annotations": {"gate.kuberik.com/pretty-name": "x"}},
+                "spec": {"passing": True, "allowedVersions": ["1.0.0"]},
+            },
+        )
+        await world.sleep(5)
+        gate = await world.get(ROLLOUT_GATES, GATE)
+        assert gate["spec"] == {
+            "rolloutRef": {"name": "app"},
+            "passing": False,
+            "allowedVersions": ["1.0.0"],
+        }
+        assert gate["metadata"]["labels"] == wanted
+        assert not gate["metadata"].get("annotations")
+        await world.delete(ROLLOUT_GATES, GATE)
+        await world.sleep(5)
+        assert show_gates(world) == {GATE: False}
+
+
+@in_virtual_time
+async def test_gates_go_with_their_schedule() -> None:
+    """REL-99: by their owner reference."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await world.create_rollout(labels=WEB)
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        await world.start()
+        await world.sleep(5)
+        await world.delete(ROLLOUT_SCHEDULES, "nights")
+        await world.sleep(60)
+        assert show_gates(world) == {}
+
+
+@in_virtual_time
+async def test_an_invalid_schedule_opens_nothing() -> None:
+    """RELB-31 (f): its gate stays closed, also past the transition, and a new one is closed."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await world.create_rollout(labels=WEB)
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        await world.start()
+        await world.sleep(5)
+        await world.patch(ROLLOUT_SCHEDULES, "nights", {"spec": {"timezone": "Mars/Olympus"}})
+        await world.create_rollout("b", labels=WEB)
+        await world.sleep(120)
+        assert show_gates(world) == {GATE: False, "nights-b": False}
+        status = await show_status(world)
+        assert status["Ready"] == "False InvalidSchedule"
+        assert (status["managedGates"], "nextTransition" in status) == ([GATE, "nights-b"], False)
+        await world.patch(ROLLOUT_SCHEDULES, "nights", {"spec": {"timezone": "UTC"}})
+        await world.sleep(5)
+        assert show_gates(world) == {GATE: True, "nights-b": True}
+
+
+@in_virtual_time
+async def test_one_gate_that_is_refused_stops_no_other() -> None:
+    """REL-98: the status says which, and it is tried again."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        for name in ("app", "b"):
+            await world.create_rollout(name, labels=WEB)
+        foreign = {"rolloutRef": {"name": "x"}, "passing": True}
+        for name in ("nights-app", "nights-b"):
+            await world.create(ROLLOUT_GATES, name, foreign)
+        await world.delete(ROLLOUT_GATES, "nights-b")
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        sandbox.api.forbidden.add(("operator-1", "delete", "rolloutgates"))
+        await world.start()
+        await world.sleep(5)
+        created = [name for name in show_gates(world) if name.startswith("nights-app-")]
+        assert len(created) == 1
+        await world.patch(ROLLOUTS, "b", {"metadata": {"labels": None}})
+        await world.create_rollout("c", labels=WEB)
+        await world.sleep(5)
+        assert {"nights-b", "nights-c"} < {*show_gates(world)}
+        assert (await show_status(world))["Ready"] == "False GatesNotWritten"
+        sandbox.api.forbidden.clear()
+        await world.sleep(60)
+        assert "nights-b" not in show_gates(world)
+        assert (await show_status(world))["Ready"] == "True GatesInSync"
+
+
+@in_virtual_time
+async def test_a_crash_at_any_moment_leaves_no_twin() -> None:
+    """RELB-31 (h): the name of a gate follows from both names."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        for name in ("a", "b", "c", "d"):
+            await world.create_rollout(name, labels=WEB)
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        process = sandbox.process(args=("-releases.enabled", "-releases.metadata=none"))
+        for pause in range(8):
+            process.start()
+            await process.wait_ready()
+            await world.sleep(pause * 0.004)
+            process.crash()
+        process.start()
+        await process.wait_ready()
+        await world.sleep(10)
+        assert show_gates(world) == {f"nights-{name}": False for name in "abcd"}

@@ -1,0 +1,104 @@
+"""A simulated cluster with the kinds of releases: one process, and what it writes."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.world import Sandbox
+from tests.virtual_time import VirtualClock
+
+ON: Final = ("-releases.enabled", "-releases.metadata=none")
+_WRITES: Final = ("create", "update", "patch", "delete")
+
+
+class ReleaseSandbox:
+    """What tests of releases do in a sandbox, and see of it."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+
+    async def start(self, *args: str, name: str = "operator-1") -> SimulatedProcess:
+        """Start a process that makes releases happen."""
+        process = self.sandbox.process(name, args=(*ON, *args))
+        process.start()
+        await process.wait_ready()
+        return process
+
+    async def sleep(self, seconds: float) -> None:
+        await VirtualClock().sleep(timedelta(seconds=seconds))
+
+    async def create(
+        self, resource: Resource, name: str, spec: Mapping[str, object], **metadata: object
+    ) -> None:
+        """Create an object; `metadata` are its other fields there."""
+        namespace = metadata.pop("namespace", self.sandbox.namespace)
+        head = {"name": name, **({"namespace": namespace} if resource.is_namespaced else {})}
+        body: JsonObject = {
+            "apiVersion": f"{resource.group}/{resource.version}",
+            "kind": resource.kind,
+            "metadata": {**head, **metadata},
+            "spec": dict(spec),
+        }
+        await self._call("create", resource, body=body, namespace=str(namespace))
+
+    async def create_rollout(self, name: str = "app", **metadata: object) -> None:
+        """Create a Rollout whose image policy does not matter."""
+        await self.create(ROLLOUTS, name, {"releasesImagePolicy": {"name": "app"}}, **metadata)
+
+    async def patch(self, resource: Resource, name: str, patch: JsonObject, part: str = "") -> None:
+        """Change an object as a person does."""
+        await self.sandbox.call(
+            ApiRequest(
+                verb="patch",
+                resource=resource,
+                namespace=self._get_namespace(resource),
+                name=name,
+                subresource=part,
+                content_type=MERGE_PATCH,
+                body=patch,
+            )
+        )
+
+    async def delete(self, resource: Resource, name: str) -> None:
+        await self._call("delete", resource, name=name)
+
+    async def get(self, resource: Resource, name: str) -> Any:
+        """Return an object as the store has it."""
+        return await self._call("get", resource, name=name)
+
+    async def get_status(self, resource: Resource, name: str) -> Any:
+        return (await self.get(resource, name)).get("status", {})
+
+    def list_all(self, resource: Resource, namespace: str = "") -> Sequence[Any]:
+        return self.sandbox.api.list(resource, namespace)
+
+    def count_writes(self, resource: Resource) -> int:
+        """Return how many writes of a kind processes have made."""
+        return sum(
+            called.request.verb in _WRITES and called.request.resource == resource
+            for called in self.sandbox.history.list_all(Called)
+            if called.actor.startswith("operator")
+        )
+
+    def _get_namespace(self, resource: Resource) -> str:
+        return self.sandbox.namespace if resource.is_namespaced else ""
+
+    async def _call(
+        self,
+        verb: Any,
+        resource: Resource,
+        *,
+        name: str = "",
+        body: JsonObject | None = None,
+        namespace: str = "",
+    ) -> Any:
+        place = (namespace or self.sandbox.namespace) if resource.is_namespaced else ""
+        answer = await self.sandbox.call(
+            ApiRequest(verb=verb, resource=resource, namespace=place, name=name, body=body)
+        )
+        return answer.body
