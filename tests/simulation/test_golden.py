@@ -15,7 +15,7 @@ from rollout_operator.lab.network.faults import Failure, FaultDecision
 from rollout_operator.lab.trace.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.judge.book import list_deletes
-from tests.simulation import traces_downscales, traces_drains, traces_rollouts
+from tests.simulation import traces_downscales, traces_drains, traces_policies, traces_rollouts
 from tests.simulation.traces import Director, GoldenScenario, GoldenTrace, Mishap, play_scenario
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
@@ -25,6 +25,7 @@ TRACES: Final = (
     *traces_downscales.TRACES,
     *traces_downscales.SCALING_TRACES,
     *traces_drains.TRACES,
+    *traces_policies.TRACES,
 )
 BY_NAME: Final = {scenario.name: scenario for scenario in TRACES}
 
@@ -92,6 +93,11 @@ def list_pods(letters: str, pods: int = 3) -> list[str]:
         pytest.param("refused-by-somebody-else", [], id="the controller deletes, not we"),
         pytest.param("drain-in-a-rollout", list_pods("ab"), id="each once, beside a drain"),
         pytest.param("drain-by-partition", [], id="people evict, not we"),
+        pytest.param(
+            "policy-with-pauses",
+            [f"db-{letter}-{ordinal}" for letter in "cab" for ordinal in (1, 0)],
+            id="in the order of the policy, the highest ordinal first",
+        ),
     ],
 )
 def test_the_trace_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 Nothing is drawn by chance: all ways take as long, pods start as their ordinal says, and whoever is
 ready first runs first. So a trace changes only where the behaviour changes. The scenarios stand in
-`traces_rollouts`, `traces_downscales` and `traces_drains`; `test_golden` compares their traces.
+`traces_rollouts` and the modules beside it; `test_golden` compares their traces.
 """
 
 import asyncio
@@ -75,6 +75,8 @@ class GoldenScenario:
     has_webhooks: bool = False
     prepare: Callable[[People], Awaitable[None]] | None = None
     """What people set up before anything else: nodes and a budget, that evictions are asked by."""
+    args: Sequence[str] = ()
+    """Of the operator."""
     templates: Mapping[str, int] = field(default_factory=dict)
     """ReplicaTemplates by name, and how many replicas they want."""
 
@@ -113,6 +115,17 @@ class Director:
     async def until_rolled(self) -> None:
         """Wait until every zone is whole and at its update revision."""
         await self._until(lambda: not find_unrolled(self.sandbox), "all zones rolled out")
+
+    async def until_rolled_out(self, zone: str) -> None:
+        """Wait until the status of one zone says that it is rolled out."""
+
+        def holds() -> bool:
+            sts = self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, zone) or {}
+            status = child(sts, "status")
+            seen = number(status, "observedGeneration") == number(sts, "metadata", "generation")
+            return seen and status.get("currentRevision") == status.get("updateRevision")
+
+        await self._until(holds, f"{zone} rolled out")
 
     async def until_whole(self) -> None:
         """Wait until every zone has as many pods available as it wants."""
@@ -175,7 +188,7 @@ async def _play(scenario: GoldenScenario, take: Callable[[GoldenTrace], None]) -
     sandbox = Sandbox(choose=_choose, pace=PACE, faults=faults)
     faults.record = sandbox.history.add
     people = People(sandbox=sandbox, rng=_Even(0))
-    process = sandbox.process(OPERATOR, webhooks=scenario.has_webhooks)
+    process = sandbox.process(OPERATOR, args=scenario.args, webhooks=scenario.has_webhooks)
     director = Director(sandbox=sandbox, people=people, process=process)
     with sandbox.listening():
         async with sandbox:

@@ -33,7 +33,7 @@ _SPEEDS: Final = (0.1, 10.0)
 _HIGHEST_PORT: Final = 65535
 ALL: Final = "all"
 # In these, one zone waits for another.
-NEED_TWO_ZONES: Final = ("pod-dies", "following-zones", "drained-node")
+NEED_TWO_ZONES: Final = ("pod-dies", "following-zones", "drained-node", "policy")
 STORIES: Final = (
     "rollout",
     "bad-revision",
@@ -46,6 +46,7 @@ STORIES: Final = (
     "delayed-downscale",
     "no-room",
     "failover",
+    "policy",
 )
 
 STORY: Final = Flag(

@@ -22,6 +22,7 @@ from rollout_operator.telemetry.registry import GroupState
 
 API_SERVER: Final = "API server"
 TERMINATING: Final = "Terminating pod"
+POLICY_WAITING: Final = "Policy waits"
 RECORDING: Final = "Recording revision"
 ELECTED: Final = "Elected: this process acts"
 
@@ -38,6 +39,8 @@ class Journal:
     entries: list[DemoEntry] = field(default_factory=list)
     move: DemoReason | None = None
     """Why the last pod was taken."""
+    policy_waits: tuple[DemoReason, ...] = ()
+    """Why the policy waits, or did last."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     _refused: set[str] = field(default_factory=set)
 
@@ -46,6 +49,7 @@ class Journal:
         keys = msgspec.json.decode(line, type=dict[str, object])
         self.tail.append(line.decode("utf-8", "replace").rstrip())
         self.move = read_move(keys) or self.move
+        self.policy_waits = read_policy_waits(keys) or self.policy_waits
         self._add(read_log(keys, at, who))
 
     def record(self, record: Record, begin: timedelta) -> None:
@@ -120,6 +124,13 @@ def read_move(keys: Mapping[str, object]) -> DemoReason | None:
     return DemoReason(
         zone=str(keys.get("zone")), code=str(keys.get("reason")), text=str(keys.get("why"))
     )
+
+
+def read_policy_waits(keys: Mapping[str, object]) -> tuple[DemoReason, ...]:
+    """Return why a policy waits, where a record of the log is about that."""
+    if keys.get("msg") != POLICY_WAITING:
+        return ()
+    return (DemoReason(zone="", code=str(keys.get("reason")), text=str(keys.get("why"))),)
 
 
 def read_waits(entries: Iterable[GroupState]) -> Sequence[DemoReason]:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
@@ -64,6 +65,7 @@ FOLLOWING: Final[dict[str, str]] = {
 }
 # Of all zones: no label of theirs, but what they have the replicas of.
 MIRRORED: Final[dict[str, str]] = {}
+PAUSE_OF_POLICY: Final = timedelta(seconds=2)
 DELAY: Final = timedelta(seconds=8)
 _MIRROR: Final[dict[str, str]] = {
     MIRROR_NAME: GROUP,
@@ -119,6 +121,24 @@ def create_template(replicas: int) -> ApiRequest:
 def scale_template(replicas: int) -> ApiRequest:
     """Return the request that scales this object."""
     return replace(scale(GROUP, replicas), resource=REPLICA_TEMPLATES)
+
+
+def create_policy(settings: DemoSettings) -> ApiRequest:
+    """Return the request that creates the policy over the group: its last zone goes first."""
+    policy: JsonObject = {
+        "apiVersion": f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.version}",
+        "kind": MULTI_AZ_ROLLOUTS.kind,
+        "metadata": {"name": GROUP},
+        "spec": {
+            "statefulSetSelector": {"matchLabels": SELECTED},
+            "rollingUpdate": {
+                "maxUnavailable": settings.limit,
+                "intervalSeconds": round(PAUSE_OF_POLICY.total_seconds()),
+            },
+            "azOrder": [*reversed(settings.names)],
+        },
+    }
+    return _create(MULTI_AZ_ROLLOUTS, NAMESPACE, policy)
 
 
 def select_nodes(zone: str) -> dict[str, str]:

@@ -27,6 +27,7 @@ AT_ONCE: Final = timedelta(milliseconds=50)
 SET_UP_PACE: Final = 8.0
 # The people of a story do not wait for the operator's turn at the API server.
 _ARGS: Final = ("-kubernetes.client-qps=0",)
+_OBEYING: Final = ("-multi-az-rollouts.enabled",)
 
 
 @asynccontextmanager
@@ -42,8 +43,9 @@ async def open_stage(
         # What is recorded is the same on any day.
         epoch=EPOCH if settings.record else LoopClock().now(),
     )
+    args = (*_ARGS, *(_OBEYING if story.has_policy else ()))
     replicas = tuple(
-        sandbox.process(name, args=_ARGS, webhooks=True, elects=story.replicas > 1)
+        sandbox.process(name, args=args, webhooks=True, elects=story.replicas > 1)
         for name in REPLICAS[: story.replicas]
     )
     stage = DemoRun(

@@ -23,6 +23,7 @@ from rollout_operator.lab.demo.objects import (
     PERSON,
     change_version,
     cordon,
+    create_policy,
     create_template,
     create_webhook,
     create_zone,
@@ -84,6 +85,8 @@ class Story:
     """The review that the API server asks for."""
     is_mirror: bool = False
     """Whether the zones have the replicas of another object, and give pods up with a delay."""
+    has_policy: bool = False
+    """Whether a MultiAZRollout drives the zones."""
     replicas: int = 1
     """Of the operator; of several one is elected to act."""
 
@@ -135,6 +138,8 @@ class DemoRun:
             request = create_zone(self.settings, name, story.labels, leading)
             await self.sandbox.call(request)
             leading = name if self.story.is_chain else ""
+        if story.has_policy:
+            await self.sandbox.call(create_policy(self.settings))
         if self.story.webhook:
             await self.sandbox.call(create_webhook(self.story.webhook))
         await self.until("all pods ready", is_at_rest)
@@ -329,7 +334,8 @@ class DemoRun:
 
     def totals(self) -> Totals:
         """Return the figures of the story so far, or since the reader began to act."""
-        return add_up(self.sandbox.history.records, self._counted, self.settings.limit)
+        totals = add_up(self.sandbox.history.records, self._counted, self.settings.limit)
+        return replace(totals, has_pauses=self.story.has_policy)
 
     def read_line(self, line: bytes) -> None:
         """Record a line of the operator's log."""
@@ -370,7 +376,9 @@ class DemoRun:
             words = (self._names.get(word, word) for word in re.split(r"([\w-]+)", move.text))
             yield replace(move, text="".join(words))
         acting = self.acting
-        if acting is not None:
+        if acting is not None and self.story.has_policy:
+            yield from self._journal.policy_waits
+        elif acting is not None:
             yield from read_waits(acting.entries())
         elif len(self.replicas) > 1 and self._is_shown:
             yield read_lease(self._get_lease(), self.sandbox.clock().now())

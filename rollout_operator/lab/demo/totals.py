@@ -54,6 +54,8 @@ class Totals:
     """What the API server said to the requests of people that it turned away."""
     evicted: int = 0
     """Evictions that people asked for and were granted."""
+    has_pauses: bool = False
+    """Whether the operator was told to wait in between: no comparison is fair then."""
 
     @property
     def is_kept(self) -> bool:
@@ -189,10 +191,11 @@ def draw_totals(totals: Totals) -> list[Line]:
             pods = f"{pods} ({count(totals.deletes, 'delete')})"
         lone = f"; their restarts alone take {floor:.1f} s"
         lines.append(((f"{pods} replaced in {totals.took:.1f} s", Style.BOLD), (lone, Style.PLAIN)))
-        polled = measure_polled(totals.restarts, totals.limit)
-        lines.append(
-            _plain(f"an operator that looks every {POLL_S:g} s needs {polled:.1f} s or more")
-        )
+        if not totals.has_pauses:
+            polled = measure_polled(totals.restarts, totals.limit)
+            lines.append(
+                _plain(f"an operator that looks every {POLL_S:g} s needs {polled:.1f} s or more")
+            )
         lines += _draw_down(totals)
     if totals.evicted:
         lines.append(_bold(f"{count(totals.evicted, 'pod')} evicted"))

@@ -50,7 +50,7 @@ def _tell_batch(before: JsonObject, after: JsonObject) -> Iterator[str]:
     if has_ended and not had_ended:
         yield f"{batch} is complete{pause and '; '}{pause}"
     elif had_ended and not has_ended:
-        yield f"{batch} is open again, a pod is down: its pause will begin anew"
+        yield f"{batch} is open again, since a pod is down; its pause will begin anew"
     elif pause:
         yield pause
 

@@ -278,6 +278,33 @@ async def test_without_room_one_pod_is_down_until_there_is_room(zones: int) -> N
 
 
 @in_virtual_time
+async def test_a_policy_orders_the_zones_and_its_pause_begins_anew() -> None:
+    """MT-22, MT-28: the last zone first; no pod goes until a whole pause after the repair."""
+    text = await write("policy")
+
+    assert_order(
+        text,
+        "operator   driven_by_policy: MultiAZRollout demo/ingester replaces the pods",
+        "operator   deletes zone-c-1: pod_outdated",
+        "operator   batch_open: batch 1 of zone-c is open",
+        "operator   interval_wait: zone-c waits for the end of a pause of 2s",
+        "operator   deletes zone-c-0: pod_outdated",
+        "a fault    zone-c-0 dies",
+        "operator   batch_open: batch 2 of zone-c is open",
+        "a fault    zone-c-0 can run again",
+        "operator   deletes zone-b-1: pod_outdated",
+        "operator   deletes zone-a-0: pod_outdated",
+        "6 pods replaced in",
+        "at most 1 pod of a zone down at a time (1 allowed)",
+        "the operator never took pods of two zones at a time",
+    )
+    assert "an operator that looks every 5 s" not in text
+    (back,) = re.findall(r"([0-9.]+) s  a fault    zone-c-0 can run again", text)
+    (next_one,) = re.findall(r"([0-9.]+) s  operator   deletes zone-b-1", text)
+    assert float(next_one) - float(back) > 2
+
+
+@in_virtual_time
 async def test_all_stories_are_told_one_after_the_other() -> None:
     stream = io.StringIO()
     settings = replace(SMALL, stories=("forbidden-downscale", "prepared-downscale"))
@@ -344,6 +371,18 @@ async def test_while_no_replica_acts_the_lease_is_the_reason() -> None:
     assert ages == sorted(ages)
     assert ages[0] < 3
     assert ages[-1] >= 14
+
+
+@in_virtual_time
+async def test_what_the_policy_waits_for_is_the_reason() -> None:
+    """And not that it drives the group, which is so all the time."""
+    screen = Watch()
+    async with open_stage(TALES["policy"], SMALL, screen) as stage:
+        await TALES["policy"].play(stage)
+
+    codes = {why.code for now in screen.snapshots for why in now.whys or () if not why.zone}
+    assert {"batch_open", "interval_wait"} <= codes
+    assert "driven_by_policy" not in codes
 
 
 # What is written down
