@@ -47,7 +47,10 @@ class SetCounts:
     replicas: int
     updated: int
     outdated: int
+    ready: int
+    """Proven available; new ones of an upscale are not, and are no reason to wait either (D-67)."""
     unavailable: int
+    """Those that others wait for."""
     revision: Revision
     """The update revision."""
     is_paused: bool = False
@@ -63,7 +66,7 @@ class ZoneCounts:
 
     @property
     def unavailable(self) -> int:
-        """Return how many desired pods of the zone are not proven available."""
+        """Return for how many pods of the zone others wait."""
         return sum(sts.unavailable for sts in self.sets)
 
 

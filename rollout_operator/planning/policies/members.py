@@ -69,6 +69,7 @@ def _count_set(readiness: Readiness) -> SetCounts:
         replicas=readiness.sts.replicas,
         updated=counts.updated,
         outdated=counts.outdated,
+        ready=counts.ready,
         unavailable=readiness.unavailable,
         revision=readiness.sts.update_revision,
         is_paused=is_paused(readiness.sts),

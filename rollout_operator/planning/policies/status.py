@@ -181,7 +181,7 @@ def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> 
         current_stateful_set=current,
         updated_pods=sum(sts.updated for sts in sets),
         total_pods=sum(sts.replicas for sts in sets),
-        ready_pods=sum(sts.replicas - sts.unavailable for sts in sets),
+        ready_pods=sum(sts.ready for sts in sets),
         az_topology_key=snapshot.resolution.key,
         zones=tuple(
             PolicyZoneStatus(
@@ -211,7 +211,7 @@ def _render_set(set_counts: SetCounts, sources: Mapping[str, str]) -> PolicySetS
         replicas=set_counts.replicas,
         updated_pods=set_counts.updated,
         outdated_pods=set_counts.outdated,
-        unavailable_pods=set_counts.unavailable,
+        unavailable_pods=set_counts.replicas - set_counts.ready,
         update_revision=set_counts.revision,
     )
 

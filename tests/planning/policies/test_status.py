@@ -1,5 +1,6 @@
 """The status of a policy, and what is read back of it."""
 
+import dataclasses
 import json
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.group import Zone
+from rollout_operator.model.group import Newcomers, Zone
+from rollout_operator.model.names import Uid
 from rollout_operator.model.policy.plan import Batch, PolicySnapshot
 from rollout_operator.model.policy.policy import (
     PolicyRefusal,
@@ -180,6 +182,18 @@ def test_numbers_zone_by_zone() -> None:
             "updateRevision": "last",
         }
     ]
+
+
+def test_new_pods_of_an_upscale_are_not_ready_and_block_nothing() -> None:
+    """D-67: nobody waits for them, and nothing says that they are available."""
+    seen = Newcomers(used=2, generation=1, pods=frozenset({Uid("uid-a-2")}))
+    member = dataclasses.replace(zone("a", "llL", ready=2), newcomers=seen)
+    found = render(snapshot(member, B))
+
+    assert (found.ready_pods, found.zones[0].stateful_sets[0].unavailable_pods) == (5, 1)
+    assert [one.state for one in found.zones] == ["Updated", "Updated"]
+    assert short(found)[0] == "Waiting"
+    assert "-Ready ZoneNotReady" in short(found)
 
 
 def test_a_zone_that_holds_the_others_is_blocked() -> None:
