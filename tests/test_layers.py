@@ -54,7 +54,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "downscales": ("", "rollout"),
         "budgets": ("", "rollout", "downscales"),
         "scaling": ("", "rollout", "downscales"),
-        "description": ("", "rollout", "budgets"),
+        "description": ("", "rollout", "budgets", "policies"),
         "diagnosis": ("", "rollout", "downscales", "policies"),
         "adoption": ("", "diagnosis"),
         "policies": ("", "rollout"),

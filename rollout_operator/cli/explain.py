@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from rollout_operator.cli.access import ACCESS_FLAGS
 from rollout_operator.cli.inspection import be_quiet, open_inspector, suggest
+from rollout_operator.cli.text.layout import StatusLayout, wrap_text
 from rollout_operator.cli.text.screen import OutputStream, read_output
-from rollout_operator.cli.text.status_renderer import StatusLayout, wrap_text
 from rollout_operator.config.grammar import Flag, UsageError, Words, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.lines import Line, Style

@@ -17,9 +17,10 @@ from rollout_operator.cli.inspection import (
     open_inspector,
     refuse_words,
 )
+from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
 from rollout_operator.cli.text.status_changes import list_changes, list_facts
-from rollout_operator.cli.text.status_renderer import StatusLayout, draw_status
+from rollout_operator.cli.text.status_renderer import draw_status
 from rollout_operator.config.grammar import (
     BOOL,
     TEXT,

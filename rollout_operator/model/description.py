@@ -11,6 +11,7 @@ from enum import StrEnum, unique
 from typing import Annotated, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rollout_operator.model.outcome import Code, Severity
 
@@ -149,6 +150,8 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[Waiting, ...] = ()
     problems: tuple[Waiting, ...] = ()
     downscale: DownscaleDescription | None = None
+    policy: str | UnsetType = UNSET
+    """The MultiAZRollout that replaces its pods, by namespace and name; absent where none does."""
 
     @property
     def title(self) -> str:
@@ -195,6 +198,92 @@ class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class PolicySetDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One StatefulSet of a MultiAZRollout."""
+
+    name: str
+    source: str
+    """What says its zone, such as `Label`."""
+    desired: int
+    updated: int
+    outdated: int
+    unavailable: int
+
+
+class PolicyZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One zone of a MultiAZRollout."""
+
+    name: str
+    order: int
+    """Its place among the zones, from 1."""
+    state: str
+    """`Pending`, `Updating`, `Updated` or `Blocked`."""
+    sets: tuple[PolicySetDescription, ...] = ()
+    """In the order of their updates."""
+
+
+class BatchDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that a MultiAZRollout replaces together."""
+
+    number: int
+    zone: str
+    stateful_set: str
+    pods: tuple[str, ...]
+    began: Time | None = None
+    completed: Time | None = None
+    """None while it is open."""
+
+
+class ConditionDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of a status."""
+
+    type: str
+    is_true: bool
+    reason: str
+    message: str
+    since: Time | None = None
+
+
+class PolicyDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One MultiAZRollout."""
+
+    name: str
+    namespace: str
+    phase: str
+    """That of its status; empty where nothing has been decided."""
+    headline: str
+    """Why it does not go on, or what it does: the one sentence to read first."""
+    code: Code | None = None
+    """Of the headline; None where it is refused, or only its status is known."""
+    reason: str = ""
+    """Of its condition `Ready`."""
+    desired: int = 0
+    updated: int = 0
+    ready: int = 0
+    began: Time | None = None
+    """When the rollout began that runs, or ran last."""
+    completed: Time | None = None
+    """None while it runs."""
+    groups: tuple[str, ...] = ()
+    """The rollout groups whose pods it replaces."""
+    zones: tuple[PolicyZoneDescription, ...] = ()
+    """In the order of their updates."""
+    unknown_zones: tuple[str, ...] = ()
+    """Of `azOrder`, those without a StatefulSet."""
+    batch: BatchDescription | None = None
+    """The last one, open or complete."""
+    next_batch: Time | None = None
+    """When the pause is over, while one is."""
+    is_paused: bool = False
+    waits: tuple[Waiting, ...] = ()
+    conditions: tuple[ConditionDescription, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return its namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
 class NamespaceDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One of several namespaces that a process watches."""
 
@@ -231,3 +320,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[BudgetDescription, ...] = ()
     namespaces: tuple[NamespaceDescription, ...] = ()
     """Empty where one is watched."""
+    policies: tuple[PolicyDescription, ...] | UnsetType = UNSET
+    """Absent where MultiAZRollouts are not obeyed."""
+
+    def list_policies(self) -> tuple[PolicyDescription, ...]:
+        """Return the MultiAZRollouts, none where they are not obeyed."""
+        return () if isinstance(self.policies, UnsetType) else self.policies

@@ -5,7 +5,11 @@ follows, or has not looked at a group yet, shows what it would decide on its own
 """
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
+
+from msgspec import UNSET
 
 from rollout_operator import __version__
 from rollout_operator.model.description import (
@@ -13,6 +17,7 @@ from rollout_operator.model.description import (
     Description,
     GroupDescription,
     OperatorDescription,
+    PolicyDescription,
 )
 from rollout_operator.model.group import Group
 from rollout_operator.operator.budgets import Budgets
@@ -21,13 +26,20 @@ from rollout_operator.planning.description.groups import GroupDecision, describe
 from rollout_operator.planning.description.zones import share_pods
 from rollout_operator.planning.rollout.plan import plan_group
 
+PolicySource = Callable[[], Iterable[PolicyDescription]]
+Described = TypeVar("Described")
+
 
 class Describer:
     """Describes the namespace of one process, as often as it is asked."""
 
-    def __init__(self, context: Context, budgets: Budgets) -> None:
+    def __init__(
+        self, context: Context, budgets: Budgets, policies: PolicySource | None = None
+    ) -> None:
+        """`policies` describe themselves, where MultiAZRollouts are obeyed."""
         self._context = context
         self._budgets = budgets
+        self._policies = policies
         self._observer = context.make_observer(context.following)
 
     async def describe(self) -> Description:
@@ -50,6 +62,7 @@ class Describer:
             operator=self._describe_operator(),
             groups=tuple(groups),
             budgets=await self._describe_budgets(),
+            policies=UNSET if self._policies is None else await _list_slowly(self._policies()),
         )
 
     def _choose_decision(self, group: Group) -> GroupDecision:
@@ -65,11 +78,7 @@ class Describer:
         return replace(decision, underway=underway.plan, underway_since=underway.since)
 
     async def _describe_budgets(self) -> tuple[BudgetDescription, ...]:
-        budgets: list[BudgetDescription] = []
-        for budget in self._budgets.describe():
-            budgets.append(budget)
-            await asyncio.sleep(0)
-        return tuple(budgets)
+        return await _list_slowly(self._budgets.describe())
 
     def _describe_operator(self) -> OperatorDescription:
         health = self._context.health
@@ -81,3 +90,12 @@ class Describer:
             missing=missing,
             parts=health.list_descriptions(),
         )
+
+
+async def _list_slowly(described: Iterable[Described]) -> tuple[Described, ...]:
+    """Return what is described, with a turn for others after each."""
+    found: list[Described] = []
+    for one in described:
+        found.append(one)
+        await asyncio.sleep(0)
+    return tuple(found)

@@ -58,7 +58,9 @@ class Engine:
             self._features = (*self._features, self._releases)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: LedReviews | None = None
-        self._describer = Describer(context, self._budgets)
+        self._describer = Describer(
+            context, self._budgets, None if self._policies is None else self._policies.describe
+        )
         self.health = context.health
         self.known = asyncio.Event()
         """Set once caches are filled."""

@@ -5,7 +5,7 @@ policies. Where the role does not show them, there are none either, and one line
 is known no rollout group is replaced by its label, because a policy might own it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -36,11 +36,16 @@ from rollout_operator.kube.cache.optional import OptionalInformer
 from rollout_operator.kube.cache.store import PolicyStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.model.description import PolicyDescription
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.operator.context import Context
+from rollout_operator.planning.description.policies import (
+    describe_policy,
+    describe_unreadable_policy,
+)
 from rollout_operator.planning.policies.blocking import REASONS
 from rollout_operator.telemetry.policies import PolicyMetrics
 from rollout_operator.telemetry.spans import trace_keys
@@ -71,9 +76,10 @@ class Policies:
         self._observing = observing = context.open("observing policies", Priority.READ)
         self._placements = Placements(observing, context.namespace, context.pods, self._nodes)
         self._queue: WorkQueue[str] = WorkQueue()
+        self._controller = self._build_controller(arbiter)
         self._workers = Workers(
             self._queue,
-            trace_keys("reconcile policy", self._build_controller(arbiter).reconcile),
+            trace_keys("reconcile policy", self._controller.reconcile),
             count=WORKERS,
             rng=context.rng,
         )
@@ -93,6 +99,15 @@ class Policies:
         if self._follow.lack is None:
             return self.owners.find_driver(group)
         return None if self._follow.is_forbidden else ""
+
+    def describe(self) -> Iterator[PolicyDescription]:
+        """Yield all policies by name, as this process knows them."""
+        for one in sorted(self.store.list_all(), key=lambda one: one.name):
+            if isinstance(one, Unreadable):
+                yield describe_unreadable_policy(one)
+            else:
+                newest, waits = self._controller.get(one.name)
+                yield describe_policy(newest or one, self.owners.find(one.name), waits)
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow policies."""

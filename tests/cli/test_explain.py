@@ -9,7 +9,7 @@ from rollout_operator.cli.explain import (
     read_target,
 )
 from rollout_operator.cli.main import main
-from rollout_operator.cli.text.status_renderer import StatusLayout
+from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.lines import render_line

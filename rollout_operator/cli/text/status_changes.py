@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rollout_operator.model.description import Description, GroupDescription, ZoneDescription
+from rollout_operator.planning.description.text import render_policy
 from rollout_operator.planning.wording import one_line
 
 
@@ -13,6 +14,8 @@ def list_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping
     """
     where = description.namespace
     facts = dict(_list_groups(description))
+    for policy in description.list_policies():
+        facts[f"{where} policy {policy.name}"] = render_policy(policy)
     for budget in description.budgets:
         code = f" [{budget.waits[0].code}]" if budget.waits else ""
         facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}{code}"

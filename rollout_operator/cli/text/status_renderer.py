@@ -3,12 +3,19 @@
 Layout only: every sentence is the description's. Pure: the same description gives the same lines.
 """
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
+from rollout_operator.cli.text.layout import (
+    StatusLayout,
+    draw_labelled,
+    draw_waits,
+    render_age,
+    wrap_text,
+)
+from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.model.description import (
     BudgetDescription,
@@ -19,7 +26,6 @@ from rollout_operator.model.description import (
     PodDescription,
     PodState,
     Step,
-    Waiting,
     ZoneDescription,
 )
 from rollout_operator.planning.description.phase import list_worst_first
@@ -36,7 +42,6 @@ _PHASES: Final = {
 _LONGEST_NAME: Final = 40
 # Fewer marks of pods than this say nothing.
 _LEAST_PODS: Final = 8
-_LABEL: Final = 8
 # How the part of the operator begins that tells which process acts.
 _ELECTION: Final = "election: "
 
@@ -61,17 +66,6 @@ _SYMBOLS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusLayout:
-    """How much is shown, and in how many columns."""
-
-    width: int
-    is_wide: bool = False
-    """Revisions, limits and each pod that is not ready as well."""
-    is_terse: bool = False
-    """For a terminal that is too low: what is done stands in one line."""
-
-
 def draw_status(
     description: Description, remarks: Sequence[str], layout: StatusLayout
 ) -> list[Line]:
@@ -81,18 +75,11 @@ def draw_status(
     groups = list_worst_first(description.groups)
     for group in groups:
         lines += [BLANK, *_draw_group(group, description.now, layout)]
+    for policy in description.list_policies():
+        lines += [BLANK, *draw_policy(policy, description.now, layout)]
     if description.budgets:
         lines += [BLANK, *_draw_budgets(description.budgets, layout)]
     return lines if layout.is_terse else [*lines, *_draw_legend(groups)]
-
-
-def render_age(span: timedelta) -> str:
-    """Return a span as people say it: `42s`, `3m12s`, `2h5m`, `4d3h`."""
-    seconds = max(int(span.total_seconds()), 0)
-    for size, unit, below, lower in ((86400, "d", 3600, "h"), (3600, "h", 60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}{seconds % size // below}{lower}"
-    return f"{seconds // 60}m{seconds % 60}s" if seconds >= 60 else f"{seconds}s"
 
 
 def choose_symbol(pod: PodDescription) -> PodSymbol:
@@ -149,12 +136,12 @@ def _draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) ->
     if layout.is_terse:
         return
     if group.downscale is not None:
-        yield from _draw_labelled("scales", group.downscale.text, layout)
+        yield from draw_labelled("scales", group.downscale.text, layout)
     headline = (group.code, group.headline)
     steps = [step for step in group.steps if (step.code, step.text) != headline]
     yield from _draw_steps(steps, layout)
-    yield from _draw_waits("waits", group.waits[is_shown:], layout)
-    yield from _draw_waits("odd", group.problems, layout)
+    yield from draw_waits("waits", group.waits[is_shown:], layout)
+    yield from draw_waits("odd", group.problems, layout)
 
 
 def _head(group: GroupDescription, now: datetime) -> Line:
@@ -235,21 +222,7 @@ def _draw_unready(zone: ZoneDescription, now: datetime, layout: StatusLayout) ->
 
 def _draw_steps(steps: Iterable[Step], layout: StatusLayout) -> Iterator[Line]:
     for step in steps:
-        yield from _draw_labelled("next" if step.is_waiting else "now", step.text, layout)
-
-
-def _draw_waits(label: str, waits: Iterable[Waiting], layout: StatusLayout) -> Iterator[Line]:
-    for wait in waits:
-        yield from _draw_labelled(label, f"{wait.text} [{wait.code}]", layout)
-        if wait.remedy:
-            yield from wrap_text(wait.remedy, layout, indent=_LABEL + 2, style=Style.FAINT)
-
-
-def _draw_labelled(label: str, text: str, layout: StatusLayout) -> Iterator[Line]:
-    first, *more = wrap_text(text, layout, indent=_LABEL)
-    (shown, style), *_ = first
-    yield ((f"  {label:{_LABEL - 2}}", Style.BOLD), (shown[_LABEL:], style))
-    yield from more
+        yield from draw_labelled("next" if step.is_waiting else "now", step.text, layout)
 
 
 def _draw_budgets(budgets: Sequence[BudgetDescription], layout: StatusLayout) -> Iterator[Line]:
@@ -270,7 +243,7 @@ def _draw_budget_waits(budget: BudgetDescription, layout: StatusLayout) -> Itera
     yield from wrap_text(f"{budget.text}{code}", layout, indent=2)
     if first is not None and first.remedy:
         yield from wrap_text(first.remedy, layout, indent=4, style=Style.FAINT)
-    yield from _draw_waits("waits", budget.waits[1:], layout)
+    yield from draw_waits("waits", budget.waits[1:], layout)
 
 
 def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
@@ -283,19 +256,3 @@ def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
             *((f"{symbol.mark} {symbol.meaning}  ", symbol.style) for symbol in symbols),
             ("> its turn" if busy else "", Style.FAINT),
         )
-
-
-def wrap_text(
-    text: str, layout: StatusLayout, *, indent: int = 0, style: Style = Style.PLAIN
-) -> Iterator[Line]:
-    """Yield the lines of a text, one at least."""
-    pad = " " * indent
-    lines = textwrap.wrap(
-        one_line(text),
-        max(layout.width - 1, 20),
-        initial_indent=pad,
-        subsequent_indent=pad,
-        break_on_hyphens=False,
-    )
-    for line in lines or [pad]:
-        yield ((line, style),)

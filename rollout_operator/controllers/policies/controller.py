@@ -21,7 +21,7 @@ from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, Steps
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Action, Code
+from rollout_operator.model.outcome import Action, Code, Reason, Severity
 from rollout_operator.model.policy.plan import PolicyPlan
 from rollout_operator.model.policy.policy import PolicyScope, RefusedPolicy
 from rollout_operator.model.policy.status import PolicyStatus
@@ -60,7 +60,15 @@ class PolicyController:
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
-        self._waits: dict[str, Code | None] = {}
+        self._waits: dict[str, tuple[Reason, ...]] = {}
+        """Of the last plan of each policy."""
+
+    def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
+        """Return a policy as it was last read or written, and what was decided that it waits for.
+
+        Nothing where this process has not looked at it.
+        """
+        return self._context.statuses.get(name), self._waits.get(name, ())
 
     async def reconcile(self, name: str) -> Result:
         """Look at a policy once, do what is due, and say when to look again."""
@@ -80,6 +88,7 @@ class PolicyController:
                 attempt, str(error), at_least=get_retry_after(error)
             )
             log.warn("Policy not reconciled", **self._name(name), again_in=again, err=error)
+            self._waits[name] = (Reason(Code.BACKING_OFF, f"{error}", Severity.WARN),)
         else:
             context.attempts.record_success(attempt)
         return Result(again=again)
@@ -98,6 +107,7 @@ class PolicyController:
             return RECHECK_WAIT
         if isinstance(found, RefusedPolicy):
             context.rule.forget(GroupName(name))
+            self._waits.pop(name, None)
             status = render_refused_status(found, before=known.status, now=context.now())
             return await self._write(known, status)
         return await self._drive(known, found)
@@ -145,10 +155,10 @@ class PolicyController:
 
     def _log_wait(self, name: str, plan: PolicyPlan) -> None:
         """Log why nothing goes; the numbers in it change more often than is worth a line."""
-        leading = plan.leading
+        leading, before = plan.leading, self._waits.get(name)
         code = leading.code if leading else None
-        is_news = self._waits.get(name) is not code
-        self._waits[name] = code
+        is_news = not before or before[0].code is not code
+        self._waits[name] = plan.waits
         if leading is not None and is_news:
             why = "; ".join(wait.text for wait in plan.waits)
             write = log.at(leading.severity)

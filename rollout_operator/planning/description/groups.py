@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from msgspec import UNSET
+
 from rollout_operator.model.description import (
     DownscaleDescription,
     GroupDescription,
@@ -100,6 +102,7 @@ def describe_group(
         ),
         problems=tuple(_list_waiting(plan.problems)),
         downscale=_describe_downscale(group),
+        policy=group.driver or UNSET,
     )
 
 

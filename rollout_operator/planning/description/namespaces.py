@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rollout_operator.model.description import (
     Description,
     NamespaceDescription,
     OperatorDescription,
+    PolicyDescription,
 )
 
 
@@ -27,6 +29,7 @@ def merge_descriptions(own: Description, others: Iterable[Description]) -> Descr
             for budget in one.budgets
         ),
         namespaces=tuple(_list_namespaces(ordered)),
+        policies=_merge_policies(ordered),
     )
 
 
@@ -44,7 +47,21 @@ def select_namespace(description: Description, namespace: str) -> Description | 
         groups=tuple(group for group in description.groups if group.namespace == namespace),
         budgets=tuple(budget for budget in description.budgets if budget.namespace == namespace),
         namespaces=(),
+        policies=(
+            UNSET
+            if isinstance(description.policies, UnsetType)
+            else tuple(one for one in description.policies if one.namespace == namespace)
+        ),
     )
+
+
+def _merge_policies(
+    descriptions: Iterable[Description],
+) -> tuple[PolicyDescription, ...] | UnsetType:
+    """Return the policies of all namespaces, UNSET where they are obeyed in none."""
+    if all(isinstance(one.policies, UnsetType) for one in descriptions):
+        return UNSET
+    return tuple(policy for one in descriptions for policy in one.list_policies())
 
 
 def _narrow(

@@ -8,16 +8,19 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rollout_operator.model.description import (
+    BatchDescription,
     BudgetDescription,
     Description,
     GroupDescription,
     NamespaceDescription,
     OperatorDescription,
+    PolicyDescription,
+    PolicySetDescription,
     Waiting,
     ZoneDescription,
 )
 from rollout_operator.planning.description.phase import list_worst_first
-from rollout_operator.planning.wording import count, one_line
+from rollout_operator.planning.wording import count, join_names, one_line
 
 
 def render_description(description: Description) -> Iterator[str]:
@@ -42,6 +45,31 @@ def render_namespace(namespace: NamespaceDescription) -> str:
     return f"namespace {namespace.name}: not ready: {'; '.join(namespace.missing)}"
 
 
+def render_policy(policy: PolicyDescription) -> str:
+    """Return a MultiAZRollout in one line, which changes only where something happens."""
+    numbers = f"{policy.ready} of {policy.desired} ready, {policy.updated} of {policy.desired}"
+    code = f" [{policy.code}]" if policy.code is not None else ""
+    phase = policy.phase or "not decided"
+    head = f"MultiAZRollout {policy.title}: {phase}, {numbers} updated"
+    return f"{head}: {policy.headline}{code}"
+
+
+def render_policy_set(one: PolicySetDescription) -> str:
+    """Return a StatefulSet of a MultiAZRollout in numbers."""
+    numbers = f"{one.updated} of {one.desired} updated, {one.unavailable} unavailable"
+    return f"{one.name}: {numbers}, zone by {one.source}"
+
+
+def render_batch(batch: BatchDescription) -> str:
+    """Return the last batch of a MultiAZRollout."""
+    state = "open"
+    if batch.completed is not None:
+        state = f"complete at {render_time(batch.completed)}"
+    elif batch.began is not None:
+        state = f"open since {render_time(batch.began)}"
+    return f"batch {batch.number} in {batch.zone}: {join_names(batch.pods)}, {state}"
+
+
 def _list_lines(description: Description) -> Iterator[str]:
     if description.operator is not None:
         yield from _list_operator(description.operator)
@@ -50,6 +78,9 @@ def _list_lines(description: Description) -> Iterator[str]:
     for group in list_worst_first(description.groups):
         yield ""
         yield from _list_group(group)
+    for policy in description.list_policies():
+        yield ""
+        yield from _list_policy(policy)
     for budget in description.budgets:
         yield ""
         yield from _list_budget(budget)
@@ -120,6 +151,24 @@ def _list_waits(title: str, waits: Sequence[Waiting]) -> Iterator[str]:
         yield f"    {wait.code}: {wait.text}"
         if wait.remedy:
             yield f"      {wait.remedy}"
+
+
+def _list_policy(policy: PolicyDescription) -> Iterator[str]:
+    yield render_policy(policy)
+    first = policy.waits[0] if policy.waits else None
+    is_shown = first is not None and (first.code, first.text) == (policy.code, policy.headline)
+    if first is not None and is_shown and first.remedy:
+        yield f"  {first.remedy}"
+    for zone in policy.zones:
+        yield f"  {zone.order}. {zone.name}: {zone.state}"
+        yield from (f"    {render_policy_set(one)}" for one in zone.sets)
+    if policy.batch is not None:
+        yield f"  {render_batch(policy.batch)}"
+    if policy.next_batch is not None:
+        yield f"  next batch at {render_time(policy.next_batch)}"
+    if policy.groups:
+        yield f"  replaces the pods of {join_names(policy.groups)}"
+    yield from _list_waits("waits", policy.waits[is_shown:])
 
 
 def _list_budget(budget: BudgetDescription) -> Iterator[str]:

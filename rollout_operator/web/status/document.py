@@ -15,8 +15,10 @@ def list_document(description: Description) -> Iterator[bytes]:
     A thousand groups take longer to encode than the loop may stand still.
     """
     for number, field in enumerate(msgspec.structs.fields(Description)):
-        yield b"%s%s:" % (b"," if number else b"{", msgspec.json.encode(field.encode_name))
         value = getattr(description, field.name)
+        if value is msgspec.UNSET:
+            continue
+        yield b"%s%s:" % (b"," if number else b"{", msgspec.json.encode(field.encode_name))
         if isinstance(value, tuple):
             yield from _list_elements(value)
         else:

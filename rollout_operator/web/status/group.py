@@ -7,6 +7,8 @@ out is counted, and stands in `/status.json`.
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from msgspec import UnsetType
+
 from rollout_operator.model.description import (
     GroupDescription,
     Phase,
@@ -21,6 +23,7 @@ from rollout_operator.model.reasons.remedies import render_path
 from rollout_operator.web.status.markup import (
     escape,
     make_anchor,
+    make_policy_anchor,
     render_icon,
     render_items,
     render_link,
@@ -70,7 +73,8 @@ def render_group(group: GroupDescription, *, has_grid: bool) -> str:
         f'<header><h2 title="{name}">{name}</h2>{render_phase(group.phase)}'
         f'<span class="since">{since}</span></header>'
         f'<p class="headline">{render_headline(group)}</p>'
-        f"{_render_remedy(leading.remedy) if leading is not None else ''}{_render_progress(group)}"
+        f"{render_remedy(leading.remedy) if leading is not None else ''}{_render_driver(group)}"
+        f"{_render_progress(group)}"
         f'<div class="facts">{"".join(_list_facts(group))}</div>'
         f'<div class="zones">{zones}</div></article>'
     )
@@ -86,7 +90,7 @@ def render_waiting(waiting: Waiting) -> str:
     """Return one reason: sentence, zone, code with its link, and what a person can do."""
     link = render_link(waiting.link, waiting.code)
     sentence = _render_sentence(waiting.zone, waiting.text)
-    return f"{sentence} {link}{_render_remedy(waiting.remedy)}"
+    return f"{sentence} {link}{render_remedy(waiting.remedy)}"
 
 
 def _render_sentence(subject: str, text: str) -> str:
@@ -115,8 +119,17 @@ def _find_leading(group: GroupDescription) -> Waiting | None:
     return next(leading, None)
 
 
-def _render_remedy(remedy: str) -> str:
+def render_remedy(remedy: str) -> str:
+    """Return what a person can do, nothing where that is nothing."""
     return f'<p class="remedy"><b>To do</b> {render_prose(remedy)}</p>' if remedy else ""
+
+
+def _render_driver(group: GroupDescription) -> str:
+    """Return which MultiAZRollout replaces its pods, with a link to it."""
+    if isinstance(group.policy, UnsetType):
+        return ""
+    link = f'<a href="#{make_policy_anchor(group.policy)}">{escape(group.policy)}</a>'
+    return f'<p class="figures">replaced by MultiAZRollout {link}</p>'
 
 
 def _render_progress(group: GroupDescription) -> str:

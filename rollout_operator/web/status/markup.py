@@ -84,3 +84,8 @@ def make_anchor(name: str) -> str:
     if _PLAIN_NAME.fullmatch(name):
         return f"g-{name}"
     return f"g--{sha256(name.encode('utf-8', 'replace')).hexdigest()[:_HASH_LENGTH]}"
+
+
+def make_policy_anchor(title: str) -> str:
+    """Return the id of a MultiAZRollout's section, never that of a group."""
+    return f"p-{make_anchor(title)}"

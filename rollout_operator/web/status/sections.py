@@ -35,9 +35,11 @@ from rollout_operator.web.status.group import (
 from rollout_operator.web.status.markup import (
     escape,
     make_anchor,
+    make_policy_anchor,
     render_icon,
     render_items,
 )
+from rollout_operator.web.status.policies import render_policy
 
 FULL_GROUPS: Final = 30
 # Pods that have a cell, over all groups: each takes some 120 bytes.
@@ -46,6 +48,7 @@ MOST_CELLS: Final = 1500
 MOST_ROWS: Final = 1000
 ROWS_TOGETHER: Final = 25
 MOST_BUDGETS: Final = 100
+MOST_POLICIES: Final = 30
 MOST_PARTS: Final = 40
 
 Render = Callable[[], str]
@@ -108,7 +111,7 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
     operator = description.operator
     chips = tuple((phase, phases[phase], firsts[phase]) for phase in firsts)
     lacking = tuple(namespace for namespace in description.namespaces if not namespace.is_ready)
-    summary = (chips, operator, lacking)
+    summary = (chips, operator, lacking, bool(description.list_policies()))
     yield "summary", summary, partial(_render_summary, *summary)
     room = MOST_CELLS
     for group in groups[:FULL_GROUPS]:
@@ -117,6 +120,11 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
         render = partial(render_group, group, has_grid=has_grid)
         yield make_anchor(group.title), (group, has_grid), render
     yield from _list_rows(groups[FULL_GROUPS:])
+    for policy in description.list_policies()[:MOST_POLICIES]:
+        yield make_policy_anchor(policy.title), policy, partial(render_policy, policy)
+    rest = len(description.list_policies()) - MOST_POLICIES
+    if rest > 0:
+        yield "more-policies", rest, partial(_render_more_policies, rest)
     if description.budgets:
         yield "budgets", description.budgets, partial(_render_budgets, description.budgets)
     if operator is not None:
@@ -127,6 +135,7 @@ def _render_summary(
     phases: Sequence[tuple[Phase, int, str]],
     operator: OperatorDescription | None,
     lacking: Sequence[NamespaceDescription],
+    has_policies: bool,
 ) -> str:
     chips = "".join(
         f'<a class="phase {PHASE_ICONS[phase]}" href="#{make_anchor(first)}">'
@@ -136,7 +145,7 @@ def _render_summary(
     title = ", ".join(f"{number} {phase}" for phase, number, _ in reversed(phases))
     remarks = "".join((*_list_remarks(operator), *_list_lacking(lacking)))
     # While it begins nothing is known of groups, and that there are none would be wrong.
-    is_known = operator is None or operator.is_ready
+    is_known = (operator is None or operator.is_ready) and not has_policies
     empty = '<p class="empty">No rollout group in this namespace.</p>' if is_known else ""
     return (
         f'<section id="summary" data-title="{title or "no groups"}">{remarks}'
@@ -190,6 +199,11 @@ def _render_row(group: GroupDescription) -> str:
         f' <span class="figures">{group.ready}/{group.desired} ready</span>'
         f" {render_headline(group)}</p>"
     )
+
+
+def _render_more_policies(rest: int) -> str:
+    link = f'<a href="status.json">{rest} more MultiAZRollouts</a>'
+    return f'<p id="more-policies" class="rest">and {link}</p>'
 
 
 def _render_budgets(budgets: Sequence[BudgetDescription]) -> str:

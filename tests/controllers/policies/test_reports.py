@@ -1,7 +1,10 @@
-"""What metrics of a process say of MultiAZRollouts, while they roll out and once they go."""
+"""What metrics and pages of a process say of MultiAZRollouts, until they go."""
+
+from msgspec import UNSET
 
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.outcome import Code
 from tests.controllers.policies.world import PolicyWorld
 from tests.virtual_time import in_virtual_time
 
@@ -82,3 +85,53 @@ async def test_without_the_flag_nothing_is_said_of_policies() -> None:
         process.start()
         await process.wait_ready()
         assert series(process) == {}
+        assert (await process.describe()).policies is UNSET
+
+
+@in_virtual_time
+async def test_maz50_what_is_described_is_what_was_decided() -> None:
+    """Each policy with its code, and the group that it drives with its name; a replica too."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", group="db", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 600})
+        process = await world.start(elects=True)
+        standby = await world.start(name="operator-2", elects=True)
+        await world.roll_out(letters="ab")
+        await world.sleep(60)
+        acting, other = await process.describe(), await standby.describe()
+        await world.delete_policy()
+        await world.sleep(1)
+        gone = await process.describe()
+
+    (policy,), (group,) = acting.list_policies(), acting.groups
+    assert (policy.title, policy.phase, policy.code) == (
+        "default/db",
+        "Waiting",
+        Code.INTERVAL_WAIT,
+    )
+    assert (policy.groups, group.policy) == (("db",), "default/db")
+    assert [(zone.name, zone.state) for zone in policy.zones] == [
+        ("us-west-2a", "Updating"),
+        ("us-west-2b", "Pending"),
+    ]
+    assert policy.next_batch is not None
+    (seen,) = other.list_policies()
+    assert (seen.code, seen.headline, seen.zones) == (None, policy.headline, policy.zones)
+    assert (gone.policies, gone.groups[0].policy) == ((), UNSET)
+
+
+@in_virtual_time
+async def test_a_policy_that_is_refused_is_described_by_its_refusal() -> None:
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=1)
+        await world.create_policy("old")
+        await world.sleep(2)
+        await world.create_policy("young")
+        process = await world.start()
+        await world.sleep(10)
+        described = {one.name: one for one in (await process.describe()).list_policies()}
+
+    assert (described["old"].phase, described["young"].phase) == ("Idle", "Invalid")
+    assert "default/old" in described["young"].headline

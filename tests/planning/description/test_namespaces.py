@@ -2,9 +2,14 @@
 
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from rollout_operator.model.description import Description, OperatorDescription
+from rollout_operator.model.description import (
+    Description,
+    OperatorDescription,
+    PolicyDescription,
+)
 from rollout_operator.planning.description.namespaces import merge_descriptions, select_namespace
 from rollout_operator.planning.description.text import render_description
 from tests.cli.described import EXAMPLE, NOW
@@ -58,3 +63,21 @@ def test_one_namespace_is_taken_out_with_what_the_process_is_to_it() -> None:
 def test_the_description_of_one_namespace_stays_as_it_is() -> None:
     assert select_namespace(EXAMPLE, "elsewhere") is EXAMPLE
     assert [group.title for group in EXAMPLE.groups] == ["ingester"]
+
+
+def test_policies_are_merged_and_taken_out_where_any_namespace_obeys_them() -> None:
+    policies = tuple(
+        PolicyDescription(name="db", namespace=name, phase="Idle", headline="")
+        for name in ("mimir", "other")
+    )
+    obeying = [
+        replace(one, policies=(policy,))
+        for one, policy in zip((READY, OTHER), policies, strict=True)
+    ]
+    merged = merge_descriptions(OWN, [HELD, *obeying])
+
+    assert merged.policies == policies
+    chosen = select_namespace(merged, "other")
+    assert chosen is not None
+    assert chosen.policies == policies[1:]
+    assert merge_descriptions(OWN, [HELD, READY]).policies is UNSET

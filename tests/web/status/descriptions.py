@@ -2,14 +2,21 @@
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec import UNSET, UnsetType
+
 from rollout_operator.model.description import (
+    BatchDescription,
     BudgetDescription,
+    ConditionDescription,
     Description,
     GroupDescription,
     OperatorDescription,
     Phase,
     PodDescription,
     PodState,
+    PolicyDescription,
+    PolicySetDescription,
+    PolicyZoneDescription,
     Step,
     Waiting,
     ZoneDescription,
@@ -26,9 +33,68 @@ def describe(
     *groups: GroupDescription,
     operator: OperatorDescription | None = None,
     budgets: tuple[BudgetDescription, ...] = (),
+    policies: tuple[PolicyDescription, ...] | UnsetType = UNSET,
 ) -> Description:
     """Return a namespace."""
-    return Description(namespace="prod", now=NOW, operator=operator, groups=groups, budgets=budgets)
+    return Description(
+        namespace="prod",
+        now=NOW,
+        operator=operator,
+        groups=groups,
+        budgets=budgets,
+        policies=policies,
+    )
+
+
+def policy(
+    name: str = "db",
+    *,
+    headline: str = "batch 2 of db-a is open",
+    waits: tuple[Waiting, ...] = (),
+    message: str = "batch 2 of db-a is open",
+    zones: tuple[str, ...] = ("us-west-2a", "us-west-2b"),
+) -> PolicyDescription:
+    """Return a MultiAZRollout that waits for a pod of its first zone."""
+    return PolicyDescription(
+        name=name,
+        namespace="prod",
+        phase="Progressing",
+        headline=headline,
+        code=Code.BATCH_OPEN,
+        reason="RollingOut",
+        desired=6,
+        updated=2,
+        ready=5,
+        began=NOW - 3 * MINUTE,
+        groups=("db",),
+        zones=tuple(
+            PolicyZoneDescription(
+                name=zone,
+                order=place,
+                state="Pending" if place > 1 else "Updating",
+                sets=(
+                    PolicySetDescription(
+                        name=f"db-{zone[-1]}",
+                        source="Label",
+                        desired=3,
+                        updated=2 if place == 1 else 0,
+                        outdated=1 if place == 1 else 3,
+                        unavailable=place % 2,
+                    ),
+                ),
+            )
+            for place, zone in enumerate(zones, start=1)
+        ),
+        batch=BatchDescription(
+            number=2, zone=zones[0], stateful_set="db-a", pods=("db-a-1",), began=NOW - MINUTE
+        ),
+        waits=waits or (waiting(headline, Code.BATCH_OPEN, name="", remedy="look at the pods"),),
+        conditions=(
+            ConditionDescription(
+                type="Ready", is_true=False, reason="RollingOut", message=message, since=NOW
+            ),
+        ),
+    )
 
 
 def operator(

@@ -13,7 +13,15 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.web.status.document import render_schema
 from tests.code_rules import ROOT
 from tests.web.admin_world import World, serving
-from tests.web.status.descriptions import HOSTILE, budget, describe, group, operator, waiting
+from tests.web.status.descriptions import (
+    HOSTILE,
+    budget,
+    describe,
+    group,
+    operator,
+    policy,
+    waiting,
+)
 from tests.web.status.elements import Elements
 from tests.web.status.served import BROWSER, showing
 
@@ -80,6 +88,7 @@ async def test_the_document_is_what_the_schema_says() -> None:
         group("second", code=None),
         operator=operator(missing=("pods: not followed yet",)),
         budgets=(budget(), budget("second")),
+        policies=(policy(), policy("second")),
     )
     for description in (everything, describe()):
         async with showing() as shown:

@@ -1,0 +1,96 @@
+"""What `status` and `explain` show of a MultiAZRollout. Every sentence is the description's."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from rollout_operator.cli.text.layout import (
+    StatusLayout,
+    draw_labelled,
+    draw_waits,
+    render_age,
+    wrap_text,
+)
+from rollout_operator.lab.lines import Line, Style
+from rollout_operator.model.description import PolicyDescription, PolicyZoneDescription
+from rollout_operator.planning.description.text import render_batch
+from rollout_operator.planning.wording import join_names, one_line
+
+_STYLES: Final = {"Idle": Style.GREEN, "Blocked": Style.RED, "Invalid": Style.RED}
+_LONGEST_NAME: Final = 24
+
+
+def draw_policy(policy: PolicyDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
+    """Yield the lines about one MultiAZRollout."""
+    yield _head(policy, now)
+    if layout.is_terse and policy.phase == "Idle":
+        return
+    code = f" [{policy.code}]" if policy.code is not None else ""
+    yield from wrap_text(f"{policy.headline}{code}", layout, indent=2)
+    first = policy.waits[0] if policy.waits else None
+    is_shown = first is not None and (first.code, first.text) == (policy.code, policy.headline)
+    if first is not None and is_shown and first.remedy and not layout.is_terse:
+        yield from wrap_text(first.remedy, layout, indent=4, style=Style.FAINT)
+    yield from _draw_zones(policy, layout)
+    if layout.is_terse:
+        return
+    if policy.batch is not None and (layout.is_wide or policy.batch.completed is None):
+        yield from draw_labelled("batch", render_batch(policy.batch), layout)
+    if policy.groups:
+        yield from draw_labelled("group", join_names(policy.groups), layout)
+    yield from draw_waits("waits", policy.waits[is_shown:], layout)
+    if layout.is_wide:
+        yield from _draw_conditions(policy, layout)
+
+
+def _head(policy: PolicyDescription, now: datetime) -> Line:
+    parts = [
+        f"{policy.ready}/{policy.desired} ready",
+        f"{policy.updated}/{policy.desired} updated",
+    ]
+    if policy.next_batch is not None and policy.next_batch > now:
+        parts.append(f"next batch in {render_age(policy.next_batch - now)}")
+    return (
+        (one_line(f"MultiAZRollout {policy.title}"), Style.BOLD),
+        ("  ", Style.PLAIN),
+        (policy.phase or "not decided", _STYLES.get(policy.phase, Style.YELLOW)),
+        ("".join(f"  {part}" for part in parts), Style.PLAIN),
+    )
+
+
+def _draw_zones(policy: PolicyDescription, layout: StatusLayout) -> Iterator[Line]:
+    if not policy.zones:
+        return
+    zones = _width("ZONE", [zone.name for zone in policy.zones])
+    sets = _width("STATEFULSET", [one.name for zone in policy.zones for one in zone.sets])
+    title = f"  {'ZONE':{zones}}  {'STATE':8}  {'STATEFULSET':{sets}}  {'READY':>7}  {'UPDATED':>7}"
+    yield ((f"{title}{'  SOURCE' if layout.is_wide else ''}", Style.FAINT),)
+    for zone in policy.zones:
+        yield from _draw_zone(zone, zones, sets, layout)
+
+
+def _draw_zone(
+    zone: PolicyZoneDescription, zones: int, sets: int, layout: StatusLayout
+) -> Iterator[Line]:
+    name, state = one_line(zone.name)[:zones], zone.state
+    for one in zone.sets:
+        ready = f"{one.desired - one.unavailable}/{one.desired}"
+        updated = f"{one.updated}/{one.desired}"
+        tail = f"  {one.source}" if layout.is_wide else ""
+        busy = ">" if state == "Updating" else " "
+        yield (
+            (f"{busy} {name:{zones}}", Style.BOLD),
+            (f"  {state:8}  {one.name[:sets]:{sets}}  {ready:>7}  {updated:>7}{tail}", Style.PLAIN),
+        )
+        name, state = "", ""
+
+
+def _draw_conditions(policy: PolicyDescription, layout: StatusLayout) -> Iterator[Line]:
+    for one in policy.conditions:
+        message = f": {one.message}" if one.message else ""
+        text = f"{one.type} is {one.is_true}, {one.reason}{message}"
+        yield from wrap_text(text, layout, indent=2, style=Style.FAINT)
+
+
+def _width(title: str, names: list[str]) -> int:
+    return min(max(len(title), *map(len, names)), _LONGEST_NAME)

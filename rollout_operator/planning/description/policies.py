@@ -1,0 +1,150 @@
+"""One MultiAZRollout as every outlet shows it.
+
+Numbers, zones and batches are those of its status, which every process can read; what it waits for
+comes from the process that decides. Where none does here, the condition `Ready` says it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import UnsetType
+from msgspec.structs import replace
+
+from rollout_operator.model.description import (
+    BatchDescription,
+    ConditionDescription,
+    PolicyDescription,
+    PolicySetDescription,
+    PolicyZoneDescription,
+)
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.outcome import Code, Reason
+from rollout_operator.model.policy.policy import Policy, PolicyScope, RefusedPolicy
+from rollout_operator.model.policy.status import (
+    PolicyPhase,
+    PolicySetStatus,
+    PolicyStatus,
+    PolicyZoneStatus,
+)
+from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.planning.description.groups import describe_reason
+from rollout_operator.planning.policies.conditions import READY
+from rollout_operator.planning.policies.status import parse_time
+from rollout_operator.planning.wording import cut
+
+_UNDECIDED: Final = "nothing has been decided yet"
+_GOING: Final = "it is being deleted: no batch begins"
+_TRUE: Final = "True"
+
+
+def describe_policy(
+    known: WatchedPolicy, found: PolicyScope | RefusedPolicy | None, waits: Sequence[Reason] = ()
+) -> PolicyDescription:
+    """Return one policy.
+
+    `found` is what it owns, or why it is refused; None where it is being deleted. `waits` are what
+    a process has decided that acts for it.
+    """
+    if isinstance(found, RefusedPolicy):
+        text = "; ".join(one.text for one in found.refusals)
+        described = _describe_status(known)
+        return replace(
+            described,
+            phase=PolicyPhase.INVALID,
+            headline=cut(text),
+            reason=found.refusals[0].code,
+            next_batch=None,
+        )
+    described = _describe_status(known)
+    if found is None:
+        return replace(described, headline=_GOING)
+    described = replace(described, groups=tuple(sorted(found.groups)))
+    return _with_waits(described, waits) if waits else described
+
+
+def describe_unreadable_policy(one: Unreadable) -> PolicyDescription:
+    """Return a policy of which nothing is known but its name."""
+    return PolicyDescription(
+        name=one.name,
+        namespace=one.namespace,
+        phase=PolicyPhase.INVALID,
+        headline=cut(one.error),
+        code=Code.OBJECT_UNREADABLE,
+    )
+
+
+def _with_waits(described: PolicyDescription, waits: Sequence[Reason]) -> PolicyDescription:
+    return replace(
+        described,
+        headline=cut(waits[0].text),
+        code=waits[0].code,
+        waits=tuple(describe_reason(one) for one in waits if one.code is not Code.UP_TO_DATE),
+    )
+
+
+def _describe_status(known: WatchedPolicy) -> PolicyDescription:
+    status, policy = known.status, known.policy
+    ready = status.find_condition(READY)
+    return PolicyDescription(
+        name=known.name,
+        namespace=known.namespace,
+        phase=status.phase,
+        headline=cut(ready.message) if ready is not None else _UNDECIDED,
+        reason=status.get_reason(READY),
+        desired=status.total_pods,
+        updated=status.updated_pods,
+        ready=status.ready_pods,
+        began=parse_time(status.start_time),
+        completed=parse_time(status.completion_time),
+        zones=tuple(map(_describe_zone, status.zones)),
+        unknown_zones=tuple(map(cut, status.unknown_zones)),
+        batch=_describe_batch(status),
+        next_batch=parse_time(status.next_batch_time),
+        is_paused=isinstance(policy, Policy) and policy.is_paused,
+        conditions=tuple(_list_conditions(status)),
+    )
+
+
+def _describe_zone(zone: PolicyZoneStatus) -> PolicyZoneDescription:
+    return PolicyZoneDescription(
+        name=cut(zone.name),
+        order=zone.order,
+        state=zone.state,
+        sets=tuple(map(_describe_set, zone.stateful_sets)),
+    )
+
+
+def _describe_set(one: PolicySetStatus) -> PolicySetDescription:
+    return PolicySetDescription(
+        name=one.name,
+        source=one.source,
+        desired=one.replicas,
+        updated=one.updated_pods,
+        outdated=one.outdated_pods,
+        unavailable=one.unavailable_pods,
+    )
+
+
+def _describe_batch(status: PolicyStatus) -> BatchDescription | None:
+    batch = status.last_batch
+    if isinstance(batch, UnsetType):
+        return None
+    return BatchDescription(
+        number=batch.number,
+        zone=cut(batch.zone),
+        stateful_set=batch.stateful_set,
+        pods=tuple(one.name for one in batch.pods),
+        began=parse_time(batch.start_time),
+        completed=parse_time(batch.completion_time),
+    )
+
+
+def _list_conditions(status: PolicyStatus) -> Iterator[ConditionDescription]:
+    for one in status.conditions:
+        yield ConditionDescription(
+            type=one.type,
+            is_true=one.status == _TRUE,
+            reason=one.reason,
+            message=cut(one.message),
+            since=parse_time(one.last_transition_time),
+        )

@@ -1,0 +1,118 @@
+"""One MultiAZRollout as HTML: what it waits for, its zones in order, its batch and conditions.
+
+The description says all of it. What is left out is counted, and stands in `/status.json`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from rollout_operator.model.description import (
+    BatchDescription,
+    ConditionDescription,
+    PolicyDescription,
+    PolicyZoneDescription,
+)
+from rollout_operator.planning.description.text import render_policy_set
+from rollout_operator.web.status.group import (
+    MOST_REASONS,
+    MOST_ZONES,
+    render_code,
+    render_remedy,
+    render_waiting,
+)
+from rollout_operator.web.status.markup import (
+    escape,
+    make_policy_anchor,
+    render_icon,
+    render_items,
+    render_time,
+)
+
+MOST_BATCH_PODS: Final = 20
+MOST_SETS: Final = 20
+# Phases of the resource by the pictures of groups.
+_ICONS: Final[Mapping[str, str]] = {
+    "Idle": "done",
+    "Progressing": "moving",
+    "Blocked": "held",
+    "Invalid": "held",
+}
+
+
+def render_policy(policy: PolicyDescription) -> str:
+    """Return the section of a MultiAZRollout."""
+    name, icon = escape(policy.title), _ICONS.get(policy.phase, "waiting")
+    code = f" {render_code(policy.code)}" if policy.code is not None else ""
+    zones = "".join(_list_zones(policy))
+    return (
+        f'<article class="card {icon}" id="{make_policy_anchor(policy.title)}">'
+        f'<header><h2 title="{name}">MultiAZRollout {name}</h2>'
+        f'<span class="phase {icon}">{render_icon(icon)}{escape(policy.phase or "-")}</span>'
+        f'</header><p class="headline">{escape(policy.headline)}{code}</p>'
+        f'{_render_remedy(policy)}<p class="figures"><b>{policy.updated} of {policy.desired}</b>'
+        f' pods updated <span class="dot">·</span> <b>{policy.ready} of {policy.desired}</b> ready'
+        f'</p><div class="facts">{"".join(_list_facts(policy))}</div>'
+        f'<div class="zones">{zones}</div></article>'
+    )
+
+
+def _render_remedy(policy: PolicyDescription) -> str:
+    leading = policy.waits[0] if policy.waits else None
+    return "" if leading is None else render_remedy(leading.remedy)
+
+
+def _list_facts(policy: PolicyDescription) -> Iterator[str]:
+    batch = [] if policy.batch is None else [_render_batch(policy.batch)]
+    if policy.next_batch is not None:
+        batch.append(f"next batch {render_time(policy.next_batch, 'in')}")
+    if policy.is_paused:
+        batch.append("paused")
+    yield _render_fact("Batch", batch)
+    yield _render_fact("Waits for", [*map(render_waiting, policy.waits[1:MOST_REASONS])])
+    yield _render_fact("Replaces the pods of", [*map(escape, policy.groups[:MOST_SETS])])
+    yield _render_fact("Conditions", [*map(_render_condition, policy.conditions)])
+
+
+def _render_fact(title: str, items: list[str]) -> str:
+    return f"<section><h3>{title}</h3>{render_items(items, 'reasons')}</section>" if items else ""
+
+
+def _render_batch(batch: BatchDescription) -> str:
+    shown = ", ".join(map(escape, batch.pods[:MOST_BATCH_PODS]))
+    rest = len(batch.pods) - MOST_BATCH_PODS
+    pods = f"{shown} and {rest} more" if rest > 0 else shown
+    state = "open"
+    if batch.completed is not None:
+        state = f"complete {render_time(batch.completed, 'ago')}"
+    elif batch.began is not None:
+        state = f"open {render_time(batch.began, 'for')}"
+    return f"batch {batch.number} in <b>{escape(batch.zone)}</b>: {pods}, {state}"
+
+
+def _render_condition(one: ConditionDescription) -> str:
+    since = f" {render_time(one.since, 'for')}" if one.since is not None else ""
+    text = f": {escape(one.message)}" if one.message else ""
+    return f"<b>{escape(one.type)}</b> is {one.is_true}, {escape(one.reason)}{since}{text}"
+
+
+def _list_zones(policy: PolicyDescription) -> Iterator[str]:
+    for zone in policy.zones[:MOST_ZONES]:
+        yield _render_zone(zone)
+    rest = len(policy.zones) - MOST_ZONES
+    if rest > 0:
+        yield f'<p class="rest">and <a href="status.json">{rest} more zones</a></p>'
+
+
+def _render_zone(zone: PolicyZoneDescription) -> str:
+    name = escape(zone.name)
+    turn = f' <span class="mark turn">{render_icon("turn")}its turn</span>'
+    mark = turn if zone.state == "Updating" else f' <span class="mark">{escape(zone.state)}</span>'
+    rows = render_items((escape(render_policy_set(one)) for one in zone.sets[:MOST_SETS]), "plain")
+    outdated = sum(one.outdated for one in zone.sets)
+    unavailable = sum(one.unavailable for one in zone.sets)
+    return (
+        f'<div class="zone"><div class="zone-head"><b class="zone-name" title="{name}">'
+        f'{zone.order}. {name}</b>{mark}</div><div class="pods">{rows}</div>'
+        f'<div class="zone-figures"><b>{outdated}</b> outdated'
+        f"<span>{unavailable} unavailable</span></div></div>"
+    )

@@ -1,0 +1,67 @@
+"""MultiAZRollouts in 80 columns."""
+
+from datetime import timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from rollout_operator.cli.text.layout import StatusLayout
+from rollout_operator.cli.text.policies import draw_policy
+from rollout_operator.cli.text.status_changes import list_facts
+from rollout_operator.cli.text.status_renderer import draw_status
+from rollout_operator.lab.lines import Line
+from rollout_operator.model.description import PolicyDescription
+from tests.web.status.descriptions import HOSTILE, MINUTE, NOW, describe, policy
+
+NARROW: Final = StatusLayout(width=80)
+WIDE: Final = StatusLayout(width=100, is_wide=True)
+
+
+def plain(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+def draw(one: PolicyDescription, layout: StatusLayout = NARROW) -> list[str]:
+    return plain([*draw_policy(one, NOW, layout)])
+
+
+def test_zones_stand_in_the_order_of_their_updates() -> None:
+    assert draw(replace(policy(), next_batch=NOW + timedelta(seconds=20))) == [
+        "MultiAZRollout prod/db  Progressing  5/6 ready  2/6 updated  next batch in 20s",
+        "  batch 2 of db-a is open [batch_open]",
+        "    look at the pods",
+        "  ZONE        STATE     STATEFULSET    READY  UPDATED",
+        "> us-west-2a  Updating  db-a             2/3      2/3",
+        "  us-west-2b  Pending   db-b             3/3      0/3",
+        "  batch batch 2 in us-west-2a: db-a-1, open since 2026-01-02T03:03:05Z",
+        "  group db",
+    ]
+
+
+def test_wide_has_sources_and_conditions_as_well() -> None:
+    lines = draw(policy(), WIDE)
+
+    assert any(line.endswith("  Label") for line in lines)
+    assert "  Ready is False, RollingOut: batch 2 of db-a is open" in lines
+
+
+def test_a_low_terminal_has_one_line_of_what_is_done() -> None:
+    terse = StatusLayout(width=80, is_terse=True)
+    assert len(draw(replace(policy(), phase="Idle"), terse)) == 1
+
+
+def test_a_policy_stands_below_the_groups_and_its_changes_are_lines() -> None:
+    shown = describe(policies=(policy(),))
+
+    assert any(
+        line.startswith("MultiAZRollout prod/db") for line in plain(draw_status(shown, (), NARROW))
+    )
+    facts = list_facts(shown)
+    later = describe(policies=(replace(policy(), next_batch=NOW + MINUTE),))
+    assert list_facts(later) == facts, "nothing in it passes with time alone"
+    assert [*facts] == ["prod policy db"]
+
+
+def test_nothing_that_a_tenant_wrote_steers_the_terminal() -> None:
+    for line in draw(policy(headline=HOSTILE, zones=(HOSTILE, "b")), WIDE):
+        assert line.isprintable()

@@ -1,0 +1,158 @@
+"""A MultiAZRollout as every outlet shows it: by its status, and by what was decided last."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from rollout_operator.model.condition import StatusCondition
+from rollout_operator.model.description import PolicyDescription
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.outcome import Code, Reason
+from rollout_operator.model.policy.policy import (
+    PolicyRefusal,
+    PolicyRefusalCode,
+    PolicyScope,
+    RefusedPolicy,
+)
+from rollout_operator.model.policy.status import (
+    PolicySetStatus,
+    PolicyStatus,
+    PolicyZoneStatus,
+    RecordedBatch,
+    RecordedPod,
+)
+from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.planning.description.policies import (
+    describe_policy,
+    describe_unreadable_policy,
+)
+from tests.planning.policies.policies import policy
+
+NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+READY: Final = StatusCondition(
+    type="Ready",
+    status="False",
+    reason="RollingOut",
+    message="db-a waits for the end of a pause",
+    last_transition_time="2026-01-02T03:04:05Z",
+)
+BATCH: Final = RecordedBatch(
+    number=3,
+    zone="a",
+    stateful_set="db-a",
+    update_revision="r2",
+    pods=(RecordedPod(name="db-a-1", uid="u"),),
+    start_time="2026-01-02T03:04:05Z",
+)
+STATUS: Final = PolicyStatus(
+    observed_generation=1,
+    phase="Waiting",
+    updated_pods=1,
+    total_pods=3,
+    ready_pods=2,
+    next_batch_time="2026-01-02T03:04:35Z",
+    unknown_zones=("c",),
+    zones=(
+        PolicyZoneStatus(
+            name="a",
+            order=1,
+            state="Updating",
+            stateful_sets=(PolicySetStatus(name="db-a", source="Label", replicas=3),),
+        ),
+    ),
+    last_batch=BATCH,
+    conditions=(READY,),
+)
+SCOPE: Final = PolicyScope(policy=policy(), groups=frozenset({GroupName("y"), GroupName("x")}))
+
+
+def watched(status: PolicyStatus = STATUS, **fields: Any) -> WatchedPolicy:
+    return WatchedPolicy(resource_version="1", policy=policy(**fields), status=status)
+
+
+def describe(*waits: Reason, status: PolicyStatus = STATUS) -> PolicyDescription:
+    return describe_policy(watched(status), SCOPE, waits)
+
+
+def test_what_is_not_decided_here_is_said_by_the_status() -> None:
+    found = describe()
+
+    assert (found.title, found.phase, found.code) == ("prod/db", "Waiting", None)
+    assert (found.headline, found.reason) == (READY.message, "RollingOut")
+    assert (found.updated, found.desired, found.ready) == (1, 3, 2)
+    assert (found.groups, found.unknown_zones) == (("x", "y"), ("c",))
+    assert found.next_batch == NOW + timedelta(seconds=30)
+    assert [(one.name, one.order, one.state) for one in found.zones] == [("a", 1, "Updating")]
+    assert found.zones[0].sets[0].source == "Label"
+    assert found.batch is not None
+    assert (found.batch.number, found.batch.pods, found.batch.began) == (3, ("db-a-1",), NOW)
+    assert found.batch.completed is None
+    assert [(one.type, one.is_true, one.since) for one in found.conditions] == [
+        ("Ready", False, NOW)
+    ]
+
+
+def test_what_was_decided_comes_first_with_what_a_person_can_do() -> None:
+    paused = Reason(Code.POLICY_PAUSED, "the policy is paused")
+    found = describe(paused)
+
+    assert (found.headline, found.code) == ("the policy is paused", Code.POLICY_PAUSED)
+    (wait,) = found.waits
+    assert (wait.code, wait.remedy) == (
+        Code.POLICY_PAUSED,
+        "set spec.paused to false when it may go on",
+    )
+
+
+def test_being_up_to_date_is_nothing_to_wait_for() -> None:
+    found = describe(Reason(Code.UP_TO_DATE, "all is updated"))
+
+    assert (found.headline, found.code, found.waits) == ("all is updated", Code.UP_TO_DATE, ())
+
+
+def test_a_refusal_is_the_headline_whatever_the_status_says() -> None:
+    refusals = tuple(
+        PolicyRefusal(code=PolicyRefusalCode.CONFLICT, field="spec", text=text)
+        for text in ("one", "two")
+    )
+    refused = RefusedPolicy(head=policy().head, refusals=refusals)
+    found = describe_policy(watched(), refused)
+
+    assert (found.phase, found.headline, found.reason) == ("Invalid", "one; two", "Conflict")
+    assert found.next_batch is None
+
+
+def test_one_that_is_being_deleted_or_was_never_looked_at_says_so() -> None:
+    assert describe_policy(watched(), None).headline == "it is being deleted: no batch begins"
+    assert describe(status=PolicyStatus()).headline == "nothing has been decided yet"
+
+
+def test_times_that_nobody_can_read_are_left_out() -> None:
+    bad = replace(
+        STATUS, next_batch_time="soon", start_time="x", last_batch=replace(BATCH, start_time="")
+    )
+    found = describe(status=bad)
+
+    assert (found.next_batch, found.began) == (None, None)
+    assert found.batch is not None
+    assert found.batch.began is None
+
+
+def test_an_object_that_cannot_be_read_has_its_name_and_the_error() -> None:
+    one = Unreadable(
+        kind="MultiAZRollout",
+        namespace="prod",
+        name="db",
+        uid=Uid("u"),
+        resource_version="1",
+        error="spec: expected object",
+    )
+    found = describe_unreadable_policy(one)
+
+    assert (found.title, found.headline, found.code) == (
+        "prod/db",
+        "spec: expected object",
+        Code.OBJECT_UNREADABLE,
+    )

@@ -1,0 +1,106 @@
+"""MultiAZRollouts on the page, in its text and in its JSON; and no trace of them without."""
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.model.description import Description
+from rollout_operator.planning.description.text import render_description
+from rollout_operator.web.status.document import list_document
+from rollout_operator.web.status.sections import MOST_POLICIES
+from tests.virtual_time import in_virtual_time
+from tests.web.status.descriptions import (
+    HOSTILE,
+    MINUTE,
+    NOW,
+    budget,
+    describe,
+    group,
+    operator,
+    policy,
+)
+from tests.web.status.test_sections import SHOWN_HOSTILE, read
+
+
+@in_virtual_time
+async def test_a_policy_says_what_it_waits_for_and_where_it_is() -> None:
+    page = await read(describe(policies=(replace(policy(), next_batch=NOW + MINUTE),)))
+
+    text = " ".join(page.text.split())
+    for part in (
+        "MultiAZRollout prod/db",
+        "batch 2 of db-a is open batch_open",
+        "To do look at the pods",
+        "2 of 6 pods updated",
+        "batch 2 in us-west-2a: db-a-1, open",
+        "next batch",
+        "1. us-west-2a",
+        "its turn",
+        "db-a: 2 of 3 updated, 1 unavailable, zone by Label",
+        "2. us-west-2b Pending",
+        "Ready is False, RollingOut",
+        "Replaces the pods of db",
+    ):
+        assert part in text, (part, text)
+    assert "No rollout group" not in text
+
+
+@in_virtual_time
+async def test_a_group_that_a_policy_drives_leads_to_it() -> None:
+    driven = replace(group(), policy="prod/db")
+    page = await read(describe(driven, policies=(policy(),)))
+
+    ids = {one["id"] for _, one in page.tags if "id" in one}
+    links = [one["href"] for tag, one in page.tags if tag == "a" and one["href"].startswith("#p-")]
+    assert len(links) == 1
+    assert links[0].removeprefix("#") in ids
+    assert "replaced by MultiAZRollout prod/db" in " ".join(page.text.split())
+
+
+@in_virtual_time
+async def test_no_text_of_a_tenant_is_more_than_text() -> None:
+    hostile = policy(headline=HOSTILE, message=HOSTILE, zones=(HOSTILE, "b"))
+    page = await read(describe(policies=(hostile,)))
+
+    assert page.text.count(SHOWN_HOSTILE) >= 4
+
+
+@in_virtual_time
+async def test_of_very_many_the_rest_is_counted() -> None:
+    many = tuple(policy(f"db-{number}") for number in range(MOST_POLICIES + 2))
+    page = await read(describe(policies=many))
+
+    assert "2 more MultiAZRollouts" in page.text
+
+
+def test_the_text_has_a_policy_line_by_line() -> None:
+    lines = [*render_description(describe(policies=(policy(),)))]
+
+    assert lines[2:] == [
+        "MultiAZRollout prod/db: Progressing, 5 of 6 ready, 2 of 6 updated:"
+        " batch 2 of db-a is open [batch_open]",
+        "  look at the pods",
+        "  1. us-west-2a: Updating",
+        "    db-a: 2 of 3 updated, 1 unavailable, zone by Label",
+        "  2. us-west-2b: Pending",
+        "    db-b: 0 of 3 updated, 0 unavailable, zone by Label",
+        "  batch 2 in us-west-2a: db-a-1, open since 2026-01-02T03:03:05Z",
+        "  replaces the pods of db",
+    ]
+
+
+def test_where_policies_are_not_obeyed_nothing_is_said_of_them() -> None:
+    plain = describe(group(), operator=operator(), budgets=(budget(),))
+    document = b"".join(list_document(plain))
+
+    keys = list(msgspec.json.decode(document))
+    assert keys == [
+        *("schema_version", "namespace", "now", "operator", "groups", "budgets", "namespaces")
+    ]
+    assert b"polic" not in document
+    assert not any("MultiAZ" in line for line in render_description(plain))
+
+
+def test_where_policies_are_obeyed_and_there_is_none_that_is_said() -> None:
+    document = b"".join(list_document(describe(policies=())))
+
+    assert msgspec.json.decode(document, type=Description).policies == ()
