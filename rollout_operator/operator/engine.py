@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.model.description import Description
+from rollout_operator.model.event import EventRecord
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.describe import Describer
@@ -89,6 +90,10 @@ class Engine:
     async def describe(self) -> Description:
         """Return the namespace as this process knows it, for people; at any time."""
         return await self._describer.describe()
+
+    def report(self, event: EventRecord) -> None:
+        """Have an Event written about an object that is no namespace's own."""
+        self._context.events.report(event)
 
     def add_reviews(self, build: ReviewSource) -> None:
         """Decide reviews as well, by what `build` makes."""

@@ -14,15 +14,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rollout_operator.aio.tasks import TaskStack, gather_all, race
 from rollout_operator.kube.election import ElectionState
 from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.event import EventRecord
 from rollout_operator.operator.engine import Engine
 from rollout_operator.operator.process import Process
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.logs import bind_keys, log
+
+if TYPE_CHECKING:
+    from rollout_operator.operator.releases.cluster_schedules import ClusterSchedules
 
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
 FINISH_LIMIT: Final = timedelta(seconds=20)
@@ -76,6 +80,7 @@ class Fleet:
         self._is_acting = asyncio.Event()
         self._has_known = asyncio.Event()
         """Whether any namespace is known."""
+        self._cluster_schedules = self._build_cluster_schedules()
         if is_several:
             process.health.part("namespaces", is_ready=self._find_lack, is_alive=self._find_fault)
 
@@ -125,6 +130,8 @@ class Fleet:
                 tasks.start(name, work)
             if self._process.drives_policies:
                 tasks.start("node informer", self._process.nodes.run(self._process.clock))
+            if self._cluster_schedules is not None:
+                tasks.start("schedules of the cluster", self._cluster_schedules.follow())
             for engine in self._engines.values():
                 self._begin(engine, tasks)
             health.part("tasks", is_alive=lambda: _name_dead(tasks))
@@ -176,6 +183,8 @@ class Fleet:
             if first != "elected":
                 return first
         self._is_acting.set()
+        if self._cluster_schedules is not None:
+            self._cluster_schedules.start(tasks)
         if not self._is_several:
             for engine in self._engines.values():
                 engine.lead(tasks)
@@ -214,9 +223,13 @@ class Fleet:
         self._process.stopping_since = self._process.clock.elapsed()
         for engine in self._engines.values():
             engine.close()
+        if self._cluster_schedules is not None:
+            self._cluster_schedules.close()
         try:
             async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
                 await self._for_each(Engine.finish)
+                if self._cluster_schedules is not None:
+                    await self._cluster_schedules.finish()
                 left = REVIEW_LIMIT
                 if self._server is not None:
                     left = await self._server.settle(left)
@@ -239,6 +252,21 @@ class Fleet:
             return
         for engine in self._engines.values():
             await step(engine)
+
+    def _build_cluster_schedules(self) -> "ClusterSchedules | None":
+        """Return what acts for schedules of the cluster, where releases are asked for."""
+        if not self._process.settings.drives_releases:
+            return None
+        # Not before: most operators never need it.
+        from rollout_operator.operator.releases.cluster_schedules import ClusterSchedules
+
+        return ClusterSchedules(self._process, self._report)
+
+    def _report(self, event: EventRecord) -> None:
+        """Have an Event about an object of the cluster written, by any namespace's sender."""
+        engine = next(iter(self._engines.values()), None)
+        if engine is not None:
+            engine.report(event)
 
     def _find_lack(self) -> str | None:
         """Say what keeps all namespaces: one that is held alone holds no other."""

@@ -39,7 +39,7 @@ class ReleaseSandbox:
         namespace = metadata.pop("namespace", self.sandbox.namespace)
         head = {"name": name, **({"namespace": namespace} if resource.is_namespaced else {})}
         body: JsonObject = {
-            "apiVersion": f"{resource.group}/{resource.version}",
+            "apiVersion": "/".join(filter(None, (resource.group, resource.version))),
             "kind": resource.kind,
             "metadata": {**head, **metadata},
             "spec": dict(spec),

@@ -1,0 +1,131 @@
+"""Composition of the schedules of the cluster, once for all namespaces of a process.
+
+Whoever may not list them is asked again now and then, and else they cost nothing. What they depend
+on, all Rollouts, gates and namespaces of the cluster, is followed from the first of them on.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.config.flags import KUBERIK as FOLLOWING
+from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
+from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube.api import NAMESPACES, Resource
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.followed import FollowedKind, KindSource
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.errors import ApiError, Denied
+from rollout_operator.model.event import EventRecord
+from rollout_operator.model.objects import AnyWatched, WatchedObject
+from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.operator.process import Process
+from rollout_operator.operator.releases.schedules import Schedules, ScheduleSettings
+from rollout_operator.telemetry.logs import log
+
+# A role, or a definition, is changed by a person.
+ASK_AGAIN: Final = timedelta(minutes=1)
+_RESOURCE: Final = kinds.CLUSTER_ROLLOUT_SCHEDULES
+
+
+class ClusterSchedules:
+    """What acts for the ClusterRolloutSchedules of a process."""
+
+    def __init__(self, process: Process, record: Callable[[EventRecord], None]) -> None:
+        """`record` has an Event written soon."""
+        self._process = process
+        self._client = process.open("keeping gates of the cluster", Priority.READ)
+        self._asked = asyncio.Event()
+        self._kinds = self._follow_kinds()
+        self._schedules = Schedules(self._kinds, self._make_settings(record))
+        self._kinds.schedules.on_change(lambda old, new: self._asked.set())
+
+    async def follow(self) -> None:
+        """Follow what schedules of the cluster need, until cancelled."""
+        clock = self._process.clock
+        while not await self._may_follow():
+            await clock.sleep(ASK_AGAIN)
+        first, *others = self._kinds.list_kinds()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(first.run(clock), name=f"{first.kind} informer")
+            await self._asked.wait()
+            for kind in others:
+                tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        self._schedules.start(tasks)
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._schedules.close()
+
+    async def finish(self) -> None:
+        """Wait until no schedule is reconciled."""
+        await self._schedules.finish()
+
+    async def _may_follow(self) -> bool:
+        try:
+            await self._client.fetch_page(_RESOURCE, "", limit=1, resource_version="0")
+        except ApiError as error:
+            tell = log.info if isinstance(error, Denied) else log.debug
+            tell("Schedules of the cluster are not followed", err=error)
+            return False
+        return True
+
+    def _make_settings(self, record: Callable[[EventRecord], None]) -> ScheduleSettings:
+        process, client = self._process, self._client
+        return ScheduleSettings(
+            resource=_RESOURCE,
+            namespace="",
+            client=client,
+            clock=process.clock,
+            now=lambda: client.server_time() or process.clock.now(),
+            rng=process.rng,
+            longest_pause=process.settings.reconcile_interval,
+            compat=KUBERIK if process.settings.release_compat == FOLLOWING else OURS,
+            record=record,
+        )
+
+    def _follow_kinds(self) -> ScheduleKinds:
+        follow = partial(_follow, self._process)
+        return ScheduleKinds(
+            schedules=follow(_RESOURCE, watch_as(partial(decode_schedule, _RESOURCE.kind))),
+            rollouts=follow(kinds.ROLLOUTS, watch_as(decode_rollout)),
+            gates=follow(kinds.ROLLOUT_GATES, watch_as(decode_gate)),
+            namespaces=follow(NAMESPACES, watch_as(decode_labelled_namespace)),
+        )
+
+
+def _follow(
+    process: Process, resource: Resource, decode: Callable[[JsonBytes], WatchedObject]
+) -> FollowedKind:
+    """Return what follows a kind in all namespaces."""
+    client = process.open("following releases of the cluster", Priority.LIST)
+    store: Store[AnyWatched] = Store()
+
+    def make_informer(of_all: Resource) -> Informer[AnyWatched]:
+        collection: Collection[AnyWatched] = Collection(
+            resource=of_all, namespace="", decode=decode, store=store
+        )
+        return Informer(client, collection, process.metrics, process.clock, process.rng)
+
+    source = KindSource(
+        resources=[replace(resource, is_namespaced=False)],
+        namespace="",
+        client=client,
+        make_informer=make_informer,
+    )
+    return FollowedKind(source, store)
