@@ -19,6 +19,7 @@ from benchmarks import (
     held,
     hostile,
     memory,
+    namespaces,
     plans,
     prepare,
     reviews,
@@ -42,6 +43,7 @@ class Measure(Protocol):
 BENCHMARKS: Final[Mapping[str, Measure]] = {
     "rollout": rollout.measure,
     "memory": memory.measure,
+    "namespaces": namespaces.measure,
     "sync": sync.measure,
     "events": events.measure,
     "plans": plans.measure,

@@ -17,7 +17,7 @@ from tests.system.evictions import calling
 from tests.system.guarded import NO_DOWNSCALE, PATH, prepared_zone
 from tests.system.hooked import TLS_FLAGS
 from tests.system.waits import read_metric, wait_line, wait_page, wait_true
-from tests.world.api import ROLE_BINDINGS, ApiError, Json, Resource
+from tests.world.api import ApiError, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, install_kinds, zone_budget
 from tests.world.drains import CREATED
 from tests.world.hooks import (
@@ -31,9 +31,8 @@ from tests.world.hooks import (
 from tests.world.hooks import (
     NO_DOWNSCALE as NO_DOWNSCALE_HOOK,
 )
-from tests.world.judge import Judge
-from tests.world.manifests import ACCOUNT, apply_manifests, remove_cluster_scoped
 from tests.world.operatorproc import OperatorProcess
+from tests.world.several import beside, bind, granting, permit_following
 from tests.world.webpods import WebPods
 from tests.world.world import World
 
@@ -59,40 +58,15 @@ POLICY: Final[Json] = {
         "rollingUpdate": {"intervalSeconds": 0},
     },
 }
-NODE_RULE, *SPACE_RULES = (
-    {"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]}
-    for group, plural in (
-        ("", "nodes"),
-        ("apps", "statefulsets"),
-        ("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets"),
-        ("rollout.grafana.com", "multiazrollouts"),
-    )
+NODE_RULE: Final = permit_following("", "nodes")
+SPACE_RULES: Final = (
+    permit_following("apps", "statefulsets"),
+    permit_following("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets"),
+    permit_following("rollout.grafana.com", "multiazrollouts"),
 )
 CLUSTER_SCOPED: Final = {
     *("validatingwebhookconfigurations", "mutatingwebhookconfigurations", "nodes"),
 }
-
-
-@asynccontextmanager
-async def beside(home: World, *, is_granted: bool = True) -> AsyncIterator[World]:
-    """Yield one more namespace, whose Roles are bound to the operator of `home`."""
-    world = World(home.plane, home.folder)
-    world.judge = Judge(home.plane, world.namespace, home.user)
-    async with world:
-        world.may_be_forbidden = not is_granted
-        await world.grant_webhooks()
-        await world.grant("multi-az-rollouts")
-        if is_granted:
-            await bind(world, home)
-        yield world
-
-
-async def bind(world: World, home: World) -> None:
-    """Let the operator of `home` do in this namespace what the Roles of it grant."""
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home.namespace}
-    for binding in await world.api.items(ROLE_BINDINGS, world.namespace):
-        name = binding["metadata"]["name"]
-        await world.patch(ROLE_BINDINGS, name, {"subjects": [subject]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,27 +247,6 @@ def _list_strays(entries: Sequence[Json], watched: set[str]) -> list[str]:
         if (target := entry.get("objectRef", {})).get("namespace") not in watched
         and target.get("resource") not in CLUSTER_SCOPED
     ]
-
-
-@asynccontextmanager
-async def granting(home: World, *rules: Json) -> AsyncIterator[None]:
-    """Let the operator of `home` list and watch kinds in the whole cluster."""
-    name = f"spaces-{home.namespace}"
-    authorization = "rbac.authorization.k8s.io"
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home.namespace}
-    granted: list[Json] = [
-        {"kind": "ClusterRole", "rules": [*rules]},
-        {
-            "kind": "ClusterRoleBinding",
-            "roleRef": {"apiGroup": authorization, "kind": "ClusterRole", "name": name},
-            "subjects": [subject],
-        },
-    ]
-    head = {"apiVersion": f"{authorization}/v1", "metadata": {"name": name}}
-    granted = [{**head, **one} for one in granted]
-    await apply_manifests(home.api, "", granted)
-    yield
-    await remove_cluster_scoped(home.api, granted)
 
 
 async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world: World) -> None:

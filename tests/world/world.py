@@ -202,7 +202,7 @@ class World:
 
     async def _clear(self) -> None:
         """Remove what would keep the controllers busy; nobody waits for the namespace's end."""
-        with suppress(ApiError):
+        with suppress(ApiError, TimeoutError):  # thousands of pods take a while
             for resource, grace in ((STATEFULSETS, None), (PODS, NO_GRACE)):
                 await self.api.delete(
                     resource, self.namespace, grace=grace, propagation="Background"
