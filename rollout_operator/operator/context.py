@@ -206,7 +206,11 @@ class Context:
         store: Store[Cached],
     ) -> Informer[Cached]:
         collection = Collection(
-            resource=resource, namespace=self.namespace, decode=decode, store=store
+            resource=resource,
+            namespace=self.namespace,
+            decode=decode,
+            store=store,
+            slots=self.process.pages,
         )
         informer = self.make_informer(client, collection)
         self.health.part(

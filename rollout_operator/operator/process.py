@@ -3,11 +3,12 @@
 What belongs to one namespace stands in `context`, the order of start and stop in `fleet`.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack
@@ -23,6 +24,11 @@ from rollout_operator.telemetry.registry import GroupStates
 
 if TYPE_CHECKING:
     from rollout_operator.kube.cache.nodes import FollowedNodes
+
+
+# Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
+# its StatefulSets and its pods at once.
+PAGES: Final = 2
 
 
 class EngineSettings(Protocol):
@@ -143,6 +149,8 @@ class Process:
         self.health = telemetry.health
         self.address = clients.identity.address
         """Where this process answers other replicas, `IP:port`; empty: nowhere."""
+        self.pages = asyncio.Semaphore(PAGES)
+        """Entered while a page of a list of StatefulSets or pods is held."""
         self.stopping_since: timedelta | None = None
         """Since when nothing new is begun, on the clock's `elapsed`."""
         self.election = Election(

@@ -1,7 +1,8 @@
 """What an informer follows: how objects are read, where they are kept and what is counted."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol
 
 import msgspec
@@ -19,6 +20,8 @@ from rollout_operator.telemetry.metrics import Metrics
 
 # At 10 µs a pod a step stays near 1 ms, so that reviews and probes are answered in between.
 STEP: Final = 100
+# A page is held in memory as a whole: about 5 MB of pods.
+PAGE_LIMIT: Final = 500
 EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 
@@ -37,6 +40,8 @@ class Collection(Generic[Cached]):
     store: Store[Cached]
     selector: str = ""
     field_selector: str = ""
+    slots: AbstractAsyncContextManager[object] = field(default_factory=nullcontext)
+    """Entered for as long as a page of the list is held; shared with others by a semaphore."""
 
     @property
     def label(self) -> str:
@@ -57,16 +62,14 @@ class Collection(Generic[Cached]):
         """Return a call as people read it."""
         return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
 
-    async def fetch_page(
-        self, api: LiveReader, *, limit: int, token: str = "", has_turn: bool = False
-    ) -> Page:
+    async def fetch_page(self, api: LiveReader, *, token: str = "", has_turn: bool = False) -> Page:
         """Return one page of the list of all. Raises as `Reader.fetch_page`."""
         return await api.fetch_page(
             self.resource,
             self.namespace,
             selector=self.selector,
             field_selector=self.field_selector,
-            limit=limit,
+            limit=PAGE_LIMIT,
             token=token,
             has_turn=has_turn,
         )

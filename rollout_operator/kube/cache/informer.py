@@ -33,8 +33,6 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# A page is held in memory as a whole: about 5 MB of pods.
-PAGE_LIMIT: Final = 500
 # Idle streams prove themselves every 40 s or so; in step with nobody else.
 WATCH_LASTS: Final = timedelta(seconds=40)
 WATCH_JITTER: Final = 0.1
@@ -241,13 +239,12 @@ class Informer(Generic[Cached]):
         self, items: list[Cached], token: str, has_turn: bool = False
     ) -> tuple[str, str]:
         """Add the views of one page; return the version of the list and the next token."""
-        page = await self._of.fetch_page(
-            self._api, limit=PAGE_LIMIT, token=token, has_turn=has_turn
-        )
-        for start in range(0, len(page.items), STEP):
-            items += [self._of.read_known(raw) for raw in page.items[start : start + STEP]]
-            await asyncio.sleep(0)
-        return page.resource_version, page.next_token
+        async with self._of.slots:
+            page = await self._of.fetch_page(self._api, token=token, has_turn=has_turn)
+            for start in range(0, len(page.items), STEP):
+                items += [self._of.read_known(raw) for raw in page.items[start : start + STEP]]
+                await asyncio.sleep(0)
+            return page.resource_version, page.next_token
 
     def _check_version(self, version: str) -> None:
         if not version:

@@ -31,6 +31,7 @@ class LibraryConfiguration(Protocol):
     ssl_ca_cert: str | None
     verify_ssl: bool
     disable_strict_ssl_verification: bool
+    connection_pool_maxsize: int
     proxy: str | None
     refresh_api_key_hook: Callable[["LibraryConfiguration"], object] | None
 

@@ -130,6 +130,9 @@ def open_transport(
     # Go programs, and so every other client of the cluster, accept a CA without the extensions that
     # OpenSSL is strict about from Python 3.13 on; several providers' CAs lack them.
     configuration.disable_strict_ssl_verification = True
+    # Each watch keeps a connection: those of thirty namespaces would be all that the library has by
+    # default, with none left to act. What is in flight is bounded by the rate limits.
+    configuration.connection_pool_maxsize = 0
     if credential is not None:
         configuration.api_key["BearerToken"] = credential.value
         configuration.refresh_api_key_hook = credential.show_current

@@ -15,8 +15,8 @@ import msgspec
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import Resource, WatchEvent
-from rollout_operator.kube.cache.collection import STEP, ObjectSource
-from rollout_operator.kube.cache.informer import PAGE_LIMIT, SHORT_STREAM, STREAM_GRACE
+from rollout_operator.kube.cache.collection import PAGE_LIMIT, STEP, ObjectSource
+from rollout_operator.kube.cache.informer import SHORT_STREAM, STREAM_GRACE
 from rollout_operator.kube.cache.retries import Failures
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.scales.decode import decode_head, is_lasting

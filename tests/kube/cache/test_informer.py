@@ -4,16 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from math import inf
+from typing import Any
 
 import msgspec
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.kube.api import PODS, STATEFULSETS, Page
 from rollout_operator.kube.cache.collection import STEP, Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.retries import RetryCause
-from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import ApiError, Gone, TooManyRequests, Unreachable
 from rollout_operator.model.names import GroupName, Uid
@@ -60,6 +62,34 @@ async def test_d54_the_first_list_comes_in_pages_of_the_newest_state() -> None:
     assert rig.asked == ["list", "list more", "watch 10"]
     assert {(call.limit, call.version) for call in rig.api.calls[:2]} == {(500, None)}
     assert rig.sample("cached_objects") == 3
+
+
+@in_virtual_time
+async def test_pages_of_several_namespaces_are_held_within_their_slots() -> None:
+    """MAZ-60: dozens of namespaces begin at once, and no more pages are in memory than of one."""
+    slots, most, held = asyncio.Semaphore(2), 0, 0
+
+    class Held(ScriptedApi):
+        async def fetch_page(self, *named: Any, **how: Any) -> Page:
+            nonlocal most, held
+            held += 1
+            most = max(most, held)
+            await asyncio.sleep(1)
+            held -= 1
+            return await super().fetch_page(*named, **how)
+
+    def follow() -> Informer[Pod | Unreadable]:
+        of: Collection[Pod | Unreadable] = Collection(
+            resource=PODS, namespace=NAMESPACE, decode=decode_pod, store=PodStore(), slots=slots
+        )
+        return Informer(Held([[page(3)]]), of, Metrics(), LoopClock(), lambda: 0.5)
+
+    async with TaskStack() as tasks:
+        informers = [follow() for _ in range(6)]
+        for number, informer in enumerate(informers):
+            tasks.start(f"informer {number}", informer.run())
+        await asyncio.gather(*(one.wait_synced() for one in informers))
+        assert (most, asyncio.get_running_loop().time()) == (2, 3)
 
 
 @in_virtual_time

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -182,6 +183,26 @@ async def test_leaving_a_watch_closes_its_connection(bench: Bench) -> None:
         await anext(events)
     async with asyncio.timeout(5):
         await is_left.wait()
+
+
+async def test_more_than_a_hundred_watches_leave_connections_for_calls(bench: Bench) -> None:
+    """MAZ-60: three or more watches of each namespace are open all the time."""
+    ended = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await ended.wait()
+        return response
+
+    bench.server.on("GET", POD_LIST, answer)
+    bench.server.on("GET", POD, reply({}))
+    async with AsyncExitStack() as stack:
+        stack.callback(ended.set)
+        for _ in range(101):
+            await stack.enter_async_context(bench.watch())
+        async with asyncio.timeout(5):
+            await bench.client().fetch(PODS, "prod", "a-0")
 
 
 async def test_an_error_of_the_reader_passes_through_a_watch(bench: Bench) -> None:
