@@ -148,7 +148,7 @@ class GroupReader:
         """
         # Several selectors may match one pod, which must count once.
         found: dict[tuple[Uid, str], Pod | Unreadable] = {}
-        for selector in _choose_selectors(sets):
+        for selector in choose_selectors(sets):
             for one in await self._list(PODS, decode_pod, selector, turns):
                 found[one.uid, one.name] = one
             turns = 0
@@ -320,7 +320,7 @@ def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:
     return (first, f"{_choose_values(GROUP_LABEL_LONG, names)},!{GROUP_LABEL}")
 
 
-def _choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
+def choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
     """Return selectors that together match all pods of the sets: one where they share any key.
 
     A pod that a set controls carries the set's selector labels, else the controller lets it go. So

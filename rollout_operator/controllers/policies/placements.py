@@ -1,22 +1,24 @@
 """What of StatefulSets, of their templates and pods says in which zone they are.
 
 The caches hold none of it: a template is read once for each generation, and the nodes of pods only
-where nothing that is written says the zone. Which zone follows is decided in
+where nothing that is written says the zone. What is read of several StatefulSets comes in one list:
+a process that starts reads it for each policy. Which zone follows is decided in
 `planning.policies.zones`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.controllers.live_reads import join_labels
-from rollout_operator.kube.api import PODS, STATEFULSETS, Reader
+from rollout_operator.controllers.live_reads import choose_selectors
+from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
 from rollout_operator.kube.cache.nodes import FollowedNodes
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.pod_node import decode_pod_node
-from rollout_operator.model.errors import NotFound
+from rollout_operator.model.errors import DecodeError, NotFound
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
@@ -60,15 +62,18 @@ class Placements:
         DecodeError.
         """
         sets = [zone.sts for zone in group.zones]
-        await self._read_templates(sets)
+        await self._read_templates(policy, sets)
         policy = replace(policy, topology_key=choose_key(policy, known.status))
         frozen = list_frozen(known.status, policy.topology_key)
         placed = [self._place(sts) for sts in sets if self._is_read(sts)]
         asking = {node.name for node in needs_nodes(policy, placed, frozen)}
         nodes: NodeLabels | None = {}
         if asking:
-            await self._read_pods([sts for sts in sets if sts.name in asking])
-            placed = [self._add_nodes(one) if one.name in asking else one for one in placed]
+            asked = {sts.name: sts for sts in sets if sts.name in asking}
+            await self._read_pods([*asked.values()])
+            placed = [
+                self._add_nodes(one, sts) if (sts := asked.get(one.name)) else one for one in placed
+            ]
             nodes = self._nodes.find_labels(policy.topology_key)
         return resolve_zones(policy, placed, nodes, frozen)
 
@@ -81,16 +86,34 @@ class Placements:
         found = self._templates.get(sts.name)
         return found is not None and (found.uid, found.generation) == (sts.uid, sts.generation)
 
-    async def _read_templates(self, sets: Sequence[StatefulSet]) -> None:
-        for sts in sets:
-            if self._is_read(sts):
-                continue
+    async def _read_templates(self, policy: Policy, sets: Sequence[StatefulSet]) -> None:
+        """Read the templates that are not known yet.
+
+        A list holds others as well, perhaps one that cannot be read: it counts where it is ours.
+        """
+        unread = {sts.name: sts for sts in sets if not self._is_read(sts)}
+        broken: DecodeError | None = None
+        for body in await self._fetch_sets(policy, [*unread]):
             try:
-                body = await self._reader.fetch(STATEFULSETS, self._namespace, sts.name)
-            except NotFound:
-                continue  # the cache will show it
-            found = decode_adoptable(body)
-            self._templates[sts.name] = _Template(sts.uid, found.generation, found)
+                found = decode_adoptable(body)
+            except DecodeError as error:
+                broken = error
+            else:
+                if sts := unread.pop(found.name, None):
+                    self._templates[sts.name] = _Template(sts.uid, found.generation, found)
+        if broken is not None and unread:
+            raise broken
+
+    async def _fetch_sets(
+        self, policy: Policy, names: Sequence[str]
+    ) -> Sequence[bytes | msgspec.Raw]:
+        """Return these of a policy's StatefulSets, but for what the cache will show to be gone."""
+        if len(names) > 1:
+            return await self._list(STATEFULSETS, policy.selector.render())
+        try:
+            return [await self._reader.fetch(STATEFULSETS, self._namespace, one) for one in names]
+        except NotFound:
+            return []
 
     def _place(self, sts: StatefulSet) -> PlacedSet:
         found = self._templates[sts.name].placed
@@ -103,32 +126,40 @@ class Placements:
             node_terms=found.node_terms,
         )
 
-    def _add_nodes(self, sts: PlacedSet) -> PlacedSet:
-        nodes = self._pod_nodes.get(sts.name, {}).values()
-        return replace(sts, pod_nodes=tuple(sorted({node for node in nodes if node})))
+    def _add_nodes(self, one: PlacedSet, sts: StatefulSet) -> PlacedSet:
+        read = self._pod_nodes.get(sts.name, {})
+        nodes = {read.get(pod.uid, "") for pod in self._list_pods(sts)}
+        return replace(one, pod_nodes=tuple(sorted(nodes - {""})))
 
     async def _read_pods(self, sets: Sequence[StatefulSet]) -> None:
         """Read on which nodes pods run that were not known to be scheduled."""
-        for sts in sets:
-            read = self._pod_nodes.setdefault(sts.name, {})
-            pods = [pod for pod in self._pods.list_by_owner(sts.uid) if isinstance(pod, Pod)]
-            uids = {pod.uid for pod in pods}
-            for uid in [uid for uid in read if uid not in uids]:
-                del read[uid]
-            # One with an address runs somewhere.
-            if all(read.get(pod.uid) or (pod.uid in read and not pod.ip) for pod in pods):
-                continue
-            found = await self._list_pod_nodes(sts)
-            read.update((uid, found.get(uid, "")) for uid in uids)
-
-    async def _list_pod_nodes(self, sts: StatefulSet) -> Mapping[Uid, str]:
+        unread = [sts for sts in sets if not self._is_scheduled(sts)]
         found: dict[Uid, str] = {}
+        for selector in choose_selectors(unread):
+            found.update(map(decode_pod_node, await self._list(PODS, selector)))
+        for sts in unread:
+            nodes = {pod.uid: found.get(pod.uid, "") for pod in self._list_pods(sts)}
+            self._pod_nodes[sts.name] = nodes
+
+    def _is_scheduled(self, sts: StatefulSet) -> bool:
+        """Tell whether the node of each pod is known that has one."""
+        read = self._pod_nodes.get(sts.name, {})
+        # One with an address runs somewhere.
+        return all(
+            read.get(pod.uid) or (pod.uid in read and not pod.ip) for pod in self._list_pods(sts)
+        )
+
+    def _list_pods(self, sts: StatefulSet) -> Sequence[Pod]:
+        return [pod for pod in self._pods.list_by_owner(sts.uid) if isinstance(pod, Pod)]
+
+    async def _list(self, resource: Resource, selector: str) -> Sequence[msgspec.Raw]:
+        found: list[msgspec.Raw] = []
         token = ""
         while True:
             page = await self._reader.fetch_page(
-                PODS, self._namespace, selector=join_labels(sts.selector), token=token
+                resource, self._namespace, selector=selector, token=token
             )
-            found.update(decode_pod_node(raw) for raw in page.items)
+            found += page.items
             token = page.next_token
             if not token:
                 return found
