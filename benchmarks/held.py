@@ -122,12 +122,12 @@ def make_gate(group: Group, pattern: str) -> Arbiter:
         delay=timedelta(minutes=20) if pattern else timedelta(0),
     )
     catalog.on_change(None, budget)
-    pending = InFlight(pods, OwnDeletes(pods, clock), clock)
+    in_flight = InFlight(pods, OwnDeletes(pods, clock), clock)
     nowhere = _Nowhere()
     return Arbiter(
         ArbiterContext(
             budgets=catalog, find_lack=lambda engine: None, sets=sets, pods=pods, reader=nowhere,
-            pending=pending, recorder=Recorder(nowhere, clock, "held"),
+            in_flight=in_flight, recorder=Recorder(nowhere, clock, "held"),
             find_downscale=lambda group, sets: None, age=lambda: timedelta(0), now=lambda: NOW,
             clock=clock, metrics=metrics,
         )

@@ -27,7 +27,7 @@ from benchmarks.objects import (
     encode_set,
     list_places,
 )
-from benchmarks.single import COUNTS_PATH, Counts, Single, selects
+from benchmarks.single import COUNTS_PATH, Replicas, Single, selects
 
 # What the operator asks for, and what is therefore prepared.
 PAGE: Final = 500
@@ -240,7 +240,7 @@ class Handlers:
 
 async def serve(spec: Spec) -> None:
     """Serve until cancelled."""
-    world, counts = World(spec), Counts()
+    world, counts = World(spec), Replicas()
     handlers, single = Handlers(world), Single(world.find)
     app = web.Application(middlewares=[counts.count])
     app.router.add_get(COUNTS_PATH, counts.answer)

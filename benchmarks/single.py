@@ -22,7 +22,7 @@ COUNTS_PATH: Final = "/bench/requests"
 _TERM: Final = re.compile(r"(?P<key>[^\s=,]+)(?:=(?P<value>[^,]*)| in \((?P<values>[^)]*)\))")
 
 
-class Counts:
+class Replicas:
     """How often what was asked: `GET pods/store-0` counts as `get pods`, a list as `list pods`."""
 
     def __init__(self) -> None:

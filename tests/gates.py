@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from rollout_operator.guards.budgets.arbiter import Arbiter
-from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, Permit
+from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, GrantedPod
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.budgets.rule import Refusal
 
@@ -21,7 +21,7 @@ class OpenArbiter(Arbiter):
 
     async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
         """Permit the pod as it is."""
-        return Permit(pod=request.pod)
+        return GrantedPod(pod=request.pod)
 
     def may_cover(self, pod: Pod) -> bool:
         """Return that no budget does."""

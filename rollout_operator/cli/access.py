@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.config.checks import is_namespace_name
-from rollout_operator.config.grammar import TEXT, Flag, UsageError, Words
+from rollout_operator.config.grammar import TEXT, Flag, ParsedArguments, UsageError
 from rollout_operator.kube.call import Timeouts
 from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import RateLimiter
@@ -49,7 +49,7 @@ _LAST_RESORT: Final = "default"
 
 
 def choose_access(
-    words: Words,
+    arguments: ParsedArguments,
     environ: Mapping[str, str] | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Access:
@@ -58,8 +58,8 @@ def choose_access(
     Raises UsageError for the flags, ConfigError in one line that names the file and the field.
     """
     environ = os.environ if environ is None else environ
-    files = _list_files(words.value(KUBECONFIG), environ)
-    context = words.value(CONTEXT)
+    files = _list_files(arguments.value(KUBECONFIG), environ)
+    context = arguments.value(CONTEXT)
     if files:
         choice = KubeconfigChoice(files=files, origin="kubeconfig", context=context)
         namespace = read_kubeconfig(choice).namespace
@@ -68,7 +68,7 @@ def choose_access(
     else:
         choice, namespace = None, _read_first(service_account / "namespace")
     return Access(
-        namespace=_check(words.value(NAMESPACE)) or namespace or _LAST_RESORT,
+        namespace=_check(arguments.value(NAMESPACE)) or namespace or _LAST_RESORT,
         kubeconfig=choice,
         service_account=service_account,
         environ=environ,

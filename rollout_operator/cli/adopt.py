@@ -25,8 +25,8 @@ from rollout_operator.config.grammar import (
     LIST,
     TEXT,
     Flag,
+    ParsedArguments,
     UsageError,
-    Words,
     parse_mixed,
     refuse_other_choices,
 )
@@ -108,9 +108,9 @@ _READ_BESIDE: Final = (ZONE_BUDGETS.plural, NATIVE_BUDGETS.plural)
 _Decoded = TypeVar("_Decoded")
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Print what is proposed; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(ADOPT_FLAGS, words)
+    parsed = parse_mixed(ADOPT_FLAGS, arguments)
     refuse_other_choices(parsed, OUTPUT, FORMATS)
     seen = _read(parsed)
     plan = plan_adoption(seen, _choose(parsed, seen))
@@ -137,16 +137,16 @@ _RENDERERS: Final[Mapping[str, Callable[[AdoptionPlan], str]]] = {
 }
 
 
-def _choose(words: Words, seen: AdoptableNamespace) -> AdoptionChoice:
-    given: tuple[str, ...] = words.value(LABELS)
+def _choose(arguments: ParsedArguments, seen: AdoptableNamespace) -> AdoptionChoice:
+    given: tuple[str, ...] = arguments.value(LABELS)
     labels = dict(map(_parse_label, given))
-    names = frozenset(words.leftovers)
+    names = frozenset(arguments.leftovers)
     if labels:
         labelled = {sts.name for sts in seen.sets if labels.items() <= sts.labels.items()}
         if not labelled:
             raise InvalidInput(f"no StatefulSet has the labels {','.join(given)}")
         names |= labelled
-    return AdoptionChoice(names=names, is_narrowed=bool(names), group=words.value(GROUP))
+    return AdoptionChoice(names=names, is_narrowed=bool(names), group=arguments.value(GROUP))
 
 
 def _parse_label(text: str) -> tuple[str, str]:
@@ -156,15 +156,15 @@ def _parse_label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _read(words: Words) -> AdoptableNamespace:
-    if words.value(FILE):
+def _read(arguments: ParsedArguments) -> AdoptableNamespace:
+    if arguments.value(FILE):
         for flag in (KUBECONFIG, CONTEXT):
-            if words.has(flag):
+            if arguments.has(flag):
                 raise UsageError(f"-{flag.name} says where a cluster is, and -f that none is read")
-        content, _ = read_file(words.value(FILE), sys.stdin.buffer)
-        return decode_objects(read_objects(content), words.value(NAMESPACE_FLAG))
+        content, _ = read_file(arguments.value(FILE), sys.stdin.buffer)
+        return decode_objects(read_objects(content), arguments.value(NAMESPACE_FLAG))
     be_quiet()
-    access = choose_access(words)
+    access = choose_access(arguments)
     copy = asyncio.run(_copy(access))
     unread = [text for text in copy.unread if text.startswith(_READ_BESIDE)]
     return decode_objects(copy.objects, access.namespace, unread)

@@ -61,12 +61,12 @@ class Definition:
     body: JsonObject
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Do what the words after the command ask for; return the exit code 0.
 
     Raises HelpRequested, ConfigError with its exit code, and OperatorError of the API server.
     """
-    parsed = parse_mixed(ACCESS_FLAGS, words)
+    parsed = parse_mixed(ACCESS_FLAGS, arguments)
     if len(parsed.leftovers) != 1:
         raise UsageError("name one folder with YAML files")
     definitions = read_definitions(Path(parsed.leftovers[0]))

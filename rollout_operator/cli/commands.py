@@ -17,7 +17,7 @@ PROGRAM: Final = "rollout-operator"
 class CommandModule(Protocol):
     """What the module of a command offers."""
 
-    def run(self, words: Sequence[str]) -> int:
+    def run(self, arguments: Sequence[str]) -> int:
         """Return the exit code. Raises HelpRequested, and OperatorError as one line on stderr."""
         ...
 

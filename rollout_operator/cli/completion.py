@@ -41,10 +41,10 @@ complete -o default -F _rollout_operator {program} kubectl-rollout_operator
 _ZSH: Final = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Print the script of a shell; return 0. Raises HelpRequested and UsageError."""
     shells = {"bash": render_bash, "zsh": render_zsh, "fish": render_fish}
-    named = parse_mixed((), words).leftovers
+    named = parse_mixed((), arguments).leftovers
     if len(named) != 1 or named[0] not in shells:
         given = f", not {quote(' '.join(named))}" if named else ""
         raise UsageError(f"name one shell: {', '.join(shells)}{given}")

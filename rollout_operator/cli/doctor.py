@@ -18,7 +18,7 @@ from rollout_operator.config.grammar import (
     BOOL,
     TEXT,
     Flag,
-    parse_words,
+    parse_arguments,
     refuse_leftovers,
     refuse_other_choices,
 )
@@ -76,13 +76,13 @@ def render_usage() -> str:
     return _USAGE
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Do what the words after the command ask for; return the exit code.
 
     Raises HelpRequested, ConfigError with its exit code, and OperatorError where the API server
     cannot be asked at all.
     """
-    parsed = parse_words((*ACCESS_FLAGS, OUTPUT, STRICT), words)
+    parsed = parse_arguments((*ACCESS_FLAGS, OUTPUT, STRICT), arguments)
     refuse_leftovers(parsed)
     refuse_other_choices(parsed, OUTPUT, _FORMATS)
     logs.configure(level="warn")

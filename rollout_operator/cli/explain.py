@@ -12,7 +12,7 @@ from rollout_operator.cli.access import ACCESS_FLAGS
 from rollout_operator.cli.inspection import be_quiet, open_inspector, suggest
 from rollout_operator.cli.text.layout import StatusLayout, wrap_text
 from rollout_operator.cli.text.screen import OutputStream, read_output
-from rollout_operator.config.grammar import Flag, UsageError, Words, parse_mixed
+from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.lines import Line, Style
 from rollout_operator.model.description import Explanation
@@ -61,9 +61,9 @@ class ExplainedObject:
     """None: whichever there is."""
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Explain one object; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(EXPLAIN_FLAGS, words)
+    parsed = parse_mixed(EXPLAIN_FLAGS, arguments)
     target = read_target(parsed.leftovers)
     be_quiet()
     asyncio.run(_run(parsed, target, read_output(sys.stdout, os.environ)))
@@ -75,12 +75,12 @@ def render_usage() -> str:
     return f"{_HEAD}Flags:\n{''.join(render_entries(EXPLAIN_FLAGS))}{_FOOT}"
 
 
-def read_target(words: Sequence[str]) -> ExplainedObject:
+def read_target(arguments: Sequence[str]) -> ExplainedObject:
     """Return what is named by `NAME`, `KIND/NAME` or `KIND NAME`. Raises UsageError."""
-    kind, slash, name = words[0].partition("/") if len(words) == 1 else ("", "", "")
-    if len(words) == 2:
-        (kind, name), slash = words, "/"
-    if len(words) == 1 and not slash:
+    kind, slash, name = arguments[0].partition("/") if len(arguments) == 1 else ("", "", "")
+    if len(arguments) == 2:
+        (kind, name), slash = arguments, "/"
+    if len(arguments) == 1 and not slash:
         return ExplainedObject(kind)
     if not name:
         raise UsageError("name one pod or StatefulSet: NAME, pod/NAME or sts/NAME")
@@ -91,8 +91,8 @@ def read_target(words: Sequence[str]) -> ExplainedObject:
     return ExplainedObject(name, _KINDS[kind.lower()])
 
 
-async def _run(words: Words, target: ExplainedObject, output: OutputStream) -> None:
-    async with open_inspector(words) as inspector:
+async def _run(arguments: ParsedArguments, target: ExplainedObject, output: OutputStream) -> None:
+    async with open_inspector(arguments) as inspector:
         [seen] = await inspector.inspect()
     width = output.width()
     output.write(await draw_explanation(seen, target, StatusLayout(width=width)), width)

@@ -4,18 +4,18 @@ import sys
 from collections.abc import Sequence
 
 from rollout_operator.cli.commands import OPERATOR, get_command
-from rollout_operator.config.grammar import Words, parse_words, refuse_leftovers
+from rollout_operator.config.grammar import ParsedArguments, parse_arguments, refuse_leftovers
 from rollout_operator.model.exit_codes import ExitCode
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Print the help of the program, or of the command that is named; return 0.
 
     Raises UnknownCommand and UsageError, or HelpRequested.
     """
-    name, *more = parse_words((), words).leftovers or (OPERATOR,)
+    name, *more = parse_arguments((), arguments).leftovers or (OPERATOR,)
     command = get_command(name)
-    refuse_leftovers(Words(tuple(more)))
+    refuse_leftovers(ParsedArguments(tuple(more)))
     sys.stdout.write(render_usage() if command.name == "help" else command.load().render_usage())
     return ExitCode.DONE
 

@@ -12,7 +12,7 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.flags import get_flag
-from rollout_operator.config.grammar import TEXT, Flag, Words, refuse_leftovers
+from rollout_operator.config.grammar import TEXT, Flag, ParsedArguments, refuse_leftovers
 from rollout_operator.kube.client.client import Client
 from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.errors import InvalidInput
@@ -76,21 +76,21 @@ def be_quiet() -> None:
 
 @asynccontextmanager
 async def open_inspector(
-    words: Words, *, service: str = "", is_everywhere: bool = False
+    arguments: ParsedArguments, *, service: str = "", is_everywhere: bool = False
 ) -> AsyncIterator[ClusterInspector]:
     """Connect to the cluster that the words choose; `service` is the operator's, if it is asked.
 
     Raises ConfigError.
     """
-    access = choose_access(words)
+    access = choose_access(arguments)
     async with open_client(access) as client:
         namespace = "" if is_everywhere else access.namespace
-        yield ClusterInspector(client, namespace, service, words.value(GROUP))
+        yield ClusterInspector(client, namespace, service, arguments.value(GROUP))
 
 
-def refuse_words(words: Words) -> None:
+def refuse_arguments(arguments: ParsedArguments) -> None:
     """Raise UsageError for a word that is no flag: mostly it is the name of a group."""
-    refuse_leftovers(words, f"; a group is named by -{GROUP.name}")
+    refuse_leftovers(arguments, f"; a group is named by -{GROUP.name}")
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

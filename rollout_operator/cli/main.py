@@ -20,8 +20,8 @@ _VERSION: Final = ("-version", "--version")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the words after the program's name choose; return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    name, rest = _choose(words)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name, rest = _choose(arguments)
     try:
         command = get_command(name)
     except UnknownCommand as error:
@@ -35,19 +35,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _choose(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _choose(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Return the name of the command, and the words for it."""
-    if words and words[0] in _VERSION:
-        return "version", words[1:]
-    if not words or words[0].startswith("-"):
-        return OPERATOR, words
-    return words[0], words[1:]
+    if arguments and arguments[0] in _VERSION:
+        return "version", arguments[1:]
+    if not arguments or arguments[0].startswith("-"):
+        return OPERATOR, arguments
+    return arguments[0], arguments[1:]
 
 
-def _run(command: Command, words: Sequence[str]) -> int:
+def _run(command: Command, arguments: Sequence[str]) -> int:
     module = command.load()
     try:
-        return module.run(words)
+        return module.run(arguments)
     except HelpRequested:
         sys.stdout.write(module.render_usage())
         return ExitCode.DONE

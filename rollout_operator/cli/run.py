@@ -21,12 +21,12 @@ class PartDied(OperatorError):
     """A part of the operator has ended by a defect."""
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run the operator until a signal stops it; return 0.
 
     Raises HelpRequested, ConfigError with its exit code, PartDied and other errors of its start.
     """
-    config = read_config(words, read_environment(os.environ, _read_mounted_namespace()))
+    config = read_config(arguments, read_environment(os.environ, _read_mounted_namespace()))
     # Everything else is imported here, so that help, version and refusals are quick.
     return operate(config, import_operator())
 

@@ -7,7 +7,7 @@ from typing import Final
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.access import CONTEXT, KUBECONFIG, choose_access, open_client
 from rollout_operator.cli.inspection import be_quiet
-from rollout_operator.config.grammar import Words
+from rollout_operator.config.grammar import ParsedArguments
 from rollout_operator.kube.connection.connect import Access
 from rollout_operator.lab.simulate import command
 from rollout_operator.lab.simulate.flags import render_simulate_usage
@@ -18,9 +18,9 @@ from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespa
 _FLAGS: Final = (KUBECONFIG, CONTEXT)
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Tell what the words ask for; return the exit code. Raises HelpRequested and OperatorError."""
-    return command.run(words, command.ClusterAccess(_FLAGS, _copy_cluster))
+    return command.run(arguments, command.ClusterAccess(_FLAGS, _copy_cluster))
 
 
 def render_usage() -> str:
@@ -28,9 +28,9 @@ def render_usage() -> str:
     return render_simulate_usage(_FLAGS)
 
 
-def _copy_cluster(words: Words) -> ObjectsCopy:
+def _copy_cluster(arguments: ParsedArguments) -> ObjectsCopy:
     be_quiet()
-    return asyncio.run(_copy(choose_access(words)))
+    return asyncio.run(_copy(choose_access(arguments)))
 
 
 async def _copy(access: Access) -> ObjectsCopy:

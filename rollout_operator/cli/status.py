@@ -15,7 +15,7 @@ from rollout_operator.cli.inspection import (
     ClusterInspector,
     be_quiet,
     open_inspector,
-    refuse_words,
+    refuse_arguments,
 )
 from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
@@ -25,8 +25,8 @@ from rollout_operator.config.grammar import (
     BOOL,
     TEXT,
     Flag,
+    ParsedArguments,
     UsageError,
-    Words,
     parse_mixed,
     refuse_other_choices,
 )
@@ -79,10 +79,10 @@ Exit codes:
 """
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Show what there is; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(STATUS_FLAGS, words)
-    refuse_words(parsed)
+    parsed = parse_mixed(STATUS_FLAGS, arguments)
+    refuse_arguments(parsed)
     refuse_other_choices(parsed, OUTPUT, FORMATS)
     if parsed.value(OUTPUT) == "json" and parsed.value(WATCH):
         raise UsageError("-watch shows text: leave out -output=json")
@@ -100,17 +100,19 @@ def render_usage() -> str:
     return f"{_HEAD}Flags:\n{''.join(render_entries(STATUS_FLAGS))}{_FOOT}"
 
 
-async def show(words: Words, output: OutputStream) -> None:
+async def show(arguments: ParsedArguments, output: OutputStream) -> None:
     """Show what the words choose; with -w until cancelled. Raises OperatorError."""
-    is_wide = words.value(OUTPUT) == "wide"
+    is_wide = arguments.value(OUTPUT) == "wide"
     async with open_inspector(
-        words, service=words.value(SERVICE), is_everywhere=words.value(EVERYWHERE)
+        arguments, service=arguments.value(SERVICE), is_everywhere=arguments.value(EVERYWHERE)
     ) as inspector:
-        if not words.value(WATCH):
+        if not arguments.value(WATCH):
             seen = await inspector.inspect()
-            if words.value(OUTPUT) == "json":
+            if arguments.value(OUTPUT) == "json":
                 output.stream.write(
-                    render_json([one.best for one in seen], is_everywhere=words.value(EVERYWHERE))
+                    render_json(
+                        [one.best for one in seen], is_everywhere=arguments.value(EVERYWHERE)
+                    )
                 )
             else:
                 width = output.width(is_wide=is_wide)
@@ -142,12 +144,12 @@ async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide:
             try:
                 seen = await inspector.inspect(is_fresh=False)
                 lines = fit(seen, output.size(), is_wide=is_wide)
-                trouble: list[Line] = []
+                problem: list[Line] = []
             except ApiError as error:
                 if not lines:
                     raise
-                trouble = [((f"not read since: {error}", Style.RED),)]
-            frame.draw([*trouble, *lines])
+                problem = [((f"not read since: {error}", Style.RED),)]
+            frame.draw([*problem, *lines])
             await clock.sleep(EVERY)
 
 

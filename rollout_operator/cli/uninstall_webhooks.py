@@ -20,9 +20,9 @@ from rollout_operator.config.flags import Config, get_flag
 from rollout_operator.config.grammar import (
     BOOL,
     Flag,
+    ParsedArguments,
     UsageError,
-    Words,
-    parse_words,
+    parse_arguments,
     refuse_leftovers,
 )
 from rollout_operator.config.usage import render_entries
@@ -102,12 +102,12 @@ class LeftOver(OperatorError):
     """Some configurations could not be found or deleted; what stood in the way has been told."""
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Do what the words after the command ask for; return the exit code 0.
 
     Raises HelpRequested, ConfigError with its exit code, and LeftOver.
     """
-    parsed = parse_words((*ACCESS_FLAGS, DRY_RUN, *_OF_THE_OPERATOR), words)
+    parsed = parse_arguments((*ACCESS_FLAGS, DRY_RUN, *_OF_THE_OPERATOR), arguments)
     refuse_leftovers(parsed)
     access = _choose_access(parsed)
     logs.configure(level="warn")
@@ -120,30 +120,30 @@ def render_usage() -> str:
     return f"{_HEAD}{''.join(render_entries((*ACCESS_FLAGS, DRY_RUN)))}{_FOOT}"
 
 
-def _choose_access(words: Words) -> Access:
+def _choose_access(arguments: ParsedArguments) -> Access:
     """Return where to delete, and of which namespace's operator.
 
     Raises UsageError for the flags, and ConfigError for a kubeconfig.
     """
-    given = [flag for flag in _OF_THE_OPERATOR if words.has(flag)]
+    given = [flag for flag in _OF_THE_OPERATOR if arguments.has(flag)]
     if not given:
-        return choose_access(words)
-    if any(words.has(flag) for flag in ACCESS_FLAGS):
+        return choose_access(arguments)
+    if any(arguments.has(flag) for flag in ACCESS_FLAGS):
         others = ", ".join(f"-{flag.name}" for flag in given)
         raise UsageError(f"{others} cannot be given together with flags for a kubeconfig")
     # Also of the namespace alone: an empty one must not become that of the context.
-    config = _check(words, given)
+    config = _check(arguments, given)
     if given == [_NAMESPACE]:
-        return choose_access(parse_words(ACCESS_FLAGS, [f"-namespace={config.namespace}"]))
+        return choose_access(parse_arguments(ACCESS_FLAGS, [f"-namespace={config.namespace}"]))
     return Access(
         namespace=config.namespace, api_url=config.api_url, config_file=config.config_file
     )
 
 
-def _check(words: Words, given: Iterable[Flag[Any]]) -> Config:
+def _check(arguments: ParsedArguments, given: Iterable[Flag[Any]]) -> Config:
     """Return what the operator itself would make of the same flags. Raises UsageError."""
     try:
-        return read_config([f"-{flag.name}={words.value(flag)}" for flag in given])
+        return read_config([f"-{flag.name}={arguments.value(flag)}" for flag in given])
     except ConfigError as error:
         raise UsageError(str(error)) from error
 

@@ -6,15 +6,15 @@ from typing import Final
 
 from rollout_operator import __version__
 from rollout_operator.cli.commands import PROGRAM
-from rollout_operator.config.grammar import parse_words, refuse_leftovers
+from rollout_operator.config.grammar import parse_arguments, refuse_leftovers
 from rollout_operator.model.exit_codes import ExitCode
 
 _USAGE: Final = f"Usage: {PROGRAM} version\n\nPrints the version.\n"
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Print the version; return 0. Raises HelpRequested and UsageError."""
-    refuse_leftovers(parse_words((), words))
+    refuse_leftovers(parse_arguments((), arguments))
     sys.stdout.write(f"{PROGRAM} {__version__}\n")
     return ExitCode.DONE
 

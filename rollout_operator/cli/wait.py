@@ -9,14 +9,19 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.inspection import INSPECTION_FLAGS, be_quiet, open_inspector, refuse_words
+from rollout_operator.cli.inspection import (
+    INSPECTION_FLAGS,
+    be_quiet,
+    open_inspector,
+    refuse_arguments,
+)
 from rollout_operator.cli.text.status_changes import list_changes, render_group_line
 from rollout_operator.config.grammar import (
     DURATION,
     TEXT,
     Flag,
+    ParsedArguments,
     UsageError,
-    Words,
     parse_mixed,
     refuse_other_choices,
 )
@@ -72,10 +77,10 @@ Exit codes:
 Inspect = Callable[[], Awaitable[Inspection]]
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Wait; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(WAIT_FLAGS, words)
-    refuse_words(parsed)
+    parsed = parse_mixed(WAIT_FLAGS, arguments)
+    refuse_arguments(parsed)
     refuse_other_choices(parsed, FOR, Goal)
     if parsed.value(TIMEOUT) < timedelta(0):
         raise UsageError("-timeout must not be negative")
@@ -88,14 +93,14 @@ def render_usage() -> str:
     return f"{_HEAD}Flags:\n{''.join(render_entries(WAIT_FLAGS))}{_FOOT}"
 
 
-async def _run(words: Words) -> ExitCode:
-    async with open_inspector(words) as inspector:
+async def _run(arguments: ParsedArguments) -> ExitCode:
+    async with open_inspector(arguments) as inspector:
 
         async def inspect() -> Inspection:
             return (await inspector.inspect())[0]
 
         waiter = GroupWait(
-            inspect=inspect, goal=Goal(words.value(FOR)), timeout=words.value(TIMEOUT),
+            inspect=inspect, goal=Goal(arguments.value(FOR)), timeout=arguments.value(TIMEOUT),
             clock=LoopClock(), write_line=_write_line,
         )  # fmt: skip
         return await waiter.run()

@@ -13,7 +13,7 @@ from rollout_operator.config.flags import (
     REGISTRY,
     SHADOW,
     Config,
-    read_words,
+    read_arguments,
 )
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
@@ -39,7 +39,7 @@ def read_config(argv: Sequence[str], environment: Environment = NOTHING) -> Conf
 
     Raises ConfigError with the exit code, or HelpRequested.
     """
-    config = read_words(argv, environment)
+    config = read_arguments(argv, environment)
     problem = next(_list_problems(config), None)
     if problem is not None:
         raise ConfigError(problem)

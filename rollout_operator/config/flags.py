@@ -21,7 +21,7 @@ from rollout_operator.config.grammar import (
     TEXT,
     Flag,
     FlagKind,
-    parse_words,
+    parse_arguments,
 )
 
 T = TypeVar("T")
@@ -355,28 +355,30 @@ def get_flag(name: str) -> Flag[Any]:
     return next(each for each in FLAGS if each.name == name)
 
 
-def read_words(argv: Sequence[str], environment: Environment = NOTHING) -> Config:
+def read_arguments(argv: Sequence[str], environment: Environment = NOTHING) -> Config:
     """Return what the words after the program's name ask for, unchecked.
 
     What they leave open is as the environment has it. Raises UsageError where they do not follow
     the grammar, or HelpRequested.
     """
-    words = parse_words(FLAGS, argv)
+    arguments = parse_arguments(FLAGS, argv)
     values: dict[str, Any] = {
-        each.name: words.value(each.metadata["flag"]) for each in fields(Config) if each.metadata
+        each.name: arguments.value(each.metadata["flag"])
+        for each in fields(Config)
+        if each.metadata
     }
     if environment.is_given:
         standing_in = _stand_in(environment)
         values |= {
             each.name: standing_in[each.name]
             for each in fields(Config)
-            if each.name in standing_in and not words.has(each.metadata["flag"])
+            if each.name in standing_in and not arguments.has(each.metadata["flag"])
         }
-    by_flag = words.has(get_flag("kubernetes.namespace"))
+    by_flag = arguments.has(get_flag("kubernetes.namespace"))
     return Config(
         **values,
-        leftovers=words.leftovers,
-        without_effect=tuple(name for name in _WITHOUT_EFFECT if words.has(get_flag(name))),
+        leftovers=arguments.leftovers,
+        without_effect=tuple(name for name in _WITHOUT_EFFECT if arguments.has(get_flag(name))),
         watched=None if by_flag else environment.watched,
         environment=environment,
     )

@@ -86,7 +86,7 @@ class Flag(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ParsedArguments:
     """What the words say: a value for each flag, and the words after the flags."""
 
     leftovers: tuple[str, ...] = ()
@@ -101,36 +101,40 @@ class Words:
         return flag.name in self._given
 
 
-def refuse_leftovers(words: Words, hint: str = "") -> None:
+def refuse_leftovers(arguments: ParsedArguments, hint: str = "") -> None:
     """Raise UsageError for a word after the flags: it may have meant something."""
-    if words.leftovers:
-        raise UsageError(f"unexpected word: {words.leftovers[0]}{hint}")
+    if arguments.leftovers:
+        raise UsageError(f"unexpected word: {arguments.leftovers[0]}{hint}")
 
 
-def refuse_other_choices(words: Words, flag: Flag[str], choices: Iterable[str]) -> None:
+def refuse_other_choices(
+    arguments: ParsedArguments, flag: Flag[str], choices: Iterable[str]
+) -> None:
     """Raise UsageError for a value that is none of the choices."""
-    problem = next(list_wrong_choices(words, flag, choices), "")
+    problem = next(list_wrong_choices(arguments, flag, choices), "")
     if problem:
         raise UsageError(problem)
 
 
-def list_wrong_choices(words: Words, flag: Flag[str], choices: Iterable[str]) -> Iterator[str]:
+def list_wrong_choices(
+    arguments: ParsedArguments, flag: Flag[str], choices: Iterable[str]
+) -> Iterator[str]:
     """Yield what is wrong with a value that is none of the choices."""
-    value, known = words.value(flag), tuple(choices)
+    value, known = arguments.value(flag), tuple(choices)
     if value not in known:
         yield f"-{flag.name} must be one of {', '.join(known)}: {quote(value)}"
 
 
-def parse_words(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
+def parse_arguments(flags: Iterable[Flag[Any]], arguments: Sequence[str]) -> ParsedArguments:
     """Read words from left to right. Raises UsageError, or HelpRequested."""
     known = _by_name(flags)
     given: dict[str, object] = {}
-    rest = list(words)
+    rest = list(arguments)
     _take_flags(known, rest, given)
-    return Words(tuple(rest), given)
+    return ParsedArguments(tuple(rest), given)
 
 
-def parse_mixed(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
+def parse_mixed(flags: Iterable[Flag[Any]], arguments: Sequence[str]) -> ParsedArguments:
     """Read flags that may stand between and after other words as well, as for kubectl.
 
     Raises UsageError, or HelpRequested.
@@ -138,10 +142,10 @@ def parse_mixed(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
     known = _by_name(flags)
     given: dict[str, object] = {}
     others: list[str] = []
-    rest = list(words)
+    rest = list(arguments)
     while not _take_flags(known, rest, given) and rest:
         others.append(rest.pop(0))
-    return Words((*others, *rest), given)
+    return ParsedArguments((*others, *rest), given)
 
 
 def _by_name(flags: Iterable[Flag[Any]]) -> dict[str, Flag[Any]]:

@@ -40,7 +40,7 @@ class Observer:
     sets: StatefulSetStore
     pods: PodStore
     watches: tuple[Freshness, ...]
-    pending: InFlight
+    in_flight: InFlight
     now: Callable[[], datetime]
     """The API server's time: whether a pod has been ready for long enough is told by its clock."""
     find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None] = (
@@ -134,7 +134,7 @@ class Observer:
             zones=zones,
             unreadable=tuple(member for member in members if isinstance(member, Unreadable)),
             now=now,
-            deletions=self.pending.list_going({member.uid for member in members}, pods, now),
+            deletions=self.in_flight.list_going({member.uid for member in members}, pods, now),
             snapshot_age=age,
             downscale=self.find_downscale(name, sets),
             other_rollout=self.find_other_rollout(name, sets),

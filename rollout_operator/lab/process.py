@@ -72,7 +72,7 @@ class SimulatedProcess:
         self.name = name
         self.clock = world.clock()
         """Of the machine that it runs on: as wrong as ever after a restart."""
-        self.lives = 0
+        self.starts = 0
         self._world = world
         self._config = config
         self._rng = world.rng(name)
@@ -114,11 +114,11 @@ class SimulatedProcess:
         """Begin to live, anew after a crash; a process that runs goes on."""
         if self.is_running:
             return
-        self.lives += 1
+        self.starts += 1
         life = _Life(self._world, self, self._config, random.Random(self._rng.random()))
         self._life = life
         self._links.append(life.link)
-        self._tasks.start(f"{self.name} life {self.lives}", self._live(life))
+        self._tasks.start(f"{self.name} life {self.starts}", self._live(life))
 
     def add_feature(self, build: Callable[[Context, Budgets], Feature]) -> None:
         """Have this life do what only a cluster needs; before it is ready."""
@@ -196,7 +196,7 @@ class _Life:
             open_pods=lambda namespace: SimulatedPodClient(self.link, world.endpoints),
             clock=process.clock,
             rng=rng.random,
-            identity=Identity(name=process.name, life=f"{process.lives}"),
+            identity=Identity(name=process.name, life=f"{process.starts}"),
         )
         self._process = Process(config, clients, self.telemetry)
         self._fleet = Fleet(self._process)

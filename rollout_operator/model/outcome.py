@@ -206,7 +206,7 @@ class Reason:
     severity: Severity = Severity.INFO
     zone: str = ""
     """Name of the StatefulSet that it is about; empty where it is about the group."""
-    gist: str = ""
+    stable_text: str = ""
     """The part of the text that is compared with what was logged before, without countdowns; empty
     for all of it."""
 

@@ -43,7 +43,7 @@ class BudgetReports:
         self._workers = Workers(self._queue, reconcile, count=1, rng=context.rng)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
-        context.pending.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
+        context.in_flight.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
         context.downscales.on_change(lambda uid, group: self._wake_owners([uid]))
         budgets.informer.on_change(lambda old, new: self._wake_all())
         self._is_running = False

@@ -69,7 +69,7 @@ class Budgets:
             sets=context.sets,
             pods=context.pods,
             reader=context.make_observer(counting),
-            pending=context.pending,
+            in_flight=context.in_flight,
             recorder=Recorder(granting, context.clock, name),
             find_downscale=context.downscales.find_underway,
             find_newcomers=context.arrivals.get,
@@ -85,7 +85,7 @@ class Budgets:
         controller = DisruptionController(
             DisruptionContext(
                 pods=context.pods,
-                pending=context.pending,
+                in_flight=context.in_flight,
                 recorder=Recorder(releasing, context.clock, name),
                 client=releasing,
                 clock=context.clock,
@@ -98,7 +98,7 @@ class Budgets:
             count=WORKERS,
             rng=context.rng,
         )
-        context.pending.on_change(lambda pod: self._queue.add((pod.namespace, pod.name)))
+        context.in_flight.on_change(lambda pod: self._queue.add((pod.namespace, pod.name)))
         context.pod_informer.on_change(self._on_pod)
 
     def follow(self, tasks: TaskStack) -> None:
@@ -134,7 +134,7 @@ class Budgets:
 
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         for pod in (old, new):
-            if isinstance(pod, Pod) and (pod.disruption or self._context.pending.get(pod.uid)):
+            if isinstance(pod, Pod) and (pod.disruption or self._context.in_flight.get(pod.uid)):
                 self._queue.add((pod.namespace, pod.name))
 
     def _describe_unknown(self) -> str | None:

@@ -68,7 +68,7 @@ class Context:
         self.locks = Locks()
         self.downscales = Downscales(self.clock, late_calls=self.late_calls)
         self.deletes = OwnDeletes(self.pods, self.clock)
-        self.pending = InFlight(self.pods, self.deletes, self.clock)
+        self.in_flight = InFlight(self.pods, self.deletes, self.clock)
         # A list of ten thousand pods delays no delete, and no live read.
         self.following = client = self.open("following", Priority.LIST)
         self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
@@ -144,7 +144,7 @@ class Context:
             sets=self.sets,
             pods=self.pods,
             watches=(self.set_informer, self.pod_informer),
-            pending=self.pending,
+            in_flight=self.in_flight,
             now=partial(self.get_time, client),
             find_downscale=self.downscales.find_underway,
             find_newcomers=self.arrivals.get,

@@ -139,7 +139,7 @@ class Policies:
         self.owners.on_change(self._wake_all)
         self._nodes.on_change(self._wake_all)
         context.downscales.on_change(lambda uid, group: self._wake_owner(uid))
-        context.pending.on_change(lambda pod: self._wake_owner(pod.owner_uid))
+        context.in_flight.on_change(lambda pod: self._wake_owner(pod.owner_uid))
         context.on_stale(self._wake_all)
 
     def _build_controller(self, arbiter: Arbiter) -> PolicyController:

@@ -48,7 +48,7 @@ class Rollouts:
         context.pod_informer.on_change(self._others.on_pod)
         context.pod_informer.on_change(self._waker.on_pod)
         context.downscales.on_change(self._wake_group)
-        context.pending.on_change(self._wake_owner)
+        context.in_flight.on_change(self._wake_owner)
         # What they wait for now is that; else they would show their last state until a resync.
         context.on_stale(self.wake_all)
         longest = context.settings.reconcile_interval

@@ -22,7 +22,7 @@ from rollout_operator.controllers.scaling.controller import (
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals
-from rollout_operator.controllers.scaling.replicas import Counts
+from rollout_operator.controllers.scaling.replicas import Replicas
 from rollout_operator.controllers.scaling.writes import ScalingWrites
 from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.kube.client.rate_limit import Priority
@@ -70,7 +70,7 @@ class Scaling:
         self._removals = Removals(
             context.downscales.intents, context.clock, context.settings.client_qps
         )
-        self._counts = Counts(
+        self._counts = Replicas(
             client,
             observer,
             context.make_records(client),

@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.facts import choose_root, find_signer, load_key
-from rollout_operator.pki.key_pair import Material, Pair
+from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.planning.certificate import BACKDATING, CertificateStep, Decision, Wanted
 from rollout_operator.planning.ownership import LEAF_NAME
 
@@ -66,7 +66,9 @@ def issue_leaf(ca: Pair, wanted: Wanted, now: datetime) -> Pair:
     return _pair(builder.sign(signer_key, hashes.SHA256()), key)
 
 
-def carry_out(decision: Decision, material: Material, wanted: Wanted, now: datetime) -> Material:
+def carry_out(
+    decision: Decision, material: KeyMaterial, wanted: Wanted, now: datetime
+) -> KeyMaterial:
     """Return what the Secret shall hold after the step.
 
     Raises InvalidInput where the material does not allow the step.
@@ -86,20 +88,20 @@ def carry_out(decision: Decision, material: Material, wanted: Wanted, now: datet
         case CertificateStep.START_OVER:
             pair = issue_ca(wanted, now)
             old = choose_root(material) if decision.trusts_old else b""
-            fresh = Material(ca=pair.cert, ca_key=pair.key, old_ca=old)
+            fresh = KeyMaterial(ca=pair.cert, ca_key=pair.key, old_ca=old)
             return _with_leaf(fresh, wanted, now)
         case _:
             assert_never(decision.step)
 
 
-def _with_leaf(material: Material, wanted: Wanted, now: datetime) -> Material:
+def _with_leaf(material: KeyMaterial, wanted: Wanted, now: datetime) -> KeyMaterial:
     leaf = issue_leaf(Pair(cert=material.ca, key=material.ca_key), wanted, now)
     return replace(material, cert=leaf.cert, key=leaf.key)
 
 
-def _switched(material: Material, wanted: Wanted, now: datetime) -> Material:
+def _switched(material: KeyMaterial, wanted: Wanted, now: datetime) -> KeyMaterial:
     old = choose_root(material)
-    new = Material(ca=material.next_ca, ca_key=material.next_ca_key, old_ca=old)
+    new = KeyMaterial(ca=material.next_ca, ca_key=material.next_ca_key, old_ca=old)
     return _with_leaf(new, wanted, now)
 
 

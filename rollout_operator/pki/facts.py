@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, Pub
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.pki.key_pair import Material
-from rollout_operator.planning.certificate import BrokenCertificate, Held, Validity
+from rollout_operator.pki.key_pair import KeyMaterial
+from rollout_operator.planning.certificate import BrokenCertificate, UsableCertificate, Validity
 
 Chain = Sequence[x509.Certificate]
 
 
-def assess_material(material: Material) -> BrokenCertificate | Held:
+def assess_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
     """Return what the material holds; a problem names the key of the Secret, and no content."""
     try:
         return _assess(material)
@@ -28,7 +28,7 @@ def assess_material(material: Material) -> BrokenCertificate | Held:
         return BrokenCertificate(problem=str(error))
 
 
-def assess_served(material: Material) -> Validity:
+def assess_served(material: KeyMaterial) -> Validity:
     """Return the validity of a chain whose key fits. Raises InvalidInput: one part is not right."""
     chain = load_chain(material.cert, "cert")
     if not fits(chain[0], load_key(material.key, "key")):
@@ -36,7 +36,7 @@ def assess_served(material: Material) -> Validity:
     return _validity(chain)
 
 
-def trusted_bundle(material: Material) -> bytes:
+def trusted_bundle(material: KeyMaterial) -> bytes:
     """Return the PEM of all CAs that callers must trust, the newest first, each once.
 
     At most three: the next CA, whose key is there; the one that has signed the leaf, and the one
@@ -53,13 +53,13 @@ def trusted_bundle(material: Material) -> bytes:
     return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in found)
 
 
-def choose_root(material: Material) -> bytes:
+def choose_root(material: KeyMaterial) -> bytes:
     """Return the PEM of the CA that has signed the leaf, empty where none in `ca` has."""
     root = _load_root(material)
     return b"" if root is None else root.public_bytes(serialization.Encoding.PEM)
 
 
-def _load_root(material: Material) -> x509.Certificate | None:
+def _load_root(material: KeyMaterial) -> x509.Certificate | None:
     return _find_root(_load_or_none(material.cert), _load_or_none(material.ca))
 
 
@@ -126,7 +126,7 @@ def is_for_clients(pem: bytes) -> bool:
     return _may_serve_as(load_chain(pem, "cert")[0], ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
-def _assess(material: Material) -> Held:
+def _assess(material: KeyMaterial) -> UsableCertificate:
     validity = assess_served(material)
     chain = load_chain(material.cert, "cert")
     if not _may_serve_as(chain[0], ExtendedKeyUsageOID.SERVER_AUTH):
@@ -136,7 +136,7 @@ def _assess(material: Material) -> Held:
         raise InvalidInput("cert: not signed by the certificate in ca")
     next_ca = find_signer(material.next_ca, material.next_ca_key)
     old = _load_or_none(material.old_ca)
-    return Held(
+    return UsableCertificate(
         names=_names(chain[0]),
         leaf=validity,
         ca=_validity([root]),
@@ -146,7 +146,7 @@ def _assess(material: Material) -> Held:
     )
 
 
-def _leftover(material: Material, old: Chain) -> Validity | None:
+def _leftover(material: KeyMaterial, old: Chain) -> Validity | None:
     """Return the validity of what stands in `old-ca`; what cannot be read is over already."""
     if old:
         return _validity(old)

@@ -16,7 +16,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Material:
+class KeyMaterial:
     """Everything that serving needs, and what renewing needs later. Empty where absent."""
 
     cert: bytes = b""

@@ -25,14 +25,14 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.pki.authority import carry_out
 from rollout_operator.pki.facts import assess_material, read_leaf_name, trusted_bundle
-from rollout_operator.pki.key_pair import Material
+from rollout_operator.pki.key_pair import KeyMaterial
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore, Stored
 from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
     Decision,
-    Held,
+    UsableCertificate,
     Wanted,
     plan_certificate,
 )
@@ -85,9 +85,9 @@ class CertificateController:
         self._callbacks = CertificateCallbacks() if callbacks is None else callbacks
         # Of the look that is underway.
         self._lock = asyncio.Lock()
-        self._material: Material | None = None
+        self._material: KeyMaterial | None = None
         self._uid = ""
-        self._assessed: tuple[Material, BrokenCertificate | Held] | None = None
+        self._assessed: tuple[KeyMaterial, BrokenCertificate | UsableCertificate] | None = None
         self._leaf_name = ""
         """Of what was assessed last."""
         self._bundle = b""
@@ -171,7 +171,7 @@ class CertificateController:
             now = self._clock.now()
             decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
             self._report(decision)
-            if isinstance(facts, Held) and decision.may_serve:
+            if isinstance(facts, UsableCertificate) and decision.may_serve:
                 # An old CA that has had its time is not published for a moment first.
                 is_over = decision.step is CertificateStep.DROP_OLD_CA
                 kept = replace(stored.material, old_ca=b"") if is_over else stored.material
@@ -199,7 +199,7 @@ class CertificateController:
             is_immutable=stored.is_immutable,
         )
 
-    def _assess(self, stored: Stored) -> BrokenCertificate | Held:
+    def _assess(self, stored: Stored) -> BrokenCertificate | UsableCertificate:
         if stored.problem:
             return BrokenCertificate(problem=stored.problem)
         # Only what is new is read: at 20 s a look, parsing the same again for years adds up.
@@ -211,16 +211,16 @@ class CertificateController:
             return facts
         return replace(facts, next_published_for=self._published_for(stored.material))
 
-    def _assess_new(self, material: Material) -> BrokenCertificate | Held:
+    def _assess_new(self, material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
         facts = assess_material(material)
-        if isinstance(facts, Held):
+        if isinstance(facts, UsableCertificate):
             try:
                 self._serving.check(material)
             except InvalidInput as error:
                 return BrokenCertificate(problem=str(error))
         return facts
 
-    def _published_for(self, material: Material) -> timedelta | None:
+    def _published_for(self, material: KeyMaterial) -> timedelta | None:
         """Return for how long the bundle is known to be everywhere; one lapse starts it anew."""
         if trusted_bundle(material) != self._bundle or not self._callbacks.holds(self._bundle):
             self._published_since = None
@@ -230,7 +230,7 @@ class CertificateController:
             self._published_since = now
         return now - self._published_since
 
-    def _successor(self, stored: Stored, decision: Decision) -> Material:
+    def _successor(self, stored: Stored, decision: Decision) -> KeyMaterial:
         """Return what to write: what we serve where the Secret was spoilt, else the next step."""
         now = self._clock.now()
         if decision.step is CertificateStep.START_OVER and self._material is not None:
@@ -240,7 +240,7 @@ class CertificateController:
                 return self._material
         return carry_out(decision, stored.material, self._wanted, now)
 
-    def _adopt(self, material: Material, facts: Held) -> None:
+    def _adopt(self, material: KeyMaterial, facts: UsableCertificate) -> None:
         before = self._material
         if material == before:
             return

@@ -26,7 +26,7 @@ from rollout_operator.pki.facts import (
     load_key,
     trusted_bundle,
 )
-from rollout_operator.pki.key_pair import Material, Pair
+from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.telemetry.logs import log
 
 # Of TLS 1.2 only what has forward secrecy and authenticates what it encrypts; 1.3 has no other.
@@ -70,19 +70,19 @@ class ServingCertificate:
         assert self._peers is not None, "nothing is known of a CA"
         return self._peers
 
-    def check(self, material: Material) -> None:
+    def check(self, material: KeyMaterial) -> None:
         """Raise InvalidInput where TLS does not take the material."""
         server_context(material.served, self._client_ca)
         _make_peers(material)
 
-    def swap(self, material: Material) -> None:
+    def swap(self, material: KeyMaterial) -> None:
         """Serve this from the next connection on. Raises InvalidInput; the old one stays then."""
         current = server_context(material.served, self._client_ca)
         self._peers = _make_peers(material)
         self._current = current
 
 
-def _make_peers(material: Material) -> PeerContexts | None:
+def _make_peers(material: KeyMaterial) -> PeerContexts | None:
     """Return the contexts for other replicas, None where no CA is known.
 
     All CAs that callers trust are trusted: another replica may have the next certificate already,
@@ -178,7 +178,7 @@ class CertificateFiles:
         self._serving = serving
         self._clock = clock
         self._record_expiry = record_expiry
-        self._seen: Material | None = None
+        self._seen: KeyMaterial | None = None
         self._logged = ""
 
     def load(self) -> None:
@@ -204,7 +204,7 @@ class CertificateFiles:
                 log.warn("Keeping certificate, its files are not right", err=error)
             self._logged = str(error)
 
-    def _serve(self, material: Material) -> None:
+    def _serve(self, material: KeyMaterial) -> None:
         """Swap. Raises ConfigError, and the old one is served on."""
         cert, key = self._paths.cert, self._paths.key
         with _naming(CERT_FLAG, cert):
@@ -219,8 +219,8 @@ class CertificateFiles:
         emit = log.info if validity.covers(self._clock.now()) else log.warn
         emit("Serving certificate", file=self._paths.cert, validity=validity.text())
 
-    def _read(self) -> Material:
-        return Material(
+    def _read(self) -> KeyMaterial:
+        return KeyMaterial(
             cert=_content(self._paths.cert, CERT_FLAG), key=_content(self._paths.key, KEY_FLAG)
         )
 

@@ -17,7 +17,7 @@ import msgspec
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
 from rollout_operator.model.errors import Denied, NotFound, Unreachable
 from rollout_operator.model.names import CERTIFICATE_LABEL
-from rollout_operator.pki.key_pair import Material
+from rollout_operator.pki.key_pair import KeyMaterial
 
 # The first three are those of every version of the Secret; a reader that does not know the others
 # leaves them alone.
@@ -30,7 +30,7 @@ SECRET_KEYS: Final[Mapping[str, str]] = {
     "next_ca_key": "next-ca-key",
     "old_ca": "old-ca",
 }
-"""Field of `Material` → key in the data of the Secret."""
+"""Field of `KeyMaterial` → key in the data of the Secret."""
 _MADE_BY_US: Final = "true"
 # The type of a Secret that names none.
 _PLAIN: Final = "Opaque"
@@ -52,7 +52,7 @@ class SecretApi(Protocol):
 class Stored:
     """A Secret as it was read."""
 
-    material: Material
+    material: KeyMaterial
     problem: str = ""
     """Why its data is no material at all, empty where it may be."""
     body: JsonObject = field(default_factory=dict, repr=False)
@@ -98,10 +98,10 @@ class SecretStore:
         try:
             raw = await self._api.fetch(SECRETS, self._namespace, self._name)
         except NotFound:
-            return Stored(material=Material(), problem="there is no secret")
+            return Stored(material=KeyMaterial(), problem="there is no secret")
         return self._decode(raw)
 
-    async def write(self, before: Stored, material: Material) -> None:
+    async def write(self, before: Stored, material: KeyMaterial) -> None:
         """Store `material` in place of what was read before.
 
         Raises Conflict or NotFound where somebody wrote or deleted meanwhile, UnknownOutcome where
@@ -121,7 +121,7 @@ class SecretStore:
         }
         await self._api.replace(SECRETS, self._namespace, self._name, body)
 
-    async def _create(self, material: Material) -> None:
+    async def _create(self, material: KeyMaterial) -> None:
         try:
             await self._api.create(SECRETS, self._namespace, self._fresh(material))
         except Denied as error:
@@ -132,7 +132,7 @@ class SecretStore:
             text = f"{self} does not exist: create it empty ({command}), or let this do it: {error}"
             raise Denied(text, call=error.call, status=error.status, reason=error.reason) from error
 
-    def _fresh(self, material: Material) -> JsonObject:
+    def _fresh(self, material: KeyMaterial) -> JsonObject:
         return {
             "apiVersion": SECRETS.version,
             "kind": SECRETS.kind,
@@ -152,11 +152,11 @@ class SecretStore:
             raise Unreachable(f"cannot read {self}: the answer is no object") from None
         data = body.get("data") or {}
         if not isinstance(data, dict):
-            return Stored(material=Material(), problem="data: not an object", body=body)
+            return Stored(material=KeyMaterial(), problem="data: not an object", body=body)
         try:
             return Stored(material=_decode_data(data), body=body)
         except _NotBase64 as error:
-            return Stored(material=Material(), problem=str(error), body=body)
+            return Stored(material=KeyMaterial(), problem=str(error), body=body)
 
 
 class _NotBase64(Exception):
@@ -169,8 +169,8 @@ def _part(body: JsonObject, key: str) -> JsonObject:
     return part if isinstance(part, dict) else {}
 
 
-def _decode_data(data: Mapping[str, object]) -> Material:
-    return Material(**{name: _value(data, key) for name, key in SECRET_KEYS.items()})
+def _decode_data(data: Mapping[str, object]) -> KeyMaterial:
+    return KeyMaterial(**{name: _value(data, key) for name, key in SECRET_KEYS.items()})
 
 
 def _value(data: Mapping[str, object], key: str) -> bytes:
@@ -181,6 +181,6 @@ def _value(data: Mapping[str, object], key: str) -> bytes:
         raise _NotBase64(f"data.{key}: not base64") from None
 
 
-def _encode(material: Material) -> dict[str, str]:
+def _encode(material: KeyMaterial) -> dict[str, str]:
     values = {key: getattr(material, name) for name, key in SECRET_KEYS.items()}
     return {key: base64.b64encode(value).decode() for key, value in values.items() if value}

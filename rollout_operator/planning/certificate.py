@@ -76,7 +76,7 @@ class BrokenCertificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class UsableCertificate:
     """A leaf with its key, signed by a CA that is there too."""
 
     names: tuple[str, ...]
@@ -151,7 +151,9 @@ def matches_name(pattern: str, name: str) -> bool:
     return pattern == name
 
 
-def plan_certificate(facts: BrokenCertificate | Held, wanted: Wanted, now: datetime) -> Decision:
+def plan_certificate(
+    facts: BrokenCertificate | UsableCertificate, wanted: Wanted, now: datetime
+) -> Decision:
     """Return the next step for what the Secret holds."""
     if isinstance(facts, BrokenCertificate):
         return Decision(step=CertificateStep.START_OVER, reason=facts.problem, may_serve=False)
@@ -162,7 +164,7 @@ def plan_certificate(facts: BrokenCertificate | Held, wanted: Wanted, now: datet
 class _Case:
     """What is held, what is wanted and what time it is, with what follows for the times."""
 
-    def __init__(self, held: Held, wanted: Wanted, now: datetime) -> None:
+    def __init__(self, held: UsableCertificate, wanted: Wanted, now: datetime) -> None:
         self.held = held
         self.wanted = wanted
         self.now = now

@@ -17,7 +17,7 @@ from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
     Decision,
-    Held,
+    UsableCertificate,
     Wanted,
     plan_certificate,
 )
@@ -50,7 +50,7 @@ class Marks:
 
 
 def plan_secret(
-    marks: Marks, facts: BrokenCertificate | Held, wanted: Wanted, now: datetime
+    marks: Marks, facts: BrokenCertificate | UsableCertificate, wanted: Wanted, now: datetime
 ) -> Decision:
     """Return the next step for the Secret; `LEAVE` where only a person can help."""
     if not marks.is_ours:
@@ -60,7 +60,7 @@ def plan_secret(
             f" another name by {_NAME_FLAG}, or delete it where nothing else needs it"
         )
         return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=False)
-    if isinstance(facts, Held) and marks.leaf_name != LEAF_NAME:
+    if isinstance(facts, UsableCertificate) and marks.leaf_name != LEAF_NAME:
         # Ours once, and overwritten since: neither served nor trusted.
         facts = BrokenCertificate(
             problem=f"cert: issued to {quote(marks.leaf_name)}, not to {LEAF_NAME}"

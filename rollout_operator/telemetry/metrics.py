@@ -139,7 +139,7 @@ class Metrics:
         """Remove the gauge of a group whose zones are no longer scaled together."""
         self.next_downscale.remove_by_labels({"rollout_group": name})
 
-    def hold_group(self, name: str, codes: Iterable[Code]) -> None:
+    def show_blockers(self, name: str, codes: Iterable[Code]) -> None:
         """Show `codes` as what holds the group now, and nothing else."""
         held = frozenset(WAIT_CODES).intersection(codes)
         # Of some thirty series one or two change.

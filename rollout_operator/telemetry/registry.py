@@ -90,7 +90,7 @@ class _Logged:
     def covers(self, key: _Key, reason: Reason) -> bool:
         """Return whether the log says this already, and no less loudly."""
         stands = self.reasons.get(key)
-        if stands is None or _gist(stands) != _gist(reason):
+        if stands is None or _stable_text(stands) != _stable_text(reason):
             return False
         return _LOUDNESS[stands.severity] >= _LOUDNESS[reason.severity]
 
@@ -132,7 +132,7 @@ class GroupStates:
         holds_still = before is not None and _leading(before.plan) == _leading(plan)
         since = before.since if before is not None and holds_still else now
         state = self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
-        self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
+        self._metrics.show_blockers(plan.group, (reason.code for reason in plan.waits))
         self._metrics.progress.show_state(plan.group, since)
         if subject is Subject.ROLLOUT:
             self._show_progress(plan)
@@ -241,13 +241,13 @@ def _join(same: list[Reason]) -> Reason:
     if len(same) == 1:
         return same[0]
     texts = dict.fromkeys(reason.text for reason in same)
-    gists = dict.fromkeys(_gist(reason) for reason in same)
+    gists = dict.fromkeys(_stable_text(reason) for reason in same)
     loudest = max((reason.severity for reason in same), key=_LOUDNESS.__getitem__)
-    return replace(same[0], text="; ".join(texts), gist="; ".join(gists), severity=loudest)
+    return replace(same[0], text="; ".join(texts), stable_text="; ".join(gists), severity=loudest)
 
 
-def _gist(reason: Reason) -> str:
-    return reason.gist or reason.text
+def _stable_text(reason: Reason) -> str:
+    return reason.stable_text or reason.text
 
 
 def _leading(plan: Plan) -> _Key | None:

@@ -19,10 +19,10 @@ from rollout_operator.config.grammar import (
     Flag,
     FlagKind,
     HelpRequested,
+    ParsedArguments,
     UsageError,
-    Words,
+    parse_arguments,
     parse_mixed,
-    parse_words,
 )
 from tests.examples import repeatable
 
@@ -41,8 +41,8 @@ LONG: Final = flag("long", LONG_SPAN, timedelta(days=365))
 FLAGS: Final = (NAME, ON, COUNT, RATE, SPAN, PARTS, LONG)
 
 
-def parse(*words: str) -> Words:
-    return parse_words(FLAGS, words)
+def parse(*words: str) -> ParsedArguments:
+    return parse_arguments(FLAGS, words)
 
 
 @pytest.mark.parametrize(
@@ -319,11 +319,11 @@ def test_any_words_are_read_or_refused_for_a_reason(words: list[str]) -> None:
 
     if isinstance(read, UsageError):
         assert str(read)
-    elif isinstance(read, Words):
+    elif isinstance(read, ParsedArguments):
         assert read.leftovers == tuple(words[len(words) - len(read.leftovers) :])
 
 
-def outcome(words: list[str]) -> Words | UsageError | HelpRequested:
+def outcome(words: list[str]) -> ParsedArguments | UsageError | HelpRequested:
     try:
         return parse(*words)
     except (UsageError, HelpRequested) as error:

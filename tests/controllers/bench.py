@@ -76,7 +76,7 @@ class Bench:
         """Read back the group's deletes without an answer."""
         await self.executor.read_back(self.observer.observe(GROUP).owners)
 
-    def pending(self) -> list[Deletion]:
+    def in_flight(self) -> list[Deletion]:
         """Return what the memory holds that the cache does not show."""
         return list(self.observer.observe(GROUP).deletions.values())
 
@@ -104,7 +104,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         sets=set_store,
         pods=pod_store,
         watches=(),
-        pending=InFlight(pod_store, deletes, clock),
+        in_flight=InFlight(pod_store, deletes, clock),
         now=clock.now,
     )
     executor = Executor(

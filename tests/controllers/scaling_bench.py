@@ -25,7 +25,7 @@ from rollout_operator.controllers.scaling.controller import ScalingContext, Scal
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals
-from rollout_operator.controllers.scaling.replicas import Counts
+from rollout_operator.controllers.scaling.replicas import Replicas
 from rollout_operator.controllers.scaling.writes import ScalingWrites
 from rollout_operator.controllers.worker import Result, Workers
 from rollout_operator.guards.budgets.in_flight import InFlight
@@ -70,7 +70,7 @@ class Memory:
     downscales: Downscales
     metrics: Metrics
     group_states: GroupStates
-    counts: Counts
+    counts: Replicas
     contests: Contests
     pod_calls: PodCaller
     scaling: ScalingController
@@ -109,11 +109,11 @@ class Bench:
         deletes = OwnDeletes(self.pods, self.clock)
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), pending=InFlight(self.pods, deletes, self.clock), now=self.now,
+            watches=(), in_flight=InFlight(self.pods, deletes, self.clock), now=self.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         removals = Removals(downscales.intents, self.clock, qps=5)
-        counts = Counts(
+        counts = Replicas(
             self.client, observer, AnnotationTimes(self.client, downscales), locks=locks,
             downscales=downscales, clock=self.clock, metrics=metrics,
             intents=IntentWriter(

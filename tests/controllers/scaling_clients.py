@@ -26,7 +26,7 @@ NO_ANSWER: Final = UnknownOutcome("no answer within 10s")
 
 
 class ScalingClient(FakeClient):
-    """Takes JSON patches of sets, as `Counts` sends them: `patch` of counts, `mark` of marks."""
+    """Takes JSON patches of sets, as `Replicas` sends them: `patch` of counts, `mark` of marks."""
 
     def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
         super().__init__(sets, pods)

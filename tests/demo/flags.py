@@ -11,10 +11,10 @@ from rollout_operator.config.grammar import (
     INT,
     TEXT,
     Flag,
+    ParsedArguments,
     UsageError,
-    Words,
     list_wrong_choices,
-    parse_words,
+    parse_arguments,
     refuse_leftovers,
 )
 from rollout_operator.config.usage import render_entries
@@ -98,7 +98,7 @@ class Settings:
 
 def read_settings(argv: Sequence[str]) -> Settings:
     """Return what the words ask for. Raises UsageError, or HelpRequested."""
-    words = parse_words(FLAGS, argv)
+    words = parse_arguments(FLAGS, argv)
     refuse_leftovers(words)
     problem = next(_find_problems(words), None)
     if problem is not None:
@@ -118,7 +118,7 @@ def render_usage() -> str:
     return f"{_HEAD}{''.join(render_entries(FLAGS))}{_FOOT}"
 
 
-def _find_problems(words: Words) -> Iterator[str]:
+def _find_problems(words: ParsedArguments) -> Iterator[str]:
     yield from list_wrong_choices(words, STORY, STORIES)
     for flag in (PODS, LIMIT):
         if not 1 <= words.value(flag) <= MOST_PODS:

@@ -20,7 +20,12 @@ from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, GrantState, Permit
+from rollout_operator.guards.budgets.request import (
+    Answer,
+    DisruptionRequest,
+    GrantedPod,
+    GrantState,
+)
 from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
@@ -104,7 +109,7 @@ class Process:
     sets: StatefulSetStore
     pods: CountingPods
     deletes: OwnDeletes
-    pending: InFlight
+    in_flight: InFlight
     recorder: Recorder
     observer: Observer
     gate: Arbiter
@@ -152,7 +157,7 @@ class Process:
 
     def state(self, pod: str) -> GrantState | None:
         """Return how far the grant of a pod has come."""
-        grant = self.pending.get(self.cached(pod).uid)
+        grant = self.in_flight.get(self.cached(pod).uid)
         return None if grant is None else grant.state
 
     async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
@@ -193,24 +198,24 @@ class World:
         clock, metrics = JumpingClock(), Metrics()
         sets, pods = StatefulSetStore(), CountingPods()
         deletes = OwnDeletes(pods, clock)
-        pending = InFlight(pods, deletes, clock)
+        in_flight = InFlight(pods, deletes, clock)
         recorder, catalog = Recorder(self.client, clock, name), BudgetCatalog(metrics)
         for rule in self.rules:
             catalog.on_change(None, rule)
         observer = Observer(
             namespace="test", reader=self.client, clock=clock, sets=sets, pods=pods, watches=(),
-            pending=pending, now=self.now,
+            in_flight=in_flight, now=self.now,
         )  # fmt: skip
         gate = Arbiter(
             ArbiterContext(
                 budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
-                pending=pending, recorder=recorder, age=lambda: self.age, now=self.now, clock=clock,
-                metrics=metrics, find_downscale=lambda group, sets: self.downscale,
+                in_flight=in_flight, recorder=recorder, age=lambda: self.age, now=self.now,
+                clock=clock, metrics=metrics, find_downscale=lambda group, sets: self.downscale,
             )
         )  # fmt: skip
         made = Process(
             name=name, world=self, clock=clock, sets=sets, pods=pods, deletes=deletes,
-            pending=pending, recorder=recorder, observer=observer, gate=gate, metrics=metrics,
+            in_flight=in_flight, recorder=recorder, observer=observer, gate=gate, metrics=metrics,
             catalog=catalog,
         )  # fmt: skip
         made.sync()
@@ -299,7 +304,7 @@ def rule(max_unavailable: int = 1, **changes: object) -> Budget:
 
 def tell(answer: Answer) -> str:
     """Return `allowed`, `not in scope`, or status, code and text up to the names."""
-    if isinstance(answer, Permit):
+    if isinstance(answer, GrantedPod):
         return "allowed" if answer.budget else "not in scope"
     text = answer.reason.text.split(" (")[0].split(";")[0]
     return f"{answer.status} {answer.reason.code}: {text}"

@@ -24,7 +24,7 @@ PER_ZONE: Final = timedelta(seconds=36 + 60)
 
 
 @dataclass(slots=True)
-class Counts:
+class Replicas:
     """Where the counts of a history have ended."""
 
     sets: dict[str, JsonObject] = field(default_factory=dict)
@@ -54,9 +54,9 @@ class Counts:
         return len(sets) * (waits + PER_ZONE) + sum(delays, timedelta(0))
 
 
-def read_counts(book: Book) -> Counts:
+def read_counts(book: Book) -> Replicas:
     """Return where the counts of a history have ended."""
-    counts = Counts()
+    counts = Replicas()
     sets = [one.commit for one in book.writes if isinstance(one.now or one.before, Set)]
     for held, commits in ((counts.sets, sets), (counts.templates, book.templates)):
         for commit in commits:
@@ -114,7 +114,7 @@ def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Vio
         yield Violation(invariant="LI-01", at=counts.moved_at, text=text)
 
 
-def _take(book: Book, counts: Counts, held: dict[str, JsonObject], commit: Commit) -> None:
+def _take(book: Book, counts: Replicas, held: dict[str, JsonObject], commit: Commit) -> None:
     before = held.pop(commit.name, None)
     if commit.after is not None:
         held[commit.name] = commit.after

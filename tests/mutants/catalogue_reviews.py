@@ -103,8 +103,8 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="records-not-written",
-        old="errors = await gather_all(self._put(pod, text) for pod in carriers)",
-        new="errors = await gather_all(self._put(pod, text) for pod in carriers[:0])",
+        old="errors = await gather_all(self._put(pod, text) for pod in annotated)",
+        new="errors = await gather_all(self._put(pod, text) for pod in annotated[:0])",
         breaks="LI-05: after a crash nobody knows which pods were told to go",
         scenarios=DOWNSCALES,
     ),

@@ -12,13 +12,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
 from rollout_operator.pki.facts import assess_material, trusted_bundle
-from rollout_operator.pki.key_pair import Material, Pair
+from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.planning.certificate import (
     BACKDATING,
     BrokenCertificate,
     CertificateStep,
     Decision,
-    Held,
+    UsableCertificate,
     Validity,
 )
 from tests.fakes_clock import EPOCH
@@ -27,18 +27,18 @@ from tests.pki.certificates import HOST, WANTED, YEAR, Legacy, load
 DAY = timedelta(days=1)
 
 
-def step(kind: CertificateStep, material: Material, *, trusts_old: bool = False) -> Material:
+def step(kind: CertificateStep, material: KeyMaterial, *, trusts_old: bool = False) -> KeyMaterial:
     decision = Decision(step=kind, reason="", trusts_old=trusts_old)
     return carry_out(decision, material, WANTED, EPOCH)
 
 
-def fresh() -> Material:
-    return step(CertificateStep.START_OVER, Material())
+def fresh() -> KeyMaterial:
+    return step(CertificateStep.START_OVER, KeyMaterial())
 
 
-def legacy(data: dict[str, bytes] | None = None) -> Material:
+def legacy(data: dict[str, bytes] | None = None) -> KeyMaterial:
     data = Legacy().data() if data is None else data
-    return Material(cert=data["cert"], key=data["key"], ca=data["ca"])
+    return KeyMaterial(cert=data["cert"], key=data["key"], ca=data["ca"])
 
 
 def test_what_a_leaf_looks_like() -> None:
@@ -96,7 +96,7 @@ def test_a_ca_without_its_key_signs_nothing(key: bytes) -> None:
 
 
 def test_the_facts_of_what_we_wrote() -> None:
-    assert assess_material(fresh()) == Held(
+    assert assess_material(fresh()) == UsableCertificate(
         names=WANTED.names,
         leaf=Validity(start=EPOCH - BACKDATING, end=EPOCH + YEAR),
         ca=Validity(start=EPOCH - BACKDATING, end=EPOCH + 5 * YEAR),
@@ -106,7 +106,7 @@ def test_the_facts_of_what_we_wrote() -> None:
 
 def test_the_facts_of_what_upstream_wrote() -> None:
     year = Validity(start=EPOCH, end=EPOCH + YEAR)
-    assert assess_material(legacy()) == Held(names=(HOST,), leaf=year, ca=year)
+    assert assess_material(legacy()) == UsableCertificate(names=(HOST,), leaf=year, ca=year)
 
 
 def test_a_change_of_ca_step_by_step() -> None:
@@ -120,8 +120,12 @@ def test_a_change_of_ca_step_by_step() -> None:
     assert trusted_bundle(switched) == trusted_bundle(introduced)
     assert trusted_bundle(dropped) == introduced.next_ca
     facts = [assess_material(each) for each in (introduced, switched, dropped)]
-    assert all(isinstance(each, Held) for each in facts)
-    assert [isinstance(each, Held) and each.may_sign for each in facts] == [False, True, True]
+    assert all(isinstance(each, UsableCertificate) for each in facts)
+    assert [isinstance(each, UsableCertificate) and each.may_sign for each in facts] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_new_start_keeps_the_old_ca_where_others_may_serve_by_it() -> None:
@@ -136,7 +140,7 @@ def test_a_bundle_holds_each_ca_once_and_nothing_unreadable() -> None:
     material = replace(mine, ca=b"a comment\n" + mine.ca, next_ca=b"garbage", old_ca=old)
     assert trusted_bundle(material) == mine.ca + old
     assert trusted_bundle(replace(material, old_ca=mine.ca)) == mine.ca
-    assert trusted_bundle(Material()) == b""
+    assert trusted_bundle(KeyMaterial()) == b""
 
 
 def test_d31_a_ca_that_signs_nothing_of_ours_is_not_published() -> None:
@@ -153,7 +157,7 @@ def test_d31_a_ca_that_signs_nothing_of_ours_is_not_published() -> None:
 
 def test_a_key_that_is_not_that_of_the_next_ca_makes_it_useless() -> None:
     introduced = step(CertificateStep.INTRODUCE_CA, fresh())
-    spoilt = Material(
+    spoilt = KeyMaterial(
         cert=introduced.cert,
         key=introduced.key,
         ca=introduced.ca,
@@ -162,7 +166,7 @@ def test_a_key_that_is_not_that_of_the_next_ca_makes_it_useless() -> None:
         old_ca=b"garbage",
     )
     facts = assess_material(spoilt)
-    assert isinstance(facts, Held)
+    assert isinstance(facts, UsableCertificate)
     assert facts.next_ca is None
     assert facts.old_ca is not None  # so that it is dropped
     assert facts.old_ca.end < EPOCH
@@ -173,20 +177,20 @@ def test_a_chain_ends_with_its_first_certificate() -> None:
     data = Legacy(ca_life=DAY).data()
     material = legacy({**data, "cert": data["cert"] + data["ca"]})
     facts = assess_material(material)
-    assert isinstance(facts, Held)
+    assert isinstance(facts, UsableCertificate)
     assert facts.leaf.end == EPOCH + DAY
 
 
 def test_intermediates_lead_to_the_ca() -> None:
     """A person's own chain: leaf, intermediate, and only the root in `ca`."""
     root, middle, leaf = chain()
-    assert isinstance(assess_material(_with(leaf, leaf.cert + middle, root)), Held)
+    assert isinstance(assess_material(_with(leaf, leaf.cert + middle, root)), UsableCertificate)
     assert isinstance(assess_material(_with(leaf, leaf.cert, root)), BrokenCertificate)
     assert isinstance(assess_material(_with(leaf, leaf.cert + fresh().ca, root)), BrokenCertificate)
 
 
-def _with(leaf: Pair, cert: bytes, ca: bytes) -> Material:
-    return Material(cert=cert, key=leaf.key, ca=ca)
+def _with(leaf: Pair, cert: bytes, ca: bytes) -> KeyMaterial:
+    return KeyMaterial(cert=cert, key=leaf.key, ca=ca)
 
 
 def chain() -> tuple[bytes, bytes, Pair]:
@@ -212,7 +216,7 @@ def chain() -> tuple[bytes, bytes, Pair]:
 def test_a_self_signed_certificate_is_its_own_ca() -> None:
     """The same certificate in `cert` and `ca`: clients that hold it accept it."""
     data = Legacy().data()
-    assert isinstance(assess_material(legacy({**data, "ca": data["cert"]})), Held)
+    assert isinstance(assess_material(legacy({**data, "ca": data["cert"]})), UsableCertificate)
 
 
 @pytest.mark.parametrize(
@@ -237,4 +241,4 @@ def test_problems_name_the_key_of_the_secret(change: dict[str, bytes], problem: 
 def test_a_weak_key_reads_well_until_tls_refuses_it() -> None:
     """RSA of 1024 bits: a matter of TLS, which the keeper asks as well."""
     weak = Legacy(key=rsa.generate_private_key(65537, 1024)).data()  # noqa: S505 (weak on purpose: TLS must refuse it)
-    assert isinstance(assess_material(legacy(weak)), Held)
+    assert isinstance(assess_material(legacy(weak)), UsableCertificate)

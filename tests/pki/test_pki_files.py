@@ -11,7 +11,7 @@ from cryptography import x509
 
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.key_pair import Material, Pair
+from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.fakes_clock import EPOCH, FakeClock
@@ -23,7 +23,7 @@ SECONDS = timedelta(seconds=1)
 
 def fresh(now: datetime = EPOCH) -> Pair:
     decision = Decision(step=CertificateStep.START_OVER, reason="")
-    return carry_out(decision, Material(), WANTED, now).served
+    return carry_out(decision, KeyMaterial(), WANTED, now).served
 
 
 class Mount:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
-from rollout_operator.pki.key_pair import Material, Pair
+from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.pki.serving import ServingCertificate, server_context
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context, load, shake_hands
@@ -18,9 +18,9 @@ from tests.pki.certificates import HOST, WANTED, Legacy, client_context, load, s
 FRESH = Decision(step=CertificateStep.START_OVER, reason="there is no secret")
 
 
-def fresh() -> Material:
+def fresh() -> KeyMaterial:
     """Return material that is valid on this machine now: TLS knows no other clock."""
-    return carry_out(FRESH, Material(), WANTED, datetime.now(UTC))
+    return carry_out(FRESH, KeyMaterial(), WANTED, datetime.now(UTC))
 
 
 def test_a_client_verifies_what_is_served() -> None:
@@ -149,7 +149,7 @@ def test_keys_touch_no_path_and_no_descriptor_stays() -> None:
 
 
 @pytest.mark.parametrize("part", [fresh(), fresh().served, issue_ca(WANTED, datetime.now(UTC))])
-def test_no_text_of_material_shows_a_key(part: Material | Pair) -> None:
+def test_no_text_of_material_shows_a_key(part: KeyMaterial | Pair) -> None:
     """SEC-14: repr, str and f-string alike, also inside of containers and errors."""
     texts = [repr(part), str(part), f"{part}", f"{[part]}", repr(ValueError(part))]
     assert "PRIVATE" not in "".join(texts)
@@ -170,9 +170,9 @@ def test_a_swap_that_fails_changes_nothing() -> None:
     serving.swap(fresh())
     before = serving.current
     with pytest.raises(InvalidInput):
-        serving.swap(Material(cert=b"x", key=b"y"))
+        serving.swap(KeyMaterial(cert=b"x", key=b"y"))
     with pytest.raises(InvalidInput):
-        serving.check(Material())
+        serving.check(KeyMaterial())
     assert serving.current is before
 
 

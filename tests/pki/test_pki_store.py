@@ -4,11 +4,11 @@ import pytest
 
 from rollout_operator.kube.api import Resource
 from rollout_operator.model.errors import Conflict, Denied, NotFound, Unreachable
-from rollout_operator.pki.key_pair import Material
+from rollout_operator.pki.key_pair import KeyMaterial
 from rollout_operator.pki.store import SecretStore
 from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
 
-FULL = Material(
+FULL = KeyMaterial(
     cert=b"1", key=b"2", ca=b"3", ca_key=b"4", next_ca=b"5", next_ca_key=b"6", old_ca=b"7"
 )
 
@@ -41,7 +41,7 @@ async def test_a_replaced_secret_keeps_what_is_not_ours() -> None:
     assert secrets.body is not None
     secrets.body["type"] = "example.org/any"
     store = store_of(secrets)
-    await store.write(await store.fetch(), Material(ca=b"1", cert=b"2", key=b"3"))
+    await store.write(await store.fetch(), KeyMaterial(ca=b"1", cert=b"2", key=b"3"))
     assert secrets.data == {"ca": b"1", "cert": b"2", "key": b"3", "tls.crt": b"kept"}
     assert secrets.body["type"] == "example.org/any"
     assert secrets.body["metadata"] == {
@@ -110,7 +110,7 @@ async def test_a_value_that_is_not_base64_is_named_and_not_shown(text: str) -> N
     secrets.put_raw({"key": text})
     stored = await store_of(secrets).fetch()
     assert stored.problem == "data.key: not base64"
-    assert stored.material == Material()
+    assert stored.material == KeyMaterial()
 
 
 @pytest.mark.parametrize(

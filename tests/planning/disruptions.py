@@ -18,7 +18,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
 from tests.builders import NOW, pod, sts, sts_uid, unreadable
-from tests.planning.tables import change_pods, read_words
+from tests.planning.tables import change_pods, read_arguments
 
 PATTERN: Final = r"[a-z\-]+-zone-[a-z]-([0-9]+)"
 LONG_READY: Final = timedelta(hours=1)
@@ -120,7 +120,7 @@ def read_snapshot(text: str) -> BudgetSnapshot:
     deletions: dict[Uid, Deletion] = {}
     rule: Budget | None = None
     for statement in statements:
-        (word, *plain), named = read_words(statement)
+        (word, *plain), named = read_arguments(statement)
         match word:
             case "a" | "b" | "c":
                 zones[word] = ingesters(word, *plain, **named)  # type: ignore[arg-type]  # any field

@@ -48,7 +48,7 @@ from rollout_operator.model.units import parse_prometheus_duration
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, group, sts_uid, unreadable, with_pods, zone
-from tests.planning.tables import change_pods, read_words
+from tests.planning.tables import change_pods, read_arguments
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -223,7 +223,7 @@ def read_snapshot(text: str) -> ScalingSnapshot:
                 more["stay"] |= called(*pods)
             case ["pod", *pods]:
                 names = [f"zone-{pod}" for pod in pods]
-                _, fields = read_words(statement)
+                _, fields = read_arguments(statement)
                 zones = [change_pods(one, names, fields) for one in zones]
             case ["lost", pod]:
                 lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not annotations else None)

@@ -69,7 +69,7 @@ BUDGET_SENTENCES: Final = {
 """Why the pods of a zone wait, as the tables of rollouts have it."""
 
 
-def read_words(text: str) -> tuple[list[str], dict[str, object]]:
+def read_arguments(text: str) -> tuple[list[str], dict[str, object]]:
     """Return the plain words of a statement, and those of the form `name=value`."""
     plain: list[str] = []
     named: dict[str, object] = {}
@@ -103,7 +103,7 @@ def read_group(text: str) -> Group:
     deletions: dict[str, Deletion] = {}
     changes: dict[str, object] = {}
     for statement in filter(None, text.split("; ")):
-        (word, *plain), named = read_words(statement)
+        (word, *plain), named = read_arguments(statement)
         match word:
             case "prev" | "zone":
                 make = prev if word == "prev" else zone

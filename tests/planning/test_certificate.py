@@ -12,7 +12,7 @@ from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
     Decision,
-    Held,
+    UsableCertificate,
     Validity,
     Wanted,
     choose_ca_life,
@@ -36,7 +36,7 @@ def valid(days: float, *, start: datetime = START) -> Validity:
     return Validity(start=start - BACKDATING, end=start + days * DAY)
 
 
-HELD = Held(names=(HOST,), leaf=valid(90), ca=valid(365), may_sign=True)
+HELD = UsableCertificate(names=(HOST,), leaf=valid(90), ca=valid(365), may_sign=True)
 FOREIGN = replace(HELD, ca=valid(90), may_sign=False)
 # Two overlaps before a third of its life is left: then its successor is served in time.
 FOREIGN_DUE = START + 60 * DAY - 2 * OVERLAP
@@ -47,7 +47,7 @@ SWITCHED = replace(HELD, old_ca=valid(200))
 BASES = {"held": HELD, "foreign": FOREIGN, "pending": PENDING, "switched": SWITCHED}
 
 
-def read_case(text: str) -> tuple[Held, datetime]:
+def read_case(text: str) -> tuple[UsableCertificate, datetime]:
     """Return what is held and the time: `held ca=120; day 60 -1s`, `foreign; due`.
 
     Numbers are days of validity, `names` are divided by commas; `due` is when a foreign one is.
@@ -114,7 +114,7 @@ it has ended
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(STEPS, read_case))
-def test_next_step(case: tuple[Held, datetime], expected: list[str]) -> None:
+def test_next_step(case: tuple[UsableCertificate, datetime], expected: list[str]) -> None:
     held, now = case
     decision = plan_certificate(held, WANTED, now)
     assert [f"{decision.step}: {decision.reason}"] == expected
@@ -178,7 +178,7 @@ def test_a_foreign_secret_near_its_end_still_gets_its_overlap() -> None:
         pytest.param(PENDING, FOREIGN_DUE + 45 * SECOND, id="soon, to see it published"),
     ],
 )
-def test_it_says_when_to_reconcile_again(held: Held, expected: datetime) -> None:
+def test_it_says_when_to_reconcile_again(held: UsableCertificate, expected: datetime) -> None:
     now = FOREIGN_DUE + 30 * SECOND if held.next_ca else START
 
     assert plan_certificate(held, WANTED, now).requeue_at == expected
@@ -198,7 +198,9 @@ def test_it_says_when_to_reconcile_again(held: Held, expected: datetime) -> None
         ),
     ],
 )
-def test_starts_over(facts: BrokenCertificate | Held, now: datetime, trusts_old: bool) -> None:
+def test_starts_over(
+    facts: BrokenCertificate | UsableCertificate, now: datetime, trusts_old: bool
+) -> None:
     """W-11: what no client accepts is replaced at once; other replicas may serve by a good CA."""
     decision = plan_certificate(facts, WANTED, now)
 

@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
-    Held,
+    UsableCertificate,
     Validity,
     Wanted,
 )
@@ -17,7 +17,7 @@ from rollout_operator.planning.ownership import Marks, plan_secret
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DAY = timedelta(days=1)
 WANTED = Wanted(names=("a.svc",), organisation="", expiration=30 * DAY, ca_life=365 * DAY)
-GOOD = Held(
+GOOD = UsableCertificate(
     names=("a.svc",),
     leaf=Validity(start=NOW - DAY, end=NOW + 29 * DAY),
     ca=Validity(start=NOW - DAY, end=NOW + 300 * DAY),
@@ -68,7 +68,7 @@ FOREIGN = Marks(leaf_name="etcd.example")
     ],
 )
 def test_whose_it_is_decides_what_is_done(
-    marks: Marks, facts: BrokenCertificate | Held, step: CertificateStep
+    marks: Marks, facts: BrokenCertificate | UsableCertificate, step: CertificateStep
 ) -> None:
     decision = plan_secret(marks, facts, WANTED, NOW)
     assert decision.step is step
@@ -99,7 +99,7 @@ def test_what_is_left_alone_says_how_to_go_on() -> None:
     ],
 )
 def test_an_immutable_secret_is_used_and_never_written(
-    facts: BrokenCertificate | Held, step: CertificateStep, may_serve: bool
+    facts: BrokenCertificate | UsableCertificate, step: CertificateStep, may_serve: bool
 ) -> None:
     """LI-13: the API server would refuse it each time."""
     decision = plan_secret(replace(ISSUED, is_immutable=True), facts, WANTED, NOW)

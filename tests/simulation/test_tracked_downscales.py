@@ -165,7 +165,7 @@ async def test_fp06_a_crash_between_record_and_answer() -> None:
         await here.put(FOREIGN)
 
         def crash(commit: Commit) -> None:
-            if commit.resource == CONFIG_MAPS and here.operator.lives == 1:
+            if commit.resource == CONFIG_MAPS and here.operator.starts == 1:
                 here.operator.crash()
 
         here.sandbox.api.on_commit(crash)

@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
-from rollout_operator.config.grammar import parse_words
+from rollout_operator.config.grammar import parse_arguments
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
 from rollout_operator.model.exit_codes import ExitCode
@@ -70,7 +70,7 @@ class Clinic:
 
     async def examine(self, namespace: str = "") -> Diagnosis:
         words = [f"-kubeconfig={self.kubeconfig}", f"-n={namespace or self.world.namespace}"]
-        access = choose_access(parse_words(ACCESS_FLAGS, words))
+        access = choose_access(parse_arguments(ACCESS_FLAGS, words))
         async with open_client(access) as client:
             return await examine(client, access.namespace, datetime.now(UTC))
 

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
-from rollout_operator.config.grammar import parse_words
+from rollout_operator.config.grammar import parse_arguments
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
 from rollout_operator.operator.diagnosis.examine import examine
@@ -33,7 +33,7 @@ def examine_as(world: World, tmp_path: Path) -> Examine:
     async def examined(token: str) -> Diagnosis:
         file = world.plane.kubeconfig(tmp_path / "some.conf", token)
         words = [f"-kubeconfig={file}", f"-n={world.namespace}"]
-        async with open_client(choose_access(parse_words(ACCESS_FLAGS, words))) as client:
+        async with open_client(choose_access(parse_arguments(ACCESS_FLAGS, words))) as client:
             return await examine(client, world.namespace, datetime.now(UTC))
 
     async def examine_as(token: str) -> tuple[str, str]:

@@ -76,7 +76,7 @@ DONE: Final = Reported(Code.UP_TO_DATE, "6 pods of 3 zones: all ready at the upd
 
 async def test_d75_one_story_in_the_same_words_everywhere(world: World) -> None:
     """D-40, D-75: a zone not ready, a budget used, a refused downscale, a rollout that is done."""
-    held = await hold_group(world)
+    held = await show_blockers(world)
     operator = held.operator
     outlets = Outlets(world, operator)
     no_downscale = Reported(
@@ -122,7 +122,7 @@ async def test_d75_one_story_in_the_same_words_everywhere(world: World) -> None:
     await world.judge.assert_clean()
 
 
-async def hold_group(world: World) -> Budgeted:
+async def show_blockers(world: World) -> Budgeted:
     """Return three zones under a budget, the first of which may not be scaled down."""
     first, *others = grouped_zones(replicas=2)
     return await hold(

@@ -120,11 +120,11 @@ def test_what_a_group_waits_for_is_of_one_moment() -> None:
     reasons = (Code.PAUSED, Code.BUDGET_USED)
     pieces = []
     for number in range(200):
-        metrics.hold_group(f"group-{number}", [reasons[0]])
+        metrics.show_blockers(f"group-{number}", [reasons[0]])
     for turn, piece in enumerate(metrics.render(), start=1):
         pieces.append(piece)
         for number in range(200):
-            metrics.hold_group(f"group-{number}", [reasons[turn % 2]])
+            metrics.show_blockers(f"group-{number}", [reasons[turn % 2]])
     held = waiting_of(b"".join(pieces).decode())
 
     assert {one for found in held.values() for one in found} == {*reasons}

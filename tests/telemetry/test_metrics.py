@@ -218,7 +218,7 @@ def test_forgetting_a_group_removes_all_its_series() -> None:
     for name in ("leaves", "stays"):
         metrics.begin_group(name)
         metrics.begin_scaling(name)
-        metrics.hold_group(name, [Code.PAUSED])
+        metrics.show_blockers(name, [Code.PAUSED])
         metrics.group_reconciles.labels(name).inc()
     before = lines_with(metrics, '"stays"')
 
@@ -243,8 +243,8 @@ def test_the_gauge_goes_and_counters_stay_where_nobody_scales_any_more() -> None
 def test_hold_shows_exactly_what_holds_now() -> None:
     """W-31, W-35: the gauge carries the reason."""
     metrics = Metrics()
-    metrics.hold_group("g", [Code.PAUSED, Code.BUDGET_USED])
-    metrics.hold_group("g", [Code.WRONG_STRATEGY])
+    metrics.show_blockers("g", [Code.PAUSED, Code.BUDGET_USED])
+    metrics.show_blockers("g", [Code.WRONG_STRATEGY])
 
     assert [line for line in lines_with(metrics, "group_waiting{") if not line.endswith(" 0")] == [
         'rollout_operator_group_waiting{rollout_group="g",reason="wrong_strategy"} 1'

@@ -84,7 +84,9 @@ def slow(severity: str) -> Reason:
 def lately(left: str, zone: str = "zone-b") -> Reason:
     """Return a wait whose text changes with each look, and whose gist does not."""
     text = f"{zone} in {left}"
-    return Reason(code=Code.ZONE_DOWNSCALED_LATELY, text=text, gist=f"{zone} waits", zone=zone)
+    return Reason(
+        code=Code.ZONE_DOWNSCALED_LATELY, text=text, stable_text=f"{zone} waits", zone=zone
+    )
 
 
 IDLE: Final = wait("rolled out", Code.UP_TO_DATE)
@@ -120,8 +122,8 @@ PAUSED: Final = wait("p", Code.PAUSED)
             timedelta(minutes=1), ['info "zone-b in 60m"'], id="a time that runs",
         ),
         pytest.param(
-            [lately("1h"), Reason(code=lately("").code, text="new", gist="new", zone="zone-b")],
-            2 * QUIET, ['info "zone-b in 1h"', "info new"], id="another gist",
+            [lately("1h"), Reason(lately("").code, "new", stable_text="new", zone="zone-b")],
+            2 * QUIET, ['info "zone-b in 1h"', "info new"], id="another text",
         ),
     ],
 )  # fmt: skip
@@ -177,7 +179,7 @@ def test_what_the_log_owes_is_asked_for_again(
 
 def test_what_one_part_owes_is_asked_of_who_posts_next(world: World) -> None:
     world.post(lately("1h"), part=Subject.SCALING)
-    other = Reason(code=lately("").code, text="x", gist="x", zone="zone-b")
+    other = Reason(code=lately("").code, text="x", stable_text="x", zone="zone-b")
     assert world.post(other, part=Subject.SCALING) == QUIET
     assert world.post(IDLE) == QUIET
 
@@ -210,7 +212,9 @@ def test_several_texts_of_one_code_and_zone_share_a_line(world: World) -> None:
 def test_gists_of_one_code_and_zone_are_told_together(world: World) -> None:
     """Both parts may wait for the same zone with the same code."""
     for age in ("31s", "33s"):
-        stale = Reason(code=Code.SNAPSHOT_STALE, text=f"view {age} old", gist="old", zone="b")
+        stale = Reason(
+            code=Code.SNAPSHOT_STALE, text=f"view {age} old", stable_text="old", zone="b"
+        )
         for part in Subject:
             world.post(stale, part=part)
         world.clock.jump(2 * QUIET)

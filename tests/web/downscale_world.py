@@ -104,7 +104,7 @@ class World:
         deletes = OwnDeletes(self.pods, self.clock)
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), pending=InFlight(self.pods, deletes, self.clock), now=self.clock.now,
+            watches=(), in_flight=InFlight(self.pods, deletes, self.clock), now=self.clock.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         hook = PrepareDownscale(

@@ -14,7 +14,7 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.lease import Lease
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.key_pair import Material
+from rollout_operator.pki.key_pair import KeyMaterial
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from rollout_operator.telemetry.metrics import Metrics
@@ -33,12 +33,12 @@ FRESH = Decision(step=CertificateStep.START_OVER, reason="there is no secret")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def fresh() -> Material:
+def fresh() -> KeyMaterial:
     """Return a CA of its own, and a leaf that it has signed."""
-    return carry_out(FRESH, Material(), WANTED, datetime.now(UTC))
+    return carry_out(FRESH, KeyMaterial(), WANTED, datetime.now(UTC))
 
 
-def serving_of(material: Material) -> ServingCertificate:
+def serving_of(material: KeyMaterial) -> ServingCertificate:
     serving = ServingCertificate()
     serving.swap(material)
     return serving

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rollout_operator.pki.authority import issue_leaf
-from rollout_operator.pki.key_pair import Material, Pair
+from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.planning.certificate import Wanted
 from tests.pki.certificates import HOST, WANTED, client_context
 from tests.web.peers_world import PATH, Leader, fresh, leading, serving_of
@@ -18,7 +18,7 @@ CLUSTER = "X-Cluster: prod"
 OURS = fresh()
 
 
-def of(material: Material, *names: str) -> Pair:
+def of(material: KeyMaterial, *names: str) -> Pair:
     """Return a certificate of that CA for other names."""
     wanted = Wanted(
         names=names, organisation="", expiration=WANTED.expiration, ca_life=WANTED.ca_life

@@ -49,7 +49,7 @@ class DisruptionContext:
     """What a DisruptionController works with."""
 
     pods: PodStore
-    pending: InFlight
+    in_flight: InFlight
     recorder: Recorder
     client: LiveReader
     clock: Clock
@@ -69,9 +69,9 @@ class DisruptionController:
         context = self._context
         cached = context.pods.get(*key)
         if not isinstance(cached, Pod) or cached.is_terminating:
-            context.pending.forget_seen()
+            context.in_flight.forget_seen()
             return self._forget(key)
-        if context.pending.get(cached.uid) is None and not cached.disruption:
+        if context.in_flight.get(cached.uid) is None and not cached.disruption:
             return self._forget(key)
         left = self._time_left(cached)
         if left <= DONE:
@@ -129,16 +129,16 @@ class DisruptionController:
             reason=Code.GRANT_TAKEN_BACK,
             after=UNTOUCHED_FOR,
         )
-        grant = self._context.pending.get(pod.uid)
-        if grant is not None and self._context.pending.release_untouched(grant):
+        grant = self._context.in_flight.get(pod.uid)
+        if grant is not None and self._context.in_flight.release_untouched(grant):
             self._context.metrics.unused.inc()
 
     def _time_left(self, pod: Pod) -> timedelta:
         """Return for how long a grant of a pod may be used, by this process or another one."""
-        grant = self._context.pending.get(pod.uid)
+        grant = self._context.in_flight.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
-        if grant.state is GrantState.ASKED:
+        if grant.state is GrantState.REQUESTED:
             return UNTOUCHED_FOR  # whoever asked settles it, and that wakes us
         own = grant.begun + _choose_span(grant.lasts) - self._context.clock.elapsed()
         if pod.disruption in ("", grant.record):

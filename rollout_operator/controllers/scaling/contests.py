@@ -65,14 +65,14 @@ class Contests:
         zone, count = action.zone, action.replicas
         times = self._rewrites.count(zone.uid, count)
         writers = " and ".join(await self._list_writers(zone, times)) or "something else"
-        gist = (
+        stable_text = (
             f"{action.reason.text} waits: spec.replicas was set to {count} and did not stay,"
             f" {writers} writes it too"
         )
         return Reason(
             code=Code.COUNT_CONTESTED,
-            text=f"{gist}; set {times} times, again in {format_left(wait)}",
-            gist=gist,
+            text=f"{stable_text}; set {times} times, again in {format_left(wait)}",
+            stable_text=stable_text,
             severity=Severity.WARN,
             zone=zone.name,
         )

@@ -18,13 +18,13 @@ from rollout_operator.controllers.retries import Attempt, Attempts
 from rollout_operator.controllers.scaling.contests import Contests, describe_mark
 from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals
-from rollout_operator.controllers.scaling.replicas import Counts
+from rollout_operator.controllers.scaling.replicas import Replicas
 from rollout_operator.controllers.scaling.writes import (
     CATCH_UP,
     ReconcileOutcome,
     ScalingWrites,
     Write,
-    word_failure,
+    render_failure,
 )
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.group import Group
@@ -72,7 +72,7 @@ class ScalingContext:
     """What a ScalingController works with."""
 
     observer: Observer
-    counts: Counts
+    counts: Replicas
     pod_calls: PodCaller
     references: MirroredReferences
     attempts: Attempts
@@ -201,7 +201,7 @@ class ScalingController:
         """Tell whether a downscale must wait after a failure, or did not stay; record why if so."""
         wait, failure = self._context.attempts.wait_before(_name(action))
         if wait:
-            outcome.fail(word_failure(_word_change(action), failure, action.zone.name), wait)
+            outcome.fail(render_failure(_render_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, outcome)
 
     async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
@@ -255,10 +255,10 @@ class ScalingController:
 
         one = Write(
             attempt=_name(action),
-            what=_word_change(action),
+            what=_render_change(action),
             zone=zone.name,
             send=write,
-            holds_group=lambda: counts.holds_group(zone),
+            is_blocked=lambda: counts.is_blocked(zone),
         )
         is_written = await self._context.writes.send(one, outcome)
         if is_written:
@@ -344,7 +344,7 @@ def _name(action: ScaleZone) -> Attempt:
     return ("scale", zone.uid, f"{zone.replicas}", f"{action.replicas}")
 
 
-def _word_change(action: ScaleZone) -> str:
+def _render_change(action: ScaleZone) -> str:
     return f"{action.zone.name}: {action.zone.replicas} → {action.replicas}"
 
 

@@ -69,7 +69,7 @@ class _UnseenWrite:
     """By which it holds, of a downscale without an answer that no review announces."""
 
 
-class Counts:
+class Replicas:
     """Writes counts, and remembers them until the cache shows them."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Counts:
         self._removals = removals
         self._is_stopping = is_stopping
         self._on_scaled = on_scaled
-        self._pending: dict[Uid, _UnseenWrite] = {}
+        self._unseen: dict[Uid, _UnseenWrite] = {}
         self._unrecorded: set[Uid] = set()
 
     def take_snapshot(self, group: Group) -> ScalingSnapshot:
@@ -117,9 +117,9 @@ class Counts:
         self.settle(sets)
         shown = {sts.uid for sts in sets}
         return {
-            uid: Written(replicas=pending.replicas, generation=pending.generation)
-            for uid, pending in self._pending.items()
-            if uid in shown and pending.generation is not None
+            uid: Written(replicas=unseen.replicas, generation=unseen.generation)
+            for uid, unseen in self._unseen.items()
+            if uid in shown and unseen.generation is not None
         }
 
     def settle(self, sets: Iterable[StatefulSet]) -> timedelta | None:
@@ -130,14 +130,14 @@ class Counts:
         """
         shown = {sts.uid: sts for sts in sets}
         now = self._clock.elapsed()
-        for uid, pending in list(self._pending.items()):
+        for uid, unseen in list(self._unseen.items()):
             sts = shown.get(uid)
-            if pending.expires_at <= now or (sts is not None and _shows(sts, pending)):
-                del self._pending[uid]
+            if unseen.expires_at <= now or (sts is not None and _shows(sts, unseen)):
+                del self._unseen[uid]
                 self._downscales.end_announcement(uid)
-                if pending.generation is None and pending.keeps_time and pending.expires_at > now:
+                if unseen.generation is None and unseen.keeps_time and unseen.expires_at > now:
                     self.record_downscale(uid)
-        left = [one.expires_at - now for one in self._pending.values() if one.generation is None]
+        left = [one.expires_at - now for one in self._unseen.values() if one.generation is None]
         return min(left, default=None)
 
     def forget(self, set_uid: Uid) -> None:
@@ -146,10 +146,10 @@ class Counts:
         self._downscales.intents.forget(set_uid)
         self._removals.forget(set_uid)
         self._unrecorded.discard(set_uid)
-        self._pending.pop(set_uid, None)
+        self._unseen.pop(set_uid, None)
         self._downscales.end_announcement(set_uid)
 
-    def holds_group(self, sts: StatefulSet) -> bool:
+    def is_blocked(self, sts: StatefulSet) -> bool:
         """Tell whether a downscale of a set that was not written may still be, for all we know.
 
         Without an answer, or allowed by a review and refused by somebody else: until that is over,
@@ -165,12 +165,12 @@ class Counts:
 
     def has_written(self, sts: StatefulSet) -> bool:
         """Tell whether a view shows what we have just written: its time is remembered already."""
-        pending = self._pending.get(sts.uid)
-        return pending is not None and _shows(sts, pending) and sts.replicas == pending.replicas
+        unseen = self._unseen.get(sts.uid)
+        return unseen is not None and _shows(sts, unseen) and sts.replicas == unseen.replicas
 
     def has_unrecorded(self, sts: StatefulSet) -> bool:
         """Tell whether a downscale that we wrote is shown by a set, and may not be recorded."""
-        return sts.uid in self._unrecorded and sts.uid not in self._pending
+        return sts.uid in self._unrecorded and sts.uid not in self._unseen
 
     async def record(self, sts: StatefulSet) -> None:
         """Record the last downscale of a set, if nobody has. Raises ApiError and InvalidInput."""
@@ -281,9 +281,9 @@ class Counts:
         except (Denied, Refused):
             self._downscales.record_refused(sts, mark)
             raise
-        pending = self._pending.get(sts.uid)
-        if is_over and pending is not None and pending.mark == mark:
-            del self._pending[sts.uid]
+        unseen = self._unseen.get(sts.uid)
+        if is_over and unseen is not None and unseen.mark == mark:
+            del self._unseen[sts.uid]
             self._downscales.end_announcement(sts.uid)
 
     def time_left(self, sts: StatefulSet) -> timedelta | None:
@@ -317,7 +317,7 @@ class Counts:
         except ApiError as error:
             self._count(group, action, name_outcome(error))
             if isinstance(error, UnknownOutcome):
-                self._pending[zone.uid] = _UnseenWrite(
+                self._unseen[zone.uid] = _UnseenWrite(
                     replicas=action.replicas,
                     generation=None,
                     expires_at=self._clock.elapsed() + PERSIST_LIMIT,
@@ -333,7 +333,7 @@ class Counts:
         if mark is not None:
             self._downscales.intents.record_gone(zone.uid, mark, written.resource_version)
             self._removals.record_answered(zone.uid)
-        self._pending[zone.uid] = _UnseenWrite(
+        self._unseen[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,
             expires_at=self._clock.elapsed() + UNSEEN_LIMIT,
@@ -368,11 +368,11 @@ class Counts:
         self._metrics.scalings.labels(group, direction, outcome).inc()
 
 
-def _shows(sts: StatefulSet, pending: _UnseenWrite) -> bool:
+def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:
     """Tell whether a cache shows a count that was written, or what somebody wrote after it."""
-    if pending.generation is None:
-        return sts.replicas == pending.replicas
-    return sts.generation >= pending.generation
+    if unseen.generation is None:
+        return sts.replicas == unseen.replicas
+    return sts.generation >= unseen.generation
 
 
 def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:

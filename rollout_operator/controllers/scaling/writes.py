@@ -55,7 +55,7 @@ class Write:
     what: str
     zone: str = ""
     send: Callable[[], Awaitable[None]]
-    holds_group: Callable[[], bool] = lambda: False
+    is_blocked: Callable[[], bool] = lambda: False
     """Whether nothing else of the group may begin though it has failed."""
     waited_for: Callable[[], timedelta | None] = lambda: None
     """For how long the group waits for it still, zero: no longer. None where that is not known."""
@@ -86,11 +86,11 @@ class ScalingWrites:
             await write.send()
         except Conflict as error:
             wait = attempts.record_failure(write.clash, str(error), at_least=RECHECK_WAIT)
-            outcome.fail(_word_clash(write, str(error)), wait)
+            outcome.fail(_render_clash(write, str(error)), wait)
             return False
         except DeadlinePassed as error:
             wait = attempts.record_failure(write.late, str(error))
-            outcome.fail(self._word_late(write, str(error)), wait)
+            outcome.fail(self._render_late(write, str(error)), wait)
             return False
         except (ApiError, InvalidInput) as error:
             wait = self._record_failure(write, error)
@@ -108,16 +108,16 @@ class ScalingWrites:
             return True
         wait, failure = self._attempts.wait_before(write.clash)
         if wait:
-            outcome.fail(_word_clash(write, failure), wait)
+            outcome.fail(_render_clash(write, failure), wait)
             return True
         wait, failure = self._attempts.wait_before(write.late)
         if wait:
-            outcome.fail(self._word_late(write, failure), wait)
+            outcome.fail(self._render_late(write, failure), wait)
         return bool(wait)
 
     def _record_failure(self, write: Write, error: ApiError | InvalidInput) -> timedelta:
         attempts, least = self._attempts, get_retry_after(error)
-        if write.holds_group() and attempts.failing_for(write.attempt) >= PERSIST_LIMIT:
+        if write.is_blocked() and attempts.failing_for(write.attempt) >= PERSIST_LIMIT:
             least = max(least, HELD_WAIT)
         wait = attempts.record_failure(write.attempt, str(error), at_least=least)
         log.debug(
@@ -125,14 +125,14 @@ class ScalingWrites:
         )
         return wait
 
-    def _word_late(self, write: Write, why: str) -> Reason:
+    def _render_late(self, write: Write, why: str) -> Reason:
         is_failure = self._attempts.count(write.late) >= EXPIRED_IN_A_ROW
         text = f"{write.what}: a live read was too old before the write was sent: {why}"
         severity = Severity.WARN if is_failure else Severity.DEBUG
         return Reason(code=Code.LIVE_READ_EXPIRED, text=text, severity=severity, zone=write.zone)
 
 
-def _word_clash(write: Write, failure: str) -> Reason:
+def _render_clash(write: Write, failure: str) -> Reason:
     return Reason(
         code=Code.SNAPSHOT_CHANGED, text=failure, severity=Severity.DEBUG, zone=write.zone
     )
@@ -140,17 +140,17 @@ def _word_clash(write: Write, failure: str) -> Reason:
 
 def _fail(write: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
     """Record why a write failed, and how long its group waits for it still."""
-    reason, left = word_failure(write.what, failure, write.zone), write.waited_for()
+    reason, left = render_failure(write.what, failure, write.zone), write.waited_for()
     if left is not None:
         text = f"{reason.text}; its group goes on nevertheless"
         reason = replace(reason, text=text)
     if left:
-        reason = replace(reason, text=f"{text} in {format_left(left)}", gist=f"{text} later")
+        reason = replace(reason, text=f"{text} in {format_left(left)}", stable_text=f"{text} later")
         wait = min(wait, left)
     outcome.fail(reason, wait)
 
 
-def word_failure(what: str, failure: str, zone: str) -> Reason:
+def render_failure(what: str, failure: str, zone: str) -> Reason:
     """Return that the last attempt of a write failed."""
     text = f"{what}: the last attempt failed and will be repeated: {failure}"
     return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)

@@ -80,7 +80,7 @@ class ShadowController:
                 what = f"record revision {action.revision}"
                 reasons.append(would(what, action.reason.text, action.zone.name))
                 continue
-            choice = await choose_permitted(self._context.arbiter, action)
+            choice = await choose_grantable(self._context.arbiter, action)
             going.extend(choice.going)
             reasons.extend(
                 would(f"delete {replacement.pod.name}", replacement.reason.text, action.zone.name)
@@ -99,14 +99,14 @@ class ShadowController:
 
 
 @dataclass(frozen=True, slots=True)
-class PermittedPods:
+class GrantablePods:
     """What would be deleted of one zone, and what holds the rest of it."""
 
     going: Sequence[Replacement]
     held: Sequence[Reason]
 
 
-async def choose_permitted(arbiter: Arbiter, action: ReplacePods) -> PermittedPods:
+async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> GrantablePods:
     """Return what budgets leave of an action; nothing is reserved."""
     going: list[Replacement] = []
     held: list[Refusal] = []
@@ -118,7 +118,7 @@ async def choose_permitted(arbiter: Arbiter, action: ReplacePods) -> PermittedPo
         held.extend(refusal for _, refusal in pairs if refusal is not None)
     zone = action.zone.name
     reasons = dict.fromkeys(replace(refusal.reason, zone=zone) for refusal in held)
-    return PermittedPods(going, tuple(reasons))
+    return GrantablePods(going, tuple(reasons))
 
 
 def would(what: str, why: str, zone: str) -> Reason:

@@ -35,8 +35,8 @@ from rollout_operator.guards.budgets.request import (
     Answer,
     DisruptionRequest,
     Grant,
+    GrantedPod,
     GrantState,
-    Permit,
     Reservation,
 )
 from rollout_operator.guards.budgets.snapshots import ArbiterContext, Snapshots
@@ -76,19 +76,19 @@ class Arbiter:
     """Decides, reserves, records and confirms."""
 
     def __init__(self, context: ArbiterContext) -> None:
-        self._pending = context.pending
+        self._in_flight = context.in_flight
         self._recorder = context.recorder
         self._now = context.now
         self._clock = context.clock
         self._metrics = context.metrics.disruptions
         self._snapshots = Snapshots(context)
-        self._releases = GrantReleases(context.pending, context.recorder)
+        self._releases = GrantReleases(context.in_flight, context.recorder)
         self._began = context.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
-        unused = context.pending.unused
+        unused = context.in_flight.unused
         waiting = WaitingEvictions(context.pods, unused, context.clock)
         self._precedence = Precedence(waiting, unused, context.clock)
-        context.pending.on_change(self._wake)
+        context.in_flight.on_change(self._wake)
 
     def begin(self) -> None:
         """Be the one that decides from now on: what another process granted may not be known."""
@@ -155,7 +155,7 @@ class Arbiter:
         """
         with self._metrics.inflight.track_inprogress():
             snapshot = await self._decide(request, until)
-            if isinstance(snapshot, Permit):
+            if isinstance(snapshot, GrantedPod):
                 return None
             answer = (
                 await self._record(request, snapshot)
@@ -186,8 +186,8 @@ class Arbiter:
     async def release(self, reserved: Reservation) -> None:
         """Release a reservation that will not be confirmed; one that is settled is fine."""
         grant = reserved.grant
-        is_open = grant.state is not GrantState.GIVEN
-        if is_open and self._pending.get(grant.pod.uid) is grant:
+        is_open = grant.state is not GrantState.GRANTED
+        if is_open and self._in_flight.get(grant.pod.uid) is grant:
             await self._releases.release(grant)
 
     def abandon(self, reserved: Reservation) -> None:
@@ -196,7 +196,7 @@ class Arbiter:
 
     async def release_pod(self, pod: Pod) -> None:
         """Release the grant of a pod that was permitted to go, and will not."""
-        grant = self._pending.get(pod.uid)
+        grant = self._in_flight.get(pod.uid)
         # By its version: meanwhile it may have been released, and the pod be granted to others.
         if grant is not None and grant.pod.resource_version == pod.resource_version:
             await self._releases.release(grant)
@@ -211,11 +211,11 @@ class Arbiter:
         while True:
             choice = self.choose(request)
             if choice is None:
-                return Permit(pod=request.pod)
+                return GrantedPod(pod=request.pod)
             if isinstance(choice, Refusal):
                 return choice
-            if self._is_given(request):
-                return Permit(pod=request.pod, budget=choice.name)
+            if self._is_granted(request):
+                return GrantedPod(pod=request.pod, budget=choice.name)
             snapshot = self._snapshots.observe(choice, request)
             refusal = assess_disruption(snapshot) or self._find_standing(snapshot)
             if not self._waits_for_others(snapshot, refusal):
@@ -228,15 +228,15 @@ class Arbiter:
         if refusal is not None:
             return refusal
         if request.dry_run:
-            return Permit(pod=request.pod, budget=choice.name)
+            return GrantedPod(pod=request.pod, budget=choice.name)
         return snapshot
 
-    def _is_given(self, request: DisruptionRequest) -> bool:
+    def _is_granted(self, request: DisruptionRequest) -> bool:
         """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
-        grant = self._pending.get(request.pod.uid)
+        grant = self._in_flight.get(request.pod.uid)
         return (
             grant is not None
-            and grant.state is GrantState.GIVEN
+            and grant.state is GrantState.GRANTED
             and grant.engine is request.engine is DisruptionSource.EVICTION
             and self._age_of(grant) < REPEAT_LIMIT
         )
@@ -247,14 +247,14 @@ class Arbiter:
         It is not permitted anew: whoever took that back would take back the former, too.
         """
         pod = snapshot.pod
-        grant = self._pending.get(pod.uid)
+        grant = self._in_flight.get(pod.uid)
         if grant is None and not is_recorded(pod, snapshot.now):
             return None
-        return refuse_standing(pod, is_given=grant is not None and grant.was_given)
+        return refuse_standing(pod, is_granted=grant is not None and grant.was_granted)
 
     def _find_unused(self, request: DisruptionRequest) -> Refusal | None:
         """Return that evictions of the pod came to nothing lately; others go on meanwhile."""
-        unused, pod = self._pending.unused, request.pod
+        unused, pod = self._in_flight.unused, request.pod
         wait = unused.wait_before(pod.uid)
         if request.engine is not DisruptionSource.EVICTION or not wait:
             return None
@@ -262,7 +262,7 @@ class Arbiter:
 
     def _waits_for_others(self, snapshot: BudgetSnapshot, refusal: Refusal | None) -> bool:
         """Tell whether only grants that may come to nothing within moments stand in the way."""
-        asked = self._pending.list_requested(snapshot.budget.name)
+        asked = self._in_flight.list_requested(snapshot.budget.name)
         if refusal is None or not asked:
             return False
         if snapshot.pod.uid in asked:  # its answer is that of this one, too
@@ -315,7 +315,7 @@ class Arbiter:
     ) -> Reservation | Refusal:
         """Reserve a pod and write its record."""
         lasts = request.lasts + REPEAT_LIMIT
-        grant = self._pending.reserve(request.pod, request.engine, snapshot.budget.name, lasts)
+        grant = self._in_flight.reserve(request.pod, request.engine, snapshot.budget.name, lasts)
         stands = False
         try:
             record = await self._recorder.write(grant, self._now)
@@ -330,7 +330,7 @@ class Arbiter:
         finally:
             # Also where whoever asked has gone: the record may be in flight still.
             if not stands:
-                self._pending.release_open(grant)
+                self._in_flight.release_open(grant)
 
     async def _confirm(self, reserved: Reservation, group: Group | None) -> Answer:
         """Decide again by live pods: those of a group at first, where it has all that count."""
@@ -358,13 +358,13 @@ class Arbiter:
                 return choice
             refusal = assess_disruption(live)
             if refusal is None and self._age_of(grant) < limit:
-                self._pending.give(grant, seen)
+                self._in_flight.confirm(grant, seen)
                 self._precedence.record_granted(live)
                 log.info(
                     "Allowing disruption",
                     pod=seen.name, budget=live.budget.name, engine=grant.engine,
                 )  # fmt: skip
-                return Permit(pod=seen, budget=live.budget.name)
+                return GrantedPod(pod=seen, budget=live.budget.name)
             if refusal is None or not wins(record, live):
                 break
         return refusal or refuse_late(grant.pod)

@@ -114,9 +114,9 @@ class InFlight:
         self._grants[pod.uid] = grant
         return grant
 
-    def give(self, grant: Grant, seen: Pod) -> None:
+    def confirm(self, grant: Grant, seen: Pod) -> None:
         """The pod may go; `seen` is its newest view."""
-        grant.pod, grant.state, grant.was_given = seen, GrantState.GIVEN, True
+        grant.pod, grant.state, grant.was_granted = seen, GrantState.GRANTED, True
         self._notify(grant)
 
     def doubt(self, grant: Grant) -> None:
@@ -138,7 +138,7 @@ class InFlight:
 
     def is_open(self, grant: Grant) -> bool:
         """Tell whether a grant is being asked for: neither given, in doubt, nor released."""
-        return self._grants.get(grant.pod.uid) is grant and grant.state is GrantState.ASKED
+        return self._grants.get(grant.pod.uid) is grant and grant.state is GrantState.REQUESTED
 
     def release_untouched(self, grant: Grant) -> bool:
         """The pod is visibly untouched; tell whether an eviction of it was allowed for nothing.
@@ -146,7 +146,7 @@ class InFlight:
         One that was released before its answer left could not have been used.
         """
         self.release(grant)
-        is_unused = grant.was_given and grant.engine is DisruptionSource.EVICTION
+        is_unused = grant.was_granted and grant.engine is DisruptionSource.EVICTION
         if is_unused:
             self.unused.record(grant.pod)
         return is_unused
@@ -166,7 +166,7 @@ class InFlight:
         return tuple(
             uid
             for uid, grant in self._grants.items()
-            if grant.state is GrantState.ASKED and grant.budget == budget
+            if grant.state is GrantState.REQUESTED and grant.budget == budget
         )
 
     def list_going(
@@ -188,7 +188,7 @@ class InFlight:
         """Forget the grants of pods that the cache shows on their way out, or gone."""
         for grant in list(self._grants.values()):
             # One that is being asked for is settled by whoever asks.
-            if grant.state is not GrantState.ASKED and has_left(self._pods, grant.pod):
+            if grant.state is not GrantState.REQUESTED and has_left(self._pods, grant.pod):
                 self.release(grant)
 
     def _notify(self, grant: Grant) -> None:
@@ -206,24 +206,24 @@ class GrantReleases:
     the pod is untouched is found out by the controller of disruptions.
     """
 
-    def __init__(self, pending: InFlight, recorder: Recorder) -> None:
-        self._pending = pending
+    def __init__(self, in_flight: InFlight, recorder: Recorder) -> None:
+        self._in_flight = in_flight
         self._recorder = recorder
         self._abandoned: asyncio.Queue[Grant] | None = None
 
     async def release(self, grant: Grant) -> None:
         """Leave nothing behind of a grant of which no answer has told, or none will be used."""
         if await self._recorder.remove(grant):
-            self._pending.release(grant)
+            self._in_flight.release(grant)
         else:
-            self._pending.doubt(grant)
+            self._in_flight.doubt(grant)
 
     def abandon(self, grant: Grant) -> None:
         """Nothing waits for a grant any more whose record was answered; a settled one is fine."""
-        if not self._pending.is_open(grant):
+        if not self._in_flight.is_open(grant):
             return
         if self._abandoned is None or not grant.record:
-            self._pending.release_open(grant)
+            self._in_flight.release_open(grant)
         else:
             self._abandoned.put_nowait(grant)
 
@@ -240,7 +240,7 @@ class GrantReleases:
         finally:
             self._abandoned = None
             while not queue.empty():
-                self._pending.release_open(queue.get_nowait())
+                self._in_flight.release_open(queue.get_nowait())
 
     async def _release_soon(self, grant: Grant) -> None:
         try:
@@ -249,4 +249,4 @@ class GrantReleases:
         except TimeoutError:
             log.debug("Record of a disruption was not withdrawn in time", pod=grant.pod.name)
         finally:
-            self._pending.release_open(grant)
+            self._in_flight.release_open(grant)

@@ -61,10 +61,10 @@ def refuse_in_quarantine() -> Refusal:
     return refuse(Code.START_QUARANTINE, text)
 
 
-def refuse_standing(pod: Pod, *, is_given: bool) -> Refusal:
+def refuse_standing(pod: Pod, *, is_granted: bool) -> Refusal:
     """Return that a pod was permitted to go before, or may have been, which may still be used."""
     text = f"{pod.name} was allowed to go a moment ago"
-    if not is_given:
+    if not is_granted:
         text = (
             f"{pod.name} may have been allowed to go a moment ago: there is a record, and it is not"
             " known what became of it"

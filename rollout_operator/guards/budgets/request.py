@@ -23,7 +23,7 @@ class DisruptionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permit:
+class GrantedPod:
     """The pod may go."""
 
     pod: Pod
@@ -32,15 +32,15 @@ class Permit:
     """By which budget; empty where none covers it."""
 
 
-Answer = Permit | Refusal
+Answer = GrantedPod | Refusal
 
 
 class GrantState(Enum):
     """How far a grant has come."""
 
-    ASKED = auto()
+    REQUESTED = auto()
     """Being recorded and confirmed: it may come to nothing within moments."""
-    GIVEN = auto()
+    GRANTED = auto()
     """An answer said that the pod may go."""
     DOUBTFUL = auto()
     """Given up, but a record of it may have been written: the controller must look."""
@@ -60,8 +60,8 @@ class Grant:
     """How long after that whoever asked may act on the answer."""
     record: str = ""
     """The annotation as sent; empty where nothing was."""
-    state: GrantState = GrantState.ASKED
-    was_given: bool = False
+    state: GrantState = GrantState.REQUESTED
+    was_granted: bool = False
     """Whether the answer was that the pod may go: a doubt that follows does not change it."""
 
 

@@ -49,7 +49,7 @@ class PodRecords:
         self._is_forbidden = False
 
     async def write(
-        self, record: DownscaleRecord, pods: Sequence[Pod], witness: Pod | None = None
+        self, record: DownscaleRecord, pods: Sequence[Pod], annotated_pod: Pod | None = None
     ) -> None:
         """Write a story on some of the pods, and on one that stays.
 
@@ -59,8 +59,8 @@ class PodRecords:
         nobody knows then which pods were prepared.
         """
         text = msgspec.json.encode(replace(record, by=self._by)).decode()
-        carriers = [*choose_carriers(pods), *([] if witness is None else [witness])]
-        errors = await gather_all(self._put(pod, text) for pod in carriers)
+        annotated = [*choose_annotated(pods), *([] if annotated_pod is None else [annotated_pod])]
+        errors = await gather_all(self._put(pod, text) for pod in annotated)
         failures = [error for error in errors if error is not None]
         if failures and len(failures) == len(errors):
             if all(isinstance(error, Denied) for error in failures):
@@ -96,7 +96,7 @@ class PodRecords:
         self._is_forbidden = True
 
 
-def choose_carriers(pods: Sequence[Pod]) -> list[Pod]:
+def choose_annotated(pods: Sequence[Pod]) -> list[Pod]:
     """Return the pods that carry a copy: first, last, and some in between."""
     if len(pods) <= COPIES:
         return list(pods)

@@ -20,7 +20,7 @@ from rollout_operator.lab.demo.flags import NEED_TWO_ZONES, STORIES, DemoSetting
 from rollout_operator.lab.demo.keys import NEXT, QUIT, Controls, reading_keys, set_loop_pace
 from rollout_operator.lab.demo.objects import NAMESPACE
 from rollout_operator.lab.demo.opening import open_stage
-from rollout_operator.lab.demo.scenarios import TALES, until_done
+from rollout_operator.lab.demo.scenarios import SCENARIOS, until_done
 from rollout_operator.lab.demo.screen import LIBRARY, Screen, choose_screen
 from rollout_operator.lab.demo.stage import DemoRun, TakenOver
 from rollout_operator.lab.end import end_by_signal
@@ -40,12 +40,12 @@ PAUSE: Final = timedelta(seconds=15)
 BETWEEN: Final = timedelta(seconds=6)
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Play what the words after the command ask for; return the exit code.
 
     Raises HelpRequested, ConfigError with its exit code, and StoryStuck.
     """
-    settings = read_settings(words)
+    settings = read_settings(arguments)
     if settings.record:
         return _record(settings)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -96,7 +96,7 @@ async def play(settings: DemoSettings, screen: Screen, controls: Controls | None
         while left:
             name = left.pop(0)
             async with (
-                open_stage(TALES[name], settings, screen, controls) as stage,
+                open_stage(SCENARIOS[name], settings, screen, controls) as stage,
                 _serve(settings, stage),
             ):
                 if controls is not None:
@@ -123,7 +123,7 @@ async def _perform(stage: DemoRun, left: Sequence[str]) -> str:
         await stage.story.play(stage)
         stage.finish()
         if left:
-            stage.announce(TALES[left[0]].title)
+            stage.announce(SCENARIOS[left[0]].title)
             await stage.rest(BETWEEN)
             return NEXT
         if stage.settings.port is not None:

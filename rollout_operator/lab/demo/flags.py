@@ -14,10 +14,10 @@ from rollout_operator.config.grammar import (
     INT,
     TEXT,
     Flag,
+    ParsedArguments,
     UsageError,
-    Words,
     list_wrong_choices,
-    parse_words,
+    parse_arguments,
     refuse_leftovers,
 )
 from rollout_operator.config.usage import render_entries
@@ -193,25 +193,25 @@ class DemoSettings:
 
 def read_settings(argv: Sequence[str]) -> DemoSettings:
     """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
-    words = parse_words(FLAGS, argv)
-    refuse_leftovers(words)
-    problem = next(_list_problems(words), None)
+    arguments = parse_arguments(FLAGS, argv)
+    refuse_leftovers(arguments)
+    problem = next(_list_problems(arguments), None)
     if problem is not None:
         raise UsageError(problem)
-    story = words.value(STORY)
+    story = arguments.value(STORY)
     return DemoSettings(
         stories=STORIES if story == ALL else (story,),
-        zones=words.value(ZONES),
-        pods=words.value(PODS),
-        limit=words.value(LIMIT),
-        ready_after=words.value(READY_AFTER),
-        speed=words.value(SPEED),
-        seed=words.value(SEED),
-        color=Color(words.value(COLOR)),
-        is_ascii=words.value(ASCII),
-        record=words.value(RECORD),
-        size=_read_size(words.value(SIZE)) or (0, 0),
-        port=words.value(PORT) if words.value(SERVE) else None,
+        zones=arguments.value(ZONES),
+        pods=arguments.value(PODS),
+        limit=arguments.value(LIMIT),
+        ready_after=arguments.value(READY_AFTER),
+        speed=arguments.value(SPEED),
+        seed=arguments.value(SEED),
+        color=Color(arguments.value(COLOR)),
+        is_ascii=arguments.value(ASCII),
+        record=arguments.value(RECORD),
+        size=_read_size(arguments.value(SIZE)) or (0, 0),
+        port=arguments.value(PORT) if arguments.value(SERVE) else None,
     )
 
 
@@ -220,32 +220,32 @@ def render_demo_usage() -> str:
     return f"{_HEAD}{''.join(render_entries(FLAGS))}{_FOOT}"
 
 
-def _list_problems(words: Words) -> Iterator[str]:
+def _list_problems(arguments: ParsedArguments) -> Iterator[str]:
     """Yield what is wrong, in the order in which it is told; only the first is."""
-    yield from list_wrong_choices(words, STORY, (*STORIES, ALL))
-    yield from list_wrong_choices(words, COLOR, Color)
-    yield from _check_range(words, ZONES, 1, MOST_ZONES)
-    yield from _check_range(words, PODS, 1, MOST_PODS)
-    yield from _check_range(words, LIMIT, 1, MOST_PODS)
-    yield from _check_range(words, PORT, 0, _HIGHEST_PORT)
-    if words.value(ZONES) == 1 and words.value(STORY) in (*NEED_TWO_ZONES, ALL):
-        yield f"-{STORY.name}={words.value(STORY)} needs at least 2 zones: -{ZONES.name}=1"
-    if words.has(PORT) and not words.value(SERVE):
-        yield f"-{PORT.name}={words.value(PORT)} needs -{SERVE.name}"
-    size, record = _read_size(words.value(SIZE)), words.value(RECORD)
+    yield from list_wrong_choices(arguments, STORY, (*STORIES, ALL))
+    yield from list_wrong_choices(arguments, COLOR, Color)
+    yield from _check_range(arguments, ZONES, 1, MOST_ZONES)
+    yield from _check_range(arguments, PODS, 1, MOST_PODS)
+    yield from _check_range(arguments, LIMIT, 1, MOST_PODS)
+    yield from _check_range(arguments, PORT, 0, _HIGHEST_PORT)
+    if arguments.value(ZONES) == 1 and arguments.value(STORY) in (*NEED_TWO_ZONES, ALL):
+        yield f"-{STORY.name}={arguments.value(STORY)} needs at least 2 zones: -{ZONES.name}=1"
+    if arguments.has(PORT) and not arguments.value(SERVE):
+        yield f"-{PORT.name}={arguments.value(PORT)} needs -{SERVE.name}"
+    size, record = _read_size(arguments.value(SIZE)), arguments.value(RECORD)
     if size is None or not (60 <= size[0] <= 300 and 20 <= size[1] <= 100):
-        yield f"-{SIZE.name} must be from 60x20 to 300x100: {words.value(SIZE)}"
-    if words.has(SIZE) and not record:
-        yield f"-{SIZE.name}={words.value(SIZE)} needs -{RECORD.name}"
+        yield f"-{SIZE.name} must be from 60x20 to 300x100: {arguments.value(SIZE)}"
+    if arguments.has(SIZE) and not record:
+        yield f"-{SIZE.name}={arguments.value(SIZE)} needs -{RECORD.name}"
     if record and not record.endswith((".svg", ".cast")):
         yield f"-{RECORD.name} must end in .svg or .cast: {record}"
-    if record and words.value(SERVE):
+    if record and arguments.value(SERVE):
         yield f"-{RECORD.name} and -{SERVE.name} exclude each other"
-    span = words.value(READY_AFTER)
+    span = arguments.value(READY_AFTER)
     if not timedelta(0) < span <= LONGEST_START:
         most = format_duration(LONGEST_START)
         yield f"-{READY_AFTER.name} must be positive and at most {most}: {format_duration(span)}"
-    speed = words.value(SPEED)
+    speed = arguments.value(SPEED)
     least, fastest = _SPEEDS
     if not (math.isfinite(speed) and least <= speed <= fastest):
         yield f"-{SPEED.name} must be from {least:g} to {fastest:g}: {speed:g}"
@@ -256,6 +256,8 @@ def _read_size(text: str) -> tuple[int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]))
 
 
-def _check_range(words: Words, flag: Flag[int], least: int, most: int) -> Iterator[str]:
-    if not least <= words.value(flag) <= most:
-        yield f"-{flag.name} must be from {least} to {most}: {words.value(flag)}"
+def _check_range(
+    arguments: ParsedArguments, flag: Flag[int], least: int, most: int
+) -> Iterator[str]:
+    if not least <= arguments.value(flag) <= most:
+        yield f"-{flag.name} must be from {least} to {most}: {arguments.value(flag)}"

@@ -339,5 +339,5 @@ _ALL: Final = (
         has_policy=True,
     ),
 )
-TALES: Final[Mapping[str, Story]] = {story.name: story for story in _ALL}
+SCENARIOS: Final[Mapping[str, Story]] = {story.name: story for story in _ALL}
 """The stories by the word that asks for them."""

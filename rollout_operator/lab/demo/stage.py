@@ -60,7 +60,7 @@ class TakenOver(Exception):
     """The reader wants something else than the story; `Controls.take` says what."""
 
 
-class StoryStuck(OperatorError):
+class ScenarioStuck(OperatorError):
     """What a story waits for does not come; the text says what, and how the operator's log ends."""
 
 
@@ -258,7 +258,7 @@ class DemoRun:
         end = self._clock.elapsed() + spare + self._patience
         while not holds(self.snapshot()):
             if self._clock.elapsed() > end:
-                raise StoryStuck("\n".join([f"waited in vain for {what}", *self._journal.tail]))
+                raise ScenarioStuck("\n".join([f"waited in vain for {what}", *self._journal.tail]))
             await self.tick()
 
     @property

@@ -52,7 +52,7 @@ from rollout_operator.lab.network.delayed_watches import DelayedWatch
 from rollout_operator.lab.network.faults import Failure, FaultDecision, SentCall
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.network.openings import Opening, read_events
-from rollout_operator.lab.network.requests import Trip, travel
+from rollout_operator.lab.network.requests import SimulatedCall, travel
 from rollout_operator.model.errors import Refused, UnknownOutcome, Unreachable
 
 FOLLOWING: Final = "following"
@@ -337,14 +337,14 @@ class SimulatedClient:
     async def _travel(
         self, sent: _Sent, outcome: FaultDecision, carry_out: Callable[[], Awaitable[ApiAnswer]]
     ) -> ApiAnswer:
-        trip = Trip(
+        simulated_call = SimulatedCall(
             call=sent.call,
             carry_out=carry_out,
             now=self._api.now,
             within=sent.within,
             sent_within=sent.sent_within,
         )
-        return await travel(trip, self._link, outcome)
+        return await travel(simulated_call, self._link, outcome)
 
     def _choose_age(self, sent_call: SentCall, sent: _Sent) -> timedelta:
         """Return how old the answer is to be: other reads than lists always show the newest."""

@@ -159,9 +159,9 @@ class Link:
             self._events[plural] += 1
         return self._events[plural]
 
-    def launch(self, work: Coroutine[Any, Any, _T]) -> asyncio.Future[_T]:
+    def run_to_end(self, work: Coroutine[Any, Any, _T]) -> asyncio.Future[_T]:
         """Run `work` to its end, whether or not somebody still waits for it; return its result."""
-        return asyncio.shield(self._fly(work))
+        return asyncio.shield(self._run(work))
 
     async def ground(self) -> None:
         """End what is still on its way, for the end of a world."""
@@ -171,7 +171,7 @@ class Link:
         if flights:
             await asyncio.wait(flights)
 
-    async def _fly(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         task = asyncio.current_task()
         assert task is not None, "run by launch"
         self._flights[task] = None

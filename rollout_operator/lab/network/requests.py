@@ -55,7 +55,7 @@ _UNANSWERED: Final = frozenset({Failure.TIMEOUT, Failure.LATE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trip:
+class SimulatedCall:
     """A call that is to be made."""
 
     call: Call
@@ -77,7 +77,7 @@ class _Reply:
     date: datetime
 
 
-async def travel(trip: Trip, link: Link, outcome: FaultDecision) -> ApiAnswer:
+async def travel(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> ApiAnswer:
     """Make a call and return its answer, a success; never, where the process dies meanwhile.
 
     Raises the errors of `model.errors` that the real client raises.
@@ -85,14 +85,14 @@ async def travel(trip: Trip, link: Link, outcome: FaultDecision) -> ApiAnswer:
     if outcome.crash is CrashPoint.BEFORE_SEND:
         link.crash()
     await link.stay_alive()
-    await _wait_for_turn(trip, link, outcome)
+    await _wait_for_turn(simulated_call, link, outcome)
     if outcome.fails is Failure.CONNECT:
-        text = f"cannot {trip.call.text}: no answer: Cannot connect to host"
-        raise Unreachable(text, call=trip.call.text)
-    reply, message = await _send(trip, link, outcome)
+        text = f"cannot {simulated_call.call.text}: no answer: Cannot connect to host"
+        raise Unreachable(text, call=simulated_call.call.text)
+    reply, message = await _send(simulated_call, link, outcome)
     await link.stay_alive()
     if reply is None:
-        _raise_lost(trip.call, message)
+        _raise_lost(simulated_call.call, message)
     link.clock.record(reply.date.replace(microsecond=0))  # as the header has it
     if outcome.crash is CrashPoint.AFTER_REPLY:
         asyncio.get_running_loop().call_soon(link.crash)
@@ -101,7 +101,7 @@ async def travel(trip: Trip, link: Link, outcome: FaultDecision) -> ApiAnswer:
         return answer
     retry_after = f"{answer.retry_after}" if answer.retry_after else ""
     status = read_status(_raw(answer))
-    raise error_of(trip.call, answer.status, status, retry_after)
+    raise error_of(simulated_call.call, answer.status, status, retry_after)
 
 
 def _raw(answer: ApiAnswer) -> bytes:
@@ -118,27 +118,29 @@ def _raise_lost(call: Call, message: str) -> NoReturn:
     raise Unreachable(f"cannot {call.text}: no answer: {message}", call=call.text)
 
 
-async def _wait_for_turn(trip: Trip, link: Link, outcome: FaultDecision) -> None:
+async def _wait_for_turn(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> None:
     """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
-    within = min(trip.within, trip.sent_within or trip.within)
+    within = min(simulated_call.within, simulated_call.sent_within or simulated_call.within)
     if outcome.fails is Failure.THROTTLED or outcome.waits > within:
         due = max(outcome.waits, within)
         text = (
             f"client-side rate limiter: the next token is due in {due.total_seconds():.3f}s,"
             f" the deadline in {within.total_seconds():.3f}s"
         )
-        raise Throttled(text, call=trip.call.text)
+        raise Throttled(text, call=simulated_call.call.text)
     if outcome.waits:
         await asyncio.sleep(outcome.waits.total_seconds())
         await link.stay_alive()
 
 
-async def _send(trip: Trip, link: Link, outcome: FaultDecision) -> tuple[_Reply | None, str]:
+async def _send(
+    simulated_call: SimulatedCall, link: Link, outcome: FaultDecision
+) -> tuple[_Reply | None, str]:
     """Return the answer, or None and what is known of its absence."""
-    seconds = trip.within.total_seconds()
+    seconds = simulated_call.within.total_seconds()
     try:
         async with asyncio.timeout(seconds):
-            reply = await link.launch(_fly(trip, link, outcome))
+            reply = await link.run_to_end(_carry(simulated_call, link, outcome))
             if reply is None and not _breaks(outcome):
                 await wait_for_ever()
     except TimeoutError:
@@ -155,14 +157,16 @@ def _breaks(outcome: FaultDecision) -> bool:
     return outcome.fails in (Failure.RESET_BEFORE, Failure.RESET_AFTER)
 
 
-async def _fly(trip: Trip, link: Link, outcome: FaultDecision) -> _Reply | None:
+async def _carry(
+    simulated_call: SimulatedCall, link: Link, outcome: FaultDecision
+) -> _Reply | None:
     """Carry a request there and its answer back; None where no answer comes."""
-    late = trip.within if outcome.fails is Failure.LATE else timedelta(0)
+    late = simulated_call.within if outcome.fails is Failure.LATE else timedelta(0)
     await asyncio.sleep((late + outcome.before).total_seconds() + link.latency())
     if outcome.fails is Failure.RESET_BEFORE or not link.may_arrive():
         return None
-    answer = await _answer(trip, outcome)
-    reply = _Reply(answer, trip.now())
+    answer = await _answer(simulated_call, outcome)
+    reply = _Reply(answer, simulated_call.now())
     if outcome.crash is CrashPoint.AFTER_COMMIT:
         link.crash()
     if outcome.fails in _UNANSWERED or outcome.fails is Failure.RESET_AFTER:
@@ -171,10 +175,10 @@ async def _fly(trip: Trip, link: Link, outcome: FaultDecision) -> _Reply | None:
     return None if link.is_cut else reply
 
 
-async def _answer(trip: Trip, outcome: FaultDecision) -> ApiAnswer:
+async def _answer(simulated_call: SimulatedCall, outcome: FaultDecision) -> ApiAnswer:
     """Return what the API server answers, or what a fault lets it answer instead."""
     refusal = _REFUSALS.get(outcome.fails) if outcome.fails is not None else None
     if refusal is not None and outcome.fails not in _COMMITTED:
         return refusal.answer()
-    answer = await trip.carry_out()
+    answer = await simulated_call.carry_out()
     return refusal.answer() if refusal is not None else answer

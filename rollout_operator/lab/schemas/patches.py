@@ -31,8 +31,8 @@ def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
     Raises Refusal (422), NotModelled for what no server takes.
     """
     result = _patched(obj, content_type, body)
-    misfit = explain_undecodable(result)
-    expect(not misfit, "a patch", misfit)
+    problem = explain_undecodable(result)
+    expect(not problem, "a patch", problem)
     return result
 
 

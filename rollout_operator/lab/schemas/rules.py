@@ -69,9 +69,9 @@ def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozens
     All its fields are new but those in `kept`, which are in that form. Raises Refusal (400) where
     it cannot be read.
     """
-    misfit = explain_undecodable(obj)
-    if misfit:
-        raise bad_request(f"{_name_type(obj)}: {misfit}")
+    problem = explain_undecodable(obj)
+    if problem:
+        raise bad_request(f"{_name_type(obj)}: {problem}")
     obj["metadata"] = tidied_metadata(obj)
     for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
         if key in rules.raw and obj[key] is not None:

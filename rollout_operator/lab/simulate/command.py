@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from rollout_operator.config.grammar import Flag, Words
+from rollout_operator.config.grammar import Flag, ParsedArguments
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.lab.end import forget_output
 from rollout_operator.lab.simulate.changes import check_names
@@ -49,21 +49,21 @@ class ClusterAccess:
 
     flags: tuple[Flag[Any], ...]
     """By which a person says where they are."""
-    copy: Callable[[Words], ObjectsCopy]
+    copy: Callable[[ParsedArguments], ObjectsCopy]
     """Raises ConfigError, and ApiError."""
 
 
-def run(words: Sequence[str], cluster: ClusterAccess) -> int:
+def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
     """Tell what the words after the command ask for; return the exit code.
 
     Raises HelpRequested, ConfigError with its exit code, BadDump, InvalidInput, NotPlayed, and
     ApiError where a cluster is to be read.
     """
-    settings = read_settings(words, cluster.flags)
+    settings = read_settings(arguments, cluster.flags)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        copy = _read(settings) if settings.file else cluster.copy(settings.words)
+        copy = _read(settings) if settings.file else cluster.copy(settings.arguments)
         copy = _put_policies(settings, copy)
         simulated = simulate_copy(settings, copy, sys.stderr)
         other = replace(settings, changes=settings.versus)

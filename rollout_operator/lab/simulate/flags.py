@@ -14,10 +14,10 @@ from rollout_operator.config.grammar import (
     TEXT,
     Flag,
     FlagKind,
+    ParsedArguments,
     UsageError,
-    Words,
     list_wrong_choices,
-    parse_words,
+    parse_arguments,
     refuse_leftovers,
 )
 from rollout_operator.config.usage import render_entries
@@ -220,7 +220,7 @@ class SimulateSettings:
     has_exit_code: bool = EXIT_CODE.default
     seed: int = SEED.default
     output: Output = Output.TEXT
-    words: Words = field(default_factory=Words, compare=False)
+    arguments: ParsedArguments = field(default_factory=ParsedArguments, compare=False)
     """As they were given, with the flags by which a cluster is found."""
 
 
@@ -230,31 +230,31 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
     `access` are the flags by which a cluster is found.
     """
     repeated = [_gather(flag) if flag in (CHANGE, VERSUS, STUCK) else flag for flag in FLAGS]
-    words = parse_words((*access, *repeated), argv)
-    refuse_leftovers(words, "; a change stands in quotes")
-    changes: tuple[Change, ...] = words.value(CHANGE)
-    versus: tuple[Change, ...] = words.value(VERSUS)
+    arguments = parse_arguments((*access, *repeated), argv)
+    refuse_leftovers(arguments, "; a change stands in quotes")
+    changes: tuple[Change, ...] = arguments.value(CHANGE)
+    versus: tuple[Change, ...] = arguments.value(VERSUS)
     try:
-        problem = next(_list_problems(words, access), None)
+        problem = next(_list_problems(arguments, access), None)
         if problem is not None:
             raise UsageError(problem)
         return SimulateSettings(
-            file=words.value(FILE),
+            file=arguments.value(FILE),
             changes=tuple(set_times(changes)),
             versus=tuple(set_times(versus)),
-            policy_file=words.value(POLICY),
-            obeys=words.value(OBEYS),
-            namespace=words.value(NAMESPACE),
-            ready_after=words.value(READY),
-            terminates_after=words.value(TERMINATES),
-            stuck=words.value(STUCK),
-            webhooks=words.value(WEBHOOKS),
-            as_of=_read_time(words),
-            until=words.value(UNTIL),
-            has_exit_code=words.value(EXIT_CODE),
-            seed=words.value(SEED),
-            output=Output(words.value(OUTPUT)),
-            words=words,
+            policy_file=arguments.value(POLICY),
+            obeys=arguments.value(OBEYS),
+            namespace=arguments.value(NAMESPACE),
+            ready_after=arguments.value(READY),
+            terminates_after=arguments.value(TERMINATES),
+            stuck=arguments.value(STUCK),
+            webhooks=arguments.value(WEBHOOKS),
+            as_of=_read_time(arguments),
+            until=arguments.value(UNTIL),
+            has_exit_code=arguments.value(EXIT_CODE),
+            seed=arguments.value(SEED),
+            output=Output(arguments.value(OUTPUT)),
+            arguments=arguments,
         )
     except UsageError:
         raise
@@ -279,25 +279,25 @@ def _gather(flag: Flag[tuple[Any, ...]]) -> Flag[tuple[Any, ...]]:
     return replace(flag, kind=replace(flag.kind, parse=take))
 
 
-def _list_problems(words: Words, access: Sequence[Flag[Any]]) -> Iterator[str]:
+def _list_problems(arguments: ParsedArguments, access: Sequence[Flag[Any]]) -> Iterator[str]:
     for flag in access:
-        if words.has(flag) and words.value(FILE):
+        if arguments.has(flag) and arguments.value(FILE):
             yield f"-{flag.name} says where a cluster is, and -{FILE.name} that none is read"
-    if words.value(FILE) == STDIN == words.value(POLICY):
+    if arguments.value(FILE) == STDIN == arguments.value(POLICY):
         yield f"-{FILE.name} and -{POLICY.name} both read standard input"
-    yield from list_wrong_choices(words, OUTPUT, Output)
+    yield from list_wrong_choices(arguments, OUTPUT, Output)
     for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, LONGEST_RUN)):
-        if not timedelta(0) <= words.value(flag) <= most:
-            shown = f"at most {format_duration(most)}: {format_duration(words.value(flag))}"
+        if not timedelta(0) <= arguments.value(flag) <= most:
+            shown = f"at most {format_duration(most)}: {format_duration(arguments.value(flag))}"
             yield f"-{flag.name} must not be negative and {shown}"
-    for change in words.value(CHANGE) + words.value(VERSUS):
-        latest = min(LONGEST_SPAN, words.value(UNTIL) or LONGEST_SPAN)
+    for change in arguments.value(CHANGE) + arguments.value(VERSUS):
+        latest = min(LONGEST_SPAN, arguments.value(UNTIL) or LONGEST_SPAN)
         if change.at is not None and change.at > latest:
             yield f"-{change.flag} {quote(change.text)}: later than {format_duration(latest)}"
 
 
-def _read_time(words: Words) -> datetime | None:
-    text = words.value(AS_OF)
+def _read_time(arguments: ParsedArguments) -> datetime | None:
+    text = arguments.value(AS_OF)
     if not text:
         return None
     try:

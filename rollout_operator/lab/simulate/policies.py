@@ -317,7 +317,7 @@ def explain_policy(watched: WatchedPolicy) -> str:
     return "nothing has been decided" if ready is None else f"{ready.message} [{ready.reason}]"
 
 
-def list_policy_holds(policies: Iterable[WatchedPolicy]) -> Iterator[str]:
+def list_policy_blockers(policies: Iterable[WatchedPolicy]) -> Iterator[str]:
     """Yield what holds policies that are not done."""
     for policy in policies:
         if choose_policy_phase(policy) is not Phase.ROLLED_OUT:

@@ -19,7 +19,7 @@ from rollout_operator.lab.simulate.policies import (
     FoundPolicy,
     choose_policy_phase,
     explain_policy,
-    list_policy_holds,
+    list_policy_blockers,
 )
 from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
@@ -108,7 +108,7 @@ def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
     yield "What happens:"
     rows = render_story(History(records=run.records()), begin=FIRST_STEP, width=width)
     yield from rows or [f"{INDENT}nothing"]
-    holds = (*_list_holds(run.play.description), *list_policy_holds(run.play.policies))
+    holds = (*_list_blockers(run.play.description), *list_policy_blockers(run.play.policies))
     if holds:
         yield ""
         yield "What holds it in the end, and what would help:"
@@ -126,7 +126,7 @@ def list_ends(play: Play) -> Iterator[str]:
         yield f"it was cut off after {show_span(play.ended_at)}: more may follow"
 
 
-def _list_holds(description: Description) -> Iterator[str]:
+def _list_blockers(description: Description) -> Iterator[str]:
     """Yield why groups and budgets do not go on, each with what a person can do."""
     groups = [(group.name, group.waits + group.problems) for group in description.groups]
     budgets = [(f"budget {budget.name}", budget.waits) for budget in description.budgets]

@@ -321,15 +321,15 @@ def _is_move(commit: Commit) -> bool:
     return (
         before is None
         or after is None
-        or _gist(commit.resource, before) != _gist(commit.resource, after)
+        or _stable_text(commit.resource, before) != _stable_text(commit.resource, after)
     )
 
 
-def _gist(resource: Resource, obj: JsonObject) -> tuple[object, ...]:
+def _stable_text(resource: Resource, obj: JsonObject) -> tuple[object, ...]:
     if resource == PODS:
         states = [child(state, "state") for state in children(obj, "status", "containerStatuses")]
-        troubles = [text(state, "waiting", "reason") for state in states]
-        return (uid_of(obj), is_terminating(obj), is_running_and_ready(obj), troubles)
+        problems = [text(state, "waiting", "reason") for state in states]
+        return (uid_of(obj), is_terminating(obj), is_running_and_ready(obj), problems)
     status = child(obj, "status")
     revisions = (text(status, "updateRevision"), text(status, "currentRevision"))
     return (child(obj, "metadata").get("generation"), *revisions, is_terminating(obj))

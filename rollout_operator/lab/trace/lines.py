@@ -233,8 +233,8 @@ class Storyteller:
             sentence = "going down"
         elif _is_ready(after) != _is_ready(before) and not is_terminating(after):
             sentence = "ready" if _is_ready(after) else f"not ready any more{_why(after)}"
-        elif _trouble(after) != _trouble(before) and _trouble(after) in LOUD:
-            sentence = f"in trouble: {_trouble(after)}"
+        elif _explain_pod(after) != _explain_pod(before) and _explain_pod(after) in LOUD:
+            sentence = f"in trouble: {_explain_pod(after)}"
         if sentence:
             yield TraceLine(at=commit.at, who=owner or "pods", what=commit.name, text=sentence)
 
@@ -299,11 +299,11 @@ def _is_ready(pod: JsonObject) -> bool:
 
 
 def _why(pod: JsonObject) -> str:
-    why_not_ready = _trouble(pod)
+    why_not_ready = _explain_pod(pod)
     return "" if why_not_ready == "Running" else f": {why_not_ready}"
 
 
-def _trouble(pod: JsonObject) -> str:
+def _explain_pod(pod: JsonObject) -> str:
     for one in children(pod, "status", "containerStatuses"):
         for state in ("waiting", "terminated"):
             if reason := text(child(one, "state"), state, "reason"):

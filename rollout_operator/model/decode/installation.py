@@ -218,7 +218,7 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
     return OperatorDeployment(
         name=wire.metadata.name,
         account=pod.service_account_name or "default",
-        words=(*(container.command or ()), *(container.args or ())),
+        arguments=(*(container.command or ()), *(container.args or ())),
         variables={one.name: _get_value(one) for one in container.env or ()},
         replicas=1 if wire.spec.replicas is None else wire.spec.replicas,
         ready=wire.status.ready_replicas if wire.status is not None else 0,

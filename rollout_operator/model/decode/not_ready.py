@@ -25,9 +25,9 @@ def explain_not_ready(status: PodStatus, *, terminating: bool) -> tuple[str, boo
         return "terminating", False
     containers = status.container_statuses or ()
     if status.phase == "Running" and containers and all(map(_is_up, containers)):
-        why_not_ready = _condition_trouble(status)
+        why_not_ready = _explain_condition(status)
         return why_not_ready, bool(why_not_ready)
-    lasting = _scheduling_trouble(status) or _init_trouble(status)
+    lasting = _explain_scheduling(status) or _explain_init(status)
     halt = "" if lasting else _halt(containers)
     if lasting or halt:
         return one_line(lasting or halt), halt in _STARTING
@@ -56,7 +56,7 @@ def clip(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _condition_trouble(status: PodStatus) -> str:
+def _explain_condition(status: PodStatus) -> str:
     ready = [condition for condition in status.conditions or () if condition.type == "Ready"]
     if not ready:
         return "no readiness condition"
@@ -67,14 +67,14 @@ def _condition_trouble(status: PodStatus) -> str:
     return ""
 
 
-def _scheduling_trouble(status: PodStatus) -> str:
+def _explain_scheduling(status: PodStatus) -> str:
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.reason or "not scheduled"
     return ""
 
 
-def _init_trouble(status: PodStatus) -> str:
+def _explain_init(status: PodStatus) -> str:
     for container in status.init_container_statuses or ():
         if container.ready or container.state is None:
             continue

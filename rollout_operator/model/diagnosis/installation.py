@@ -54,7 +54,7 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     account: str
     """Its ServiceAccount."""
-    words: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     """Command and arguments of the operator's container."""
     variables: Mapping[str, str] = {}
     """Of its environment, by name; one with a value from elsewhere is written as `$(NAME)`."""

@@ -19,7 +19,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.model.decode.registrations import decode_allowed, decode_username
 from rollout_operator.model.diagnosis.installation import Installation, Right, RightAnswer
 from rollout_operator.model.errors import ApiError, Denied
-from rollout_operator.planning.diagnosis.environment import list_watched, list_words
+from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched
 from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.policies import asks_nodes
 from rollout_operator.planning.diagnosis.rights import list_rights
@@ -42,16 +42,16 @@ async def ask_rights(
     caller = await _fetch_caller(client)
     prefix = f"{_ACCOUNTS}:{namespace}:"
     accounts = [
-        (operator.account, list_words(operator), list_watched(operator, namespace))
+        (operator.account, list_arguments(operator), list_watched(operator, namespace))
         for operator in list_acting(installation)
     ]
     if not accounts and caller.startswith(prefix) and caller.endswith(_PROGRAM):
         # The operator's own account may read no Deployments: flags are not known then.
         accounts = [(caller.removeprefix(prefix), (), (namespace,))]
     answers: list[RightAnswer] = []
-    for account, words, watched in accounts[:1]:
+    for account, arguments, watched in accounts[:1]:
         asker = _Asker(client, namespace, account, is_self=caller == f"{prefix}{account}")
-        for right in list_rights(words, namespace, needs_nodes=asks_nodes(installation)):
+        for right in list_rights(arguments, namespace, needs_nodes=asks_nodes(installation)):
             if right.is_namespaced is is_namespaced:
                 is_single = right.is_of_process or not is_namespaced
                 places = (namespace,) if is_single else watched[:MOST_NAMESPACES]

@@ -69,7 +69,7 @@ from rollout_operator.operator.diagnosis.pod_paths import ask_paths
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
-from rollout_operator.planning.diagnosis.environment import list_words
+from rollout_operator.planning.diagnosis.environment import list_arguments
 from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.policies import obeys
 from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
@@ -137,7 +137,9 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         ),
         zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
     )
-    words = [word for operator in list_acting(installation)[:1] for word in list_words(operator)]
+    arguments = [
+        word for operator in list_acting(installation)[:1] for word in list_arguments(operator)
+    ]
     policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
     if not obeys(installation):
         reading.unread.pop(Source.POLICIES, None)  # most users need no right to read them
@@ -145,18 +147,18 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         installation,
         policies=tuple(policy.policy for policy in policies),
         policy_kind=await reading.fetch_policy_kind(),
-        lease=await reading.fetch_lease(find_value(words, LEASE_FLAG) or DEFAULT_LEASE),
-        hooks=await reading.list_hooks(_choose_secret(words)),
+        lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
+        hooks=await reading.list_hooks(_choose_secret(arguments)),
     )
     raw_sets = [raw for sts, raw in sets if sts.sts.group is not None]
     return await _fetch_last(reading, installation, raw_sets)
 
 
-def _choose_secret(words: Sequence[str]) -> str:
+def _choose_secret(arguments: Sequence[str]) -> str:
     """Return the name of the Secret that is served from; empty where files are."""
-    if not is_on(words, SELF_SIGNED_FLAG, default=True):
+    if not is_on(arguments, SELF_SIGNED_FLAG, default=True):
         return ""
-    return find_value(words, SECRET_FLAG) or DEFAULT_SECRET
+    return find_value(arguments, SECRET_FLAG) or DEFAULT_SECRET
 
 
 def _decode_set(raw: msgspec.Raw) -> tuple[ZoneSet, bytes]:

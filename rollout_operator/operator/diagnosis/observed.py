@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.shadow.rollouts import choose_permitted
+from rollout_operator.controllers.shadow.rollouts import choose_grantable
 from rollout_operator.guards.budgets.accounts import Accounts
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
@@ -54,7 +54,7 @@ class ObservedNamespace:
         clock = source.clock
         self.sets = StatefulSetStore()
         self.pods = PodStore()
-        self._pending = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
+        self._in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
         self._downscales = Downscales(clock, late_calls=timedelta(0))
         self.budgets = BudgetCatalog(source.metrics)
         self._observer = self._make_observer()
@@ -97,10 +97,10 @@ class ObservedNamespace:
             if not isinstance(action, ReplacePods):
                 actions.append(action)
                 continue
-            permitted = await choose_permitted(self._arbiter, action)
-            held.extend(permitted.held)
-            if permitted.going:
-                going = EqualPods(pods=tuple(permitted.going), room=len(permitted.going))
+            grantable = await choose_grantable(self._arbiter, action)
+            held.extend(grantable.held)
+            if grantable.going:
+                going = EqualPods(pods=tuple(grantable.going), room=len(grantable.going))
                 actions.append(replace(action, shares=(going,)))
         return replace(plan, actions=tuple(actions), waits=(*held, *plan.waits))
 
@@ -112,7 +112,7 @@ class ObservedNamespace:
             sets=self.sets,
             pods=self.pods,
             watches=(),
-            pending=self._pending,
+            in_flight=self._in_flight,
             now=lambda: self.now,
             find_downscale=self._downscales.find_underway,
         )
@@ -124,7 +124,7 @@ class ObservedNamespace:
             sets=self.sets,
             pods=self.pods,
             reader=self._observer,
-            pending=self._pending,
+            in_flight=self._in_flight,
             recorder=Recorder(self._source.client, self._source.clock, ""),
             find_downscale=self._downscales.find_underway,
             age=lambda: timedelta(0),

@@ -90,8 +90,8 @@ class ZoneCount:
         return self.not_ready + self.unknown
 
     @property
-    def troubles(self) -> int:
-        """Return the number of things that `list_troubles` would name, had it no limit."""
+    def reasons_down(self) -> int:
+        """Return the number of things that `list_reasons_down` would name, had it no limit."""
         return self.not_ready + self.missing + (self.nameless > 0) + self.lacks_peer
 
 
@@ -128,7 +128,7 @@ class Survey:
         """Tell whether a pod of this zone does not count as up for others."""
         return pod in self._down_uids
 
-    def tally(self, partition: str | None, pod: Pod | None = None) -> ZoneCount:
+    def zone_count(self, partition: str | None, pod: Pod | None = None) -> ZoneCount:
         """Return what is not proven up for the decision on a pod, of this zone or of another.
 
         Without a pod that is all there is.
@@ -138,16 +138,16 @@ class Survey:
             down = [down_pod for down_pod in down if down_pod.pod.uid != pod.uid]
         # A name without a partition may be of any: but a pod that exists is of none then.
         absent = self._absent.find(partition, with_unknown=True)
-        tally = replace(
+        zone_count = replace(
             self._all,
             down=tuple(down),
             unreadable=tuple(self._lost.find(partition)),
             missing=self._all.missing + len(absent),
             first_missing=tuple(absent[:NAMES_SHOWN]),
         )
-        if partition is None or tally.total or self._peers is None:
-            return tally
-        return tally if partition in self._peers else replace(tally, lacks_peer=True)
+        if partition is None or zone_count.total or self._peers is None:
+            return zone_count
+        return zone_count if partition in self._peers else replace(zone_count, lacks_peer=True)
 
 
 class _ByPartition(Generic[T]):
@@ -207,27 +207,30 @@ def _match_partition(pattern: str, group: int, pod_name: str) -> str | None:
     return (compiled.capture(pod_name, group) or None) if 1 <= group <= compiled.groups else None
 
 
-def list_troubles(tally: ZoneCount) -> Iterator[str]:
+def list_reasons_down(zone_count: ZoneCount) -> Iterator[str]:
     """Yield each thing that is not up, with the reason, such as `zone-c-2: CrashLoopBackOff`."""
-    yield from (f"{down_pod.pod.name}: {_render_why(down_pod)}" for down_pod in tally.down)
-    yield from (f"{name}: unreadable" for name in tally.unreadable)
-    yield from (f"{name}: no pod" for name in tally.first_missing)
-    if tally.nameless:
-        counted = count(tally.sts.status_replicas, "pod")
-        yield f"{tally.sts.name} counts {counted}, {tally.found} found"
-    if tally.lacks_peer:
-        yield f"{tally.sts.name}: no peer"
+    yield from (f"{down_pod.pod.name}: {_render_why(down_pod)}" for down_pod in zone_count.down)
+    yield from (f"{name}: unreadable" for name in zone_count.unreadable)
+    yield from (f"{name}: no pod" for name in zone_count.first_missing)
+    if zone_count.nameless:
+        counted = count(zone_count.sts.status_replicas, "pod")
+        yield f"{zone_count.sts.name} counts {counted}, {zone_count.found} found"
+    if zone_count.lacks_peer:
+        yield f"{zone_count.sts.name}: no peer"
 
 
-def next_up(tallies: Sequence[ZoneCount], limit: int) -> timedelta | None:
+def next_up(zone_counts: Sequence[ZoneCount], limit: int) -> timedelta | None:
     """Return when the first pod that only lacks time is up.
 
     None where there is no such pod, or where the others reach the limit without them.
     """
     waits = [
-        down_pod.up_in for tally in tallies for down_pod in tally.down if down_pod.up_in is not None
+        down_pod.up_in
+        for zone_count in zone_counts
+        for down_pod in zone_count.down
+        if down_pod.up_in is not None
     ]
-    lasting = sum(tally.total for tally in tallies) - len(waits)
+    lasting = sum(zone_count.total for zone_count in zone_counts) - len(waits)
     return min(waits) if waits and lasting < limit else None
 
 

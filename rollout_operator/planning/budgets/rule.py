@@ -25,7 +25,7 @@ from rollout_operator.planning.budgets.counting import (
     Survey,
     ZoneCount,
     find_partition,
-    list_troubles,
+    list_reasons_down,
     next_up,
 )
 from rollout_operator.planning.rollout.newcomers import count_used
@@ -197,22 +197,22 @@ class Decisions:
         """Return the first zone that has too many pods down: any at all, where it is another."""
         for zone in self._zones:
             limit = self._maximum if zone.sts.uid == snapshot.owner else 1
-            tally = self.survey(zone).tally(None, snapshot.pod)
-            if tally.total >= limit:
+            zone_count = self.survey(zone).zone_count(None, snapshot.pod)
+            if zone_count.total >= limit:
                 place = f"in {zone.sts.name}"
-                refusal = _refuse_used(snapshot, [tally], place, self._maximum)
-                return replace(refusal, requeue_after=next_up([tally], limit))
+                refusal = _refuse_used(snapshot, [zone_count], place, self._maximum)
+                return replace(refusal, requeue_after=next_up([zone_count], limit))
         return None
 
     def _count_partition(self, snapshot: BudgetSnapshot, partition: str) -> Refusal | None:
         """Return why the other zones have too little left of a partition, all of them together."""
         maximum = self._maximum
         others = [zone for zone in self._zones if zone.sts.uid != snapshot.owner]
-        tallies = [self.survey(zone).tally(partition, snapshot.pod) for zone in others]
-        if sum(tally.total for tally in tallies) < maximum:
+        zone_counts = [self.survey(zone).zone_count(partition, snapshot.pod) for zone in others]
+        if sum(zone_count.total for zone_count in zone_counts) < maximum:
             return None
-        refusal = _refuse_used(snapshot, tallies, f"in partition {partition}", maximum)
-        return replace(refusal, requeue_after=next_up(tallies, maximum))
+        refusal = _refuse_used(snapshot, zone_counts, f"in partition {partition}", maximum)
+        return replace(refusal, requeue_after=next_up(zone_counts, maximum))
 
 
 def compute_maximum(snapshot: BudgetSnapshot) -> int:
@@ -307,19 +307,19 @@ def is_down(snapshot: BudgetSnapshot) -> bool:
 
 
 def _refuse_used(
-    snapshot: BudgetSnapshot, tallies: Sequence[ZoneCount], place: str, maximum: int
+    snapshot: BudgetSnapshot, zone_counts: Sequence[ZoneCount], place: str, maximum: int
 ) -> Refusal:
     """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
-    not_ready = sum(tally.not_ready for tally in tallies)
-    unknown = sum(tally.unknown for tally in tallies)
+    not_ready = sum(zone_count.not_ready for zone_count in zone_counts)
+    unknown = sum(zone_count.unknown for zone_count in zone_counts)
     counts = ((not_ready, "not ready"), (unknown, "unknown"))
     numbers = ", ".join(f"{count(many, 'pod')} {word}" for many, word in counts if many)
-    shown = islice(chain.from_iterable(map(list_troubles, tallies)), NAMES_SHOWN)
-    listed = sum(tally.troubles for tally in tallies)
-    troubles = join_some(tuple(shown), total=listed)
-    text = f"{numbers} {place} ({troubles}){_budget(snapshot)}: max unavailable {maximum}"
+    shown = islice(chain.from_iterable(map(list_reasons_down, zone_counts)), NAMES_SHOWN)
+    listed = sum(zone_count.reasons_down for zone_count in zone_counts)
+    reasons_down = join_some(tuple(shown), total=listed)
+    text = f"{numbers} {place} ({reasons_down}){_budget(snapshot)}: max unavailable {maximum}"
     # Of a partition, no single zone is short.
-    zone = tallies[0].sts.name if len(tallies) == 1 else ""
+    zone = zone_counts[0].sts.name if len(zone_counts) == 1 else ""
     return _refuse(Code.DISRUPTION_BUDGET_USED, _TRY_AGAIN, text, zone=zone)
 
 

@@ -91,7 +91,7 @@ class _Scope:
     surveys: dict[Uid, Survey] = field(default_factory=dict)
     standing: Mapping[Uid, Sequence[Pod]] = field(default_factory=dict)
     """Pods of each zone that are up, and under this budget alone."""
-    misfit: Refusal | None = None
+    problem: Refusal | None = None
     """Why the first pod that it selects is under no budget that could be obeyed."""
 
 
@@ -115,15 +115,17 @@ def _observe(
     decisions, rivals = Decisions(snapshot, surveys), list_rivals(known, others)
     standing: dict[Uid, Sequence[Pod]] = {}
     owned = pods = unavailable = 0
-    misfit: Refusal | None = None
+    problem: Refusal | None = None
     for zone in order_zones(snapshot.zones):
         survey = decisions.survey(zone)
-        unavailable += survey.tally(None).total
+        unavailable += survey.zone_count(None).total
         mine = [
             pod for pod in zone.own_pods if any(selects(s, pod.labels) for s in known.selectors)
         ]
-        misfits = {pod.uid: found for pod in mine if (found := _find_misfit(known, rivals, pod))}
-        misfit = misfit or next(iter(misfits.values()), None)
+        misfits = {
+            pod.uid: found for pod in mine if (found := _find_shared_pod(known, rivals, pod))
+        }
+        problem = problem or next(iter(misfits.values()), None)
         standing[zone.sts.uid] = [
             pod
             for pod in mine
@@ -140,11 +142,11 @@ def _observe(
         unavailable=unavailable,
         surveys=surveys,
         standing=standing,
-        misfit=misfit,
+        problem=problem,
     )
 
 
-def _find_misfit(
+def _find_shared_pod(
     known: BudgetVersions, rivals: Sequence[BudgetVersions], pod: Pod
 ) -> Refusal | None:
     """Return that a pod is under more than one budget, or may be."""
@@ -194,7 +196,7 @@ def _measure_zones(
         if refusal is not None:
             blockers.append(refusal.reason)
         elif standing:
-            left = decided.maximum - decided.survey(zone).tally(None).total
+            left = decided.maximum - decided.survey(zone).zone_count(None).total
             # A pod that is down may be all that is: it does not count for itself.
             places[zone.sts.name] = min(max(left, 0), len(standing))
     places = {name: room for name, room in places.items() if room}
@@ -239,15 +241,15 @@ def _measure_partitions(
 
 def _count_down(seen: _Scope, partition: str) -> Mapping[Uid | None, int]:
     """Return for each zone how many pods of a partition are not proven up."""
-    return {owner: survey.tally(partition).total for owner, survey in seen.surveys.items()}
+    return {owner: survey.zone_count(partition).total for owner, survey in seen.surveys.items()}
 
 
 def _list_problems(known: BudgetVersions, seen: _Scope) -> Iterator[Reason]:
     """Yield what only a person can put right, the worst first."""
     if known.problem:
         yield Reason(Code.BUDGET_INVALID, _explain_invalid(known), Severity.ERROR)
-    if seen.misfit is not None:
-        yield seen.misfit.reason
+    if seen.problem is not None:
+        yield seen.problem.reason
     if known.selectors and seen.owned and not seen.pods:
         text = (
             f"budget {known.name} selects {count(seen.zones, 'StatefulSet')} and none of"

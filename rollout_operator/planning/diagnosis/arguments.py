@@ -8,30 +8,30 @@ from collections.abc import Iterator, Sequence
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 
-def find_value(words: Sequence[str], flag: str) -> str | None:
+def find_value(arguments: Sequence[str], flag: str) -> str | None:
     """Return the value that a flag was given last, None where it was not given.
 
     A flag that stands alone is `true`.
     """
     found: str | None = None
-    for name, value in _list_flags(words):
+    for name, value in _list_flags(arguments):
         if name == flag:
             found = value
     return found
 
 
-def is_on(words: Sequence[str], flag: str, *, default: bool) -> bool:
+def is_on(arguments: Sequence[str], flag: str, *, default: bool) -> bool:
     """Tell whether a boolean flag is on."""
-    value = find_value(words, flag)
+    value = find_value(arguments, flag)
     return default if value is None else value in _TRUE
 
 
-def _list_flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for place, word in enumerate(words):
+def _list_flags(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for place, word in enumerate(arguments):
         if not word.startswith("-"):
             continue
         name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
-        following = words[place + 1] if place + 1 < len(words) else "-"
+        following = arguments[place + 1] if place + 1 < len(arguments) else "-"
         if not equals:
             value = "true" if following.startswith("-") else following
         yield name, value

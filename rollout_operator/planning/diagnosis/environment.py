@@ -23,12 +23,12 @@ _PORT: Final = "METRICS_PORT"
 _ELSEWHERE: Final = "$("
 
 
-def list_words(operator: OperatorDeployment) -> tuple[str, ...]:
+def list_arguments(operator: OperatorDeployment) -> tuple[str, ...]:
     """Return the arguments of an operator, after what its environment stands in for."""
     if not _is_given(operator):
-        return operator.words
+        return operator.arguments
     name = _get(operator, _NAME) or DEFAULT_LEASE
-    return (f"-{POLICIES_FLAG}=true", f"-{LEASE_FLAG}={name}", *operator.words)
+    return (f"-{POLICIES_FLAG}=true", f"-{LEASE_FLAG}={name}", *operator.arguments)
 
 
 def list_watched(operator: OperatorDeployment, own: str) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def check_overruled(installation: Installation) -> Iterator[Finding]:
             if text and value and _ELSEWHERE not in value and value.lower() != text.lower():
                 said = f"-{flags[0]}={value} counts, and not {variable}={text}"
                 yield find(FindingCode.VARIABLE_OVERRULED, f"Deployment {one.name}", said)
-        if _is_given(one) and not is_on(one.words, POLICIES_FLAG, default=True):
+        if _is_given(one) and not is_on(one.arguments, POLICIES_FLAG, default=True):
             said = f"-{POLICIES_FLAG}=false counts, and not {', '.join(_list_given(one))}"
             yield find(FindingCode.VARIABLE_OVERRULED, f"Deployment {one.name}", said)
 
@@ -73,5 +73,5 @@ def _get(operator: OperatorDeployment, name: str) -> str:
 
 
 def _find_flag(operator: OperatorDeployment, flags: Sequence[str]) -> str | None:
-    values = (find_value(operator.words, flag) for flag in flags)
+    values = (find_value(operator.arguments, flag) for flag in flags)
     return next((value for value in values if value is not None), None)

@@ -19,7 +19,7 @@ def list_acting(installation: Installation) -> tuple[OperatorDeployment, ...]:
     return tuple(
         operator
         for operator in installation.operators
-        if operator.replicas > 0 and find_value(operator.words, "mode") != "shadow"
+        if operator.replicas > 0 and find_value(operator.arguments, "mode") != "shadow"
     )
 
 
@@ -67,13 +67,13 @@ def check_lease(installation: Installation) -> Iterator[Finding]:
 def check_arguments(installation: Installation) -> Iterator[Finding]:
     """Yield arguments that do not mean what they seem to."""
     for operator in list_acting(installation):
-        watched = find_value(operator.words, "kubernetes.namespace")
+        watched = find_value(operator.arguments, "kubernetes.namespace")
         if watched is None:
-            watched = find_value(operator.words, "kubernetes-namespace") or ""
+            watched = find_value(operator.arguments, "kubernetes-namespace") or ""
         if watched and _VARIABLE not in watched and watched != installation.namespace:
             text = f"-kubernetes.namespace={watched}"
             yield find(FindingCode.OTHER_NAMESPACE_WATCHED, f"Deployment {operator.name}", text)
-        names = find_value(operator.words, NAMES_FLAG)
+        names = find_value(operator.arguments, NAMES_FLAG)
         if names and not all(part.strip() for part in names.split(",")):
             text = f"-{NAMES_FLAG}={names}"
             yield find(FindingCode.BUNDLE_NAME_EMPTY, f"Deployment {operator.name}", text)

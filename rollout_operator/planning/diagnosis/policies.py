@@ -13,7 +13,7 @@ from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.policy.policy import PolicyOwnership
 from rollout_operator.planning.diagnosis.arguments import is_on
-from rollout_operator.planning.diagnosis.environment import list_words
+from rollout_operator.planning.diagnosis.environment import list_arguments
 from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.remedies import find
 from rollout_operator.planning.diagnosis.rights import POLICIES_FLAG
@@ -28,7 +28,8 @@ _VERSION: Final = "v1alpha1"
 def obeys(installation: Installation) -> bool:
     """Tell whether an operator here is to obey policies."""
     return any(
-        is_on(list_words(one), POLICIES_FLAG, default=False) for one in list_acting(installation)
+        is_on(list_arguments(one), POLICIES_FLAG, default=False)
+        for one in list_acting(installation)
     )
 
 

@@ -36,7 +36,7 @@ def _judge(answer: ReachAnswer) -> Iterator[Finding]:
         return
     failed = _FAILED.search(answer.error)
     if failed is not None:
-        is_late = any(words in answer.error for words in _TIMED_OUT)
+        is_late = any(arguments in answer.error for arguments in _TIMED_OUT)
         code = FindingCode.WEBHOOK_TIMED_OUT if is_late else FindingCode.WEBHOOK_UNREACHABLE
         yield find(code, f"webhook {failed[1]}", answer.error)
     # Whatever else refused it, such as the schema of another release, says nothing of ours.
@@ -49,7 +49,7 @@ def check_pods(installation: Installation) -> Iterator[Finding]:
     """Yield StatefulSets whose next pod the API server would refuse; those alike together."""
     alike: dict[str, list[str]] = {}
     for trial in installation.pod_trials:
-        if trial.error and not any(words in trial.error for words in (_QUOTA, _NOT_TRIED)):
+        if trial.error and not any(arguments in trial.error for arguments in (_QUOTA, _NOT_TRIED)):
             alike.setdefault(_shorten(trial.error), []).append(trial.set_name)
     for text, (first, *others) in alike.items():
         is_security = text.startswith(_POD_SECURITY)

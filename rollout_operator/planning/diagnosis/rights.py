@@ -34,26 +34,26 @@ _DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
 
 
 def list_rights(
-    words: Sequence[str], namespace: str, *, needs_nodes: bool = False
+    arguments: Sequence[str], namespace: str, *, needs_nodes: bool = False
 ) -> tuple[Right, ...]:
     """Return what an operator with these arguments has to be allowed to do.
 
     `needs_nodes` where zones of MultiAZRollouts are told by nothing but nodes.
     """
-    words = [word.replace(_OWN_NAMESPACE, namespace) for word in words]
+    arguments = [word.replace(_OWN_NAMESPACE, namespace) for word in arguments]
     rights = [*_BASE, *_REPORTS]
-    if is_on(words, "leader-election.enabled", default=True):
-        rights += _lease_rights(find_value(words, LEASE_FLAG) or DEFAULT_LEASE)
-    if is_on(words, TLS_FLAG, default=False):
-        rights += _list_webhook_rights(words)
-    if is_on(words, "use-zone-tracker", default=False):
-        name = find_value(words, "zone-tracker.config-map-name") or _DEFAULT_TRACKER
+    if is_on(arguments, "leader-election.enabled", default=True):
+        rights += _lease_rights(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE)
+    if is_on(arguments, TLS_FLAG, default=False):
+        rights += _list_webhook_rights(arguments)
+    if is_on(arguments, "use-zone-tracker", default=False):
+        name = find_value(arguments, "zone-tracker.config-map-name") or _DEFAULT_TRACKER
         purpose = "times of downscales are not recorded, and downscales are refused"
         rights += [
             Right(verb="create", group="", resource="configmaps", purpose=purpose),
             *_of("get patch", "", "configmaps", purpose, name),
         ]
-    if is_on(words, POLICIES_FLAG, default=False):
+    if is_on(arguments, POLICIES_FLAG, default=False):
         rights += [*_POLICIES, *(_NODES if needs_nodes else ())]
     return tuple(rights)
 
@@ -166,21 +166,21 @@ def _lease_rights(name: str) -> list[Right]:
     return [replace(right, is_of_process=True) for right in _optional(lease)]
 
 
-def _list_webhook_rights(words: Sequence[str]) -> list[Right]:
+def _list_webhook_rights(arguments: Sequence[str]) -> list[Right]:
     rights = _of("patch", "apps", "statefulsets", "the time of a downscale is not recorded")
-    if is_on(words, SELF_SIGNED_FLAG, default=True):
-        secret = find_value(words, SECRET_FLAG) or DEFAULT_SECRET
+    if is_on(arguments, SELF_SIGNED_FLAG, default=True):
+        secret = find_value(arguments, SECRET_FLAG) or DEFAULT_SECRET
         certificate = _of("get update", "", "secrets", "there is no certificate to serve", secret)
         rights += [replace(right, is_of_process=True) for right in certificate]
-    verbs = "list watch patch" if _writes_bundles(words) else "list watch"
+    verbs = "list watch patch" if _writes_bundles(arguments) else "list watch"
     purpose = "the CA does not reach the webhook configurations"
     # Where the flag names them, so may the ClusterRole; each is looked for among both kinds.
-    names = (find_value(words, NAMES_FLAG) or "").split(",")
+    names = (find_value(arguments, NAMES_FLAG) or "").split(",")
     for kind in ("validating", "mutating"):
         for name in names:
             rights += _of(verbs, _ADMISSION, f"{kind}webhookconfigurations", purpose, name.strip())
     return rights
 
 
-def _writes_bundles(words: Sequence[str]) -> bool:
-    return is_on(words, "webhooks.update-ca-bundle", default=True)
+def _writes_bundles(arguments: Sequence[str]) -> bool:
+    return is_on(arguments, "webhooks.update-ca-bundle", default=True)

@@ -33,7 +33,9 @@ _LEAST: Final = timedelta(seconds=2)
 def check_registered(installation: Installation) -> Iterator[Finding]:
     """Yield that webhooks are served and not registered, or the other way round."""
     acting = list_acting(installation)
-    serving = [operator for operator in acting if is_on(operator.words, TLS_FLAG, default=False)]
+    serving = [
+        operator for operator in acting if is_on(operator.arguments, TLS_FLAG, default=False)
+    ]
     own = installation.own_hooks
     if serving and not own:
         text = f"-{TLS_FLAG} is on, and no webhook configuration names this namespace"
@@ -137,7 +139,7 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
 
 def _read_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
     """Return the duration that a flag of the operator has; what is none stops it anyway."""
-    texts = [find_value(operator.words, flag) for operator in list_acting(installation)]
+    texts = [find_value(operator.arguments, flag) for operator in list_acting(installation)]
     try:
         return parse_duration(next(filter(None, texts), format_duration(default)))
     except InvalidInput:

@@ -49,7 +49,7 @@ class PreparePods:
     endpoints: tuple[Endpoint, ...]
     going: tuple[Pod, ...]
     """All pods that exist in the range, called or not, in the order in which they go."""
-    witness: Pod | None = None
+    annotated_pod: Pod | None = None
     """One that stays, to remember the others by; None where none does."""
     skipped: str = ""
     """Which pods are not called, and why, in words; empty where all are."""
@@ -136,7 +136,7 @@ def choose_pods_to_prepare(
     return PreparePods(
         endpoints=tuple(endpoints),
         going=going,
-        witness=next((pod for _, pod in staying if not pod.is_terminating), None),
+        annotated_pod=next((pod for _, pod in staying if not pod.is_terminating), None),
         skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
     )
 

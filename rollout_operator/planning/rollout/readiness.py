@@ -151,17 +151,17 @@ def find_why(
 
 def render_readiness(readiness: Readiness) -> str:
     """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
-    up, word = readiness.used - readiness.unavailable, _word(readiness.sts)
+    up, word = readiness.used - readiness.unavailable, _render_state(readiness.sts)
     replicas, why = readiness.sts.replicas, render_not_ready(readiness)
     return f"{readiness.sts.name} has {up} of {replicas} pods {word}{why}"
 
 
 def render_not_ready(readiness: Readiness) -> str:
     """Return what is down and why, in brackets after a blank; empty where nothing is."""
-    first = tuple(islice(_troubles(readiness), NAMES_SHOWN))
+    first = tuple(islice(_list_reasons(readiness), NAMES_SHOWN))
     seen = join_some(first, total=readiness.seen_down + readiness.sts.replicas - readiness.used)
     if readiness.seen_down < readiness.unavailable:
-        known = f"status counts {_counted_up(readiness.sts)} {_word(readiness.sts)}"
+        known = f"status counts {_counted_up(readiness.sts)} {_render_state(readiness.sts)}"
         seen = f"{known}; {seen}" if seen else known
     return f" ({seen})" if seen else ""
 
@@ -193,11 +193,11 @@ def _counted_up(sts: StatefulSet) -> int:
     return sts.available_replicas if sts.min_ready_seconds > 0 else sts.ready_replicas
 
 
-def _word(sts: StatefulSet) -> str:
+def _render_state(sts: StatefulSet) -> str:
     return "available" if sts.min_ready_seconds > 0 else "ready"
 
 
-def _troubles(readiness: Readiness) -> Iterator[str]:
+def _list_reasons(readiness: Readiness) -> Iterator[str]:
     yield from (
         f"{down_pod.pod.name}: {render_why(readiness, down_pod)}" for down_pod in readiness.down
     )

@@ -134,13 +134,13 @@ def _explain_driver(driver: str) -> Reason:
 
 def _explain_other(other: OtherRollout) -> Reason:
     """Return why a group is left alone; it is logged once, whichever pods go."""
-    gist = "another operator rolls this group out"
+    stable_text = "another operator rolls this group out"
     text = (
-        f"{gist}: {join_names(other.pods)} were outdated and ready, and were deleted within "
+        f"{stable_text}: {join_names(other.pods)} were outdated and ready, and were deleted within "
         f"{LEFT_ALONE.total_seconds():.0f}s without this process, which goes on "
         f"{LEFT_ALONE.total_seconds():.0f}s after the last such delete"
     )
-    return Reason(Code.OTHER_OPERATOR, text, Severity.WARN, gist=gist)
+    return Reason(Code.OTHER_OPERATOR, text, Severity.WARN, stable_text=stable_text)
 
 
 def list_warnings(zones: Sequence[Zone]) -> tuple[Reason, ...]:

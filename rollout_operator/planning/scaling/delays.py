@@ -35,7 +35,7 @@ _UNUSABLE: Final = "no downscale until that is mended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stays:
+class StayingPods:
     """The pods that are to be told that they stay, by DELETE."""
 
     due: tuple[Endpoint, ...] = ()
@@ -87,7 +87,9 @@ def find_half_delay(sts: StatefulSet) -> Reason | None:
     return complain(sts, Code.BAD_DELAY, there, why)
 
 
-def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnapshot) -> Stays:
+def choose_staying(
+    zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnapshot
+) -> StayingPods:
     """Return who of the lowest `replicas` pods is to be told that it stays (DELAY-05, 06, 10).
 
     What a downscale that may still persist takes away is left alone (SI-12).
@@ -110,7 +112,7 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
         if not isinstance(endpoint, str):
             (routine if delayed.calls.answer is None else due).append(endpoint)
     requeue_after = min(waits, default=None)
-    return Stays(due=tuple(due), routine=tuple(routine), requeue_after=requeue_after)
+    return StayingPods(due=tuple(due), routine=tuple(routine), requeue_after=requeue_after)
 
 
 def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:

@@ -50,7 +50,7 @@ class DesiredReplicas:
     is_failure: bool = False
     """Whether only a person can tell the count."""
 
-    def word(self, replicas_from: int, replicas_to: int) -> str:
+    def render(self, replicas_from: int, replicas_to: int) -> str:
         """Return a text such as `zone-b follows zone-a: 5 → 3`."""
         return f"{self.what}: {replicas_from} → {replicas_to}{self.suffix}"
 

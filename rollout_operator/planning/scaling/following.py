@@ -159,7 +159,7 @@ def _find_unready(
         why = f"{leading.name} has {leading.ready_replicas} of {wanted} pods ready"
     else:
         return None
-    text = f"{desired.word(count, wanted)} waits: {why}"
+    text = f"{desired.render(count, wanted)} waits: {why}"
     return Reason(Code.LEADING_ZONE_NOT_READY, text, zone=sts.name)
 
 

@@ -95,7 +95,7 @@ class _Downscale:
 
     @property
     def change(self) -> str:
-        return self.desired.word(self.sts.replicas, self.replicas)
+        return self.desired.render(self.sts.replicas, self.replicas)
 
     def wait(self, code: Code, why: str, severity: Severity = Severity.INFO) -> ScaleDownBlocker:
         text = f"{self.change} waits: {why}"
@@ -178,8 +178,11 @@ def _wait_for(case: _Downscale, recent: Recent) -> ScaleDownBlocker:
         f" wait {format_duration(recent.wait)}"
         f"{hint_future(recent, case.group.now, case.scaling.source)}"
     )
-    text, gist = f"{case.change} in {format_left(recent.left)}, {asked}", f"{case.change}, {asked}"
-    reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, gist=gist)
+    text, stable_text = (
+        f"{case.change} in {format_left(recent.left)}, {asked}",
+        f"{case.change}, {asked}",
+    )
+    reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, stable_text=stable_text)
     return ScaleDownBlocker(reason=reason, requeue_after=recent.left, next_downscale=recent.left)
 
 

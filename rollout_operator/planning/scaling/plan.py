@@ -23,7 +23,7 @@ from rollout_operator.model.scaling import (
 )
 from rollout_operator.planning.rollout.newcomers import count_used, find_settling
 from rollout_operator.planning.rollout.zones import order_zones
-from rollout_operator.planning.scaling.delays import Stays, choose_staying
+from rollout_operator.planning.scaling.delays import StayingPods, choose_staying
 from rollout_operator.planning.scaling.desired import DesiredReplicas, count_replicas, is_unseen
 from rollout_operator.planning.scaling.following import (
     Leads,
@@ -38,7 +38,7 @@ from rollout_operator.planning.scaling.mirroring import (
     list_mirrored,
 )
 from rollout_operator.planning.scaling.permission import assess_scale_down
-from rollout_operator.planning.scaling.pod_answers import Going, assess_answers
+from rollout_operator.planning.scaling.pod_answers import WantedDownscale, assess_answers
 from rollout_operator.planning.wording import count, verb
 
 
@@ -47,7 +47,7 @@ class _Message:
     """What the pods of one zone should be told."""
 
     zone: StatefulSet
-    stays: Stays
+    stays: StayingPods
     post: tuple[Endpoint, ...] = ()
     has_new: bool = False
 
@@ -129,7 +129,7 @@ def _plan_zone(
         stays = choose_staying(zone, now, desired.delay, scaling)
         draft.record_time(stays.requeue_after)
         draft.messages.append(_Message(zone=sts, stays=stays))
-    if wanted > now and _may_move(sts, desired.word(now, wanted), scaling, draft):
+    if wanted > now and _may_move(sts, desired.render(now, wanted), scaling, draft):
         draft.scale.append(_scale(sts, wanted, desired, Code.SCALE_UP, scaling))
 
 
@@ -150,11 +150,11 @@ def _plan_delayed(
     """Add what becomes of a zone whose pods have a say."""
     assert desired.delay is not None, "checked by the caller"
     sts, now = zone.sts, count_replicas(zone.sts, scaling)
-    change = desired.word(now, wanted)
-    going = Going(
+    change = desired.render(now, wanted)
+    downscale = WantedDownscale(
         zone=zone, replicas_from=now, replicas_to=wanted, change=change, is_forced=desired.is_forced
     )
-    answers = assess_answers(going, desired.delay, scaling)
+    answers = assess_answers(downscale, desired.delay, scaling)
     stays = choose_staying(zone, wanted, desired.delay, scaling)
     post = answers.post
     if answers.replicas > wanted:
@@ -180,7 +180,7 @@ def _is_permitted(
     draft: _Draft,
 ) -> bool:
     """Tell whether a zone may be scaled down now; add why not."""
-    change = desired.word(count_replicas(sts, scaling), replicas)
+    change = desired.render(count_replicas(sts, scaling), replicas)
     if sts.uid in scaling.held or not _may_move(sts, change, scaling, draft):
         return False
     blocker = assess_scale_down(sts, replicas, desired, scaling)
@@ -219,7 +219,7 @@ def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _D
 def _scale(
     sts: StatefulSet, replicas: int, desired: DesiredReplicas, code: Code, scaling: ScalingSnapshot
 ) -> ScaleZone:
-    reason = Reason(code, desired.word(sts.replicas, replicas), zone=sts.name)
+    reason = Reason(code, desired.render(sts.replicas, replicas), zone=sts.name)
     is_kept = code is Code.SCALE_DOWN and keeps_time(
         sts, [zone.sts for zone in scaling.group.zones]
     )

@@ -34,7 +34,7 @@ FRESH: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Going:
+class WantedDownscale:
     """A downscale that is wanted of a zone."""
 
     zone: Zone
@@ -94,25 +94,31 @@ class _Findings:
     """When something else falls due."""
 
 
-def assess_answers(going: Going, delay: Delay, scaling: ScalingSnapshot) -> PodAnswers:
+def assess_answers(
+    downscale: WantedDownscale, delay: Delay, scaling: ScalingSnapshot
+) -> PodAnswers:
     """Return how far down a zone may go now, and whom to ask for that.
 
     Newcomers have nothing to say: they go like ordinals without a pod (D-67).
     """
-    findings = _Findings(problems=[] if going.is_forced else list(_list_empty_ordinals(going)))
-    for delayed in list_delayed(going.zone, going.used, scaling):
-        _assess_pod(delayed, going, delay, scaling, findings)
-    first = going.zone.sts.first_ordinal
-    stopped = max((ordinal + 1 - first for ordinal, _ in findings.early), default=going.replicas_to)
-    wait = _find_wait(going, findings)
+    findings = _Findings(
+        problems=[] if downscale.is_forced else list(_list_empty_ordinals(downscale))
+    )
+    for delayed in list_delayed(downscale.zone, downscale.used, scaling):
+        _assess_pod(delayed, downscale, delay, scaling, findings)
+    first = downscale.zone.sts.first_ordinal
+    stopped = max(
+        (ordinal + 1 - first for ordinal, _ in findings.early), default=downscale.replicas_to
+    )
+    wait = _find_wait(downscale, findings)
     confirm: tuple[Endpoint, ...] = ()
-    if wait is None and stopped == going.replicas_from:
+    if wait is None and stopped == downscale.replicas_from:
         wait = findings.early[0][1]
     elif wait is None:
         confirm = _confirm(findings, delay, scaling)
-        wait = _find_wait(going, findings)
+        wait = _find_wait(downscale, findings)
     return PodAnswers(
-        replicas=going.replicas_from if wait else stopped,
+        replicas=downscale.replicas_from if wait else stopped,
         wait=wait,
         post=tuple(findings.post),
         confirm=confirm,
@@ -122,11 +128,15 @@ def assess_answers(going: Going, delay: Delay, scaling: ScalingSnapshot) -> PodA
 
 
 def _assess_pod(
-    delayed: DelayedPod, going: Going, delay: Delay, scaling: ScalingSnapshot, findings: _Findings
+    delayed: DelayedPod,
+    downscale: WantedDownscale,
+    delay: Delay,
+    scaling: ScalingSnapshot,
+    findings: _Findings,
 ) -> None:
     now, answer, name = scaling.group.now, delayed.calls.answer, delayed.pod.name
     absence = explain_absence(delayed.pod)
-    if absence and going.is_forced:
+    if absence and downscale.is_forced:
         return
     if absence:
         findings.problems.append(f"{name} {absence}")
@@ -157,7 +167,7 @@ def _assess_pod(
     if left > timedelta(0):
         findings.times.append(left)
         findings.early.append(
-            (delayed.ordinal, _render_early(delayed, answer.since, left, going, delay))
+            (delayed.ordinal, _render_early(delayed, answer.since, left, downscale, delay))
         )
 
 
@@ -187,47 +197,47 @@ def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tup
     return tuple(found)
 
 
-def _find_wait(going: Going, findings: _Findings) -> Reason | None:
+def _find_wait(downscale: WantedDownscale, findings: _Findings) -> Reason | None:
     """Return why nothing at all is known of how far the zone may go."""
-    name = going.zone.sts.name
+    name = downscale.zone.sts.name
     if findings.problems:
         more = len(findings.problems) - 1
         tail = f", and {more} more {verb(more, 'pod', 'pods')} gave no time" if more else ""
-        text = f"{going.change} waits: {findings.problems[0]}{tail}"
+        text = f"{downscale.change} waits: {findings.problems[0]}{tail}"
         return Reason(Code.POD_GAVE_NO_TIME, text, Severity.WARN, name)
     if findings.unanswered:
         names = join_names(findings.unanswered)
         stay = verb(len(findings.unanswered), "it stays", "they stay")
-        text = f"{going.change} waits: {names} may still act on an earlier call that {stay}"
+        text = f"{downscale.change} waits: {names} may still act on an earlier call that {stay}"
         return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, name)
     if findings.silent:
         names = join_names(findings.silent)
         are = verb(len(findings.silent), "is", "are")
-        text = f"{going.change} waits: {names} {are} asked to prepare"
+        text = f"{downscale.change} waits: {names} {are} asked to prepare"
         return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, name)
     return None
 
 
 def _render_early(
-    delayed: DelayedPod, since: datetime, left: timedelta, going: Going, delay: Delay
+    delayed: DelayedPod, since: datetime, left: timedelta, downscale: WantedDownscale, delay: Delay
 ) -> Reason:
-    gist = (
-        f"{going.change} waits: {delayed.pod.name} is prepared since {format_moment(since)},"
+    stable_text = (
+        f"{downscale.change} waits: {delayed.pod.name} is prepared since {format_moment(since)},"
         f" {format_duration(delay.span)} are wanted"
     )
-    text = f"{gist}, {format_left(left)} left"
-    return Reason(Code.DELAYED_BY_PODS, text, zone=going.zone.sts.name, gist=gist)
+    text = f"{stable_text}, {format_left(left)} left"
+    return Reason(Code.DELAYED_BY_PODS, text, zone=downscale.zone.sts.name, stable_text=stable_text)
 
 
-def _list_empty_ordinals(going: Going) -> Iterator[str]:
+def _list_empty_ordinals(downscale: WantedDownscale) -> Iterator[str]:
     """Return which of the ordinals are not held by a pod, and may be so only for the moment.
 
     Those above all others hold nothing once the set itself says that there is no pod of them: a
     quota may keep them from being created for ever. An empty one below a pod is always about to be
     filled.
     """
-    ordinals = going.used
-    zone, sts = going.zone, going.zone.sts
+    ordinals = downscale.used
+    zone, sts = downscale.zone, downscale.zone.sts
     held = zone.by_ordinal(ordinals)
     lost = [pod for pod in zone.own_unreadable if sts.find_ordinal(pod.name, ordinals) is not None]
     yield from (f"{pod.name} cannot be read" for pod in sorted(lost, key=lambda pod: pod.name))

@@ -85,7 +85,7 @@ class ClusterCheck:
         if values == [self._rules.namespace] or self._is_exempt(request):
             return None
         label = clean_header(", ".join(values))
-        error = self._word(label)
+        error = self._get_label(label)
         shown = self._bound(label)
         self._counter.labels("http", route, self._rules.namespace, shown).inc()
         log.warn(
@@ -101,7 +101,7 @@ class ClusterCheck:
         agent = clean_header(request.headers.get(hdrs.USER_AGENT, ""))
         return any(finds(agent) for finds in self._agents)
 
-    def _word(self, label: str) -> str:
+    def _get_label(self, label: str) -> str:
         what = "wrong" if label else "empty"
         named = f' "{label}"' if label else ""
         return (

@@ -159,12 +159,12 @@ class Forwarder:
             async with asyncio.timeout(left.total_seconds()):
                 status, body = await self._post(f"{leader.address}{path}?{query}", review.sent)
         except aiohttp.ClientError as error:
-            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _word(error)) from error
+            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _render(error)) from error
         except TimeoutError as error:
             why = f"did not answer within {left.total_seconds():.1f}s"
             raise _NotPassedOnError(ForwardOutcome.LATE, why) from error
         except OSError as error:
-            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _word(error)) from error
+            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _render(error)) from error
         if status != HTTPStatus.OK:
             raise _NotPassedOnError(ForwardOutcome.UNUSABLE, f"answered with status {status}")
         try:
@@ -253,7 +253,7 @@ def _open_session(namespace: str) -> aiohttp.ClientSession:
     )
 
 
-def _word(error: Exception) -> str:
+def _render(error: Exception) -> str:
     """Return what kept a review from being passed on, for whoever sent the request."""
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():

@@ -212,10 +212,10 @@ class PrepareDownscale:
         try:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
-                carriers = [pod for pod in step.plan.pods.going if pod.uid in called]
+                annotated = [pod for pod in step.plan.pods.going if pod.uid in called]
                 earlier = context.downscales.backlog.list_targets(reservation.key.set_uid)
                 record = DownscaleRecord.of(reservation.key, reservation.begun, earlier=earlier)
-                await context.pod_records.write(record, carriers, step.plan.pods.witness)
+                await context.pod_records.write(record, annotated, step.plan.pods.annotated_pod)
                 failures = await context.pods.prepare_all(step.plan.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"
@@ -224,7 +224,7 @@ class PrepareDownscale:
             why = f"{_NOT_PREPARED} not all have answered within {limit:.1f}s"
             return request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         if failures:
-            why = f"{_NOT_PREPARED} {_word_failures(failures)}"
+            why = f"{_NOT_PREPARED} {_render_failures(failures)}"
             return request.refuse(Code.POD_NOT_PREPARED, why)
         reservation.prepared |= called
         return None
@@ -287,7 +287,7 @@ class PrepareDownscale:
         return max((until - self._context.clock.elapsed()).total_seconds(), 0)
 
 
-def _word_failures(failures: Sequence[PodError]) -> str:
+def _render_failures(failures: Sequence[PodError]) -> str:
     shown = "; ".join(str(error) for error in failures[:FAILURES_SHOWN])
     hidden = len(failures) - FAILURES_SHOWN
     return f"{shown}; and {hidden} more" if hidden > 0 else shown

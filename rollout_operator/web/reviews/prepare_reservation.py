@@ -110,7 +110,7 @@ class DecreaseRequest:
 
     def refuse_changed(self, sts: StatefulSet | None) -> Verdict:
         """Return the refusal where the store shows something else than the review."""
-        return self.refuse(Code.CHANGED_MEANWHILE, _word_change(sts), status=RETRY)
+        return self.refuse(Code.CHANGED_MEANWHILE, _render_change(sts), status=RETRY)
 
     def refuse(self, code: Code, why: str, *, status: int = 0) -> Verdict:
         """Return the refusal; `why` goes on after `is not allowed because`."""
@@ -283,7 +283,7 @@ def find_unanswered(
     return assess_unanswered(request.decrease, endpoints, waits)
 
 
-def _word_change(sts: StatefulSet | None) -> str:
+def _render_change(sts: StatefulSet | None) -> str:
     if sts is None:
         return "the API server does not confirm that it exists in its group; try again"
     return f"the API server shows it with {sts.replicas} replicas; try again"

@@ -37,7 +37,7 @@ T = TypeVar("T")
 MOST_REASONS: Final = 8
 MOST_STEPS: Final = 6
 MOST_ZONES: Final = 12
-MOST_TROUBLES: Final = 4
+MOST_CAUSES: Final = 4
 MOST_CELLS: Final = 60
 
 PHASE_ICONS: Final = {
@@ -205,7 +205,7 @@ def _render_zone(zone: ZoneDescription, *, has_grid: bool) -> str:
     return (
         f'<div class="zone"><div class="zone-head"><b class="zone-name" title="{name}">{name}</b>'
         f"{marks}{_render_revisions(zone)}</div>"
-        f'<div class="pods"><ol class="cells">{cells}</ol>{"".join(_list_troubles(zone))}</div>'
+        f'<div class="pods"><ol class="cells">{cells}</ol>{"".join(_list_reasons(zone))}</div>'
         f'<div class="zone-figures"><b>{zone.ready}/{zone.desired}</b> ready'
         f"<span>{zone.outdated} outdated, at most {zone.max_unavailable} down</span></div></div>"
     )
@@ -227,7 +227,7 @@ def _list_cells(zone: ZoneDescription) -> Iterator[str]:
         icon = POD_ICONS[pod.state]
         age = "new" if pod.is_updated else "old"
         title = escape(
-            f"{pod.name}: {pod.state}{_word_age(pod)}{f', {pod.why}' if pod.why else ''}"
+            f"{pod.name}: {pod.state}{_render_age(pod)}{f', {pod.why}' if pod.why else ''}"
         )
         yield f'<li class="{icon} {age}" title="{title}">{render_icon(icon)}{pod.ordinal}</li>'
     rest = zone.desired - min(len(zone.pods), MOST_CELLS)
@@ -235,20 +235,20 @@ def _list_cells(zone: ZoneDescription) -> Iterator[str]:
         yield f'<li class="rest">+{rest}</li>'
 
 
-def _word_age(pod: PodDescription) -> str:
+def _render_age(pod: PodDescription) -> str:
     if pod.state is PodState.MISSING:
         return ""
     return ", update revision" if pod.is_updated else ", older revision"
 
 
-def _list_troubles(zone: ZoneDescription) -> Iterator[str]:
+def _list_reasons(zone: ZoneDescription) -> Iterator[str]:
     """Yield why pods are not ready: what a pointer shows over a cell, no finger can ask for."""
     troubled = [pod for pod in zone.pods if pod.state not in _WHOLE and pod.why]
-    for pod in troubled[:MOST_TROUBLES]:
+    for pod in troubled[:MOST_CAUSES]:
         since = f" {render_time(pod.since, 'for')}" if pod.since is not None else ""
         yield (
             f'<p class="trouble"><b>{escape(pod.name)}</b> {pod.state}:'
             f" {escape(pod.why)}{since}</p>"
         )
-    if len(troubled) > MOST_TROUBLES:
-        yield f'<p class="trouble">and {len(troubled) - MOST_TROUBLES} more</p>'
+    if len(troubled) > MOST_CAUSES:
+        yield f'<p class="trouble">and {len(troubled) - MOST_CAUSES} more</p>'

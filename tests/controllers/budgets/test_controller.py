@@ -38,7 +38,7 @@ class Bench:
         self.controller = DisruptionController(
             DisruptionContext(
                 pods=process.pods,
-                pending=process.pending,
+                in_flight=process.in_flight,
                 recorder=process.recorder,
                 client=here.client,
                 clock=process.clock,
@@ -69,7 +69,7 @@ class Bench:
     @property
     def grants(self) -> int:
         """Return how many grants are remembered."""
-        return len(self.process.pending)
+        return len(self.process.in_flight)
 
 
 def start(here: World | None = None, name: str = "x") -> Bench:
@@ -131,10 +131,10 @@ async def test_li07_a_doubtful_grant_is_settled_alike() -> None:
 @in_virtual_time
 async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
     made = start()
-    grant = made.process.pending.reserve(
+    grant = made.process.in_flight.reserve(
         made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester"
     )
-    made.process.pending.doubt(grant)
+    made.process.in_flight.doubt(grant)
     assert await made.reconcile_late() is None
     assert made.here.client.verbs() == ["get"]
     assert made.grants == 0
@@ -202,7 +202,7 @@ async def test_li07_what_the_cache_shows_to_go_is_forgotten_at_once(change: str)
     assert await made.reconcile(sync=False) is None
     assert (made.here.client.verbs(), made.grants) == (["get"], 1)
     assert await made.reconcile() is None
-    made.process.pending.forget_seen()
+    made.process.in_flight.forget_seen()
     assert (made.here.client.verbs(), made.grants) == (["get"], 0)
 
 
@@ -307,7 +307,7 @@ async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
     held = made.here.client.objects["pods", name_of("a-0")]
     made.here.client.put("pods", {**held, "status": {"phase": 7}})
     assert await made.reconcile(sync=False) == RETRY
-    assert made.process.state("a-0") is GrantState.GIVEN
+    assert made.process.state("a-0") is GrantState.GRANTED
 
 
 @in_virtual_time
@@ -316,7 +316,9 @@ async def test_si17_a_grant_that_is_still_decided_on_is_left_alone() -> None:
     settles it, and that wakes us.
     """
     made = start()
-    made.process.pending.reserve(made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester")
+    made.process.in_flight.reserve(
+        made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester"
+    )
     await made.wait(LONGEST)
     assert await made.reconcile() == UNTOUCHED_FOR
     assert made.here.client.calls == []
@@ -331,11 +333,11 @@ async def test_si17_a_grant_that_is_decided_on_anew_while_we_read_is_left_alone(
     made = start(here)
     await made.reconcile()
     await made.wait(UNTOUCHED_FOR)
-    pending, pod = made.process.pending, made.process.cached("a-0")
+    in_flight, pod = made.process.in_flight, made.process.cached("a-0")
 
     def request(call: str) -> None:
         if call.startswith("get"):
-            pending.reserve(pod, DisruptionSource.EVICTION, "ingester")
+            in_flight.reserve(pod, DisruptionSource.EVICTION, "ingester")
 
     here.client.before = request
     assert await made.reconcile() == UNTOUCHED_FOR

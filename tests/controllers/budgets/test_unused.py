@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from rollout_operator.aio.backoff import REFUSED_EVICTIONS
-from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
+from rollout_operator.guards.budgets.request import DisruptionRequest, GrantedPod
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.planning.budgets.rule import Refusal
 from tests.controllers.budgets.test_controller import MOMENT, Bench, granted, start
@@ -33,7 +33,7 @@ async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_
     assert await x.evict("a-0", dry_run=True) == await x.evict("a-0")
     assert made.here.recorded() == []
     assert await x.evict("b-0", dry_run=True) == "allowed"
-    assert isinstance(await x.roll("a-0"), Permit)  # what a client does holds no rollout
+    assert isinstance(await x.roll("a-0"), GrantedPod)  # what a client does holds no rollout
     await x.gate.release_pod(x.cached("a-0"))
     assert count_unused(made) == 1
 
@@ -57,10 +57,10 @@ async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
 @in_virtual_time
 async def test_li09_a_rollout_that_died_makes_no_eviction_wait() -> None:
     made = start()
-    grant = made.process.pending.reserve(
+    grant = made.process.in_flight.reserve(
         made.process.cached("a-0"), DisruptionSource.ROLLOUT, "ingester"
     )
-    made.process.pending.doubt(grant)
+    made.process.in_flight.doubt(grant)
     await made.reconcile_late()
     assert await made.process.evict("a-0") == "allowed"
 
@@ -84,8 +84,8 @@ async def test_li09_a_grant_without_an_answer_is_not_unused() -> None:
 async def test_li09_a_grant_that_is_doubted_after_its_answer_is_unused() -> None:
     """LI-09: what the client was told stays told."""
     made = await granted()
-    grant = made.process.pending.get(made.process.cached("a-0").uid)
+    grant = made.process.in_flight.get(made.process.cached("a-0").uid)
     assert grant is not None
-    made.process.pending.doubt(grant)
+    made.process.in_flight.doubt(grant)
     await made.reconcile_late()
     assert count_unused(made) == 1

@@ -87,9 +87,9 @@ async def test_an_own_delete_counts_until_the_cache_shows_it() -> None:
     made.client.put("pods", pod_json("b", 0))  # the store lags as well: only memory can tell
     await made.step()
     assert made.client.deleted == ["b-0"]
-    assert made.pending() == [Deletion.ACCEPTED]
+    assert made.in_flight() == [Deletion.ACCEPTED]
     made.show(sets, [one for one in pods if one is not pods[3]])
-    assert not made.pending()
+    assert not made.in_flight()
     assert len(made.deletes) == 0
 
 
@@ -199,7 +199,7 @@ async def test_si09_a_delete_that_our_own_limiter_delays_is_read_for_again() -> 
     report = await made.step()
     assert report.error is None
     assert report.is_cut_short
-    assert made.pending() == []
+    assert made.in_flight() == []
 
 
 @pytest.mark.parametrize("is_rolled", [False, True], ids=["deletes", "a revision"])
@@ -244,24 +244,24 @@ async def test_si18_a_delete_without_an_answer_is_kept_as_unknown() -> None:
     fail_delete(made, "b-0", NO_ANSWER, TooManyRequests("later"))
     report = await made.step()
     assert isinstance(report.error, UnknownOutcome)
-    assert made.pending() == [Deletion.UNKNOWN]
+    assert made.in_flight() == [Deletion.UNKNOWN]
     await made.read_back()
-    assert made.pending() == [Deletion.UNKNOWN], "may still commit"
+    assert made.in_flight() == [Deletion.UNKNOWN], "may still commit"
     await made.step()
-    assert made.pending() == [Deletion.UNKNOWN], "whatever becomes of a second request"
+    assert made.in_flight() == [Deletion.UNKNOWN], "whatever becomes of a second request"
     await made.step()
     assert made.client.deleted == ["b-0"], "the same pod is tried again, and no other"
 
 
 @pytest.mark.parametrize(
-    ("is_gone", "seconds", "pending"),
+    ("is_gone", "seconds", "in_flight"),
     [
         pytest.param(True, 0, [Deletion.ACCEPTED], id="it was carried out"),
         pytest.param(False, 91, [], id="it cannot commit any more"),
     ],
 )
 async def test_reading_back_finds_what_became_of_a_delete(
-    is_gone: bool, seconds: int, pending: list[Deletion]
+    is_gone: bool, seconds: int, in_flight: list[Deletion]
 ) -> None:
     made = rollable()
     fail_delete(made, "b-0", NO_ANSWER)
@@ -270,7 +270,7 @@ async def test_reading_back_finds_what_became_of_a_delete(
         del made.client.objects["pods", "b-0"]
     made.clock.jump(timedelta(seconds=seconds))
     await made.read_back()
-    assert made.pending() == pending
+    assert made.in_flight() == in_flight
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ async def test_errors_that_concern_all_pods_stop_the_zone(error: ApiError) -> No
     report = await made.step()
     assert made.client.deleted == []
     assert report.error is error
-    assert not made.pending(), "it was turned away: nothing is under way"
+    assert not made.in_flight(), "it was turned away: nothing is under way"
 
 
 def rolled(pods: int = 3) -> Bench:

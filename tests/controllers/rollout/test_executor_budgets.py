@@ -246,7 +246,7 @@ async def test_zpdb60_what_was_not_deleted_is_given_back(
     assert made.deleted == deleted
     assert made.here.recorded() == []
     assert made.process.state("a-0") is None
-    assert len(made.process.pending) == len(deleted)
+    assert len(made.process.in_flight) == len(deleted)
 
 
 @in_virtual_time
@@ -289,7 +289,7 @@ async def test_si09_a_gate_that_takes_long_leaves_no_time_for_a_delete() -> None
     assert made.deleted == []
     assert report.is_cut_short
     assert made.here.recorded() == []
-    assert len(made.process.pending) == 0
+    assert len(made.process.in_flight) == 0
 
 
 @in_virtual_time
@@ -314,7 +314,7 @@ async def test_zpdb60_a_live_read_that_fails_leaves_no_record() -> None:
     report = await made.step()
     assert isinstance(report.error, TooManyRequests)
     assert made.here.recorded() == []
-    assert len(made.process.pending) == 0
+    assert len(made.process.in_flight) == 0
 
 
 @pytest.mark.parametrize(

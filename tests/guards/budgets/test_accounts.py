@@ -25,7 +25,7 @@ def accounts(process: Process) -> Accounts:
             sets=process.sets,
             pods=process.pods,
             reader=process.observer,
-            pending=process.pending,
+            in_flight=process.in_flight,
             recorder=process.recorder,
             age=lambda: world.age,
             now=world.now,

@@ -163,7 +163,7 @@ async def test_si17_a_record_outlasts_the_last_answer_that_it_may_have(seconds: 
     await x.gate.request(request, LONG)
     record = msgspec.json.decode(here.record("a-0"), type=Record)
     assert record.lasts >= request.lasts + REPEAT_LIMIT
-    grant = x.pending.get(request.pod.uid)
+    grant = x.in_flight.get(request.pod.uid)
     assert grant is not None
     assert grant.lasts == record.lasts
 

@@ -13,7 +13,7 @@ import pytest
 from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
 from rollout_operator.guards.budgets.in_flight import RECORD_REMOVAL_LIMIT
 from rollout_operator.guards.budgets.pod_records import WRITE_LASTS
-from rollout_operator.guards.budgets.request import DisruptionRequest, GrantState, Permit
+from rollout_operator.guards.budgets.request import DisruptionRequest, GrantedPod, GrantState
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.errors import (
     ApiError,
@@ -38,7 +38,7 @@ DOUBTFUL = GrantState.DOUBTFUL
 
 def assert_nothing_left(here: World, x: Process) -> None:
     """Hold that neither memory nor store has anything of a grant."""
-    assert (here.recorded(), len(x.pending)) == ([], 0)
+    assert (here.recorded(), len(x.in_flight)) == ([], 0)
 
 
 @pytest.mark.parametrize("change", ["change", "replace"])
@@ -68,7 +68,7 @@ async def test_what_was_certainly_not_written_is_forgotten(error: ApiError, text
     here, x = start()
     here.client.before = failing("patch", error)
     assert await x.evict("a-0") == text
-    assert len(x.pending) == 0
+    assert len(x.in_flight) == 0
 
 
 @in_virtual_time
@@ -198,7 +198,7 @@ async def test_si17_no_answer_without_the_own_record_in_time(
     here, x = start()
     here.client.before = lambda call: meddle(here, x) if call.startswith("list") else None
     assert await x.evict("a-0") == answer
-    assert (here.record("a-0"), len(x.pending)) == (left, 0)
+    assert (here.record("a-0"), len(x.in_flight)) == (left, 0)
 
 
 @in_virtual_time
@@ -206,7 +206,7 @@ async def test_an_ask_whose_time_is_over_sends_and_reserves_nothing() -> None:
     """The third pod of a slow rollout must not count as doubtful for nothing."""
     here, x = start()
     assert await x.evict("a-0", within=timedelta(0)) == LATE
-    assert (here.client.calls, len(x.pending)) == ([], 0)
+    assert (here.client.calls, len(x.in_flight)) == ([], 0)
 
 
 @in_virtual_time
@@ -230,7 +230,7 @@ async def test_zpdb60_a_rollout_gives_back_what_it_does_not_use(error: ApiError 
     await x.gate.release_pod(x.cached("a-0"))
     assert here.client.calls == [], "it was not permitted yet"
     permit = await x.roll("a-0")
-    assert isinstance(permit, Permit)
+    assert isinstance(permit, GrantedPod)
     if error is not None:
         here.client.before = failing("patch", error)
     await x.gate.release_pod(permit.pod)
@@ -249,7 +249,7 @@ async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
     here, x = start()
     here.client.turn = hold = Hold("patch pods")
     assert (await x.evict("a-0")).startswith("429 grant_not_recorded")
-    assert len(x.pending) == 0
+    assert len(x.in_flight) == 0
     hold.open.set()
     assert await x.evict("b-0") == "allowed"
     assert here.recorded() == ["b-0"]
@@ -318,7 +318,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
     """SI-17: the client goes the moment after the decision."""
     here, x = start()
     given = asyncio.Event()
-    x.pending.on_change(lambda pod: given.set())
+    x.in_flight.on_change(lambda pod: given.set())
 
     async def answer_slowly() -> None:
         await x.evict("a-0")
@@ -329,7 +329,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
         await given.wait()
         client.cancel()
         await asyncio.sleep(RECORD_REMOVAL_LIMIT.total_seconds())
-        assert x.state("a-0") is GrantState.GIVEN
+        assert x.state("a-0") is GrantState.GRANTED
         assert here.recorded() == ["a-0"]
     assert here.client.verbs() == ["patch", "list"]
 
@@ -355,7 +355,7 @@ async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds(ends:
     async with releasing(x):
         await hang_up(x, then=Hold("patch"))
         await asyncio.sleep(RECORD_REMOVAL_LIMIT.total_seconds() - 1)
-        assert x.state("a-0") is GrantState.ASKED, "others wait for it meanwhile"
+        assert x.state("a-0") is GrantState.REQUESTED, "others wait for it meanwhile"
         if not ends:
             await asyncio.sleep(2)
             assert x.state("a-0") is DOUBTFUL

@@ -39,7 +39,7 @@ async def test_si15_a_dry_run_leaves_no_trace() -> None:
     """W-09: no call, no reservation, and the next verdict is the same."""
     here, x = start()
     assert await x.evict("a-0", dry_run=True) == "allowed"
-    assert (here.client.calls, len(x.pending)) == ([], 0)
+    assert (here.client.calls, len(x.in_flight)) == ([], 0)
     assert await x.evict("b-0") == "allowed"
     assert await x.evict("a-0", dry_run=True) == USED.replace("zone-a", "zone-b")
     assert here.client.verbs() == ["patch", "list"]
@@ -54,10 +54,10 @@ async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None
     here, x = start()
     here.client.before = failing("patch", FORBIDDEN)
     assert (await x.evict("a-0")).startswith("429 start_quarantine: the operator has just started")
-    assert len(x.pending) == 0
+    assert len(x.in_flight) == 0
     x.clock.ahead = QUARANTINE
     assert await x.evict("a-0") == "allowed"
-    assert x.state("a-0") is GrantState.GIVEN
+    assert x.state("a-0") is GrantState.GRANTED
     assert await x.evict("b-0") == USED
 
 
@@ -167,7 +167,7 @@ async def test_what_the_caches_show_is_decided_without_a_call_or_a_reservation(
         assert (await x.evict("a-0", within=timedelta(0))).split(":")[0] == eviction
     if rollout != "allowed":
         assert tell(await x.roll("a-0")).split(":")[0] == rollout
-    assert (here.client.calls, len(x.pending)) == ([], 0)
+    assert (here.client.calls, len(x.in_flight)) == ([], 0)
 
 
 @pytest.mark.parametrize(

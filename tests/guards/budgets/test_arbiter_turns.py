@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.guards.budgets.precedence import USUAL_PAUSE
-from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
+from rollout_operator.guards.budgets.request import DisruptionRequest, GrantedPod
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
@@ -145,7 +145,7 @@ async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> N
     answer = await x.gate.request(
         DisruptionRequest(pod=x.cached("c-0"), engine=DisruptionSource.EVICTION), timedelta(hours=1)
     )
-    assert not isinstance(answer, Permit)
+    assert not isinstance(answer, GrantedPod)
     assert answer.reason.text.partition("max unavailable 1; ")[2].startswith(says)
 
 
@@ -153,7 +153,7 @@ async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> N
 async def test_li09_what_came_to_nothing_lets_those_in_earnest_go_first() -> None:
     """LI-09, D-68: many pods that are asked for in turn, and never go, starve no drain."""
     _, x = start()
-    x.pending.unused.record(x.cached("c-0"))
+    x.in_flight.unused.record(x.cached("c-0"))
     assert await rolled(x, "a-0") == "allowed"
     assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
     await x.clock.sleep(USUAL_PAUSE)

@@ -19,7 +19,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.budgets import BUDGET_RESULTS
 from rollout_operator.telemetry.metrics import Metrics
-from tests.planning.tables import read_table, read_words
+from tests.planning.tables import read_arguments, read_table
 
 INGESTER: Final = {"rollout-group": "ingester"}
 WIDER: Final = {"app": "mimir"}
@@ -54,7 +54,7 @@ class Bench:
     def play(self, steps: str) -> "Bench":
         """Take versions as the informer tells them."""
         for step in filter(None, steps.split(", ")):
-            (word, *plain), named = read_words(step)
+            (word, *plain), named = read_arguments(step)
             budget = _make(word, plain, named)
             if word == "delete":
                 self.catalog.on_change(budget, None)

@@ -38,26 +38,26 @@ class Memory:
     def __init__(self, *pods: Pod) -> None:
         self.cache, self.clock = PodStore(), FakeClock()
         self.deletes = OwnDeletes(self.cache, self.clock)
-        self.pending = InFlight(self.cache, self.deletes, self.clock)
+        self.in_flight = InFlight(self.cache, self.deletes, self.clock)
         self.reported: list[str] = []
-        self.pending.on_change(lambda one: self.reported.append(one.name))
+        self.in_flight.on_change(lambda one: self.reported.append(one.name))
         self.cache.replace_all(pods)
 
     def grant(
-        self, one: Pod, state: GrantState = GrantState.GIVEN, budget: str = "ingester"
+        self, one: Pod, state: GrantState = GrantState.GRANTED, budget: str = "ingester"
     ) -> Grant:
         """Reserve a pod and settle it."""
-        made = self.pending.reserve(one, DisruptionSource.EVICTION, budget)
-        if state is GrantState.GIVEN:
-            self.pending.give(made, one)
+        made = self.in_flight.reserve(one, DisruptionSource.EVICTION, budget)
+        if state is GrantState.GRANTED:
+            self.in_flight.confirm(made, one)
         elif state is GrantState.DOUBTFUL:
-            self.pending.doubt(made)
+            self.in_flight.doubt(made)
         return made
 
     def going(self, *owners: str, pods: tuple[Pod, ...] = ()) -> dict[Uid, Deletion]:
         """Return what counts of these zones."""
         uids = {sts_uid(letter) for letter in owners}
-        return dict(self.pending.list_going(uids, pods, NOW))
+        return dict(self.in_flight.list_going(uids, pods, NOW))
 
 
 def recorded(one: Pod, *, age: timedelta = SECOND, **changes: object) -> Pod:
@@ -92,7 +92,7 @@ def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
     assert going == {A0.uid: Deletion.UNKNOWN, A1.uid: Deletion.ACCEPTED}
 
 
-@pytest.mark.parametrize("state", [GrantState.GIVEN, GrantState.DOUBTFUL])
+@pytest.mark.parametrize("state", [GrantState.GRANTED, GrantState.DOUBTFUL])
 @pytest.mark.parametrize(
     "shown",
     [
@@ -107,7 +107,7 @@ def test_a_grant_is_forgotten_once_the_cache_shows_it(state: GrantState, shown: 
     memory.reported.clear()
     memory.cache.replace_all(shown)
     assert memory.going("a") == {}
-    assert len(memory.pending) == 0
+    assert len(memory.in_flight) == 0
     assert memory.reported == ["zone-a-0"]
 
 
@@ -123,36 +123,36 @@ def test_a_grant_is_kept_while_the_cache_shows_nothing_of_it(shown: Pod) -> None
 def test_what_is_asked_for_is_settled_by_who_asks() -> None:
     """It may be confirmed in the next step, and must be found then."""
     memory = Memory(A0)
-    grant = memory.grant(A0, GrantState.ASKED)
+    grant = memory.grant(A0, GrantState.REQUESTED)
     memory.cache.replace_all([])
     assert memory.going("a") == {A0.uid: Deletion.GRANTED}
-    assert memory.pending.get(A0.uid) is grant
+    assert memory.in_flight.get(A0.uid) is grant
 
 
 def test_callbacks_are_called_when_a_grant_is_settled() -> None:
     """One that is not known is released in silence."""
     memory = Memory(A0, A1, B0)
-    grant = memory.grant(A0, GrantState.ASKED)
+    grant = memory.grant(A0, GrantState.REQUESTED)
     assert memory.reported == []
-    memory.pending.give(grant, msgspec.structs.replace(A0, resource_version="2"))
+    memory.in_flight.confirm(grant, msgspec.structs.replace(A0, resource_version="2"))
     memory.grant(A1, GrantState.DOUBTFUL)
-    old = memory.grant(B0, GrantState.ASKED)
-    memory.pending.release(old)
+    old = memory.grant(B0, GrantState.REQUESTED)
+    memory.in_flight.release(old)
     assert memory.reported == ["zone-a-0", "zone-a-1", "zone-b-0"]
     assert grant.pod.resource_version == "2"
-    new = memory.grant(B0, GrantState.ASKED)
-    memory.pending.release(old)
+    new = memory.grant(B0, GrantState.REQUESTED)
+    memory.in_flight.release(old)
     assert memory.reported[3:] == []
-    assert memory.pending.get(B0.uid) is new
+    assert memory.in_flight.get(B0.uid) is new
 
 
 def test_w55_what_may_still_come_to_nothing_is_listed_by_budget() -> None:
     memory = Memory(A0, A1, B0)
-    memory.grant(A0, GrantState.ASKED)
-    memory.grant(A1, GrantState.ASKED, "store")
-    memory.grant(B0, GrantState.GIVEN)
-    assert memory.pending.list_requested("ingester") == (A0.uid,)
-    assert memory.pending.list_requested("store") == (A1.uid,)
+    memory.grant(A0, GrantState.REQUESTED)
+    memory.grant(A1, GrantState.REQUESTED, "store")
+    memory.grant(B0, GrantState.GRANTED)
+    assert memory.in_flight.list_requested("ingester") == (A0.uid,)
+    assert memory.in_flight.list_requested("store") == (A1.uid,)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rollout_operator.guards.downscales.pod_records import (
     COPIES,
     PodRecords,
-    choose_carriers,
+    choose_annotated,
     read_downscale_record,
 )
 from rollout_operator.kube.api import PODS, JsonObject, Resource
@@ -89,7 +89,7 @@ async def test_si11_a_record_has_all_of_its_downscale(client: RecordingClient) -
     """D-23: with the UID, so that no other pod of the name is marked. One that stays remembers
     those that go: they may be gone before the time of their downscale is recorded.
     """
-    await PodRecords(client).write(RECORD, pods(4, 3), witness=pods(0)[0])
+    await PodRecords(client).write(RECORD, pods(4, 3), annotated_pod=pods(0)[0])
     assert client.patches == {f"zone-a-{at}": patch_of(at, TEXT) for at in (4, 3, 0)}
     (carrier,) = pods(4, record=TEXT)
     assert read_downscale_record(carrier, NOW) == RECORD
@@ -106,7 +106,7 @@ async def test_of_many_pods_few_carry_it(client: RecordingClient) -> None:
 @pytest.mark.parametrize("number", range(1, 40))
 def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
     all_of_them = pods(*range(number))
-    chosen = choose_carriers(all_of_them)
+    chosen = choose_annotated(all_of_them)
 
     assert len(chosen) == len({one.uid for one in chosen}) == min(number, COPIES)
     assert chosen[0] == all_of_them[0]

@@ -13,7 +13,7 @@ from rollout_operator.lab.demo.flags import (
     read_settings,
     render_demo_usage,
 )
-from rollout_operator.lab.demo.scenarios import TALES
+from rollout_operator.lab.demo.scenarios import SCENARIOS
 from rollout_operator.lab.demo.screen import Color
 
 Captured = pytest.CaptureFixture[str]
@@ -127,4 +127,4 @@ def test_the_help_tells_the_range_that_is_checked(name: str, range_: str) -> Non
 
 
 def test_the_flag_knows_each_story() -> None:
-    assert tuple(TALES) == STORIES
+    assert tuple(SCENARIOS) == STORIES

@@ -10,10 +10,10 @@ import pytest
 from rollout_operator.lab.demo.command import play
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.opening import open_stage
-from rollout_operator.lab.demo.scenarios import TALES, until_done
+from rollout_operator.lab.demo.scenarios import SCENARIOS, until_done
 from rollout_operator.lab.demo.screen import Plain
 from rollout_operator.lab.demo.snapshot import DemoSnapshot
-from rollout_operator.lab.demo.stage import StoryStuck
+from rollout_operator.lab.demo.stage import ScenarioStuck
 from rollout_operator.planning.wording import count
 from tests.virtual_time import in_virtual_time
 
@@ -335,8 +335,8 @@ class Watch(Plain):
 
 @in_virtual_time
 async def test_what_will_not_come_is_told_with_the_end_of_the_log() -> None:
-    async with open_stage(TALES["rollout"], SMALL, Watch()) as stage:
-        with pytest.raises(StoryStuck, match="waited in vain for a miracle") as stuck:
+    async with open_stage(SCENARIOS["rollout"], SMALL, Watch()) as stage:
+        with pytest.raises(ScenarioStuck, match="waited in vain for a miracle") as stuck:
             await stage.until("a miracle", lambda now: False)
 
     assert '"reason":"up_to_date"' in str(stuck.value)
@@ -345,8 +345,8 @@ async def test_what_will_not_come_is_told_with_the_end_of_the_log() -> None:
 @in_virtual_time
 async def test_a_demo_that_goes_on_forgets_what_was() -> None:
     screen = Watch()
-    async with open_stage(TALES["rollout"], SMALL, screen) as stage:
-        await TALES["rollout"].play(stage)
+    async with open_stage(SCENARIOS["rollout"], SMALL, screen) as stage:
+        await SCENARIOS["rollout"].play(stage)
         stage.forget()
         assert stage.snapshot().entries == ()
         await stage.change_all(stage.next_version())
@@ -361,8 +361,8 @@ async def test_a_demo_that_goes_on_forgets_what_was() -> None:
 async def test_while_no_replica_acts_the_lease_is_the_reason() -> None:
     """D-40: in the words that reasons have everywhere."""
     screen = Watch()
-    async with open_stage(TALES["failover"], SMALL, screen) as stage:
-        await TALES["failover"].play(stage)
+    async with open_stage(SCENARIOS["failover"], SMALL, screen) as stage:
+        await SCENARIOS["failover"].play(stage)
 
     texts = [why.text for now in screen.snapshots for why in now.whys or () if not why.zone]
     found = [LEASE.match(text) for text in texts if text.startswith("lease ")]
@@ -377,8 +377,8 @@ async def test_while_no_replica_acts_the_lease_is_the_reason() -> None:
 async def test_what_the_policy_waits_for_is_the_reason() -> None:
     """And not that it drives the group, which is so all the time."""
     screen = Watch()
-    async with open_stage(TALES["policy"], SMALL, screen) as stage:
-        await TALES["policy"].play(stage)
+    async with open_stage(SCENARIOS["policy"], SMALL, screen) as stage:
+        await SCENARIOS["policy"].play(stage)
 
     codes = {why.code for now in screen.snapshots for why in now.whys or () if not why.zone}
     assert {"batch_open", "interval_wait"} <= codes

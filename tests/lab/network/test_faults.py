@@ -195,9 +195,9 @@ async def test_a_plan_comes_true_once() -> None:
     """A process that comes back after the crash at its second call lives to make that one."""
     crash = FaultDecision(crash=CrashPoint.AFTER_COMMIT)
     faults, reported = play([CallPlan(actor=ACTOR, number=2, outcome=crash)])
-    lives = [[faults.on_call(ask(number=number)) for number in (1, 2)] for _ in range(2)]
+    starts = [[faults.on_call(ask(number=number)) for number in (1, 2)] for _ in range(2)]
 
-    assert lives == [[FaultDecision(), crash], [FaultDecision(), FaultDecision()]]
+    assert starts == [[FaultDecision(), crash], [FaultDecision(), FaultDecision()]]
     assert [(fault.kind, fault.text) for fault in reported] == [
         ("crash", "call 2: get pods/a: after_commit")
     ]

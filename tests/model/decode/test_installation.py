@@ -47,7 +47,7 @@ def deployment(image: str, labels: dict[str, str] | None = None) -> bytes:
 def test_an_operator_is_known_by_its_image(image: str) -> None:
     found = decode_operator(deployment(image))
     assert found is not None
-    assert (found.words, found.account, found.replicas, found.ready) == (
+    assert (found.arguments, found.account, found.replicas, found.ready) == (
         ("x", "-a"), "default", 1, 0,
     )  # fmt: skip
 

@@ -32,9 +32,9 @@ SECRET: Final = "rollout-operator-self-signed-certificate"
 ADMISSION_DENIED: Final = 'admission webhook "zpdb" denied the request: no'
 
 
-def deployment(*words: str) -> JsonObject:
+def deployment(*arguments: str) -> JsonObject:
     """Return the Deployment of an operator."""
-    container: JsonObject = {"image": "example.com/rollout-operator:1", "args": [*words]}
+    container: JsonObject = {"image": "example.com/rollout-operator:1", "args": [*arguments]}
     template: JsonObject = {
         "spec": {"serviceAccountName": "rollout-operator", "containers": [container]}
     }

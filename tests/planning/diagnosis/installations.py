@@ -46,7 +46,7 @@ NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 WORDS: Final = ("-kubernetes.namespace=$(POD_NAMESPACE)", "-server-tls.enabled=true")
 PREPARED: Final = {PREPARE_PATH: "prepare", PREPARE_PORT: "80"}
 OPERATOR: Final = OperatorDeployment(
-    name="rollout-operator", account="rollout-operator", words=WORDS, replicas=1, ready=1
+    name="rollout-operator", account="rollout-operator", arguments=WORDS, replicas=1, ready=1
 )
 INGESTERS: Final = LabelSelector(labels={"app": "ingester"})
 GOOD_BUNDLE: Final = BundleFacts(ends=NOW + timedelta(days=100), vouches=True)

@@ -48,8 +48,8 @@ def _hooks(path: str, **changes: object) -> Installation:
     return good(hooks=tuple(hooks))
 
 
-def _operator(*words: str, **changes: object) -> Installation:
-    return good(operators=(replace(OPERATOR, words=(*WORDS, *words), **changes),))
+def _operator(*arguments: str, **changes: object) -> Installation:
+    return good(operators=(replace(OPERATOR, arguments=(*WORDS, *arguments), **changes),))
 
 
 SPOILT_OPERATORS: Final = (

@@ -35,10 +35,10 @@ def policy(name: str = "db", selector: LabelSelector = ALL) -> Policy:
     return Policy(head=head, selector=selector)
 
 
-def operator(*words: str, **variables: str) -> Installation:
+def operator(*arguments: str, **variables: str) -> Installation:
     """Return an installation whose operator is started so."""
     return good(
-        operators=(replace(OPERATOR, words=(*WORDS[1:], *words), variables=variables),),
+        operators=(replace(OPERATOR, arguments=(*WORDS[1:], *arguments), variables=variables),),
     )
 
 

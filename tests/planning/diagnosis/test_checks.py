@@ -71,7 +71,7 @@ def test_what_could_not_be_read_is_skipped_and_told(source: Source) -> None:
     "installation",
     [
         pytest.param(
-            good(operators=(OPERATOR, replace(OPERATOR, name="s", words=("-mode=shadow",)))),
+            good(operators=(OPERATOR, replace(OPERATOR, name="s", arguments=("-mode=shadow",)))),
             id="a shadow beside it",
         ),
         pytest.param(

@@ -9,7 +9,7 @@ from rollout_operator.model.diagnosis.installation import Installation, Operator
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet
 from rollout_operator.planning.diagnosis.arguments import find_value
-from rollout_operator.planning.diagnosis.environment import list_watched, list_words
+from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched
 from rollout_operator.planning.diagnosis.policies import asks_nodes
 from rollout_operator.planning.diagnosis.rights import LEASE_FLAG
 from tests.planning.diagnosis.installations import OPERATOR, ungrouped, with_sets, zone_set
@@ -25,8 +25,8 @@ def placed(labels: dict[str, str]) -> Installation:
     return replace(with_sets(one), policies=(policy(),))
 
 
-def started(*words: str, **variables: str) -> OperatorDeployment:
-    return replace(OPERATOR, words=words, variables=variables)
+def started(*arguments: str, **variables: str) -> OperatorDeployment:
+    return replace(OPERATOR, arguments=arguments, variables=variables)
 
 
 def test_maz80_nodes_are_asked_for_only_where_nothing_else_tells_a_zone() -> None:
@@ -54,6 +54,6 @@ def test_maz60_where_rights_are_needed(
 
 
 def test_maz62_the_name_of_the_lease_is_that_of_the_operator() -> None:
-    assert find_value(list_words(started(OPERATOR_NAME="x")), LEASE_FLAG) == "x"
+    assert find_value(list_arguments(started(OPERATOR_NAME="x")), LEASE_FLAG) == "x"
     flagged = started(f"-{LEASE_FLAG}=y", OPERATOR_NAME="x")
-    assert find_value(list_words(flagged), LEASE_FLAG) == "y"
+    assert find_value(list_arguments(flagged), LEASE_FLAG) == "y"

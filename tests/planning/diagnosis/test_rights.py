@@ -44,7 +44,7 @@ def _shipped(objects: Sequence[Object]) -> Granted:
 
 
 @pytest.mark.parametrize(
-    ("components", "words"),
+    ("components", "arguments"),
     [
         ((), ()),
         ((WEBHOOKS,), (TLS,)),
@@ -54,22 +54,22 @@ def _shipped(objects: Sequence[Object]) -> Granted:
     ],
 )
 def test_they_are_those_of_the_manifests(
-    components: Sequence[str], words: Sequence[str], tmp_path: Path
+    components: Sequence[str], arguments: Sequence[str], tmp_path: Path
 ) -> None:
     shipped = _shipped(install(tmp_path / "x", *components))
 
-    assert _asked(list_rights(words, NAMESPACE, needs_nodes=True)) == shipped
+    assert _asked(list_rights(arguments, NAMESPACE, needs_nodes=True)) == shipped
 
 
 def test_flags_name_the_objects_and_leave_rights_out() -> None:
-    words = (
+    arguments = (
         TLS,
         "-leader-election.lease-name=other",
         "-server-tls.self-signed-cert.secret-name",
         "mine",
         "-webhooks.update-ca-bundle=false",
     )
-    asked = _asked(list_rights(words, NAMESPACE))
+    asked = _asked(list_rights(arguments, NAMESPACE))
 
     assert ("get", "", "secrets", "mine") in asked
     assert ("patch", "coordination.k8s.io", "leases", "other") in asked

@@ -89,7 +89,7 @@ def test_the_pods_of_the_range_are_called_from_the_highest_on() -> None:
     assert post(case) == PreparePods(
         endpoints=(endpoint(4), endpoint(3)),
         going=(case.pods[4], case.pods[3]),
-        witness=case.pods[0],
+        annotated_pod=case.pods[0],
     )
 
 
@@ -203,7 +203,7 @@ def test_si10_a_pod_with_a_lookalike_name_takes_nobodys_place(is_first: bool) ->
     assert answer == PreparePods(
         endpoints=(endpoint(4), endpoint(3)),
         going=(base.pods[4], base.pods[3]),
-        witness=base.pods[0],
+        annotated_pod=base.pods[0],
     )
 
 

@@ -19,7 +19,7 @@ from rollout_operator.planning.downscales.spacing import (
 )
 from tests.builders import NOW, sts, sts_uid
 from tests.examples import repeatable
-from tests.planning.tables import read_table, read_words, shorten
+from tests.planning.tables import read_arguments, read_table, shorten
 
 REPEATABLE: Final = repeatable(200)
 HOUR: Final = timedelta(hours=1)
@@ -77,7 +77,7 @@ def read_sets(text: str) -> list[StatefulSet]:
     """Return sets such as `a; b ago=1h label=12h; c last=x`."""
     sets: list[StatefulSet] = []
     for statement in text.split("; "):
-        (letter,), named = read_words(statement)
+        (letter,), named = read_arguments(statement)
         annotations = {key: str(value) for key, value in named.items()}
         if "ago" in annotations:
             annotations["last"] = format_downscale_time(

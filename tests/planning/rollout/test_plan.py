@@ -192,7 +192,7 @@ def test_d73_another_operator_is_told_once_and_the_group_taken_up_in_time() -> N
     plans = [plan_group(read_group(f"prev a; other zone-a-{n} zone-b-{n} 40")) for n in (0, 1)]
     (first,), (second,) = (plan.waits for plan in plans)
     assert first.text != second.text
-    assert first.gist == second.gist == "another operator rolls this group out"
+    assert first.stable_text == second.stable_text == "another operator rolls this group out"
     assert first.severity is Severity.WARN
     assert plans[0].requeue_after == timedelta(seconds=40)
     assert not plans[0].failed

@@ -190,7 +190,7 @@ def test_a_wait_is_news_only_where_more_than_time_has_changed() -> None:
     early, late = (plan_scaling(snapshot(*zones, now=at)).waits[0] for at in (now, now + HOUR))
 
     assert early.text != late.text
-    assert early.gist == late.gist != ""
+    assert early.stable_text == late.stable_text != ""
 
 
 def test_d23_a_downscale_that_only_we_have_seen_counts() -> None:

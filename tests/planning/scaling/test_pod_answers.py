@@ -178,8 +178,8 @@ def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
 
     assert early.text != late.text
     assert (
-        early.gist
-        == late.gist
+        early.stable_text
+        == late.stable_text
         == (f"{CHANGE}zone-b-4 is prepared since 2026-01-01T11:50:00Z, 1h0m0s are wanted")
     )
 

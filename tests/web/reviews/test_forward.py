@@ -12,7 +12,7 @@ from aiohttp import web
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.key_pair import Material
+from rollout_operator.pki.key_pair import KeyMaterial
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from rollout_operator.web.reviews.forward import MOST, MOST_ANSWER, MOST_UNCONFIRMED
 from tests.pki.certificates import WANTED, Legacy
@@ -368,11 +368,11 @@ async def test_dep92_who_cannot_show_a_certificate_passes_nothing_on() -> None:
         assert leader.hook.asked == []
 
 
-def _step(step: CertificateStep, material: Material) -> Material:
+def _step(step: CertificateStep, material: KeyMaterial) -> KeyMaterial:
     decision = Decision(step=step, reason="it is time")
     return carry_out(decision, material, WANTED, datetime.now(UTC))
 
 
-def _of_an_earlier_operator() -> Material:
+def _of_an_earlier_operator() -> KeyMaterial:
     data = Legacy().data()
-    return Material(cert=data["cert"], key=data["key"], ca=data["ca"])
+    return KeyMaterial(cert=data["cert"], key=data["key"], ca=data["ca"])

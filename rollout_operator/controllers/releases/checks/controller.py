@@ -32,7 +32,7 @@ from rollout_operator.model.releases.health import (
     HealthStatus,
 )
 from rollout_operator.model.releases.rollout import ReleaseRollout
-from rollout_operator.planning.releases.checks.record import find_flux_hold, record_finding
+from rollout_operator.planning.releases.checks.record import find_flux_blocker, record_finding
 from rollout_operator.planning.releases.checks.references import find_class, parse_check_reference
 from rollout_operator.planning.releases.health import Labels
 from rollout_operator.planning.releases.resets import find_reset
@@ -123,7 +123,7 @@ class CheckController:
             return None if own is None else timedelta(0)
         if own is None:
             return None
-        hold = find_flux_hold(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)
+        hold = find_flux_blocker(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)
         if hold is not None:
             self.held.add(known.name)
             await self._write(known, check, record_finding(check.status, hold, snapshot.now))

@@ -40,7 +40,7 @@ def record_finding(
     )
 
 
-def find_flux_hold(
+def find_flux_blocker(
     check: HealthCheck,
     rollouts: Iterable[ReleaseRollout],
     namespaces: Mapping[str, Labels],

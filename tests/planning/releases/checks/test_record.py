@@ -8,7 +8,7 @@ from rollout_operator.model.releases.health import (
     HealthStatus,
 )
 from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
-from rollout_operator.planning.releases.checks.record import find_flux_hold, record_finding
+from rollout_operator.planning.releases.checks.record import find_flux_blocker, record_finding
 from tests.planning.releases.builders import ALL_CHECKS, at, check, entry, rollout
 
 HEALTHY, UNHEALTHY, PENDING = HealthStatus
@@ -98,7 +98,7 @@ def test_a_check_waits_for_flux(
     history = (entry("2.0.0", BakeStatus(current)),)
     owner = rollout(status=ReleaseStatus(history=history), checks=checks)
 
-    found = find_flux_hold(check(), (owner,), {}, waits)
+    found = find_flux_blocker(check(), (owner,), {}, waits)
 
     assert (found is not None) is is_held
     if found is not None:
@@ -111,4 +111,4 @@ def test_a_bake_that_has_started_is_not_held() -> None:
     baking = entry("2.0.0", BakeStatus.IN_PROGRESS, bake_start_time=at(1))
     owner = rollout(status=ReleaseStatus(history=(baking,)), checks=ALL_CHECKS)
 
-    assert find_flux_hold(check(), (owner,), {}, WAITS) is None
+    assert find_flux_blocker(check(), (owner,), {}, WAITS) is None
