@@ -51,3 +51,12 @@ class ServerClock:
         """
         starts = [start for start in (self._best, self._before) if start is not None]
         return max(starts) + self._clock.elapsed() if starts else None
+
+
+def refine_time(shown: datetime | None, own: datetime) -> datetime:
+    """Return the time of a server to the fraction of a second, by our own clock where it may be so.
+
+    `shown` is what `ServerClock.now` returned. Another writer, whose clock is right, stamps what it
+    does a moment after us with a later time then, and not with an earlier one.
+    """
+    return own if shown is None else min(max(own, shown), shown + CLOCK_ERROR)

@@ -1,10 +1,7 @@
 """The client on the reference registry of the specification (RELB-29, RELB-30, RT-93)."""
 
-import base64
-import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
-from urllib.request import Request, urlopen
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -14,6 +11,7 @@ from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryDenied, RegistryUnreachable, ReleaseNotFound
 from rollout_operator.oci.pull_secret import decode_pull_secret
 from tests.oci.registries import CONFIG, INDEX, MANIFEST, NAME, Reader, labels, open_reader
+from tests.world.images import push, push_blob
 from tests.world.registry import PASSWORD, USER, serving
 
 pytestmark = pytest.mark.controlplane
@@ -31,30 +29,6 @@ async def reader() -> AsyncIterator[Reader]:
     reader = open_reader()
     yield reader
     await reader.sender.close()
-
-
-def call(method: str, url: str, body: bytes = b"", kind: str = "") -> Mapping[str, str]:
-    """Send one request of a push with the password, and return the headers of its answer."""
-    pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    headers = {"Authorization": f"Basic {pair}", "Content-Type": kind or "application/octet-stream"}
-    with urlopen(Request(url, data=body, headers=headers, method=method)) as answer:
-        return dict(answer.headers)
-
-
-def push_blob(host: str, document: Mapping[str, object]) -> Mapping[str, object]:
-    body = json.dumps(document).encode()
-    digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-    place = call("POST", f"http://{host}/v2/{NAME}/blobs/uploads/")["Location"]
-    call("PUT", f"{place}&digest={digest}", body)
-    return {"mediaType": CONFIG, "digest": digest, "size": len(body)}
-
-
-def push(host: str, tag: str, document: Mapping[str, object], kind: str) -> Mapping[str, object]:
-    body = json.dumps({"schemaVersion": 2, "mediaType": kind, **document}).encode()
-    digest = call("PUT", f"http://{host}/v2/{NAME}/manifests/{tag}", body, kind)[
-        "Docker-Content-Digest"
-    ]
-    return {"mediaType": kind, "digest": digest, "size": len(body)}
 
 
 def push_tags(host: str) -> None:

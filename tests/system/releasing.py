@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tests.system.waits import wait_true
-from tests.world.api import Json, Resource
+from tests.world.api import SECRETS, Json, Resource
 from tests.world.budgets import FOLDER, install_kinds
 from tests.world.flux import (
     IMAGE_POLICIES,
@@ -14,6 +14,7 @@ from tests.world.flux import (
     OCI_REPOSITORIES,
     install_flux,
 )
+from tests.world.images import render_pull_secret
 from tests.world.world import World
 
 ON: Final = "-releases.enabled"
@@ -22,6 +23,7 @@ ROLLOUTS: Final = Resource(GROUP, "rollouts")
 GATES: Final = Resource(GROUP, "rolloutgates")
 CHECKS: Final = Resource(GROUP, "healthchecks")
 LIMIT: Final = timedelta(seconds=60)
+SELECTED: Final[Json] = {"selector": {"matchLabels": {"app": "app"}}}
 DIGEST: Final = "sha256:" + "0" * 64
 
 
@@ -189,3 +191,39 @@ async def wait_tags(world: World, tag: str) -> None:
         return await read_tags(world) == (tag, tag)
 
     await wait_true(f"tag {tag}", holds, LIMIT)
+
+
+async def create_pull_secret(world: World, host: str) -> None:
+    """Create the pull secret that the ImageRepository names."""
+    body: Json = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "pull"},
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": render_pull_secret(host),
+    }
+    await world.api.create(SECRETS, world.namespace, body)
+
+
+async def create_check(world: World) -> None:
+    """Create a HealthCheck that `SELECTED` selects."""
+    await create(world, CHECKS, "HealthCheck", "app", {}, labels={"app": "app"})
+
+
+async def read_annotations(world: World, name: str = "app") -> Mapping[str, str]:
+    """Return the annotations of a Rollout."""
+    found = await world.get(ROLLOUTS, name)
+    annotations: Mapping[str, str] = found["metadata"].get("annotations") or {}
+    return annotations
+
+
+async def wait_message(world: World, text: str) -> None:
+    """Wait until the bake of the current release says this."""
+    status: Json = {}
+
+    async def holds() -> bool:
+        nonlocal status
+        status = await read_status(world)
+        return text in status["history"][0].get("bakeStatusMessage", "")
+
+    await wait_true(lambda: f"{text}, but {status}", holds, LIMIT)

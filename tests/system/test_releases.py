@@ -1,21 +1,36 @@
 """Release rollouts on the real control plane, with kinds of Flux and a stand-in for Flux itself."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.oci.registries import NAME
 from tests.system.releasing import (
     GATES,
     ON,
     ROLLOUTS,
+    SELECTED,
+    annotate,
     announce,
     create,
+    create_check,
+    create_pull_secret,
     create_targets,
+    now,
     prepare,
+    read_annotations,
     read_status,
+    run_flux,
+    set_health,
     show_condition,
     wait_history,
+    wait_message,
     wait_release_condition,
     wait_tags,
 )
+from tests.world.flux import OCI_REPOSITORIES
+from tests.world.images import push_image
+from tests.world.registry import PASSWORD, serving
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -47,3 +62,63 @@ async def test_a_first_release_and_a_gated_one(world: World) -> None:
     assert show_condition(await read_status(world), "Ready") == "True RolloutSucceeded"
     assert await operator.terminate() == 0
     await world.assert_permitted()
+
+
+async def test_a_release_bakes_fails_is_retried_and_rolled_back(
+    world: World, tmp_path: Path
+) -> None:
+    """REL-74, REL-73, REL-81, REL-47, RELB-16: as the examples of kuberik have it."""
+    with serving(tmp_path) as host:
+        for tag in ("1.0.0", "1.1.0"):
+            push_image(host, tag, version=f"v{tag}", revision="main@1", title="App")
+        await prepare(world, image=f"{host}/{NAME}")
+        await world.grant("releases-registries")
+        await create_pull_secret(world, host)
+        await create_targets(world)
+        await create_check(world)
+        await announce(world, "1.0.0")
+        spec = {**POLICY, "bakeTime": "1s", "healthCheckSelector": SELECTED}
+        await create(world, ROLLOUTS, "Rollout", "app", spec)
+        operator = await world.operator(ON)
+
+        await _bake(world, "1.0.0", "")
+        status = await wait_history(world, "1.0.0 Succeeded")
+        version = status["history"][0]["version"]
+        assert (version["version"], version["revision"]) == ("v1.0.0", "main@1")
+        assert version["digest"].startswith("sha256:")
+        assert status["title"] == "App"
+
+        await announce(world, "1.1.0")
+        await wait_tags(world, "1.1.0")
+        await run_flux(world)
+        await set_health(world, "app", "Unhealthy", lastErrorTime=now(), message="5xx")
+        status = await wait_history(world, "1.1.0 Failed, 1.0.0 Succeeded")
+        assert show_condition(status, "Ready") == "False BakeTimeFailed"
+        assert status["history"][0]["failedHealthChecks"][0]["message"] == "5xx"
+
+        await annotate(world, "app", retry="now")
+        await wait_history(world, "1.1.0 Deploying, 1.0.0 Succeeded")
+        source = await world.get(OCI_REPOSITORIES, "app")
+        assert "reconcile.fluxcd.io/requestedAt" in source["metadata"]["annotations"]
+        await run_flux(world)
+        await set_health(world, "app", "Healthy")
+        await wait_history(world, "1.1.0 Succeeded, 1.0.0 Succeeded")
+        assert "rollout.kuberik.com/retry" not in await read_annotations(world)
+
+        pinned = {"spec": {"wantedVersion": "1.0.0"}}
+        await world.api.patch(ROLLOUTS, world.namespace, "app", pinned)
+        await _bake(world, "1.0.0", "1.1.0 Succeeded, 1.0.0 Succeeded")
+        await wait_history(world, "1.0.0 Succeeded, 1.1.0 Succeeded, 1.0.0 Succeeded")
+        assert await operator.terminate() == 0
+        assert PASSWORD not in operator.child.log.read_text()
+    await world.assert_permitted()
+
+
+async def _bake(world: World, tag: str, before: str) -> None:
+    """Wait for a deployment, and have it become healthy: first without Flux, then with it."""
+    history = ", ".join(filter(None, (f"{tag} Deploying", before)))
+    await wait_history(world, history)
+    await wait_tags(world, tag)
+    await set_health(world, "app", "Healthy")
+    await wait_message(world, "waiting for Flux")
+    await run_flux(world)

@@ -3,10 +3,10 @@
 import asyncio
 import os
 from datetime import timedelta
-from functools import partial
 from typing import Final
 
 from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import KUBERIK as FOLLOWING
 from rollout_operator.config.flags import REGISTRY
@@ -121,7 +121,7 @@ class RolloutReleases:
                     flux=flux,
                     look_ups=self._look_ups,
                     reader=writing,
-                    now=partial(context.get_time, writing),
+                    now=lambda: refine_time(writing.server_time(), context.clock.now()),
                     compat=compat,
                 ),
                 flux=flux,
