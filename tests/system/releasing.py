@@ -227,3 +227,10 @@ async def wait_message(world: World, text: str) -> None:
         return text in status["history"][0].get("bakeStatusMessage", "")
 
     await wait_true(lambda: f"{text}, but {status}", holds, LIMIT)
+
+
+async def create_older_policy(world: World, image: str) -> None:
+    """Create an image policy of an earlier version of Flux, which selects this image."""
+    older = Resource("image.toolkit.fluxcd.io/v1beta2", "imagepolicies")
+    await create(world, older, "ImagePolicy", "app", {"imageRepositoryRef": {"name": "app"}})
+    await patch_status(world, older, "app", {"latestImage": image})

@@ -14,12 +14,14 @@ from tests.system.releasing import (
     announce,
     create,
     create_check,
+    create_older_policy,
     create_pull_secret,
     create_targets,
     now,
     prepare,
     read_annotations,
     read_status,
+    read_tags,
     run_flux,
     set_health,
     show_condition,
@@ -28,7 +30,9 @@ from tests.system.releasing import (
     wait_release_condition,
     wait_tags,
 )
-from tests.world.flux import OCI_REPOSITORIES
+from tests.world.budgets import FOLDER, install_kinds
+from tests.world.faults import Cut, Truncate, verbs
+from tests.world.flux import OCI_REPOSITORIES, install_flux, remove_flux
 from tests.world.images import push_image
 from tests.world.registry import PASSWORD, serving
 from tests.world.world import World
@@ -37,6 +41,8 @@ pytestmark = pytest.mark.controlplane
 
 POLICY = {"releasesImagePolicy": {"name": "app"}}
 NO_REGISTRY = "-releases.metadata=none"
+# Else the Lease of a process that was killed is waited for.
+ALONE = "-leader-election.enabled=false"
 
 
 async def test_a_first_release_and_a_gated_one(world: World) -> None:
@@ -122,3 +128,65 @@ async def _bake(world: World, tag: str, before: str) -> None:
     await set_health(world, "app", "Healthy")
     await wait_message(world, "waiting for Flux")
     await run_flux(world)
+
+
+async def test_a_deployment_outlives_its_process(world: World) -> None:
+    """RELB-15, RELB-10, RELB-12: recorded first; then written once, whatever happens between.
+
+    The process dies between record and effect, and answers of the next one's writes are lost.
+    """
+    await prepare(world)
+    await create_targets(world)
+    await announce(world, "1.0.0")
+    targets = ("ocirepositories", "kustomizations")
+    never = [world.proxy.add(verbs("patch", one), Cut()) for one in targets]
+    first = await world.operator(ON, NO_REGISTRY, ALONE, is_through_proxy=True)
+    asked = {"rollout.kuberik.com/force-deploy": "1.0.0", "rollout.kuberik.com/deploy-user": "amy"}
+    await create(world, ROLLOUTS, "Rollout", "app", POLICY, annotations=asked)
+    await wait_release_condition(world, "Ready", "False RolloutFailed")
+    assert await read_tags(world) == ("none", "none")
+    first.kill()
+
+    for rule in never:
+        world.proxy.remove(rule)
+    for resource in ("rollouts/status", "rollouts", *targets):
+        world.proxy.add(verbs("patch", resource), Truncate(after=0), times=1)
+    second = await world.operator(ON, NO_REGISTRY, ALONE, is_through_proxy=True)
+    await wait_tags(world, "1.0.0")
+    status = await wait_release_condition(world, "Ready", "True RolloutSucceeded")
+    assert [one["id"] for one in status["history"]] == [1]
+    assert status["history"][0]["triggeredBy"] == {"kind": "User", "name": "amy"}
+    assert await read_annotations(world) == {}
+
+    by_hand = {"spec": {"ref": {"tag": "0.9.0"}}}
+    await world.api.patch(OCI_REPOSITORIES, world.namespace, "app", by_hand)
+    await wait_tags(world, "1.0.0")
+    await announce(world, "1.1.0")
+    await wait_history(world, "1.1.0 Succeeded, 1.0.0 Succeeded")
+    await wait_tags(world, "1.1.0")
+    assert await second.terminate() == 0
+
+
+@pytest.mark.slow
+async def test_kinds_of_flux_come_go_and_come_back_older(world: World) -> None:
+    """RELB-27: without Flux a Rollout says so; it is picked up as it comes, in either version."""
+    await install_kinds(world.api, FOLDER / "releases")
+    await remove_flux(world.api)
+    await world.grant("releases")
+    operator = await world.operator(ON, NO_REGISTRY)
+    await create(world, ROLLOUTS, "Rollout", "app", POLICY)
+    await wait_release_condition(world, "Ready", "False FluxNotInstalled")
+
+    await prepare(world)
+    await create_targets(world)
+    await announce(world, "1.0.0")
+    await wait_history(world, "1.0.0 Succeeded")
+    await wait_tags(world, "1.0.0")
+
+    await remove_flux(world.api)
+    await wait_release_condition(world, "Ready", "False FluxNotInstalled")
+    await install_flux(world.api, without="v1")
+    await create_older_policy(world, "registry/app:1.1.0")
+    await wait_history(world, "1.1.0 Succeeded, 1.0.0 Succeeded")
+    assert await operator.terminate() == 0
+    await remove_flux(world.api)

@@ -3,10 +3,12 @@
 The schemas are ours: the fields by their names, and whatever else Flux has in them is kept.
 """
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 
 from tests.world.api import Api, ApiError, Json, Resource
-from tests.world.budgets import CRDS, wait_served
+from tests.world.budgets import CRDS, POLL, SERVED_LIMIT, wait_served
 
 IMAGES: Final = "image.toolkit.fluxcd.io"
 IMAGE_POLICIES: Final = Resource(f"{IMAGES}/v1", "imagepolicies")
@@ -23,7 +25,12 @@ _POST_BUILD: Final = {"type": "object", "properties": {"substitute": _TEXTS}}
 _KINDS: Final[dict[str, tuple[str, str, tuple[str, ...], Json]]] = {
     "ImagePolicy": ("imagepolicies", IMAGES, ("v1", "v1beta2"), {}),
     "ImageRepository": ("imagerepositories", IMAGES, ("v1", "v1beta2"), {}),
-    "OCIRepository": ("ocirepositories", "source.toolkit.fluxcd.io", ("v1",), {"ref": _REF}),
+    "OCIRepository": (
+        "ocirepositories",
+        "source.toolkit.fluxcd.io",
+        ("v1", "v1beta2"),
+        {"ref": _REF},
+    ),
     "Kustomization": (
         "kustomizations",
         "kustomize.toolkit.fluxcd.io",
@@ -36,7 +43,7 @@ _KINDS: Final[dict[str, tuple[str, str, tuple[str, ...], Json]]] = {
 def render_kind(kind: str, *, without: str = "") -> Json:
     """Return the definition of a kind, perhaps without one of its versions."""
     plural, group, versions, fields = _KINDS[kind]
-    served = [one for one in versions if one != without]
+    served = [one for one in versions if one != without] or [*versions]
     schema = {
         "type": "object",
         "properties": {"spec": {**_OPEN, "properties": fields}, "status": _OPEN},
@@ -78,3 +85,24 @@ async def install_flux(api: Api, *, without: str = "") -> None:
             if error.status != 409:
                 raise
         await wait_served(api, crd)
+
+
+async def remove_flux(api: Api) -> None:
+    """Remove the kinds and all their objects, where there are any, and wait until they are gone."""
+    for plural, group, _, _ in _KINDS.values():
+        name = f"{plural}.{group}"
+        with suppress(ApiError):
+            await api.delete(CRDS, "", name)
+        async with asyncio.timeout(SERVED_LIMIT.total_seconds()):
+            while await _is_there(api, name):  # noqa: ASYNC110 (an answer, no event)
+                await asyncio.sleep(POLL.total_seconds())
+
+
+async def _is_there(api: Api, name: str) -> bool:
+    try:
+        await api.get(CRDS, "", name)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True

@@ -47,6 +47,7 @@ class FollowedKind:
         self._resource: Resource | None = None
         self._error: ApiError | None = None
         self._callbacks: list[OnWatched] = []
+        self._on_news: list[Callable[[], None]] = []
 
     @property
     def kind(self) -> str:
@@ -87,6 +88,10 @@ class FollowedKind:
         """Call back with (old, new) after each change that decides; None is absence."""
         self._callbacks.append(callback)
 
+    def on_news(self, callback: Callable[[], None]) -> None:
+        """Call back when the kind may be listed now, or why it may not is another reason."""
+        self._on_news.append(callback)
+
     async def run(self, clock: Clock) -> NoReturn:
         """Follow the kind until cancelled."""
         while True:
@@ -113,16 +118,21 @@ class FollowedKind:
                 if not isinstance(error, NotFound):
                     return None
             else:
-                self._error = None
+                self._set_error(None)
                 return resource
         return None
 
     def _record(self, error: ApiError) -> None:
-        is_news = type(error) is not type(self._error)
-        self._error = error
-        if is_news:
+        if type(error) is not type(self._error):
             tell = log.info if isinstance(error, NotFound) else log.warn
             tell("Kind is not followed", kind=self.kind, err=error)
+        self._set_error(error)
+
+    def _set_error(self, error: ApiError | None) -> None:
+        is_news = type(error) is not type(self._error)
+        self._error = error
+        for callback in self._on_news if is_news else ():
+            callback()
 
     def _forget(self) -> None:
         """Forget what is known where the cluster says that there is nothing, and only there."""

@@ -60,6 +60,7 @@ class RolloutReleases:
         )
         for one in caches.list_kinds():
             one.on_change(self._on_change)
+            one.on_news(self._wake_all)
 
     @property
     def busy(self) -> int:
@@ -68,8 +69,7 @@ class RolloutReleases:
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
-        for one in self._caches.rollouts.store.list_all():
-            self._queue.add(one.name)
+        self._wake_all()
         if self._look_ups is not None:
             tasks.start("registry connections", self._keep_connections())
             tasks.start("look-ups of releases", self._ask_registries(self._look_ups))
@@ -130,6 +130,10 @@ class RolloutReleases:
                 reports=ReleaseReports(context.events.report),
             )
         )
+
+    def _wake_all(self) -> None:
+        for one in self._caches.rollouts.store.list_all():
+            self._queue.add(one.name)
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that a change concerns; what it concerned before as well."""
