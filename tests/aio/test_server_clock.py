@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from rollout_operator.aio.server_clock import ESTIMATE_LASTS, ServerClock
+from rollout_operator.aio.server_clock import ESTIMATE_LASTS, ServerClock, refine_time
 from tests.fakes_clock import FakeClock
 
 THEN = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -97,3 +97,19 @@ def test_a_clock_of_ours_that_runs_fast_does_not_add_up(
     shown = server.now()
     assert shown is not None
     assert shown - (THEN + timedelta(days=1)) < SECOND
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        pytest.param(0.4, 0.4, id="our own clock is finer"),
+        pytest.param(-5, 0, id="and may be slow"),
+        pytest.param(5, 1, id="or fast"),
+    ],
+)
+def test_fractions_of_a_second_are_those_of_our_own_clock(own: float, expected: float) -> None:
+    """RELB-38: only as far as the server's clock allows them."""
+    shown = datetime(2026, 1, 1, tzinfo=UTC)
+    found = refine_time(shown, shown + timedelta(seconds=own))
+    assert found == shown + timedelta(seconds=expected)
+    assert refine_time(None, shown) == shown

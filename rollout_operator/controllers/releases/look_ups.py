@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
@@ -21,7 +21,7 @@ from rollout_operator.model.errors import ApiError, InvalidInput
 from rollout_operator.model.releases.flux import ImageRepository
 from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import ImageReference
-from rollout_operator.oci.client import RegistryClient
+from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryError, ReleaseNotFound
 from rollout_operator.telemetry.logs import log
 
@@ -53,12 +53,20 @@ class _Asked:
     """When it is asked again; None: never, for as long as it is the same image."""
 
 
+class Registries(Protocol):
+    """What is asked of registries; the real one is `oci.client.RegistryClient`."""
+
+    async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
+        """Return what an image says of itself. Raises InvalidInput and RegistryError."""
+        ...
+
+
 class ReleaseLookUps:
     """Look-ups for the Rollouts of one namespace."""
 
     def __init__(
         self,
-        registries: RegistryClient,
+        registries: Registries,
         secrets: Reader,
         clock: Clock,
         on_answer: Callable[[str], None],

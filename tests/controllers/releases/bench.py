@@ -1,0 +1,317 @@
+"""The controller of Rollouts on an API server of a few dictionaries, with caches that may lag."""
+
+import copy
+import json
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
+from rollout_operator.controllers.releases.flux import FluxObjects
+from rollout_operator.controllers.releases.observe import ReleaseObserver
+from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.reports import ReleaseReports
+from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.worker import Result
+from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube.api import JsonObject, Page, Resource
+from rollout_operator.kube.cache.followed import FollowedKind, KindSource
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import Store
+from rollout_operator.lab.schemas.patches import merge, patched
+from rollout_operator.model.decode.releases.flux import (
+    decode_image_policy,
+    decode_image_repository,
+    decode_kustomization,
+    decode_oci_repository,
+)
+from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from rollout_operator.model.event import EventRecord
+from rollout_operator.model.objects import AnyWatched
+from rollout_operator.model.releases.compat import OURS
+from tests.virtual_time import EPOCH, VirtualClock, elapsed
+
+NAMESPACE = "prod"
+Json = dict[str, Any]
+
+DECODERS: Mapping[str, Any] = {
+    "rollouts": decode_rollout,
+    "rolloutgates": decode_gate,
+    "healthchecks": decode_health_check,
+    "imagepolicies": decode_image_policy,
+    "imagerepositories": decode_image_repository,
+    "ocirepositories": decode_oci_repository,
+    "kustomizations": decode_kustomization,
+}
+
+
+class FakeReleaseApi:
+    """Objects as JSON, by plural and name; errors are scripted by `verb plural`."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Json] = {}
+        self.errors: dict[str, deque[ApiError]] = {}
+        self.calls: list[str] = []
+        self._version = 100
+
+    def put(self, resource: Resource, name: str, spec: Json, **more: Any) -> Json:
+        """Store an object; `metadata` and `status` by name."""
+        self._version += 1
+        head = {"namespace": NAMESPACE, "name": name, "uid": f"uid-{name}", "generation": 1}
+        metadata = {**head, **more.pop("metadata", {}), "resourceVersion": f"{self._version}"}
+        version = f"{resource.group}/{resource.version}"
+        body = {"apiVersion": version, "metadata": metadata, "spec": spec, **more}
+        self.objects[resource.plural, name] = body
+        return body
+
+    async def fetch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        self._call("get", resource, name)
+        return json.dumps(self._get(resource, name)).encode()
+
+    async def fetch_page(self, resource: Resource, namespace: str, **how: Any) -> Page:
+        raise AssertionError("nothing is listed")
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        what = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        lost = self._call("patch", resource, name, what)
+        found = self._get(resource, name)
+        if isinstance(patch, dict):
+            given: Any = patch.get("metadata") or {}
+            known = found["metadata"]
+            if any(given.get(key, known[key]) != known[key] for key in ("uid", "resourceVersion")):
+                raise Conflict(f"patch {what}: the object has been modified", status=409)
+            return self._store(resource, name, merge(found, patch), lost)
+        try:
+            return self._store(resource, name, patched(found, patch), lost)
+        except ValueError as error:
+            raise Conflict(str(error), status=422) from error
+
+    async def apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: JsonObject,
+        *,
+        manager: str,
+        is_forced: bool = False,
+    ) -> bytes:
+        lost = self._call("apply", resource, name)
+        return self._store(resource, name, merge(self._get(resource, name), body), lost)
+
+    def _call(
+        self, verb: str, resource: Resource, name: str, what: str = ""
+    ) -> UnknownOutcome | None:
+        """Record a call, and fail as it is scripted; an answer that is lost is returned."""
+        call = f"{verb} {what or resource.plural}"
+        self.calls.append(f"{call}/{name}")
+        scripted = self.errors.get(call)
+        error = scripted.popleft() if scripted else None
+        if error is not None and not isinstance(error, UnknownOutcome):
+            raise error
+        return error
+
+    def _get(self, resource: Resource, name: str) -> Json:
+        if (resource.plural, name) not in self.objects:
+            raise NotFound(f"{resource.plural}/{name}: there is none", status=404)
+        return self.objects[resource.plural, name]
+
+    def _store(
+        self, resource: Resource, name: str, body: JsonObject, lost: UnknownOutcome | None
+    ) -> bytes:
+        stored: Json = copy.deepcopy(dict(body))
+        self._version += 1
+        stored["metadata"]["resourceVersion"] = f"{self._version}"
+        self.objects[resource.plural, name] = stored
+        if lost is not None:
+            raise lost
+        return json.dumps(stored).encode()
+
+
+class FakeKind(FollowedKind):
+    """A kind whose cache is filled by the test."""
+
+    def __init__(self, resources: Sequence[Resource], api: FakeReleaseApi) -> None:
+        source = KindSource(
+            resources=resources, namespace=NAMESPACE, client=api, make_informer=_make_none
+        )
+        super().__init__(source, Store[AnyWatched]())
+        self.first = resources[0]
+        self.is_there = True
+        self.may_be_read = True
+        self.proved_ago = timedelta(0)
+
+    @property
+    def resource(self) -> Resource | None:
+        return self.first if self.is_there else None
+
+    @property
+    def is_absent(self) -> bool:
+        return not self.is_there
+
+    @property
+    def is_forbidden(self) -> bool:
+        return not self.may_be_read
+
+    @property
+    def lack(self) -> str | None:
+        return None if self.may_be_read else f"{self.kind}: forbidden"
+
+    @property
+    def age(self) -> timedelta:
+        return self.proved_ago
+
+
+def _make_none(resource: Resource) -> Informer[AnyWatched]:
+    raise AssertionError("nothing is followed")
+
+
+class ReleaseBench:
+    """One Rollout `app`, what it depends on, and the controller."""
+
+    def __init__(self) -> None:
+        self.api = api = FakeReleaseApi()
+        self.events: list[EventRecord] = []
+        self.caches = caches = ReleaseCaches(
+            rollouts=FakeKind([kinds.ROLLOUTS], api),
+            gates=FakeKind([kinds.ROLLOUT_GATES], api),
+            checks=FakeKind([kinds.HEALTH_CHECKS], api),
+            policies=FakeKind(kinds.IMAGE_POLICIES, api),
+            image_repositories=FakeKind(kinds.IMAGE_REPOSITORIES, api),
+            oci_repositories=FakeKind(kinds.OCI_REPOSITORIES, api),
+            kustomizations=FakeKind(kinds.KUSTOMIZATIONS, api),
+        )
+        self.controller = self._build(caches)
+
+    def _build(self, caches: ReleaseCaches) -> ReleaseController:
+        api, clock = self.api, VirtualClock()
+        newest = NewestObjects(caches.rollouts.store, NAMESPACE, api, watch_as(decode_rollout))
+        flux = FluxObjects(api, NAMESPACE, caches.oci_repositories, caches.kustomizations)
+        observer = ReleaseObserver(
+            namespace=NAMESPACE,
+            caches=caches,
+            flux=flux,
+            look_ups=None,
+            reader=api,
+            now=now,
+            compat=OURS,
+        )
+        return ReleaseController(
+            ReleaseContext(
+                newest=newest,
+                statuses=StatusWriter(api, kinds.ROLLOUTS, newest),
+                observer=observer,
+                flux=flux,
+                patcher=api,
+                attempts=Attempts(clock, longest=timedelta(seconds=5)),
+                reports=ReleaseReports(self.events.append),
+            )
+        )
+
+    def restart(self) -> None:
+        """Begin anew, with nothing that was remembered."""
+        self.controller = self._build(self.caches)
+
+    def create(self, latest: str = "1.0.0", **spec: Any) -> None:
+        """Create a Rollout, its policy, and an OCIRepository for it; the caches know them."""
+        self.api.put(kinds.ROLLOUTS, "app", {"releasesImagePolicy": {"name": "app"}, **spec})
+        self.announce(latest)
+        annotations = {"rollout.kuberik.com/rollout": "app"}
+        self.api.put(
+            kinds.OCI_REPOSITORIES[0],
+            "app",
+            {"ref": {"tag": "none"}},
+            metadata={"annotations": annotations},
+        )
+        self.show()
+
+    def announce(self, tag: str) -> None:
+        """Have the policy select a tag."""
+        self.api.put(
+            kinds.IMAGE_POLICIES[0],
+            "app",
+            {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {}}},
+            status={"latestRef": {"name": "registry/app", "tag": tag}},
+        )
+        self.show("imagepolicies")
+
+    def show(self, *plurals: str) -> None:
+        """Let the caches catch up, of these kinds or of all."""
+        for one in self.caches.list_kinds():
+            assert isinstance(one, FakeKind)
+            plural = one.first.plural
+            if not plurals or plural in plurals:
+                decode = watch_as(DECODERS[plural])
+                found = [
+                    decode(json.dumps(body).encode())
+                    for (kind, _), body in self.api.objects.items()
+                    if kind == plural
+                ]
+                one.store.replace_all(found)
+
+    async def step(self, name: str = "app") -> Result:
+        """Reconcile once, with caches that lag."""
+        return await self.controller.reconcile(name)
+
+    async def rest(self) -> list[str]:
+        """Reconcile with fresh caches until nothing is written; return the calls of it."""
+        before = len(self.api.calls)
+        while True:
+            count = len(self.api.calls)
+            self.show()
+            await self.step()
+            if len(self.api.calls) == count:
+                return self.api.calls[before:]
+
+    @property
+    def status(self) -> Json:
+        """Return the status of the Rollout as the store has it."""
+        status: Json = self.api.objects["rollouts", "app"].get("status", {})
+        return status
+
+    @property
+    def tag(self) -> str:
+        """Return the tag of the OCIRepository as the store has it."""
+        tag: str = self.api.objects["ocirepositories", "app"]["spec"]["ref"]["tag"]
+        return tag
+
+    def history(self) -> str:
+        """Return the tags that were deployed, the newest first."""
+        return " ".join(one["version"]["tag"] for one in self.status.get("history", ()))
+
+    def condition(self, kind: str = "Ready") -> str:
+        """Return status, reason and message of a condition."""
+        found = next(one for one in self.status["conditions"] if one["type"] == kind)
+        return f"{found['status']} {found['reason']}: {found['message']}"
+
+    def reasons(self) -> list[str]:
+        return [one.reason for one in self.events]
+
+
+def now() -> datetime:
+    """Return the time of the loop, as the API server's."""
+    return EPOCH + elapsed()

@@ -1,0 +1,249 @@
+"""One status a pass, written before anything else; what this process wrote counts at once."""
+
+from collections import deque
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.controllers.releases.controller import RECHECK, RESYNC
+from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.model.errors import Conflict, Refused, UnknownOutcome
+from tests.controllers.releases.bench import FakeKind, ReleaseBench
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+STATUS = "patch rollouts/status/app"
+TAG = "apply ocirepositories/app"
+
+
+@in_virtual_time
+async def test_a_deployment_is_recorded_before_it_is_written() -> None:
+    """RELB-15, RELB-21: one status, then the tag."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.step()
+    assert bench.api.calls == [STATUS, TAG]
+    assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
+
+
+@in_virtual_time
+async def test_a_rollout_at_rest_writes_nothing() -> None:
+    """RELB-21, RELB-06: and reports nothing."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.rest()
+    bench.events.clear()
+    for _ in range(20):
+        result = await bench.step()
+        bench.show()
+    assert await bench.rest() == []
+    assert bench.events == []
+    assert result.again == RESYNC
+
+
+@in_virtual_time
+async def test_own_writes_count_until_the_caches_show_them() -> None:
+    """A cache that lags brings on neither a second deployment nor a second tag."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.step()
+    for _ in range(3):
+        await bench.step()
+    assert bench.api.calls.count(TAG) == 1
+    assert [one["id"] for one in bench.status["history"]] == [1]
+    assert bench.condition().startswith("True RolloutSucceeded")
+
+
+@in_virtual_time
+async def test_a_status_of_another_writer_is_not_written_over() -> None:
+    """Nothing is deployed by what is outdated; it is read back, and decided anew."""
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.put(kinds.ROLLOUTS, "app", {**bench.api.objects["rollouts", "app"]["spec"]})
+    result = await bench.step()
+    assert (bench.history(), bench.tag) == ("", "none")
+    assert result.again is not None
+    assert result.again < timedelta(seconds=1)
+    await VirtualClock().sleep(result.again)
+    await bench.step()
+    assert bench.api.calls[-3:] == ["get rollouts/app", STATUS, TAG]
+    assert bench.history() == "1.0.0"
+
+
+@in_virtual_time
+async def test_a_status_whose_answer_is_lost_is_read_back() -> None:
+    """REL-01, RELB-10: whether it was written or not, there is one deployment."""
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.errors["patch rollouts/status"] = deque([UnknownOutcome("no answer")])
+    result = await bench.step()
+    assert bench.tag == "none"
+    assert result.again is not None
+    await VirtualClock().sleep(result.again)
+    await bench.rest()
+    assert [one["id"] for one in bench.status["history"]] == [1]
+    assert bench.tag == "1.0.0"
+
+
+@in_virtual_time
+async def test_a_tag_that_is_not_written_is_said_and_written_later() -> None:
+    """REL-62, RELB-15: the record stays, also over the end of the process."""
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.errors["apply ocirepositories"] = deque([Refused("webhook says no")] * 3)
+    await bench.step()
+    bench.show()
+    await bench.step()
+    assert bench.condition() == "False RolloutFailed: webhook says no"
+    bench.restart()
+    bench.show()
+    await bench.step()
+    await bench.rest()
+    assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
+    assert bench.condition().startswith("True RolloutSucceeded")
+    assert bench.reasons().count("DeploymentSucceeded") == 1
+
+
+@in_virtual_time
+async def test_a_tag_whose_answer_is_lost_is_read_back() -> None:
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.errors["apply ocirepositories"] = deque([UnknownOutcome("no answer")])
+    await bench.step()
+    await bench.step()
+    assert bench.api.calls.count(TAG) == 1
+    assert bench.api.calls[2] == "get ocirepositories/app"
+
+
+@in_virtual_time
+async def test_intents_are_removed_where_they_are_still_the_same() -> None:
+    """RELB-10: another value is another intent."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.rest()
+    key = "rollout.kuberik.com/retry"
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "1", "other": "x"}
+    await bench.rest()
+    assert bench.api.objects["rollouts", "app"]["metadata"]["annotations"] == {"other": "x"}
+
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "2"}
+    bench.show()
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "3"}
+    await bench.step()
+    assert bench.api.objects["rollouts", "app"]["metadata"]["annotations"] == {key: "3"}
+
+
+@in_virtual_time
+async def test_a_value_by_hand_is_put_right() -> None:
+    """RELB-12: without another entry of history."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.rest()
+    bench.api.objects["ocirepositories", "app"]["spec"]["ref"]["tag"] = "0.9.0"
+    bench.api.objects["ocirepositories", "app"]["metadata"]["resourceVersion"] = "900"
+    await bench.rest()
+    assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
+    assert "DriftCorrected" in bench.reasons()
+
+
+@pytest.mark.parametrize("what", ["deleted", "gone", "old view"])
+@in_virtual_time
+async def test_nothing_is_decided_by_what_is_not_known(what: str) -> None:
+    bench = ReleaseBench()
+    bench.create()
+    rollouts = bench.caches.rollouts
+    assert isinstance(rollouts, FakeKind)
+    if what == "deleted":
+        metadata = bench.api.objects["rollouts", "app"]["metadata"]
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        bench.show()
+    elif what == "gone":
+        bench.api.objects.clear()
+        bench.show()
+    else:
+        rollouts.proved_ago = timedelta(minutes=5)
+    result = await bench.step()
+    assert bench.api.calls == []
+    assert result.again == (RECHECK if what == "old view" else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("gates", "GateListFailed"),
+        ("checks", "HealthCheckListFailed"),
+        ("policies", "RolloutFailed"),
+        ("oci_repositories", "RolloutFailed"),
+    ],
+)
+@in_virtual_time
+async def test_a_kind_that_may_not_be_read_holds_and_is_told(kind: str, reason: str) -> None:
+    """REL-49, REL-71: a closed gate may be among what is not seen."""
+    bench = ReleaseBench()
+    bench.create()
+    hidden = getattr(bench.caches, kind)
+    hidden.may_be_read = False
+    await bench.rest()
+    assert bench.condition().startswith(f"False {reason}: ")
+    assert bench.history() == ""
+    hidden.may_be_read = True
+    await bench.rest()
+    assert bench.history() == "1.0.0"
+
+
+@in_virtual_time
+async def test_without_flux_a_rollout_says_so() -> None:
+    """RELB-27."""
+    bench = ReleaseBench()
+    bench.create()
+    policies = bench.caches.policies
+    assert isinstance(policies, FakeKind)
+    policies.is_there = False
+    await bench.rest()
+    assert bench.condition().startswith("False FluxNotInstalled: ")
+    assert bench.reasons() == ["FluxNotInstalled"]
+
+
+@in_virtual_time
+async def test_a_policy_of_another_namespace_is_read_live() -> None:
+    """RELB-26."""
+    bench = ReleaseBench()
+    bench.create()
+    spec = {"releasesImagePolicy": {"name": "app", "namespace": "flux-system"}}
+    bench.api.put(kinds.ROLLOUTS, "app", spec)
+    bench.show("rollouts")
+    await bench.step()
+    assert bench.api.calls == ["get imagepolicies/app", STATUS, TAG]
+
+
+@in_virtual_time
+async def test_an_annotation_that_cannot_be_obeyed_is_reported_once() -> None:
+    """REL-61."""
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.put(
+        kinds.KUSTOMIZATIONS[0],
+        "app",
+        {"sourceRef": {"kind": "OCIRepository", "name": "app"}},
+        metadata={"annotations": {"rollout.kuberik.com/substitute.a.b.from": "app"}},
+    )
+    await bench.rest()
+    await bench.rest()
+    assert bench.reasons().count("InvalidAnnotation") == 1
+
+
+@in_virtual_time
+async def test_one_object_that_cannot_be_written_holds_no_other_one_up() -> None:
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.put(
+        kinds.OCI_REPOSITORIES[0],
+        "also",
+        {"ref": {"tag": "none"}},
+        metadata={"annotations": {"rollout.kuberik.com/rollout": "app"}},
+    )
+    bench.show()
+    bench.api.errors["apply ocirepositories"] = deque([Conflict("no")])
+    await bench.step()
+    assert bench.tag == "1.0.0"
+    await bench.rest()
+    assert bench.api.objects["ocirepositories", "also"]["spec"]["ref"]["tag"] == "1.0.0"

@@ -1,0 +1,166 @@
+"""Registries are asked once about a tag, never too often, and hold no pass up for long."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from rollout_operator.controllers.releases.look_ups import (
+    MOST_TAGS,
+    PATIENCE,
+    LookUpKey,
+    ReleaseLookUps,
+)
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.model.releases.flux import ImageRepository
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.reference import ImageReference, parse_repository
+from rollout_operator.oci.client import RegistryAccess
+from rollout_operator.oci.errors import (
+    RegistryBusy,
+    RegistryDenied,
+    RegistryError,
+    ReleaseNotFound,
+)
+from tests.controllers.releases.bench import FakeReleaseApi
+from tests.planning.releases.builders import head
+from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
+
+REPOSITORY = ImageRepository(head=head("app"), image=parse_repository("registry.example/app"))
+KEY = LookUpKey("app", "1.0.0")
+FOUND = ReleaseMetadata(digest="sha256:0", version="v1")
+INTERVAL = timedelta(minutes=1)
+
+
+class FakeRegistries:
+    """Answers after some seconds what is scripted, and then always that it was found."""
+
+    def __init__(self, *script: RegistryError, takes: float = 1) -> None:
+        self._script = deque(script)
+        self._takes = takes
+        self.asked: list[str] = []
+
+    async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
+        self.asked.append(f"{image} at {elapsed().total_seconds():g}")
+        await asyncio.sleep(self._takes)
+        if self._script:
+            raise self._script.popleft()
+        return FOUND
+
+
+class Rig:
+    """Look-ups by one worker, and the Rollouts that were woken."""
+
+    def __init__(self, registries: FakeRegistries) -> None:
+        self.registries = registries
+        self.woken: list[str] = []
+        self.look_ups = ReleaseLookUps(
+            registries, FakeReleaseApi(), VirtualClock(), self.woken.append
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ReleaseLookUps]:
+        async with asyncio.TaskGroup() as tasks:
+            workers = Workers(self.look_ups.queue, self.look_ups.look_up, count=1, rng=lambda: 0.5)
+            tasks.create_task(workers.run(), name="workers")
+            yield self.look_ups
+            self.look_ups.queue.close()
+
+    async def fetch(
+        self, key: LookUpKey = KEY, digest: str | None = None
+    ) -> tuple[bool, ReleaseMetadata | None]:
+        return await self.look_ups.fetch(key, REPOSITORY, INTERVAL, digest)
+
+
+@in_virtual_time
+async def test_ten_passes_within_an_interval_ask_once() -> None:
+    """RELB-01: and so do those after it, where the registry has answered."""
+    rig = Rig(FakeRegistries())
+    async with rig.running():
+        for _ in range(10):
+            assert await rig.fetch() == (True, FOUND)
+        await asyncio.sleep(300)
+        assert await rig.fetch() == (True, FOUND)
+    assert rig.registries.asked == ["registry.example/app:1.0.0 at 0"]
+    assert rig.woken == ["app"]
+
+
+@in_virtual_time
+async def test_a_failed_look_up_is_repeated_after_the_interval() -> None:
+    """RELB-01."""
+    rig = Rig(FakeRegistries(RegistryDenied("no"), RegistryDenied("no")))
+    async with rig.running():
+        for _ in range(3):
+            assert await rig.fetch() == (False, None)
+        assert rig.look_ups.next_due("app") == INTERVAL
+        await asyncio.sleep(60)
+        assert await rig.fetch() == (False, None)
+        await asyncio.sleep(61)
+        await rig.fetch()
+        await asyncio.sleep(2)
+        assert await rig.fetch() == (True, FOUND)
+        assert rig.look_ups.next_due("app") is None
+    assert [one.rpartition(" ")[2] for one in rig.registries.asked] == ["0", "61", "122"]
+
+
+@in_virtual_time
+async def test_a_registry_that_hangs_holds_one_pass_up_for_a_moment() -> None:
+    rig = Rig(FakeRegistries(takes=45))
+    async with rig.running():
+        assert await rig.fetch() == (False, None)
+        assert elapsed() == PATIENCE
+        assert await rig.fetch() == (False, None)
+        assert elapsed() == PATIENCE
+        await asyncio.sleep(41)
+        assert rig.woken == ["app"]
+        assert await rig.fetch() == (True, FOUND)
+
+
+@in_virtual_time
+async def test_a_tag_that_is_not_there_is_known_not_to_be() -> None:
+    """RELB-23."""
+    rig = Rig(FakeRegistries(ReleaseNotFound("no")))
+    async with rig.running():
+        assert await rig.fetch() == (True, None)
+        assert rig.look_ups.next_due("app") == INTERVAL
+
+
+@in_virtual_time
+async def test_a_registry_that_wants_longer_is_left_alone_longer() -> None:
+    rig = Rig(FakeRegistries(RegistryBusy("later", retry_after=timedelta(hours=1))))
+    async with rig.running():
+        await rig.fetch()
+        assert rig.look_ups.next_due("app") == timedelta(hours=1)
+
+
+@in_virtual_time
+async def test_another_digest_is_another_image() -> None:
+    """RELB-04."""
+    rig = Rig(FakeRegistries())
+    async with rig.running():
+        await rig.fetch(digest="sha256:1")
+        await rig.fetch(digest="sha256:2")
+    assert len(rig.registries.asked) == 2
+
+
+@in_virtual_time
+async def test_what_is_remembered_of_a_rollout_is_bounded_and_forgotten_with_it() -> None:
+    rig = Rig(FakeRegistries())
+    async with rig.running():
+        for number in range(MOST_TAGS + 1):
+            await rig.fetch(LookUpKey("app", f"{number}"))
+        await rig.fetch(LookUpKey("app", "0"))
+        assert len(rig.registries.asked) == MOST_TAGS + 2
+        rig.look_ups.forget("app")
+        await rig.fetch(LookUpKey("app", "0"))
+        assert len(rig.registries.asked) == MOST_TAGS + 3
+
+
+@in_virtual_time
+async def test_a_secret_that_is_missing_counts_as_a_failure() -> None:
+    rig = Rig(FakeRegistries())
+    missing = ImageRepository(head=head("app"), image=REPOSITORY.image, pull_secret="none")
+    async with rig.running():
+        assert await rig.look_ups.fetch(KEY, missing, INTERVAL) == (False, None)
+    assert rig.registries.asked == []

@@ -1,0 +1,78 @@
+"""Which Rollouts a change concerns (REL-89, RELB-20, RT-14, RT-56)."""
+
+from typing import Any
+
+import msgspec
+
+from rollout_operator.controllers.releases.wakes import list_concerned
+from rollout_operator.model.releases.flux import (
+    FluxReference,
+    ImagePolicy,
+    ImageRepository,
+    Kustomization,
+    OciRepository,
+)
+from rollout_operator.model.releases.reference import parse_repository
+from rollout_operator.model.releases.rollout import ReleaseRollout
+from tests.planning.releases.builders import ALL_CHECKS, check, gate, head, rollout
+
+
+def named(name: str, **spec: Any) -> ReleaseRollout:
+    found = rollout()
+    changed = msgspec.structs.replace(found.spec, **spec)
+    return msgspec.structs.replace(found, head=head(name), spec=changed)
+
+
+class Known:
+    """A namespace with three Rollouts, of which two follow the policy `app`."""
+
+    def list_rollouts(self) -> list[ReleaseRollout]:
+        return [
+            named("a", policy_name="app"),
+            named("b", policy_name="app", policy_namespace="flux", checks=ALL_CHECKS),
+            named("c", policy_name="app", policy_namespace="prod", checks=ALL_CHECKS),
+        ]
+
+    def list_policies(self) -> list[ImagePolicy]:
+        return [policy()]
+
+    def list_repositories(self) -> list[OciRepository]:
+        return [OciRepository(head=head("app"), api_version="v1", rollout="b")]
+
+
+def policy() -> ImagePolicy:
+    place = FluxReference(kind="ImageRepository", namespace="prod", name="images")
+    return ImagePolicy(head=head("app"), repository=place)
+
+
+def kustomization(source: str, **rollouts: str) -> Kustomization:
+    return Kustomization(
+        head=head("web"),
+        api_version="v1",
+        source=FluxReference(kind="OCIRepository", namespace="prod", name=source),
+        rollouts=rollouts,
+    )
+
+
+def concerned(view: object) -> list[str]:
+    return sorted(list_concerned(view, Known()))
+
+
+def test_each_kind_concerns_those_that_depend_on_it() -> None:
+    assert concerned(named("x")) == ["x"]
+    assert concerned(gate(rollout="x")) == ["x"]
+    assert concerned(policy()) == ["a", "c"]
+    assert concerned(check("h")) == ["b", "c"]
+    assert concerned(OciRepository(head=head("app"), api_version="v1", rollout="x")) == ["x"]
+    assert concerned(OciRepository(head=head("app"), api_version="v1")) == []
+
+
+def test_an_image_repository_concerns_those_of_its_policies() -> None:
+    image = parse_repository("registry.example/app")
+    assert concerned(ImageRepository(head=head("images"), image=image)) == ["a", "c"]
+    assert concerned(ImageRepository(head=head("others"), image=image)) == []
+
+
+def test_a_kustomization_concerns_whose_artifact_it_applies() -> None:
+    assert concerned(kustomization("app", x="y")) == ["b", "y"]
+    assert concerned(kustomization("other", x="y")) == ["y"]
