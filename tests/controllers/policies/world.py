@@ -19,6 +19,7 @@ from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import TOPOLOGY_KEYS
+from tests.judge.objects import read_pod
 from tests.virtual_time import VirtualClock
 
 ON: Final = "-multi-az-rollouts.enabled"
@@ -72,6 +73,15 @@ class PolicyWorld:
 
     async def delete_policy(self, name: str = "db") -> None:
         await self._call("delete", MULTI_AZ_ROLLOUTS, name=name)
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod as a person does."""
+        await self._call("delete", PODS, name=name)
+
+    def is_ready(self, name: str) -> bool:
+        """Tell whether a pod is ready, as the store has it."""
+        found = self.sandbox.api.get(PODS, self.sandbox.namespace, name)
+        return found is not None and read_pod(found).is_ready
 
     async def patch_set(self, name: str, patch: JsonObject) -> None:
         await self._patch(STATEFULSETS, name, patch, STRATEGIC_PATCH)
