@@ -62,6 +62,7 @@ class PolicyController:
         self._context = context
         self._waits: dict[str, tuple[Reason, ...]] = {}
         """Of the last plan of each policy."""
+        self._problems: dict[str, tuple[str, ...]] = {}
 
     def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
         """Return a policy as it was last read or written, and what was decided that it waits for.
@@ -105,6 +106,7 @@ class PolicyController:
         known = context.statuses.get(name)
         if known is None or context.statuses.is_behind(name):
             return RECHECK_WAIT
+        self._log_problems(known)
         if isinstance(found, RefusedPolicy):
             context.rule.forget(GroupName(name))
             self._waits.pop(name, None)
@@ -153,6 +155,15 @@ class PolicyController:
         self._context.reports.on_status(known, status)
         return RESYNC
 
+    def _log_problems(self, known: WatchedPolicy) -> None:
+        """Log once what of a status cannot be read: somebody else has written it."""
+        before = self._problems.pop(known.name, ())
+        if known.problems:
+            self._problems[known.name] = known.problems
+        if known.problems and known.problems != before:
+            why = "; ".join(known.problems)
+            log.warn("Status of policy counts as lost", **self._name(known.name), why=why)
+
     def _log_wait(self, name: str, plan: PolicyPlan) -> None:
         """Log why nothing goes; the numbers in it change more often than is worth a line."""
         leading, before = plan.leading, self._waits.get(name)
@@ -167,6 +178,7 @@ class PolicyController:
     def _forget(self, name: str) -> None:
         context = self._context
         self._waits.pop(name, None)
+        self._problems.pop(name, None)
         context.steps.forget(GroupName(name))
         context.rule.forget(GroupName(name))
         context.statuses.forget(name)

@@ -23,6 +23,7 @@ from rollout_operator.model.decode.policy import decode_policy
 from rollout_operator.model.decode.wire import JsonBytes, Required, Wire
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import Uid
+from rollout_operator.model.policy.plan import MOST_BATCHES
 from rollout_operator.model.policy.status import PolicyStatus, RecordedBatch
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.units import parse_rfc3339
@@ -33,9 +34,6 @@ _NOTHING: Final = msgspec.Raw(b"null")
 # 100 KiB. An object of more than 1.5 MiB is stored nowhere.
 _LONGEST_LIST: Final = 1 << 20
 _LISTS: Final = frozenset({"zones", "lastBatch", "conditions"})
-# Of a number that is exact in every client there is room for one more.
-_MOST_BATCHES: Final = 2**53 - 1
-
 _NAMES: Final = {field.encode_name: field.name for field in fields(PolicyStatus)}
 _READ: Final = Fields(
     {
@@ -116,7 +114,7 @@ def _read_field(name: str, part: msgspec.Raw) -> Mapping[str, object]:
     for time in _list_times(status):
         parse_rfc3339(time)
     batch = status.last_batch
-    if isinstance(batch, RecordedBatch) and not 1 <= batch.number <= _MOST_BATCHES:
+    if isinstance(batch, RecordedBatch) and not 1 <= batch.number <= MOST_BATCHES:
         raise InvalidInput(f"number: {batch.number} is no number of a batch")
     return {_NAMES[name]: getattr(status, _NAMES[name])}
 

@@ -6,12 +6,16 @@ to the controllers.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Revision, Uid
 from rollout_operator.model.outcome import Reason, RecordRevision, ReplacePods
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.policy.zones import ZoneResolution
+
+# Exact in every client. The one after it is 1 again, as where the status was lost.
+MOST_BATCHES: Final = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from rollout_operator.model.objects import Pod
-from rollout_operator.model.policy.plan import Batch, BatchPod
+from rollout_operator.model.policy.plan import MOST_BATCHES, Batch, BatchPod
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.planning.rollout.readiness import Readiness
 from rollout_operator.planning.rollout.zones import is_paused
@@ -31,10 +31,23 @@ def find_open(batch: Batch | None, readinesses: Iterable[Readiness]) -> Batch | 
 
 
 def has_superseded(batch: Batch | None, readiness: Readiness) -> bool:
-    """Tell whether an unfinished batch of a StatefulSet was for another revision than its own."""
-    if batch is None or batch.completion is not None:
+    """Tell whether an unfinished batch of a StatefulSet was for another revision than its own.
+
+    Its pods must bear that out: a batch that somebody has written by hand saves no pause.
+    """
+    if batch is None or batch.completion is not None or batch.set_name != readiness.sts.name:
         return False
-    return batch.set_name == readiness.sts.name and batch.revision != readiness.sts.update_revision
+    is_for_another = batch.revision != readiness.sts.update_revision
+    return is_for_another and any(_is_wanted_anew(one, readiness) for one in batch.pods)
+
+
+def _is_wanted_anew(one: BatchPod, readiness: Readiness) -> bool:
+    """Tell whether a pod of a batch is down, or not at the update revision of now."""
+    sts = readiness.sts
+    pod = next((pod for pod in readiness.standing if pod.name == one.name), None)
+    if pod is None:
+        return sts.find_ordinal(one.name, sts.ordinals) is not None
+    return pod.revision != sts.update_revision
 
 
 def settle_batch(
@@ -112,8 +125,9 @@ def open_batch(
     batch: Batch | None, readiness: Readiness, *, zone: str, pods: Iterable[Pod], now: datetime
 ) -> Batch:
     """Return the next batch."""
+    last = 0 if batch is None else batch.number
     return Batch(
-        number=1 if batch is None else batch.number + 1,
+        number=last + 1 if last < MOST_BATCHES else 1,
         zone=zone,
         set_name=readiness.sts.name,
         revision=readiness.sts.update_revision,

@@ -74,6 +74,25 @@ class PolicyWorld:
     async def delete_policy(self, name: str = "db") -> None:
         await self._call("delete", MULTI_AZ_ROLLOUTS, name=name)
 
+    async def edit_status(self, status: Any, name: str = "db") -> None:
+        """Write the whole status of a policy, whatever that may be."""
+        body = {key: part for key, part in (await self.get(name)).items() if key != "status"}
+        if status is not None:
+            body["status"] = status
+        await self.sandbox.call(
+            ApiRequest(
+                verb="update",
+                resource=MULTI_AZ_ROLLOUTS,
+                namespace=self.sandbox.namespace,
+                name=name,
+                subresource="status",
+                body=body,
+            )
+        )
+
+    async def delete_set(self, name: str) -> None:
+        await self._call("delete", STATEFULSETS, name=name)
+
     async def delete_pod(self, name: str) -> None:
         """Delete a pod as a person does."""
         await self._call("delete", PODS, name=name)

@@ -247,6 +247,15 @@ def test_a_batch_for_another_revision_is_superseded(a: str, expected: str) -> No
     assert (outline(found), found.batch and found.batch.number) == (expected, 5)
 
 
+def test_a_batch_that_no_pod_bears_out_saves_no_pause() -> None:
+    """MAZ-43: written by hand, for a revision that no StatefulSet ever had."""
+    last = batch("a-2", revision=V3)
+    a = at(prev("a", "ppl"), 2, ready=-1)
+
+    assert times(plan(a, B, last=last)) == [None, 29]
+    assert times(plan(a, B, last=dataclasses.replace(last, pods=()))) == [None, 29]
+
+
 def test_after_a_superseded_batch_other_stateful_sets_pause() -> None:
     """MAZ-47 excepts the StatefulSet of that batch, and no other."""
     last = batch("a-2", revision=V3)
