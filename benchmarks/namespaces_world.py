@@ -28,8 +28,6 @@ POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plu
 NODES: Final = Resource("v1", "nodes", is_namespaced=False)
 APP: Final = "app"
 IDLE: Final = "idle"
-# In turn by label and by policy, three of each, so that three namespaces have one of both.
-MOVING: Final = 6
 AT_ONCE: Final = Behaviour(ready_after=timedelta(0), terminates_after=timedelta(0))
 # 5,000 pods take about a minute.
 LIMIT: Final = timedelta(minutes=5)
@@ -44,13 +42,15 @@ class Size:
     idle_groups: int = 0
     idle_pods: int = 50
     """Of a zone of a group."""
-    moving_pods: int = 10
+    moving_groups: int = 6
+    """In turn by label and by policy: three namespaces have one of both."""
+    moving_pods: int = 4
     idle_s: float = 20.0
 
     @property
     def pods(self) -> int:
         """Return how many pods there are."""
-        return 3 * (self.idle_groups * self.idle_pods + MOVING * self.moving_pods)
+        return 3 * (self.idle_groups * self.idle_pods + self.moving_groups * self.moving_pods)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,8 @@ async def open_worlds(plane: ControlPlane, size: Size) -> AsyncIterator[Sequence
 
 async def create_groups(worlds: Sequence[World], size: Size) -> Sequence[Placed]:
     """Create all groups, wait until their pods are ready, and create their policies."""
-    plan = [(IDLE, size.idle_pods)] * size.idle_groups + [("moving", size.moving_pods)] * MOVING
+    idle = [(IDLE, size.idle_pods)] * size.idle_groups
+    moving = [("moving", size.moving_pods)] * size.moving_groups
     groups = [
         Placed(
             world=worlds[number // 2 % len(worlds)],
@@ -113,7 +114,7 @@ async def create_groups(worlds: Sequence[World], size: Size) -> Sequence[Placed]
             has_policy=number % 2 == 1,
             pods=pods,
         )
-        for number, (kind, pods) in enumerate(plan)
+        for number, (kind, pods) in enumerate([*moving, *idle])
     ]
     for one in groups:
         await create_zones(one.world.api, one.world.namespace, one.zones)

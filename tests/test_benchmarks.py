@@ -195,6 +195,17 @@ ON_A_CONTROL_PLANE = {
             for name, value in (("reaction_median_ms", SOME), ("requests_per_write", ONE_OR_MORE))
         },
     ),
+    "MAZ-60: three namespaces, with groups by label and by policy": Smoke(
+        name="namespaces",
+        most={"three_rss_idle_mib": 120, "memory_ratio": 1.1, "policy_ratio": 1.25},
+        figures={
+            "three_violations": 0,
+            "three_set_reads": 0,
+            "three_node_lists": 2,
+            "three_label_median_ms": SOME,
+            "three_policy_median_ms": SOME,
+        },
+    ),
     "W-06: pods are asked while another group rolls": Smoke(
         name="scaling_delays",
         most={"asked_median_s": 3, "rollout_delay_ms": 100},
