@@ -15,19 +15,20 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
 from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.kube.api import NAMESPACES, Resource
+from rollout_operator.kube.api import NAMESPACES, SELF_ACCESS_REVIEWS, JsonObject, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.followed import FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import Store
 from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.decode.registrations import decode_allowed
 from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
-from rollout_operator.model.errors import ApiError, Denied
+from rollout_operator.model.errors import ApiError, DecodeError, NotFound
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched, WatchedObject
 from rollout_operator.model.releases.compat import KUBERIK, OURS
@@ -47,6 +48,8 @@ class ClusterSchedules:
         """`record` has an Event written soon."""
         self._process = process
         self._client = process.open("keeping gates of the cluster", Priority.READ)
+        # Each replica asks, whether or not it acts.
+        self._asking = process.open_unfenced("asking for rights", Priority.LIST)
         self._asked = asyncio.Event()
         self._kinds = self._follow_kinds()
         self._schedules = Schedules(self._kinds, self._make_settings(record))
@@ -77,13 +80,29 @@ class ClusterSchedules:
         await self._schedules.finish()
 
     async def _may_follow(self) -> bool:
+        """Tell whether the kind is there, and may be listed: what is not permitted is not tried."""
         try:
+            if not await self._is_granted():
+                log.debug("Schedules of the cluster may not be listed")
+                return False
             await self._client.fetch_page(_RESOURCE, "", limit=1, resource_version="0")
-        except ApiError as error:
-            tell = log.info if isinstance(error, Denied) else log.debug
-            tell("Schedules of the cluster are not followed", err=error)
+        except (ApiError, DecodeError) as error:
+            log.debug("Schedules of the cluster are not followed", err=error)
             return False
         return True
+
+    async def _is_granted(self) -> bool:
+        attributes = {"verb": "list", "group": _RESOURCE.group, "resource": _RESOURCE.plural}
+        body: JsonObject = {
+            "apiVersion": f"{SELF_ACCESS_REVIEWS.group}/{SELF_ACCESS_REVIEWS.version}",
+            "kind": SELF_ACCESS_REVIEWS.kind,
+            "spec": {"resourceAttributes": attributes},
+        }
+        try:
+            answer = await self._asking.create(SELF_ACCESS_REVIEWS, "", body)
+        except NotFound:
+            return True  # there is nothing to ask: the list says it
+        return decode_allowed(SELF_ACCESS_REVIEWS.kind, answer)
 
     def _make_settings(self, record: Callable[[EventRecord], None]) -> ScheduleSettings:
         process, client = self._process, self._client

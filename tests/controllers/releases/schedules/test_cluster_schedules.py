@@ -34,7 +34,9 @@ def list_asked(world: ReleaseSandbox) -> set[str]:
     return {
         called.request.resource.plural
         for called in world.sandbox.history.list_all(Called)
-        if called.actor == "operator-1" and not called.request.namespace
+        if called.actor == "operator-1"
+        and called.request.verb in ("list", "watch")
+        and not called.request.namespace
     }
 
 
