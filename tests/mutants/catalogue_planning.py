@@ -14,8 +14,8 @@ PLANNING: Final = (
     ),
     Mutant(
         name="one-pod-more-than-the-limit",
-        old="room = limit - readiness.unavailable\n",
-        new="room = limit - readiness.unavailable + 1\n",
+        old="room = limit - unavailable\n",
+        new="room = limit - unavailable + 1\n",
         breaks="SI-04: < for <=, in the room for healthy pods",
         scenarios=("s2", "s1"),
     ),
@@ -64,15 +64,18 @@ PLANNING: Final = (
     ),
     Mutant(
         name="paused-zone-skipped-before-its-ready-check",
-        old="    steps = _plan_zones(readinesses)\n",
-        new="    steps = _plan_zones([one for one in readinesses if not is_paused(one.sts)])\n",
+        old="    short = [zone for zone in zones if not zone.is_whole]\n",
+        new=(
+            "    short = [\n        zone\n        for zone in zones\n        if not zone.is_whole\n"
+            "        and not any(is_paused(one.sts) for one in zone.readinesses)\n    ]\n"
+        ),
         breaks="SI-02: a paused zone that is short does not stop the others",
         scenarios=("walk",),
     ),
     Mutant(
         name="pause-ignored",
-        old="    if is_paused(sts):\n        return _Steps(waits=_list_paused([readiness]))\n",
-        new="",
+        old="return not is_paused(readiness.sts) and bool(count_outdated(readiness))",
+        new="return bool(count_outdated(readiness))",
         breaks="SI-07: pods of a paused zone are deleted",
         scenarios=("walk",),
     ),
@@ -85,8 +88,11 @@ PLANNING: Final = (
     ),
     Mutant(
         name="short-zone-without-work-ignored",
-        old="    if short:\n        return _plan_short_zone(",
-        new="    if short and count_outdated(short[0]):\n        return _plan_short_zone(",
+        old="    elif short:\n        _walk_short(",
+        new=(
+            "    elif short and any(map(count_outdated, short[0].readinesses)):\n"
+            "        _walk_short("
+        ),
         breaks="SI-02: a zone that is short and rolled out does not hold the others back",
     ),
     Mutant(
@@ -101,9 +107,11 @@ PLANNING: Final = (
     ),
     Mutant(
         name="revision-recorded-too-early",
-        old="    if not readiness.is_whole or readiness.used < sts.replicas:\n",
-        new="    is_settled = sts.current_revision == sts.update_revision\n"
-        "    if (not readiness.is_whole and is_settled) or readiness.used < sts.replicas:\n",
+        old="    elif not readiness.is_whole or readiness.used < sts.replicas:\n",
+        new=(
+            "    elif readiness.used < sts.replicas or (\n        not readiness.is_whole"
+            " and sts.current_revision == sts.update_revision\n    ):\n"
+        ),
         breaks="ROLL-39: the revision is recorded while pods are still starting",
     ),
     Mutant(

@@ -6,7 +6,6 @@ from typing import Final
 
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, ZoneSet
-from rollout_operator.model.group import Zone
 from rollout_operator.model.names import (
     LEADING_ZONE,
     ON_DELETE,
@@ -14,11 +13,10 @@ from rollout_operator.model.names import (
     PREPARE_PATH,
     PREPARE_PORT,
 )
-from rollout_operator.model.outcome import Code
 from rollout_operator.planning.diagnosis.remedies import find
 from rollout_operator.planning.downscales.endpoint import plan_target
 from rollout_operator.planning.downscales.request import is_labelled
-from rollout_operator.planning.rollout.zones import list_warnings
+from rollout_operator.planning.rollout.zones import list_odd_values
 from rollout_operator.planning.wording import join_names
 
 _DIGITS: Final = re.compile(r"([0-9]+)")
@@ -53,11 +51,9 @@ def check_order(installation: Installation) -> Iterator[Finding]:
 def check_values(installation: Installation) -> Iterator[Finding]:
     """Yield what the planner warns of: values that it cannot use."""
     for members in _list_groups(installation).values():
-        for reason in list_warnings([Zone(sts=member.sts) for member in members]):
-            if reason.code is not Code.PODS_SHARE_LABELS:
-                name = f"StatefulSet {reason.zone}"
-                text = reason.text.removeprefix(f"{name}: ")
-                yield find(FindingCode.ODD_VALUE, name, text)
+        for member in members:
+            for _, problem in list_odd_values(member.sts):
+                yield find(FindingCode.ODD_VALUE, _name(member), problem)
 
 
 def check_preparing(installation: Installation) -> Iterator[Finding]:

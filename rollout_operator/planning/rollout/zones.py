@@ -80,15 +80,18 @@ def choose_limit(sts: StatefulSet) -> tuple[int, Reason | None]:
 
     At least 1; it may exceed the replicas (ROLL-50..53).
     """
+    limit, problem = _read_limit(sts)
+    return limit, _warn(sts, Code.BAD_MAX_UNAVAILABLE, problem) if problem else None
+
+
+def _read_limit(sts: StatefulSet) -> tuple[int, str]:
     text = sts.annotations.get(MAX_UNAVAILABLE)
     if text is None:
-        return _DEFAULT_LIMIT, None
+        return _DEFAULT_LIMIT, ""
     try:
-        return parse_max_unavailable(text).of(sts.replicas), None
+        return parse_max_unavailable(text).of(sts.replicas), ""
     except InvalidInput as error:
-        why = f"StatefulSet {sts.name}: annotation {MAX_UNAVAILABLE}: {error}"
-        why = f"{why}; {_DEFAULT_LIMIT} is used"
-        return _DEFAULT_LIMIT, Reason(Code.BAD_MAX_UNAVAILABLE, why, Severity.WARN, sts.name)
+        return _DEFAULT_LIMIT, f"annotation {MAX_UNAVAILABLE}: {error}; {_DEFAULT_LIMIT} is used"
 
 
 def find_group_blocker(group: Group) -> GroupBlocker | None:
@@ -204,25 +207,29 @@ def _list_empty_revisions(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
                 yield Reason(Code.REVISION_EMPTY, text, Severity.ERROR, sts.name)
 
 
-def _list_warnings_of(zone: Zone) -> Iterator[Reason]:
-    sts = zone.sts
-    _, problem = choose_limit(sts)
-    if problem is not None:
-        yield problem
+def list_odd_values(sts: StatefulSet) -> Iterator[tuple[Code, str]]:
+    """Yield which of its labels and annotations cannot be used, and what counts in their place."""
+    _, problem = _read_limit(sts)
+    if problem:
+        yield Code.BAD_MAX_UNAVAILABLE, problem
     paused = sts.annotations.get(PAUSED, "false")
     if paused not in {"true", "false"}:
-        text = (
-            f'StatefulSet {sts.name}: annotation {PAUSED}: "{paused}" is neither "true" nor '
-            '"false"; the zone is not paused'
-        )
-        yield Reason(Code.BAD_PAUSED, text, Severity.WARN, sts.name)
+        text = f'annotation {PAUSED}: "{paused}" is neither "true" nor "false"'
+        yield Code.BAD_PAUSED, f"{text}; the zone is not paused"
     short, long = sts.labels.get(GROUP_LABEL), sts.labels.get(GROUP_LABEL_LONG)
     if short is not None and long is not None and short != long:
-        text = (
-            f'StatefulSet {sts.name}: labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: '
-            f'"{long}" differ; the first is used'
-        )
-        yield Reason(Code.GROUP_LABELS_DIFFER, text, Severity.WARN, sts.name)
+        text = f'labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: "{long}" differ'
+        yield Code.GROUP_LABELS_DIFFER, f"{text}; the first is used"
+
+
+def _warn(sts: StatefulSet, code: Code, problem: str) -> Reason:
+    return Reason(code, f"StatefulSet {sts.name}: {problem}", Severity.WARN, sts.name)
+
+
+def _list_warnings_of(zone: Zone) -> Iterator[Reason]:
+    sts = zone.sts
+    for code, problem in list_odd_values(sts):
+        yield _warn(sts, code, problem)
     for lost in sorted(zone.unreadable_pods, key=lambda lost: (lost.name, lost.uid)):
         text = f"Pod {lost.name} cannot be read and counts as down: {lost.error}"
         yield Reason(Code.OBJECT_UNREADABLE, text, Severity.WARN, sts.name)
