@@ -4,13 +4,14 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.cli.access import ACCESS_FLAGS
 from rollout_operator.cli.inspection import be_quiet, open_inspector, suggest
 from rollout_operator.cli.text.layout import StatusLayout, wrap_text
+from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.screen import OutputStream, read_output
 from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries
@@ -20,9 +21,12 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Pod
-from rollout_operator.model.outcome import Reason
 from rollout_operator.operator.diagnosis.inspect import Inspection
 from rollout_operator.planning.description.explain import explain_pod, explain_set
+from rollout_operator.planning.description.explain_policies import (
+    explain_driven_pod,
+    explain_driven_set,
+)
 
 
 class ExplainedKind(StrEnum):
@@ -30,20 +34,23 @@ class ExplainedKind(StrEnum):
 
     POD = "pod"
     SET = "statefulset"
+    POLICY = "multiazrollout"
 
 
 EXPLAIN_FLAGS: Final[tuple[Flag[Any], ...]] = ACCESS_FLAGS
 _KINDS: Final = {
     **dict.fromkeys(("pod", "pods", "po"), ExplainedKind.POD),
     **dict.fromkeys(("statefulset", "statefulsets", "sts"), ExplainedKind.SET),
+    **dict.fromkeys(("multiazrollout", "multiazrollouts", "mazr"), ExplainedKind.POLICY),
 }
 _HEAD: Final = """\
 Usage: rollout-operator explain POD|STATEFULSET [flags]
-       rollout-operator explain pod/NAME|sts/NAME [flags]
+       rollout-operator explain pod/NAME|sts/NAME|multiazrollout/NAME [flags]
 
 Says whether a rollout deletes a pod now and whether an eviction of it would be allowed, and what
 has to happen first if not. It decides on the objects as the operator does, with rights to list
-statefulsets and pods. Nothing is written.
+statefulsets and pods. What a MultiAZRollout waits for needs the right to list multiazrollouts.
+Nothing is written.
 
 """
 _FOOT: Final = """
@@ -83,10 +90,11 @@ def read_target(arguments: Sequence[str]) -> ExplainedObject:
     if len(arguments) == 1 and not slash:
         return ExplainedObject(kind)
     if not name:
-        raise UsageError("name one pod or StatefulSet: NAME, pod/NAME or sts/NAME")
+        raise UsageError("name one pod or StatefulSet: NAME, pod/NAME, sts/NAME or mazr/NAME")
     if kind.lower() not in _KINDS:
         raise UsageError(
-            f"{kind} is neither a pod nor a StatefulSet: write pod/{name} or sts/{name}"
+            f"{kind} is neither a pod nor a StatefulSet, nor a MultiAZRollout: write pod/{name},"
+            f" sts/{name} or mazr/{name}"
         )
     return ExplainedObject(name, _KINDS[kind.lower()])
 
@@ -102,6 +110,10 @@ async def draw_explanation(
     seen: Inspection, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
     """Return the answer as lines. Raises InvalidInput where nothing has that name."""
+    if target.kind is ExplainedKind.POLICY:
+        return _draw_policy(seen, target, layout)
+    if lines := await _draw_driven(seen, target, layout):
+        return lines
     for name, group in seen.groups.items():
         plan = seen.plans[name]
         if target.kind is not ExplainedKind.POD:
@@ -112,11 +124,39 @@ async def draw_explanation(
         if target.kind is not ExplainedKind.SET:
             found = explain_pod(group, plan, target.name)
             if found is not None:
-                pod = _find_pod(group, target.name)
-                held = None if pod is None else await seen.observed.assess_eviction(pod)
                 lines = [_title(f"pod {target.name} of group {name}"), *_draw(found, layout)]
-                return lines if pod is None else [*lines, *_draw_eviction(held, layout)]
+                return [*lines, *await _draw_eviction(seen, group, target, layout)]
     raise InvalidInput(_miss(seen, target))
+
+
+def _draw_policy(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:
+    """Return all that is known of a MultiAZRollout. Raises InvalidInput where there is none."""
+    policies = seen.description.list_policies()
+    for policy in policies:
+        if policy.name == target.name:
+            return [*draw_policy(policy, seen.description.now, replace(layout, is_wide=True))]
+    hint = suggest(target.name, [policy.name for policy in policies])
+    where = seen.description.namespace
+    raise InvalidInput(f"no multiazrollout {target.name} is seen in namespace {where}{hint}")
+
+
+async def _draw_driven(
+    seen: Inspection, target: ExplainedObject, layout: StatusLayout
+) -> list[Line]:
+    """Return the answer for what a MultiAZRollout replaces; nothing where none does."""
+    for driven in seen.driven:
+        group, plan, key, name = driven.group, driven.plan, driven.key, target.name
+        if target.kind is not ExplainedKind.POD:
+            found = explain_driven_set(group, plan, key, name)
+            if found is not None:
+                title = f"StatefulSet {name} of MultiAZRollout {key}"
+                return [_title(title), *_draw(found, layout)]
+        if target.kind is not ExplainedKind.SET:
+            found = explain_driven_pod(group, plan, key, name)
+            if found is not None:
+                lines = [_title(f"pod {name} of MultiAZRollout {key}"), *_draw(found, layout)]
+                return [*lines, *await _draw_eviction(seen, group, target, layout)]
+    return []
 
 
 def _title(text: str) -> Line:
@@ -132,11 +172,17 @@ def _draw(found: Explanation, layout: StatusLayout) -> Iterator[Line]:
             yield from wrap_text(condition.remedy, layout, indent=4, style=Style.FAINT)
 
 
-def _draw_eviction(held: Reason | None, layout: StatusLayout) -> Iterator[Line]:
+async def _draw_eviction(
+    seen: Inspection, group: Group, target: ExplainedObject, layout: StatusLayout
+) -> list[Line]:
+    """Return whether an eviction of a pod would be allowed; nothing where there is no pod."""
+    pod = _find_pod(group, target.name)
+    if pod is None:
+        return []
+    held = await seen.observed.assess_eviction(pod)
     if held is None:
-        yield (("eviction: no zone-aware budget refuses it", Style.GREEN),)
-        return
-    yield from wrap_text(f"eviction: {held.text} [{held.code}]", layout)
+        return [(("eviction: no zone-aware budget refuses it", Style.GREEN),)]
+    return [*wrap_text(f"eviction: {held.text} [{held.code}]", layout)]
 
 
 def _find_pod(group: Group, name: str) -> Pod | None:
@@ -145,11 +191,13 @@ def _find_pod(group: Group, name: str) -> Pod | None:
 
 
 def _miss(seen: Inspection, target: ExplainedObject) -> str:
-    sets = [zone.sts.name for group in seen.groups.values() for zone in group.zones]
-    pods = [
-        pod.name for group in seen.groups.values() for zone in group.zones for pod in zone.own_pods
-    ]
-    known = {ExplainedKind.POD: pods, ExplainedKind.SET: sets, None: [*sets, *pods]}[target.kind]
+    groups = [*seen.groups.values(), *(driven.group for driven in seen.driven)]
+    zones = [zone for group in groups for zone in group.zones]
+    sets = sorted({zone.sts.name for zone in zones})
+    pods = sorted({pod.name for zone in zones for pod in zone.own_pods})
+    known = {ExplainedKind.POD: pods, ExplainedKind.SET: sets}.get(
+        target.kind or ExplainedKind.POLICY, [*sets, *pods]
+    )
     what = target.kind or "pod or statefulset"
     where = seen.description.namespace
     hint = suggest(target.name, known)

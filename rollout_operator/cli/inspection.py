@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.tasks import gather_all
@@ -113,5 +114,5 @@ def _only(description: Description, name: str) -> Description:
         return group.name == name
 
     return msgspec.structs.replace(
-        description, groups=tuple(filter(is_chosen, description.groups)), budgets=()
+        description, groups=tuple(filter(is_chosen, description.groups)), budgets=(), policies=UNSET
     )

@@ -17,6 +17,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both, gather_all
 from rollout_operator.kube.api import (
     LEASES,
+    MULTI_AZ_ROLLOUTS,
     PODS,
     SERVICES,
     STATEFULSETS,
@@ -30,6 +31,7 @@ from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import SCHEMA_VERSION, Description
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.group import Group
@@ -37,9 +39,10 @@ from rollout_operator.model.lease import LEASE_DURATION, Lease
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Plan
+from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.operator.diagnosis.observed import ObjectsFrom, ObservedNamespace
+from rollout_operator.operator.diagnosis.observed import DrivenSets, ObjectsFrom, ObservedNamespace
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
 from rollout_operator.planning.description.namespaces import select_namespace
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
@@ -68,6 +71,8 @@ class Inspection:
     """The snapshots behind the description."""
     plans: Mapping[GroupName, Plan]
     """What the operator would decide on them now."""
+    driven: Sequence[DrivenSets]
+    """What policies own, by their names."""
     observed: ObservedNamespace
     """All that was listed."""
     remarks: tuple[str, ...] = ()
@@ -144,7 +149,7 @@ class Inspector:
         """
         remarks: list[str] = []
         seen, own = await both(self._read(remarks, is_fresh), self._ask_operator(remarks))
-        groups = seen.observe()
+        groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
         plans = dict(zip(groups, planned, strict=True))
         described = (
@@ -159,10 +164,12 @@ class Inspector:
                 operator=None if own is None else own.operator,
                 groups=tuple(described),
                 budgets=seen.describe_budgets(),
+                policies=seen.describe_policies(driven),
             ),
             own=own if is_own else None,
             groups=groups,
             plans=plans,
+            driven=driven,
             observed=seen,
             # What this person may not read, the operator has read.
             remarks=() if is_own else tuple(remarks),
@@ -171,7 +178,10 @@ class Inspector:
     async def _read(self, remarks: list[str], is_fresh: bool) -> ObservedNamespace:
         lister, namespace = _Lister(self._client, None if is_fresh else "0"), self._namespace
         # Pods last: what they show is no older than what their sets want.
-        sets = await lister.list_all(STATEFULSETS, namespace, decode_statefulset)
+        sets, policies = await both(
+            lister.list_all(STATEFULSETS, namespace, decode_statefulset),
+            self._list_policies(lister, remarks),
+        )
         pods, budgets = await both(
             lister.list_all(PODS, namespace, decode_pod), self._list_budgets(lister, remarks)
         )
@@ -179,6 +189,7 @@ class Inspector:
         seen = ObservedNamespace(self._source, now)
         seen.sets.replace_all(sets)
         seen.pods.replace_all(pods)
+        seen.policies.replace_all(policies)
         for budget in budgets:
             seen.take_budget(budget)
         return seen
@@ -194,6 +205,18 @@ class Inspector:
             return ()  # the kind is not installed: then there is none
         except ApiError as error:
             remarks.append(f"budgets are left out: {error}")
+            return ()
+
+    async def _list_policies(
+        self, lister: _Lister, remarks: list[str]
+    ) -> Sequence[WatchedPolicy | Unreadable]:
+        """Return the MultiAZRollouts; most people need no right to list them."""
+        try:
+            return await lister.list_all(MULTI_AZ_ROLLOUTS, self._namespace, decode_watched_policy)
+        except (NotFound, Denied):
+            return ()
+        except ApiError as error:
+            remarks.append(f"MultiAZRollouts are left out: {error}")
             return ()
 
     async def _ask_operator(self, remarks: list[str]) -> Description | None:

@@ -3,12 +3,15 @@
 Nothing is written: the arbiter is asked what it would permit, and no pod is called.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from msgspec import UNSET, UnsetType
+
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.policies.owners import Owners
 from rollout_operator.controllers.shadow.rollouts import choose_grantable
 from rollout_operator.guards.budgets.accounts import Accounts
 from rollout_operator.guards.budgets.arbiter import Arbiter
@@ -20,14 +23,28 @@ from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.kube.api import ApiClient
-from rollout_operator.kube.cache.store import AnyBudget, PodStore, StatefulSetStore
+from rollout_operator.kube.cache.store import (
+    AnyBudget,
+    PodStore,
+    PolicyStore,
+    StatefulSetStore,
+)
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.model.description import BudgetDescription
+from rollout_operator.model.description import BudgetDescription, PolicyDescription
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Action, EqualPods, Plan, Reason, ReplacePods
+from rollout_operator.model.policy.plan import PolicyPlan, PolicySnapshot
+from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.scaling import ScalingPlan
+from rollout_operator.planning.description.policies import (
+    describe_policy,
+    describe_unreadable_policy,
+)
+from rollout_operator.planning.policies.plan import plan_policy
+from rollout_operator.planning.policies.recorded import read_resolution
+from rollout_operator.planning.policies.status import find_batch
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import merge_plans
@@ -44,6 +61,16 @@ class ObjectsFrom:
     """Not shown anywhere; to make them takes longer than a look."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrivenSets:
+    """What one policy owns, and what would be decided for it now."""
+
+    key: str
+    """Its namespace and name."""
+    group: Group
+    plan: PolicyPlan
+
+
 class ObservedNamespace:
     """The objects of one namespace at one moment."""
 
@@ -57,6 +84,8 @@ class ObservedNamespace:
         self._in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
         self._downscales = Downscales(clock, late_calls=timedelta(0))
         self.budgets = BudgetCatalog(source.metrics)
+        self.policies = PolicyStore()
+        self._owners = Owners(self.policies, self.sets)
         self._observer = self._make_observer()
         common = self._make_context()
         self._arbiter = Arbiter(common)
@@ -65,6 +94,42 @@ class ObservedNamespace:
     def take_budget(self, budget: AnyBudget) -> None:
         """Take over a budget."""
         self.budgets.on_change(None, budget)
+
+    def list_driven(self) -> Sequence[DrivenSets]:
+        """Return the policies that are in service and were looked at by an operator, by name.
+
+        One that none has looked at drives nothing yet, and perhaps never will.
+        """
+        driven: list[DrivenSets] = []
+        observer = replace(self._observer, find_driver=lambda group: None)
+        for scope in self._owners.list_scopes():
+            head = scope.policy.head
+            known = self.policies.get(head.namespace, head.name)
+            if isinstance(known, WatchedPolicy) and known.status.observed_generation:
+                group = observer.observe_members(GroupName(head.name), scope.sets)
+                snapshot = PolicySnapshot(
+                    policy=scope.policy,
+                    resolution=read_resolution(known.status),
+                    group=group,
+                    batch=find_batch(known.status),
+                )
+                driven.append(DrivenSets(key=head.key, group=group, plan=plan_policy(snapshot)))
+        return sorted(driven, key=lambda driving: driving.key)
+
+    def describe_policies(
+        self, driven: Sequence[DrivenSets]
+    ) -> tuple[PolicyDescription, ...] | UnsetType:
+        """Return all policies by name; UNSET where there is none."""
+        waits = {driving.key: driving.plan.waits for driving in driven}
+        described = [
+            describe_unreadable_policy(policy)
+            if isinstance(policy, Unreadable)
+            else describe_policy(
+                policy, self._owners.find(policy.name), waits.get(policy.policy.head.key, ())
+            )
+            for policy in sorted(self.policies.list_all(), key=lambda policy: policy.name)
+        ]
+        return tuple(described) or UNSET
 
     def observe(self) -> Mapping[GroupName, Group]:
         """Return all groups by name."""
@@ -115,7 +180,17 @@ class ObservedNamespace:
             in_flight=self._in_flight,
             now=lambda: self.now,
             find_downscale=self._downscales.find_underway,
+            find_driver=self._find_driver,
         )
+
+    def _find_driver(self, group: GroupName) -> str | None:
+        """Return the policy that replaces the pods of a group, as its status proves."""
+        key = self._owners.find_driver(group)
+        if key is None:
+            return None
+        known = self.policies.get(*key.split("/", 1))
+        is_served = isinstance(known, WatchedPolicy) and known.status.observed_generation > 0
+        return key if is_served else None
 
     def _make_context(self) -> ArbiterContext:
         return ArbiterContext(

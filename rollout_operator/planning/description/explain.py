@@ -171,6 +171,9 @@ def _list_conditions(place: _Place) -> Iterator[Reason]:
     blocker = find_group_blocker(place.group)
     if blocker is not None:
         yield from blocker.reasons
+    if place.group.driver:
+        yield from place.plan.waits  # the policy has an order and a budget of its own
+        return
     sts, readiness = place.sts, place.readiness
     if is_paused(sts):
         yield Reason(Code.PAUSED, f"{sts.name} is paused", zone=sts.name)
@@ -202,6 +205,8 @@ def _list_zones_ahead(place: _Place) -> Iterator[Reason]:
 
 def _list_ahead(place: _Place, pod: Pod) -> Iterator[Reason]:
     """Yield which pods of its zone go before an outdated pod."""
+    if place.group.driver:
+        return
     standing = [pod for pod in place.readiness.standing if _is_outdated(place, pod)]
     uids = [pod.uid for pod in standing]
     before = standing[: uids.index(pod.uid)] if pod.uid in uids else []

@@ -69,13 +69,18 @@ class ObservedCluster:
         return {one.request.verb for one in calls if one.actor == PERSON}
 
 
+def observe_sandbox(sandbox: Sandbox) -> ObservedCluster:
+    """Return a person beside a simulated cluster."""
+    link = Link(PERSON, faults=NoFaults(), rng=sandbox.rng(PERSON))
+    client = SimulatedClient(sandbox.api, link, name="observing", limits=RateLimiter(0, 0))
+    return ObservedCluster(sandbox, client)
+
+
 @asynccontextmanager
 async def observed_cluster(*zones: ZoneSpec, settle: float = 60) -> AsyncIterator[ObservedCluster]:
     """Run a simulated cluster with these zones, which have had time to become ready."""
     async with Sandbox() as sandbox:
-        link = Link(PERSON, faults=NoFaults(), rng=sandbox.rng(PERSON))
-        client = SimulatedClient(sandbox.api, link, name="observing", limits=RateLimiter(0, 0))
-        cluster = ObservedCluster(sandbox, client)
+        cluster = observe_sandbox(sandbox)
         for zone in zones:
             await cluster.create(STATEFULSETS, statefulset(zone, sandbox.namespace))
         await VirtualClock().sleep(timedelta(seconds=settle))

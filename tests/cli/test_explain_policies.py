@@ -1,0 +1,81 @@
+"""`explain` and `status` where a MultiAZRollout replaces pods, from the objects alone (D-76)."""
+
+import pytest
+
+from rollout_operator.cli.explain import draw_explanation, read_target
+from rollout_operator.cli.text.layout import StatusLayout
+from rollout_operator.lab.lines import render_line
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.outcome import Code
+from rollout_operator.operator.diagnosis.inspect import Inspection
+from tests.controllers.policies.world import PolicyWorld
+from tests.operator.diagnosis.inspected import observe_sandbox
+from tests.virtual_time import in_virtual_time
+
+
+async def explain(seen: Inspection, *words: str) -> str:
+    lines = await draw_explanation(seen, read_target(words), StatusLayout(width=200))
+    return "\n".join(render_line(line, 200, is_coloured=False) for line in lines)
+
+
+@in_virtual_time
+async def test_d_76_a_pod_of_a_policy_names_it_and_what_it_waits_for() -> None:
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", group="db", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 600})
+        await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(60)
+        seen = await observe_sandbox(sandbox).inspect()
+
+        waiting = await explain(seen, "pod/db-a-0")
+        assert waiting.startswith("pod db-a-0 of MultiAZRollout default/db\nrollout: ")
+        assert "it cannot go yet [pod_outdated]" in waiting
+        assert "first: MultiAZRollout default/db replaces the pods [driven_by_policy]" in waiting
+        assert "[interval_wait]" in waiting
+        assert "another_zone_first" not in waiting
+        later = await explain(seen, "db-b-1")
+        assert "first: us-west-2a has outdated pods, which go first" in later
+        assert "no rollout deletes it" in await explain(seen, "pod", "db-a-1")
+        assert "cannot go yet" in await explain(seen, "sts/db-b")
+        policy = await explain(seen, "mazr/db")
+        assert policy.startswith("MultiAZRollout default/db  Waiting")
+        assert "[interval_wait]" in policy
+        assert "Ready is False, RollingOut" in policy
+        with pytest.raises(InvalidInput, match="did you mean db"):
+            await explain(seen, "multiazrollout/dbb")
+
+    (group,) = seen.description.groups
+    assert (group.policy, group.code) == ("default/db", Code.DRIVEN_BY_POLICY)
+    (found,) = seen.description.list_policies()
+    assert (found.code, found.phase) == (Code.INTERVAL_WAIT, "Waiting")
+
+
+@in_virtual_time
+async def test_a_policy_that_no_operator_obeys_drives_nothing() -> None:
+    """Its kind may be installed long before an operator is told to obey it."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", group="db", replicas=1)
+        await world.create_policy()
+        await world.roll_out(letters="ab")
+        await world.sleep(10)
+        seen = await observe_sandbox(sandbox).inspect()
+        assert "pod db-a-0 of group db" in await explain(seen, "db-a-0")
+        assert "it goes now" in await explain(seen, "db-a-0")
+
+    (found,) = seen.description.list_policies()
+    assert found.headline == "nothing has been decided yet"
+
+
+@in_virtual_time
+async def test_without_policies_the_description_has_none() -> None:
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", group="db", replicas=1)
+        seen = await observe_sandbox(sandbox).inspect()
+
+    assert seen.description.list_policies() == ()
+    assert not isinstance(seen.description.policies, tuple)
