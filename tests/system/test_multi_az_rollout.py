@@ -1,6 +1,7 @@
 """MultiAZRollouts on the real control plane: batches, pauses, kills, groups, a kind that goes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -8,18 +9,20 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from tests.system.waits import show_columns, wait_reason, wait_true
-from tests.world.api import Json, Resource
+from tests.world.api import EVENTS, LEASES, Json, Resource
 from tests.world.budgets import CRDS, install_kinds
 from tests.world.operatorproc import OperatorProcess
+from tests.world.several import granting
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
 ON: Final = "-multi-az-rollouts.enabled"
 POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
+NAME: Final = "the-other-operator"
 KIND: Final = "multiazrollouts.rollout.grafana.com"
 ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
 PAUSE: Final = timedelta(seconds=2)
@@ -91,6 +94,30 @@ async def test_a_group_is_driven_by_one_policy_and_falls_back_to_its_label(world
     await _create_policy(world)
     await _wait_condition(world, "Ready", "True UpToDate")
     assert await operator.terminate() == 0
+
+
+async def test_mt71_the_name_of_the_operator_names_its_lease(world: World) -> None:
+    """MT-71, MAZ-62: with the source of its Events and a key of each log line; no other Lease."""
+    await _prepare(world)
+    names = await world.create(*three_zones(replicas=1))
+    rule: Json = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "resourceNames": [NAME],
+        "verbs": ["get", "patch"],
+    }
+    launch = replace(world.launch(), env={"OPERATOR_NAME": NAME})
+    async with granting(world, rule), OperatorProcess(launch) as operator:
+        await operator.wait_ready()
+        await world.roll(names, "v2")
+        (lease,) = await world.api.items(LEASES, world.namespace)
+        assert lease["metadata"]["name"] == NAME
+        assert lease["spec"]["holderIdentity"].startswith(f"{operator.name}-{operator.port}")
+        assert all(f"operator={NAME}" in line for line in operator.log_lines())
+        assert await operator.terminate() == 0
+    events = await world.api.items(EVENTS, world.namespace)
+    ours = [one for one in events if one["reportingController"] == NAME]
+    assert {one["reason"] for one in ours} >= {"PodOutdated"}
 
 
 async def _prepare(world: World) -> None:
