@@ -8,6 +8,7 @@ import asyncio
 from datetime import timedelta
 from typing import Final, Generic, NoReturn
 
+from rollout_operator.aio.backoff import REFUSED_WATCHES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import Reader, Resource
 from rollout_operator.kube.cache.cached import Cached
@@ -15,8 +16,10 @@ from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.telemetry.logs import log
 
-# A definition is installed, or a role changed, by a person.
-ASK_AGAIN: Final = timedelta(seconds=30)
+# At first more often: what is installed with the operator may come a moment after it. Later on a
+# definition is installed, or a role changed, by a person. To watch definitions instead would need a
+# right in the whole cluster.
+ASK_AGAIN: Final = REFUSED_WATCHES.most
 # After an error that says nothing of the kind.
 RETRY: Final = timedelta(seconds=1)
 
@@ -35,6 +38,7 @@ class OptionalInformer(Generic[Cached]):
         self._error: ApiError | None = None
         # Whether the newest answer said of the kind why there is nothing to follow.
         self._is_refused = False
+        self._refusals = 0
 
     @property
     def is_absent(self) -> bool:
@@ -69,7 +73,8 @@ class OptionalInformer(Generic[Cached]):
     async def run(self, clock: Clock) -> NoReturn:
         """Follow the kind until cancelled."""
         while not await self._is_there():
-            await clock.sleep(ASK_AGAIN if self._is_refused else RETRY)
+            wait = REFUSED_WATCHES.bound(self._refusals) if self._is_refused else RETRY
+            await clock.sleep(wait)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._informer.run(), name=f"{self._resource.plural} informer")
             await self._informer.wait_synced()
@@ -89,6 +94,7 @@ class OptionalInformer(Generic[Cached]):
 
     def _record(self, error: ApiError) -> None:
         self._is_refused = isinstance(error, NotFound | Denied)
+        self._refusals += self._is_refused
         if self._answered.is_set() and not self._is_refused:
             log.debug("Kind not asked about", kind=self._resource.kind, err=error)
             return  # it says nothing of the kind: what was known stays

@@ -97,7 +97,7 @@ async def test_mt_13_nodes_that_may_not_be_read_are_none() -> None:
     rig = Rig(FORBIDDEN, *PROBE, page(2, node("n1")), watches=[SILENCE])
     async with rig.running() as nodes:
         assert_unknown(nodes, ZONE, "no answer yet")
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.5)
         assert nodes.find_labels(ZONE) is None
         await asyncio.sleep(ASK_AGAIN.total_seconds())
         assert nodes.find_labels(ZONE) == {"n1": {ZONE: "a", OLDER: "b"}}
