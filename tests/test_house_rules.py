@@ -34,6 +34,12 @@ HOME_MADE = re.compile(
     r"(_\w+)?)\b"
 )
 FINDS = re.compile(r"_*find_")
+# In the package alone: tests have their own tales still.
+HOME_MADE_HERE = re.compile(
+    r"_*(tells?|tell_\w+|told|hears?|heard|hearing|asks|(must|may|would|next|was)_ask(ed)?"
+    r"|(\w+_)?troubles?|list_troubles|gist|tall(y|ies)|misfits?|\w+_misfit|carriers|Trip|trip"
+    r"|tales?|TALES|permits?|choose_permitted|debts?|word_\w+|Permit|Material|Words|(parse|read)_words|ask_for)"
+)
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.
@@ -105,6 +111,13 @@ def find_home_made_words(module: Module) -> Iterator[str]:
             yield module.at(node, name)
 
 
+def find_words_gone_here(module: Module) -> Iterator[str]:
+    """Yield names of the package for which it has another word."""
+    for node, name in list_definitions(module):
+        if HOME_MADE_HERE.fullmatch(name):
+            yield module.at(node, name)
+
+
 def find_wrong_verbs(module: Module) -> Iterator[str]:
     """Yield functions that find_ what is always there: such a name promises something or None."""
     for node in module.nodes:
@@ -152,6 +165,7 @@ Rule = Callable[[Module], Iterator[str]]
         find_orphan_tasks,
         find_empty_words,
         find_home_made_words,
+        find_words_gone_here,
         find_wrong_verbs,
         find_oversize,
         find_missing_subject,
@@ -215,6 +229,7 @@ def test_the_tests_keep_the_rules() -> None:
             "def test_a_live_look_counts(): ...",
             ":1: test_a_live_look_counts",
         ),
+        (find_words_gone_here, "a.py", "self._tell_b = 1", ":1: _tell_b"),
         (find_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),
         (find_wrong_verbs, "a.py", "async def _find_b(): ...", ":1: _find_b -> "),
         (find_oversize, "a.py", "a = 1\n" * 401, ": 401 lines"),

@@ -163,10 +163,10 @@ def _title(text: str) -> Line:
     return ((text, Style.BOLD),)
 
 
-def _draw(found: Explanation, layout: StatusLayout) -> Iterator[Line]:
-    style = Style.GREEN if found.may_go else Style.PLAIN
-    yield from wrap_text(f"rollout: {found.answer} [{found.code}]", layout, style=style)
-    for condition in found.conditions:
+def _draw(explanation: Explanation, layout: StatusLayout) -> Iterator[Line]:
+    style = Style.GREEN if explanation.may_go else Style.PLAIN
+    yield from wrap_text(f"rollout: {explanation.answer} [{explanation.code}]", layout, style=style)
+    for condition in explanation.conditions:
         yield from wrap_text(f"first: {condition.text} [{condition.code}]", layout, indent=2)
         if condition.remedy:
             yield from wrap_text(condition.remedy, layout, indent=4, style=Style.FAINT)

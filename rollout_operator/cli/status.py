@@ -132,9 +132,9 @@ def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
     return lines or [(("there is no rollout group", Style.PLAIN),)]
 
 
-def render_json(found: Sequence[Description], *, is_everywhere: bool) -> str:
+def render_json(descriptions: Sequence[Description], *, is_everywhere: bool) -> str:
     """Return the descriptions as JSON: one, or a list of all namespaces."""
-    return f"{format_json(found if is_everywhere else found[0])}\n"
+    return f"{format_json(descriptions if is_everywhere else descriptions[0])}\n"
 
 
 async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide: bool) -> None:

@@ -231,9 +231,9 @@ class Uninstall:
             return "deleted"
         raise Conflict(f"it changed {_MOST_ATTEMPTS} times while it was to be deleted: try again")
 
-    def _is_ours(self, found: WebhookConfiguration) -> bool:
-        return found.labels.get(NAMESPACE_LABEL) == self.namespace and any(
-            webhook.path.startswith(_OUR_PATHS) for webhook in found.webhooks
+    def _is_ours(self, configuration: WebhookConfiguration) -> bool:
+        return configuration.labels.get(NAMESPACE_LABEL) == self.namespace and any(
+            webhook.path.startswith(_OUR_PATHS) for webhook in configuration.webhooks
         )
 
     def _fail(self, line: str) -> None:

@@ -37,10 +37,10 @@ def render_address(ip: str, port: int) -> str:
 
 def read_address(text: str) -> str:
     """Return an address as `render_address` writes it, and empty for any other text."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         return ""
-    return text if render_address(found[1].strip("[]"), int(found[2])) == text else ""
+    return text if render_address(match[1].strip("[]"), int(match[2])) == text else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

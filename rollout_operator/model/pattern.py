@@ -53,8 +53,8 @@ def compile_pattern(text: str) -> Pattern:
 
     def capture(subject: str, group: int) -> str | None:
         # The whole pattern is anchored, alternations at its top included, as `^(?:...)$`.
-        found = regexp.fullmatch(subject)
-        return None if found is None else found.group(group)
+        match = regexp.fullmatch(subject)
+        return None if match is None else match.group(group)
 
     return Pattern(regexp.groups, capture)
 

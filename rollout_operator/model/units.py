@@ -88,9 +88,9 @@ def parse_duration(text: str) -> timedelta:
 
 def _duration_part(text: str, rest: str, place: int) -> tuple[int, int]:
     """Return the nanoseconds of one number with unit, and where the next one starts."""
-    found = _DURATION_PART.match(rest, place)
-    assert found is not None  # every part of the expression may be empty
-    whole, fraction, unit = found[1], found[2] or "", found[3]
+    match = _DURATION_PART.match(rest, place)
+    assert match is not None  # every part of the expression may be empty
+    whole, fraction, unit = match[1], match[2] or "", match[3]
     if not whole and not fraction:
         raise InvalidInput(f"time: invalid duration {quote(text)}")
     if not unit:
@@ -102,7 +102,7 @@ def _duration_part(text: str, rest: str, place: int) -> tuple[int, int]:
         raise InvalidInput(f"time: invalid duration {quote(text)}")
     fraction = fraction[:_MOST_DIGITS]
     scale = 10 ** len(fraction)
-    return _NANOSECONDS[unit] * int(f"0{digits}{fraction}") // scale, found.end()
+    return _NANOSECONDS[unit] * int(f"0{digits}{fraction}") // scale, match.end()
 
 
 def format_duration(span: timedelta) -> str:
@@ -131,11 +131,11 @@ def parse_prometheus_duration(text: str) -> timedelta:
     """
     if text == "0":
         return timedelta(0)
-    found = _PROMETHEUS_PARTS.fullmatch(text)
-    if not text or found is None:
+    match = _PROMETHEUS_PARTS.fullmatch(text)
+    if not text or match is None:
         raise InvalidInput(f"not a valid duration string: {quote(text)}")
     try:
-        parts = zip(found.groups(), _PROMETHEUS.values(), strict=True)
+        parts = zip(match.groups(), _PROMETHEUS.values(), strict=True)
         return sum((int(number) * unit for number, unit in parts if number), timedelta(0))
     except OverflowError as error:
         raise InvalidInput(f"duration out of range: {quote(text)}") from error
@@ -228,10 +228,10 @@ def parse_rfc3339(text: str) -> datetime:
     Raises InvalidInput, also for times that `check_time` refuses. Fractions are cut to
     microseconds.
     """
-    found = _RFC3339.fullmatch(text)
-    if found is None:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
         raise InvalidInput(f"{quote(text)} is no RFC 3339 time")
-    fraction = found[1] or ""
+    fraction = match[1] or ""
     # Python reads three or six digits of a fraction only, and "Z" since 3.11.
     plain = text.replace(fraction, f".{fraction[1:7]:0<6}", 1) if fraction else text
     try:

@@ -32,10 +32,10 @@ class Challenge:
 
 def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
     """Return the challenges of all headers in their order, and of too many the first."""
-    found: list[Challenge] = []
+    challenges: list[Challenge] = []
     for header in headers:
-        found += _read(header[:_LONGEST])
-    return found[:_MOST]
+        challenges += _read(header[:_LONGEST])
+    return challenges[:_MOST]
 
 
 def _read(header: str) -> Iterator[Challenge]:

@@ -40,10 +40,10 @@ def read_tags(body: bytes) -> list[str]:
 def read_next_page(headers: Iterable[str]) -> str | None:
     """Return what to ask for the next page, None where there is none. Raises BadAnswer."""
     for header in headers:
-        if (found := _NEXT.search(header[:_LONGEST_LINK])) is None:
+        if (match := _NEXT.search(header[:_LONGEST_LINK])) is None:
             continue
         try:
-            query = URL(found[1], encoded=True).raw_query_string
+            query = URL(match[1], encoded=True).raw_query_string
         except ValueError:
             query = ""
         if not query or not query.isascii() or not query.isprintable():

@@ -12,9 +12,9 @@ ZONE_LABEL: Final = "zone"
 """What people call the label of a zone where they do not take that of nodes."""
 
 
-def choose_label(keys: Sequence[str], *carriers: Mapping[str, str]) -> str:
+def choose_label(keys: Sequence[str], *labelled: Mapping[str, str]) -> str:
     """Return the first value that is not empty, by carrier and then by key; empty where none is."""
-    return next((labels[key] for labels in carriers for key in keys if labels.get(key)), "")
+    return next((labels[key] for labels in labelled for key in keys if labels.get(key)), "")
 
 
 def choose_permitted_zone(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:

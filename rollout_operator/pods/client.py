@@ -261,12 +261,12 @@ def describe(error: Exception) -> str:
 
 def _describe_call(call: _CallUnderway) -> Mapping[str, Attribute]:
     """Return what a trace shows of a call: of a query nobody knows what is secret."""
-    known: dict[str, Attribute] = {
+    attributes: dict[str, Attribute] = {
         "pod": call.endpoint.pod,
         "http.request.method": call.method,
         "url.path": f"/{call.endpoint.path}",
     }
-    return {**known, "http.response.status_code": call.status} if call.status else known
+    return {**attributes, "http.response.status_code": call.status} if call.status else attributes
 
 
 def is_success(status: int) -> bool:

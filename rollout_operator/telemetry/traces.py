@@ -60,10 +60,10 @@ class RecordedSpan:
     @property
     def log_keys(self) -> Mapping[str, str]:
         """Return the id of its trace, as grafana/rollout-operator logs it."""
-        found = self._span.get_span_context()
-        if not found.trace_flags.sampled:
+        context = self._span.get_span_context()
+        if not context.trace_flags.sampled:
             return {}
-        return {"trace_id": trace.format_trace_id(found.trace_id)}
+        return {"trace_id": trace.format_trace_id(context.trace_id)}
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         """Add attributes."""

@@ -150,7 +150,7 @@ class BudgetStatuses:
     async def _read(self) -> None:
         """Read what all budgets show. Raises ApiError."""
         context, token = self._context, ""
-        found: dict[str, ShownStatus] = {}
+        shown: dict[str, ShownStatus] = {}
         while True:
             page = await context.client.fetch_page(ZONE_BUDGETS, context.namespace, token=token)
             for item in page.items:
@@ -159,18 +159,18 @@ class BudgetStatuses:
                 except DecodeError as error:
                     log.debug("Status of a budget cannot be read", err=error)
                     continue
-                found[one.name] = one
+                shown[one.name] = one
             token = page.next_token
             if not token:
                 break
-        self._shown = {name: self._compare(one) for name, one in found.items()}
+        self._shown = {name: self._compare(one) for name, one in shown.items()}
         self._read_at = context.clock.elapsed()
 
-    def _compare(self, found: ShownStatus) -> _Shown:
-        known = self._shown.get(found.name)
-        if known is not None and (known.uid, known.status) == (found.uid, found.status):
+    def _compare(self, shown: ShownStatus) -> _Shown:
+        known = self._shown.get(shown.name)
+        if known is not None and (known.uid, known.status) == (shown.uid, shown.status):
             return known
-        return _Shown(uid=found.uid, status=found.status)
+        return _Shown(uid=shown.uid, status=shown.status)
 
     async def _find_missing(self, name: str, error: NotFound) -> timedelta | None:
         """Find out whether the budget is gone, or the kind has no status to write."""

@@ -114,15 +114,15 @@ class PolicyController:
             return await self._write(known, status)
         return await self._drive(known, found)
 
-    async def _drive(self, known: WatchedPolicy, scope: PolicyScope) -> timedelta:
+    async def _drive(self, watched: WatchedPolicy, scope: PolicyScope) -> timedelta:
         """Decide for a policy in service, record that, and do it."""
-        context, name = self._context, GroupName(known.name)
+        context, name = self._context, GroupName(watched.name)
         group = context.rule.observe(name)
         if step := await context.steps.settle(group):
             return step.again
-        resolution = await context.placements.resolve(known, scope.policy, group)
+        resolution = await context.placements.resolve(watched, scope.policy, group)
         group = context.rule.observe(name)
-        before = PolicyRecord(resolution=resolution, batch=find_batch(known.status))
+        before = PolicyRecord(resolution=resolution, batch=find_batch(watched.status))
         snapshot = context.rule.snapshot(scope, group, before)
         plan = plan_policy(snapshot)
         if plan.action is not None and plan.batch != before.batch:
@@ -130,29 +130,29 @@ class PolicyController:
             group = await context.rule.observe_live(group)
             snapshot = context.rule.snapshot(scope, group, before)
             plan = plan_policy(snapshot)
-        self._log_wait(known.name, plan)
-        status = render_policy_status(snapshot, plan, before=known.status)
-        unwritten = await self._write(known, status)
+        self._log_wait(watched.name, plan)
+        status = render_policy_status(snapshot, plan, before=watched.status)
+        unwritten = await self._write(watched, status)
         context.rule.note(name, PolicyRecord(resolution=resolution, batch=plan.batch))
-        context.reports.on_plan(known, scope.policy, group)
+        context.reports.on_plan(watched, scope.policy, group)
         if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
             await context.switches.switch(scope.policy, group)
         actions: list[Action] = [*([plan.action] if plan.action else []), *plan.records]
         step = await context.steps.carry_out(group, actions)
         return min(step.again, plan.requeue_after or RESYNC, unwritten)
 
-    async def _write(self, known: WatchedPolicy, status: PolicyStatus) -> timedelta:
+    async def _write(self, watched: WatchedPolicy, status: PolicyStatus) -> timedelta:
         """Write a status where it says anything new (MAZ-54); return when to do so again.
 
         Numbers alone wait: nothing is decided by them.
         """
         statuses = self._context.statuses
-        if status != known.status:
-            wait = statuses.wait_before(known.name)
-            if wait and not is_urgent(known.status, status):
+        if status != watched.status:
+            wait = statuses.wait_before(watched.name)
+            if wait and not is_urgent(watched.status, status):
                 return wait
-            await statuses.write(known, status)
-        self._context.reports.on_status(known, status)
+            await statuses.write(watched, status)
+        self._context.reports.on_status(watched, status)
         return RESYNC
 
     def _log_problems(self, known: WatchedPolicy) -> None:

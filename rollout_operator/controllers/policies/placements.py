@@ -55,7 +55,7 @@ class Placements:
         self._templates: dict[str, _Template] = {}
         self._pod_nodes: dict[str, dict[Uid, str]] = {}
 
-    async def resolve(self, known: WatchedPolicy, policy: Policy, group: Group) -> ZoneResolution:
+    async def resolve(self, watched: WatchedPolicy, policy: Policy, group: Group) -> ZoneResolution:
         """Return the zones of a policy's StatefulSets; without those that change at this moment.
 
         Raises what `Reader` raises, Unreachable while nodes are asked for and not known, and
@@ -63,8 +63,8 @@ class Placements:
         """
         sets = [zone.sts for zone in group.zones]
         await self._read_templates(policy, sets)
-        policy = replace(policy, topology_key=choose_key(policy, known.status))
-        frozen = list_frozen(known.status, policy.topology_key)
+        policy = replace(policy, topology_key=choose_key(policy, watched.status))
+        frozen = list_frozen(watched.status, policy.topology_key)
         placed = [self._place(sts) for sts in sets if self._is_read(sts)]
         asking = {node.name for node in needs_nodes(policy, placed, frozen)}
         nodes: NodeLabels | None = {}
@@ -83,8 +83,11 @@ class Placements:
         self._pod_nodes.pop(name, None)
 
     def _is_read(self, sts: StatefulSet) -> bool:
-        found = self._templates.get(sts.name)
-        return found is not None and (found.uid, found.generation) == (sts.uid, sts.generation)
+        template = self._templates.get(sts.name)
+        return template is not None and (template.uid, template.generation) == (
+            sts.uid,
+            sts.generation,
+        )
 
     async def _read_templates(self, policy: Policy, sets: Sequence[StatefulSet]) -> None:
         """Read the templates that are not known yet.
@@ -95,12 +98,12 @@ class Placements:
         broken: DecodeError | None = None
         for body in await self._fetch_sets(policy, [*unread]):
             try:
-                found = decode_adoptable(body)
+                adoptable = decode_adoptable(body)
             except DecodeError as error:
                 broken = error
             else:
-                if sts := unread.pop(found.name, None):
-                    self._templates[sts.name] = _Template(sts.uid, found.generation, found)
+                if sts := unread.pop(adoptable.name, None):
+                    self._templates[sts.name] = _Template(sts.uid, adoptable.generation, adoptable)
         if broken is not None and unread:
             raise broken
 

@@ -46,19 +46,19 @@ class PolicyReports:
         self._groups: dict[GroupName, ReportedGroup] = {}
         self._overridden: dict[str, tuple[PolicyEvent, ...]] = {}
 
-    def on_status(self, known: WatchedPolicy, status: PolicyStatus) -> None:
+    def on_status(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
         """A status stands now in place of the one that was known; it may be the same."""
-        for event in choose_policy_events(known.status, status):
-            self._report(known, event)
-        self._count(known, status)
+        for event in choose_policy_events(watched.status, status):
+            self._report(watched, event)
+        self._count(watched, status)
 
-    def on_plan(self, known: WatchedPolicy, policy: Policy, group: Group) -> None:
+    def on_plan(self, watched: WatchedPolicy, policy: Policy, group: Group) -> None:
         """A policy in service was decided for: report once what it overrides."""
         overridden = list_overridden(policy, group)
         for event in overridden:
-            if event not in self._overridden.get(known.name, ()):
-                self._report(known, event)
-        self._overridden[known.name] = overridden
+            if event not in self._overridden.get(watched.name, ()):
+                self._report(watched, event)
+        self._overridden[watched.name] = overridden
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
         """A pod was deleted, or a revision recorded."""
@@ -82,26 +82,26 @@ class PolicyReports:
         self._zones.pop(name, None)
         self._metrics.forget(name)
 
-    def _count(self, known: WatchedPolicy, status: PolicyStatus) -> None:
+    def _count(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
         """Show a policy, and count what is new of it."""
-        name, metrics = known.name, self._metrics
+        name, metrics = watched.name, self._metrics
         metrics.show(name, status, list_blocking(status))
         if (completion := parse_time(status.completion_time)) is not None:
             metrics.show_completion(name, completion)
         last = status.last_batch
         if not isinstance(last, UnsetType):
             self._zones[name] = last.zone
-        if begun := find_begun(known.status, status):
+        if begun := find_begun(watched.status, status):
             metrics.count_batch(name, begun.zone)
-        if ended := find_ended(known.status, status):
+        if ended := find_ended(watched.status, status):
             begin, end = parse_time(ended.start_time), parse_time(ended.completion_time)
             if begin is not None and end is not None:
                 metrics.record_duration(name, end - begin)
 
-    def _report(self, known: WatchedPolicy, event: PolicyEvent) -> None:
+    def _report(self, watched: WatchedPolicy, event: PolicyEvent) -> None:
         self._record(
             EventRecord(
-                regarding=Regarding(EventKind.POLICY, known.namespace, known.name, known.uid),
+                regarding=Regarding(EventKind.POLICY, watched.namespace, watched.name, watched.uid),
                 action=EventAction.ROLL_OUT,
                 reason=event.reason,
                 note=event.note,

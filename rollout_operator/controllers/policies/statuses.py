@@ -90,23 +90,23 @@ class PolicyStatuses:
             return timedelta(0)
         return max(written_at + WRITE_PAUSE - self._clock.elapsed(), timedelta(0))
 
-    async def write(self, known: WatchedPolicy, status: PolicyStatus) -> PolicyStatus:
+    async def write(self, watched: WatchedPolicy, status: PolicyStatus) -> PolicyStatus:
         """Write a status over the one that is known; return what the API server has kept of it.
 
         Raises Conflict where the policy has changed since, and as `Patcher.patch`, and DecodeError.
         """
-        head: JsonObject = {"uid": known.uid, "resourceVersion": known.resource_version}
+        head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
         patch: JsonObject = {"metadata": head, "status": render_status_patch(status)}
         try:
             body = await self._client.patch(
-                MULTI_AZ_ROLLOUTS, self._namespace, known.name, patch, subresource="status"
+                MULTI_AZ_ROLLOUTS, self._namespace, watched.name, patch, subresource="status"
             )
         except (UnknownOutcome, Conflict):
-            self._doubtful.add(known.name)
+            self._doubtful.add(watched.name)
             raise
         written = decode_watched_policy(body)
-        self._newest[known.name] = written
-        self._written_at[known.name] = self._clock.elapsed()
+        self._newest[watched.name] = written
+        self._written_at[watched.name] = self._clock.elapsed()
         return written.status
 
     def forget(self, name: str) -> None:

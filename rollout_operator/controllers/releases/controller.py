@@ -125,18 +125,18 @@ class ReleaseController:
         return again
 
     async def _carry_out(
-        self, known: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
+        self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
     ) -> None:
         context = self._context
         repositories = context.flux.list_repositories()
         kustomizations = context.flux.list_kustomizations()
         due = plan_due_writes(rollout, plan, repositories, kustomizations)
-        context.reports.on_problems(known, due.problems)
-        await self._write_tags(known.name, due.writes)
+        context.reports.on_problems(watched, due.problems)
+        await self._write_tags(watched.name, due.writes)
         for action in plan.actions:
             match action:
                 case RemoveIntents():
-                    await self._remove(known, action)
+                    await self._remove(watched, action)
                 case RequestReconcile(target=target):
                     await context.flux.request(target, context.observer.now())
                 case ApplyTag():
@@ -160,18 +160,20 @@ class ReleaseController:
         else:
             self._write_problems.pop(name, None)
 
-    async def _remove(self, known: WatchedObject, action: RemoveIntents) -> None:
+    async def _remove(self, watched: WatchedObject, action: RemoveIntents) -> None:
         """Remove annotations that had their effect, where their values are still the same."""
-        steps: list[JsonObject] = [{"op": "test", "path": "/metadata/uid", "value": known.uid}]
+        steps: list[JsonObject] = [{"op": "test", "path": "/metadata/uid", "value": watched.uid}]
         for one in action.intents:
             key = one.annotation.replace("~", "~0").replace("/", "~1")
             path = f"/metadata/annotations/{key}"
             steps.append({"op": "test", "path": path, "value": one.value})
             steps.append({"op": "remove", "path": path})
         try:
-            body = await self._context.patcher.patch(ROLLOUTS, known.namespace, known.name, steps)
+            body = await self._context.patcher.patch(
+                ROLLOUTS, watched.namespace, watched.name, steps
+            )
         except ApiError:
-            self._context.newest.doubt(known.name)
+            self._context.newest.doubt(watched.name)
             raise
         self._context.newest.record(body)
 

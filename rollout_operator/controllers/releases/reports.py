@@ -21,27 +21,29 @@ class ReleaseReports:
         self._record = record
         self._problems: dict[str, frozenset[str]] = {}
 
-    def on_plan(self, known: WatchedObject, events: Iterable[ReleaseEvent]) -> None:
+    def on_plan(self, watched: WatchedObject, events: Iterable[ReleaseEvent]) -> None:
         """A plan was recorded in the status."""
         for event in events:
-            self._report(known, event)
+            self._report(watched, event)
 
-    def on_problems(self, known: WatchedObject, problems: Iterable[str]) -> None:
+    def on_problems(self, watched: WatchedObject, problems: Iterable[str]) -> None:
         """Report annotations of Flux's objects that cannot be obeyed, each once."""
-        before, now = self._problems.get(known.name, frozenset()), frozenset(problems)
+        before, now = self._problems.get(watched.name, frozenset()), frozenset(problems)
         for text in sorted(now - before):
             event = ReleaseEvent(reason=BAD_ANNOTATION, note=text, severity=Severity.WARN)
-            self._report(known, event)
-        self._problems[known.name] = now
+            self._report(watched, event)
+        self._problems[watched.name] = now
 
     def forget(self, name: str) -> None:
         """A Rollout is gone."""
         self._problems.pop(name, None)
 
-    def _report(self, known: WatchedObject, event: ReleaseEvent) -> None:
+    def _report(self, watched: WatchedObject, event: ReleaseEvent) -> None:
         self._record(
             EventRecord(
-                regarding=Regarding(EventKind.RELEASE, known.namespace, known.name, known.uid),
+                regarding=Regarding(
+                    EventKind.RELEASE, watched.namespace, watched.name, watched.uid
+                ),
                 action=EventAction.RELEASE,
                 reason=event.reason,
                 note=event.note,

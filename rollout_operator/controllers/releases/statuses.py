@@ -22,19 +22,19 @@ class StatusWriter:
         self._resource = resource
         self._newest = newest
 
-    async def write(self, known: WatchedObject, status: msgspec.Struct) -> WatchedObject:
+    async def write(self, watched: WatchedObject, status: msgspec.Struct) -> WatchedObject:
         """Write a status over the state that is known, and return what came of it.
 
         Raises Conflict where the object has changed since, and as `Patcher.patch`, and DecodeError.
         """
-        head: JsonObject = {"uid": known.uid, "resourceVersion": known.resource_version}
+        head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
         patch: JsonObject = {"metadata": head, "status": render_status_patch(status)}
         try:
             body = await self._client.patch(
-                self._resource, known.namespace, known.name, patch, subresource="status"
+                self._resource, watched.namespace, watched.name, patch, subresource="status"
             )
         except (UnknownOutcome, Conflict):
-            self._newest.doubt(known.name)
+            self._newest.doubt(watched.name)
             raise
         return self._newest.record(body)
 

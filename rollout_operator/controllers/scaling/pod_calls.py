@@ -120,9 +120,9 @@ class PodCaller:
                 known, tried_at=now, tries=known.tries + 1, unanswered_at=unanswered_at
             )
 
-    def _find_late(self, known: PodCalls, now: datetime) -> PodAnswer | None:
+    def _find_late(self, calls: PodCalls, now: datetime) -> PodAnswer | None:
         """Return the answer to a POST that may arrive after the DELETE that follows it (LI-05)."""
-        answer = known.answer
+        answer = calls.answer
         if answer is None or not answer.is_lost or abs(now - answer.asked_at) > self._late_calls:
             return None
         return answer

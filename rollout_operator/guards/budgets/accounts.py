@@ -41,13 +41,13 @@ class Accounts:
 
     def find(self, name: str) -> BudgetAccount | None:
         """Return the account of a budget, None where there is none, or it is not known."""
-        known = self._budgets.get(name)
-        if known is None or self._find_lack(DisruptionSource.EVICTION) is not None:
+        budget = self._budgets.get(name)
+        if budget is None or self._find_lack(DisruptionSource.EVICTION) is not None:
             return None
-        snapshot = self._observe(known)
+        snapshot = self._observe(budget)
         return BudgetAccount(
-            known=known,
-            described=describe_budget(known, snapshot, self._budgets.list_all()),
+            known=budget,
+            described=describe_budget(budget, snapshot, self._budgets.list_all()),
             zones=() if snapshot is None else tuple(zone.sts.uid for zone in snapshot.zones),
         )
 
@@ -58,23 +58,23 @@ class Accounts:
             if account is not None:
                 yield account.described
 
-    def _observe(self, known: BudgetVersions) -> BudgetSnapshot | None:
-        budget = known.budget or _stand_in(known)
+    def _observe(self, versions: BudgetVersions) -> BudgetSnapshot | None:
+        budget = versions.budget or _stand_in(versions)
         if budget is None:
             return None
         request = DisruptionRequest(pod=_NO_POD, engine=DisruptionSource.EVICTION)
         return self._snapshots.observe(budget, request)
 
 
-def _stand_in(known: BudgetVersions) -> Budget | None:
+def _stand_in(versions: BudgetVersions) -> Budget | None:
     """Return a budget by which the pods of one are counted that cannot be obeyed."""
-    if known.flawed_selector is None:
+    if versions.flawed_selector is None:
         return None
     return Budget(
-        namespace=known.namespace,
-        name=known.name,
-        uid=known.uid,
+        namespace=versions.namespace,
+        name=versions.name,
+        uid=versions.uid,
         resource_version="",
-        selector=known.flawed_selector,
+        selector=versions.flawed_selector,
         max_unavailable=0,
     )

@@ -149,11 +149,11 @@ class BudgetCatalog:
         self._metrics.show(name, maximum=maximum, is_valid=not known.problem)
 
 
-def _is_news(known: BudgetVersions, budget: Budget) -> bool:
+def _is_news(versions: BudgetVersions, budget: Budget) -> bool:
     """Tell whether a version replaces what is known of the same budget.
 
     Annotations change without a new generation.
     """
-    if budget.generation != known.generation or known.budget is None:
-        return budget.generation >= known.generation
-    return bool(known.problem) or decides(known.budget, budget)
+    if budget.generation != versions.generation or versions.budget is None:
+        return budget.generation >= versions.generation
+    return bool(versions.problem) or decides(versions.budget, budget)

@@ -168,13 +168,13 @@ class WaitingEvictions:
         return isinstance(cached, Pod) and cached.uid == pod.uid and not cached.is_terminating
 
 
-def _repeat(known: Waiter, now: timedelta) -> Waiter:
+def _repeat(waiter: Waiter, now: timedelta) -> Waiter:
     """Return an eviction that is asked for again, with what that says of the client's pause."""
-    gap = now - known.asked_at
-    pause = known.pause
+    gap = now - waiter.asked_at
+    pause = waiter.pause
     if gap >= LEAST_PAUSE:  # else it is the same request, repeated
         pause = min(max(gap, pause / 2), MOST_PAUSE)
-    return _await(known.pod, now, pause)
+    return _await(waiter.pod, now, pause)
 
 
 def _await(pod: Pod, now: timedelta, pause: timedelta) -> Waiter:

@@ -101,7 +101,7 @@ class FollowedKind:
                 await clock.sleep(ASK_AGAIN if is_known else RETRY)
                 continue
             informer = self._source.make_informer(resource)
-            informer.on_change(self._tell)
+            informer.on_change(self._notify)
             self._resource, self._informer = resource, informer
             log.info("Following a kind", kind=self.kind, version=resource.version)
             await race(informer=informer.run(), absence=_wait_absent(informer, clock))
@@ -124,8 +124,8 @@ class FollowedKind:
 
     def _record(self, error: ApiError) -> None:
         if type(error) is not type(self._error):
-            tell = log.info if isinstance(error, NotFound) else log.warn
-            tell("Kind is not followed", kind=self.kind, err=error)
+            write_log = log.info if isinstance(error, NotFound) else log.warn
+            write_log("Kind is not followed", kind=self.kind, err=error)
         self._set_error(error)
 
     def _set_error(self, error: ApiError | None) -> None:
@@ -140,9 +140,9 @@ class FollowedKind:
             return
         self._informer = self._resource = None
         for old, new in self.store.replace_all(()):
-            self._tell(old, new)
+            self._notify(old, new)
 
-    def _tell(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+    def _notify(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         for callback in self._callbacks:
             callback(old, new)
 

@@ -132,25 +132,25 @@ class KindCatalog:
         for group in self._groups.keys() - groups:
             del self._groups[group]
 
-    def _is_due(self, known: _GroupState, kind: str) -> bool:
-        if known.read_at is None:
+    def _is_due(self, state: _GroupState, kind: str) -> bool:
+        if state.read_at is None:
             return True
-        is_sure = kind in known.kinds and not known.is_doubted
+        is_sure = kind in state.kinds and not state.is_doubted
         lasts = FOUND_LASTS if is_sure else MISSING_LASTS
-        return self._clock.elapsed() - known.read_at >= lasts
+        return self._clock.elapsed() - state.read_at >= lasts
 
-    async def _refresh(self, group: str, known: _GroupState, kind: str) -> None:
+    async def _refresh(self, group: str, state: _GroupState, kind: str) -> None:
         now = self._clock.elapsed()
-        if known.error is None or now - known.failed_at >= FAILURE_LASTS:
-            known.error = None
+        if state.error is None or now - state.failed_at >= FAILURE_LASTS:
+            state.error = None
             try:
-                known.kinds = await self._fetch_kinds(group)
-                known.read_at, known.is_doubted = self._clock.elapsed(), False
+                state.kinds = await self._fetch_kinds(group)
+                state.read_at, state.is_doubted = self._clock.elapsed(), False
             except ApiError as error:
-                known.error, known.failed_at = error, self._clock.elapsed()
+                state.error, state.failed_at = error, self._clock.elapsed()
         # What was found before is still the best guess, and whoever uses it finds out.
-        if known.error is not None and kind not in known.kinds:
-            raise known.error.with_traceback(None)
+        if state.error is not None and kind not in state.kinds:
+            raise state.error.with_traceback(None)
 
     async def _fetch_kinds(self, group: str) -> Mapping[str, Served]:
         kinds: dict[str, Served] = {}

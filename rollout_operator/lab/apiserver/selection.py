@@ -80,18 +80,18 @@ def _parse_labels(selector: str) -> tuple[Requirement, ...]:
 def _read_labels(selector: str) -> Iterator[Requirement]:
     at = 0
     while at < len(selector):
-        found = _LABELS.match(selector, at)
-        if found is None or (found["absent"] and (found["sign"] or found["set"])):
+        match = _LABELS.match(selector, at)
+        if match is None or (match["absent"] and (match["sign"] or match["set"])):
             not_modelled(f"the label selector {selector!r}")
-        at = found.end()
-        key = found["key"]
-        if found["sign"]:
-            yield Requirement(key, frozenset({found["value"] or ""}), found["sign"] != "!=")
-        elif found["set"]:
-            values = frozenset(one.strip() for one in found["values"].split(","))
-            yield Requirement(key, values, found["set"] == "in")
+        at = match.end()
+        key = match["key"]
+        if match["sign"]:
+            yield Requirement(key, frozenset({match["value"] or ""}), match["sign"] != "!=")
+        elif match["set"]:
+            values = frozenset(one.strip() for one in match["values"].split(","))
+            yield Requirement(key, values, match["set"] == "in")
         else:
-            yield Requirement(key, frozenset({None}), bool(found["absent"]))
+            yield Requirement(key, frozenset({None}), bool(match["absent"]))
 
 
 @lru_cache(maxsize=512)

@@ -89,12 +89,12 @@ def _pack(lengths: Iterable[float], slots: int, poll: float = 0.0) -> tuple[floa
 
 def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
     """Return the figures of what has happened since `begin`."""
-    tally = _TotalsState(Totals(limit=limit), begin)
+    state = _TotalsState(Totals(limit=limit), begin)
     for record in records:
-        tally.take(record)
-    restarts = tuple(tally.restarts)
+        state.take(record)
+    restarts = tuple(state.restarts)
     took = max((restart.end for restart in restarts), default=0.0)
-    return replace(tally.totals, restarts=restarts, took=took)
+    return replace(state.totals, restarts=restarts, took=took)
 
 
 @dataclass(slots=True)

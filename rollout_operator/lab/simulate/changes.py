@@ -251,9 +251,9 @@ def parse_change(text: str) -> Change:
     said, _, time = words.rpartition(" at ")
     at = _parse_at(time) if said else None
     for form in FORMS:
-        found = re.fullmatch(form.grammar, said or words)
-        if found is not None:
-            return Change(text=words, deed=form.build(*found.groups()), at=at)
+        match = re.fullmatch(form.grammar, said or words)
+        if match is not None:
+            return Change(text=words, deed=form.build(*match.groups()), at=at)
     raise InvalidInput(f"no such change; {_hint_forms(words)}")
 
 

@@ -111,23 +111,23 @@ def add_up(
     `groups` are the StatefulSets that roll out together, each a zone of its own but for those that
     one of `policies` owns.
     """
-    tally = _FiguresState({zone: group for group, zones in groups.items() for zone in zones})
+    state = _FiguresState({zone: group for group, zones in groups.items() for zone in zones})
     for policy in policies:
-        tally.owners.update(dict.fromkeys(policy.owned, policy))
+        state.owners.update(dict.fromkeys(policy.owned, policy))
         homes = {sts.name: zone.name for zone in policy.zones for sts in zone.sets}
-        tally.domains.update(homes)
+        state.domains.update(homes)
     for record in records:
         if record.at < end:
-            tally.take(record)
-    tally.finish(end)
+            state.take(record)
+    state.finish(end)
     return Figures(
-        deletes=tuple(tally.deletes),
-        most_down=dict(sorted(tally.most_down.items())),
-        down_before=dict(sorted(tally.down_before.items())),
-        overlaps=tuple(tally.overlaps.values()),
-        refusals=tuple(tally.refusals),
-        crossings=tuple(tally.crossings),
-        evictions=tuple(tally.evictions),
+        deletes=tuple(state.deletes),
+        most_down=dict(sorted(state.most_down.items())),
+        down_before=dict(sorted(state.down_before.items())),
+        overlaps=tuple(state.overlaps.values()),
+        refusals=tuple(state.refusals),
+        crossings=tuple(state.crossings),
+        evictions=tuple(state.evictions),
         batches=tuple(list_batches(one for one in records if one.at < end)),
     )
 
@@ -301,7 +301,7 @@ def _decode(pod: JsonObject) -> Pod:
 
 def list_batches(records: Iterable[Record]) -> list[PolicyBatch]:
     """Return the batches that began in a history, in order; not those that it began with."""
-    found: dict[tuple[str, int], PolicyBatch] = {}
+    batches: dict[tuple[str, int], PolicyBatch] = {}
     for record in records:
         if not isinstance(record, Commit) or record.resource != MULTI_AZ_ROLLOUTS:
             continue
@@ -311,14 +311,14 @@ def list_batches(records: Iterable[Record]) -> list[PolicyBatch]:
         key = (record.name, number(new, "number"))
         if new and number(old, "number") != key[1]:
             before = (record.name, number(old, "number"))
-            if before in found and found[before].end is None:
-                found[before] = replace(found[before], end=record.at)
-            found[key] = _begin_batch(record, new)
-        elif key in found:
+            if before in batches and batches[before].end is None:
+                batches[before] = replace(batches[before], end=record.at)
+            batches[key] = _begin_batch(record, new)
+        elif key in batches:
             had_ended, has_ended = ("completionTime" in one for one in (old, new))
             if had_ended != has_ended:
-                found[key] = replace(found[key], end=record.at if has_ended else None)
-    return list(found.values())
+                batches[key] = replace(batches[key], end=record.at if has_ended else None)
+    return list(batches.values())
 
 
 def _begin_batch(record: Commit, batch: JsonObject) -> PolicyBatch:

@@ -181,16 +181,16 @@ def _choose_namespace(objects: Iterable[JsonObject]) -> str:
 
 def _index(policies: Iterable[JsonObject], namespace: str) -> dict[tuple[str, str], JsonObject]:
     """Return policies by namespace and name. Raises BadDump where one is there twice."""
-    found: dict[tuple[str, str], JsonObject] = {}
+    objects: dict[tuple[str, str], JsonObject] = {}
     for policy in policies:
         key = (namespace_of(policy) or namespace, name_of(policy))
         if not key[0]:
             where = "metadata.namespace is missing; choose one with -namespace"
             raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]}: {where}")
-        if key in found:
+        if key in objects:
             raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]} is in the input twice")
-        found[key] = policy
-    return found
+        objects[key] = policy
+    return objects
 
 
 def _merge(before: JsonObject | None, after: JsonObject) -> JsonObject:
@@ -333,13 +333,13 @@ def read_next_batch(watched: WatchedPolicy) -> datetime:
 
 
 def _place(placed_member: PlacedMember) -> PlacedSet:
-    found = decode_adoptable(msgspec.json.encode(placed_member.obj))
+    adoptable = decode_adoptable(msgspec.json.encode(placed_member.obj))
     return PlacedSet(
         name=placed_member.decoded.name,
         labels=placed_member.decoded.labels,
-        pod_labels=found.pod_labels,
-        node_selector=found.node_selector,
-        node_terms=found.node_terms,
+        pod_labels=adoptable.pod_labels,
+        node_selector=adoptable.node_selector,
+        node_terms=adoptable.node_terms,
         pod_nodes=placed_member.nodes,
     )
 

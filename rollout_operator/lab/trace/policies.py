@@ -24,12 +24,12 @@ def list_policy_changes(before: JsonObject | None, after: JsonObject | None) -> 
     if before is None or after is None:
         yield "it is created" if after else "it is gone"
         return
-    yield from _tell_refusal(before, after)
-    yield from _tell_batch(before, after)
-    yield from _tell_end(before, after)
+    yield from _render_refusal(before, after)
+    yield from _render_batch(before, after)
+    yield from _render_end(before, after)
 
 
-def _tell_refusal(before: JsonObject, after: JsonObject) -> Iterator[str]:
+def _render_refusal(before: JsonObject, after: JsonObject) -> Iterator[str]:
     was, now = (condition_of(version, "Accepted") for version in (before, after))
     if text(now, "status") == "False" and text(was, "message") != text(now, "message"):
         yield f"it is refused: {text(now, 'message')} [{text(now, 'reason')}]"
@@ -37,7 +37,7 @@ def _tell_refusal(before: JsonObject, after: JsonObject) -> Iterator[str]:
         yield "it is in service"
 
 
-def _tell_batch(before: JsonObject, after: JsonObject) -> Iterator[str]:
+def _render_batch(before: JsonObject, after: JsonObject) -> Iterator[str]:
     old, new = child(before, *_BATCH), child(after, *_BATCH)
     batch = f"batch {number(new, 'number')}"
     is_same = number(old, "number") == number(new, "number")
@@ -65,7 +65,7 @@ def _describe_pause(before: JsonObject, after: JsonObject) -> str:
     return f"a pause of {format_duration(span)} follows"
 
 
-def _tell_end(before: JsonObject, after: JsonObject) -> Iterator[str]:
+def _render_end(before: JsonObject, after: JsonObject) -> Iterator[str]:
     was, now = (condition_of(version, "Stalled") for version in (before, after))
     if text(now, "status") == "True" != text(was, "status") and not _is_refused(after):
         yield f"it is stalled: {text(now, 'message')} [{text(now, 'reason')}]"

@@ -117,8 +117,8 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def get_reason(self, kind: str) -> str:
         """Return the reason of a condition, empty where there is none."""
-        found = self.find_condition(kind)
-        return "" if found is None else found.reason
+        condition = self.find_condition(kind)
+        return "" if condition is None else condition.reason
 
 
 class PolicyEvent(msgspec.Struct, frozen=True, kw_only=True):

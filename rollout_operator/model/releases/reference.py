@@ -133,9 +133,9 @@ def _split(text: str) -> _Split:
 
 
 def _check_registry(text: str) -> str:
-    found = _HOST.fullmatch(text)
-    if found is None or len(found["host"]) > _LONGEST_HOST:
+    match = _HOST.fullmatch(text)
+    if match is None or len(match["host"]) > _LONGEST_HOST:
         raise InvalidInput(f"{quote(text)} is no host")
-    if found["port"] is not None and not 1 <= int(found["port"]) <= _LARGEST_PORT:
-        raise InvalidInput(f"{found['port']} is no port")
+    if match["port"] is not None and not 1 <= int(match["port"]) <= _LARGEST_PORT:
+        raise InvalidInput(f"{match['port']} is no port")
     return text

@@ -134,5 +134,5 @@ class ReleaseStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def has_condition(self, kind: str) -> bool:
         """Tell whether a condition is true."""
-        found = self.find_condition(kind)
-        return found is not None and found.status == "True"
+        condition = self.find_condition(kind)
+        return condition is not None and condition.status == "True"

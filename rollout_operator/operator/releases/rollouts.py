@@ -72,7 +72,7 @@ class RolloutReleases:
         self._wake_all()
         if self._look_ups is not None:
             tasks.start("registry connections", self._keep_connections())
-            tasks.start("look-ups of releases", self._ask_registries(self._look_ups))
+            tasks.start("look-ups of releases", self._query_registries(self._look_ups))
         tasks.start("release workers", self._workers.run())
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class RolloutReleases:
             for name in list_concerned(view, self._caches):
                 self._queue.add(name)
 
-    async def _ask_registries(self, look_ups: ReleaseLookUps) -> None:
+    async def _query_registries(self, look_ups: ReleaseLookUps) -> None:
         await Workers(
             look_ups.queue, look_ups.look_up, count=REGISTRY_WORKERS, rng=self._context.rng
         ).run()

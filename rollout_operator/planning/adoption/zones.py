@@ -46,8 +46,8 @@ def _list_zones(sts: AdoptableSet) -> Iterator[tuple[str, ZoneSource]]:
         yield zone, ZoneSource.LABEL
     if zone := choose_label((ZONE_LABEL,), sts.pod_labels, sts.labels):
         yield zone, ZoneSource.ZONE_LABEL
-    if found := _ENDS.search(sts.name):
-        yield found[1], ZoneSource.NAME_SUFFIX
+    if match := _ENDS.search(sts.name):
+        yield match[1], ZoneSource.NAME_SUFFIX
 
 
 def choose_base(sts: AdoptableSet) -> str:

@@ -33,26 +33,26 @@ _MOST_WAITS: Final = 3
 
 
 def describe_budget(
-    known: BudgetVersions, snapshot: BudgetSnapshot | None, others: Iterable[BudgetVersions] = ()
+    versions: BudgetVersions, snapshot: BudgetSnapshot | None, others: Iterable[BudgetVersions] = ()
 ) -> BudgetDescription:
     """Return a budget as it is now.
 
     `snapshot` shows its zones, about no pod in particular; None where it cannot be told what the
     budget selects. `others` are the other budgets of the namespace.
     """
-    seen = _Scope() if snapshot is None else _observe(known, snapshot, others)
-    room = _Room() if snapshot is None or known.budget is None else _measure(snapshot, seen)
+    seen = _Scope() if snapshot is None else _observe(versions, snapshot, others)
+    room = _Room() if snapshot is None or versions.budget is None else _measure(snapshot, seen)
     # What only a person changes is told even where other pods may go.
     holding = [
         blocker
         for blocker in room.blockers
         if room.allowed == 0 or blocker.severity is Severity.ERROR
     ]
-    waits = _shorten((*_list_problems(known, seen), *holding))
+    waits = _shorten((*_list_problems(versions, seen), *holding))
     return BudgetDescription(
-        name=known.name,
-        is_valid=not known.problem,
-        maximum="" if known.budget is None else known.budget.maximum,
+        name=versions.name,
+        is_valid=not versions.problem,
+        maximum="" if versions.budget is None else versions.budget.maximum,
         zones=seen.zones,
         pods=seen.pods,
         unavailable=seen.unavailable,
@@ -63,14 +63,14 @@ def describe_budget(
 
 
 def list_rivals(
-    known: BudgetVersions, others: Iterable[BudgetVersions]
+    versions: BudgetVersions, others: Iterable[BudgetVersions]
 ) -> tuple[BudgetVersions, ...]:
     """Return the budgets that may select a pod of this one: no label speaks against it."""
     return tuple(
         other
         for other in others
-        if other.name != known.name
-        and any(_agree(selector, two) for selector in known.selectors for two in other.selectors)
+        if other.name != versions.name
+        and any(_agree(selector, two) for selector in versions.selectors for two in other.selectors)
     )
 
 
@@ -109,10 +109,10 @@ class _Room:
 
 
 def _observe(
-    known: BudgetVersions, snapshot: BudgetSnapshot, others: Iterable[BudgetVersions]
+    versions: BudgetVersions, snapshot: BudgetSnapshot, others: Iterable[BudgetVersions]
 ) -> _Scope:
     surveys: dict[Uid, Survey] = {}
-    decisions, rivals = Decisions(snapshot, surveys), list_rivals(known, others)
+    decisions, rivals = Decisions(snapshot, surveys), list_rivals(versions, others)
     standing: dict[Uid, Sequence[Pod]] = {}
     owned = pods = unavailable = 0
     problem: Refusal | None = None
@@ -120,17 +120,19 @@ def _observe(
         survey = decisions.survey(zone)
         unavailable += survey.zone_count(None).total
         mine = [
-            pod for pod in zone.own_pods if any(selects(s, pod.labels) for s in known.selectors)
+            pod for pod in zone.own_pods if any(selects(s, pod.labels) for s in versions.selectors)
         ]
-        misfits = {
-            pod.uid: found for pod in mine if (found := _find_shared_pod(known, rivals, pod))
+        shared = {
+            pod.uid: shared_pod
+            for pod in mine
+            if (shared_pod := _find_shared_pod(versions, rivals, pod))
         }
-        problem = problem or next(iter(misfits.values()), None)
+        problem = problem or next(iter(shared.values()), None)
         standing[zone.sts.uid] = [
             pod
             for pod in mine
             if pod.is_ready
-            and pod.uid not in misfits
+            and pod.uid not in shared
             and not survey.has_down(pod.uid)
             and selects(snapshot.budget.selector, pod.labels)
         ]
@@ -147,12 +149,12 @@ def _observe(
 
 
 def _find_shared_pod(
-    known: BudgetVersions, rivals: Sequence[BudgetVersions], pod: Pod
+    versions: BudgetVersions, rivals: Sequence[BudgetVersions], pod: Pod
 ) -> Refusal | None:
     """Return that a pod is under more than one budget, or may be."""
     if not rivals and LEFT_OUT not in pod.labels:
         return None
-    found = (rival.find_state(pod.labels) for rival in (known, *rivals))
+    found = (rival.find_state(pod.labels) for rival in (versions, *rivals))
     states = sorted((one for one in found if one is not None), key=lambda one: one.name)
     choice = choose_budget(states, pod)
     if isinstance(choice, Refusal) and choice.reason.code is Code.BUDGETS_OVERLAP:
@@ -244,28 +246,28 @@ def _count_down(seen: _Scope, partition: str) -> Mapping[Uid | None, int]:
     return {owner: survey.zone_count(partition).total for owner, survey in seen.surveys.items()}
 
 
-def _list_problems(known: BudgetVersions, seen: _Scope) -> Iterator[Reason]:
+def _list_problems(versions: BudgetVersions, seen: _Scope) -> Iterator[Reason]:
     """Yield what only a person can put right, the worst first."""
-    if known.problem:
-        yield Reason(Code.BUDGET_INVALID, _explain_invalid(known), Severity.ERROR)
+    if versions.problem:
+        yield Reason(Code.BUDGET_INVALID, _explain_invalid(versions), Severity.ERROR)
     if seen.problem is not None:
         yield seen.problem.reason
-    if known.selectors and seen.owned and not seen.pods:
+    if versions.selectors and seen.owned and not seen.pods:
         text = (
-            f"budget {known.name} selects {count(seen.zones, 'StatefulSet')} and none of"
+            f"budget {versions.name} selects {count(seen.zones, 'StatefulSet')} and none of"
             f" {verb(seen.owned, 'its pod', f'their {seen.owned} pods')}: no eviction is held"
         )
         yield Reason(Code.BUDGET_SELECTS_NO_PODS, text, Severity.ERROR)
 
 
-def _explain_invalid(known: BudgetVersions) -> str:
-    if known.budget is not None:
-        effect = f"the version before, of generation {known.budget.generation}, stays in force"
-    elif known.flawed_selector is not None:
+def _explain_invalid(versions: BudgetVersions) -> str:
+    if versions.budget is not None:
+        effect = f"the version before, of generation {versions.budget.generation}, stays in force"
+    elif versions.flawed_selector is not None:
         effect = "no pod that it selects may go"
     else:
         effect = "what it selects cannot be told: it guards nothing"
-    return f"budget {known.name} is not valid: {known.problem}; {effect}"
+    return f"budget {versions.name} is not valid: {versions.problem}; {effect}"
 
 
 def _explain_room(seen: _Scope, room: _Room) -> str:

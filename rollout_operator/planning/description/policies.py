@@ -38,7 +38,7 @@ _TRUE: Final = "True"
 
 
 def describe_policy(
-    known: WatchedPolicy, found: PolicyScope | RefusedPolicy | None, waits: Sequence[Reason] = ()
+    watched: WatchedPolicy, found: PolicyScope | RefusedPolicy | None, waits: Sequence[Reason] = ()
 ) -> PolicyDescription:
     """Return one policy.
 
@@ -47,7 +47,7 @@ def describe_policy(
     """
     if isinstance(found, RefusedPolicy):
         text = "; ".join(one.text for one in found.refusals)
-        described = _describe_status(known)
+        described = _describe_status(watched)
         return replace(
             described,
             phase=PolicyPhase.INVALID,
@@ -55,7 +55,7 @@ def describe_policy(
             reason=found.refusals[0].code,
             next_batch=None,
         )
-    described = _describe_status(known)
+    described = _describe_status(watched)
     if found is None:
         return replace(described, headline=_GOING)
     described = replace(described, groups=tuple(sorted(found.groups)))
@@ -82,12 +82,12 @@ def _with_waits(described: PolicyDescription, waits: Sequence[Reason]) -> Policy
     )
 
 
-def _describe_status(known: WatchedPolicy) -> PolicyDescription:
-    status, policy = known.status, known.policy
+def _describe_status(watched: WatchedPolicy) -> PolicyDescription:
+    status, policy = watched.status, watched.policy
     ready = status.find_condition(READY)
     return PolicyDescription(
-        name=known.name,
-        namespace=known.namespace,
+        name=watched.name,
+        namespace=watched.namespace,
         phase=status.phase,
         headline=cut(ready.message) if ready is not None else _UNDECIDED,
         reason=status.get_reason(READY),

@@ -138,8 +138,8 @@ def _choose_suffix(policy: Policy, name: str) -> str:
     listed = [zone for zone in policy.zone_order if name.endswith(f"-{zone}")]
     if listed:
         return max(listed, key=len)
-    found = _SUFFIX.search(name)
-    return found[1] if found else ""
+    match = _SUFFIX.search(name)
+    return match[1] if match else ""
 
 
 def _list_span(

@@ -55,16 +55,16 @@ def discover(
     return status, _compare(known, release)
 
 
-def make_release(tag: str, found: ReleaseMetadata | None) -> Release:
+def make_release(tag: str, metadata: ReleaseMetadata | None) -> Release:
     """Return a release with what its image says of itself, as far as that is known."""
-    if found is None:
+    if metadata is None:
         return Release(tag=tag)
     return Release(
         tag=tag,
-        digest=found.digest or None,
-        version=found.version or None,
-        revision=found.revision or None,
-        created=found.created,
+        digest=metadata.digest or None,
+        version=metadata.version or None,
+        revision=metadata.revision or None,
+        created=metadata.created,
     )
 
 
@@ -106,18 +106,18 @@ def retain_releases(
     return tuple(available[first:][-MOST_RELEASES:])
 
 
-def _describe(status: ReleaseStatus, found: ReleaseMetadata) -> ReleaseStatus:
+def _describe(status: ReleaseStatus, metadata: ReleaseMetadata) -> ReleaseStatus:
     return msgspec.structs.replace(
         status,
-        artifact_type=found.artifact_type or None,
-        source=found.source or None,
-        title=found.title or None,
-        description=found.description or None,
+        artifact_type=metadata.artifact_type or None,
+        source=metadata.source or None,
+        title=metadata.title or None,
+        description=metadata.description or None,
     )
 
 
-def _compare(known: Release | None, fresh: Release) -> tuple[ReleaseEvent, ...]:
-    if known is None or known.digest is None or fresh.digest in {None, known.digest}:
+def _compare(release: Release | None, fresh: Release) -> tuple[ReleaseEvent, ...]:
+    if release is None or release.digest is None or fresh.digest in {None, release.digest}:
         return ()
     note = f"the image of {quote(fresh.tag)} is now {fresh.digest}; it is not deployed again"
     return (ReleaseEvent(reason=DIGEST_CHANGED, note=note),)

@@ -110,14 +110,14 @@ def _describe(
 def _report_changes(state: ReleasePass, status: ReleaseStatus) -> None:
     """Report conditions that say something else than before, and no others (RELB-06)."""
     for kind in (conditions.READY, conditions.GATES_PASSING):
-        found = status.find_condition(kind)
-        if found is None or not has_changed(state.rollout.status, status, kind):
+        condition = status.find_condition(kind)
+        if condition is None or not has_changed(state.rollout.status, status, kind):
             continue
         # All that makes it ready, and a failed bake, has an event of its own.
-        if kind != conditions.READY or found.reason in _REPORTED:
-            severity = Severity.INFO if found.status == "True" else Severity.WARN
+        if kind != conditions.READY or condition.reason in _REPORTED:
+            severity = Severity.INFO if condition.status == "True" else Severity.WARN
             state.events.append(
-                ReleaseEvent(reason=found.reason, note=found.message, severity=severity)
+                ReleaseEvent(reason=condition.reason, note=condition.message, severity=severity)
             )
 
 

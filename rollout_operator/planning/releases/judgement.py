@@ -21,21 +21,21 @@ from rollout_operator.planning.releases.state import ReleasePass
 
 
 def assess_all_gates(state: ReleasePass) -> GatesVerdict:
-    found = state.choose_newer()
+    newer = state.choose_newer()
     gates = list_gates(state.rollout.head, state.snapshot.gates)
-    verdict = assess_gates(found.releases, gates, state.intents.bypass_gates)
+    verdict = assess_gates(newer.releases, gates, state.intents.bypass_gates)
     state.replace(
-        release_candidates=found.releases,
+        release_candidates=newer.releases,
         gated_release_candidates=verdict.passed,
         gates=verdict.summaries,
         excluded_releases=list_excluded(
-            found.releases, state.status.history, state.intents, state.snapshot.compat
+            newer.releases, state.status.history, state.intents, state.snapshot.compat
         ),
     )
     state.findings.append(
         ConditionFinding(conditions.GATES_PASSING, verdict.is_passing, verdict.code, verdict.text)
     )
-    text = f"no release can be compared with {state.current_tag}" if found.is_path_unknown else ""
+    text = f"no release can be compared with {state.current_tag}" if newer.is_path_unknown else ""
     state.ready_note = text
     if text or state.status.has_condition(conditions.PATH_UNKNOWN):
         reason = "CurrentUnknown" if text else "Comparable"

@@ -110,15 +110,15 @@ def _names_time(sts: StatefulSet) -> bool:
 
 
 def _list_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
-    found: list[Reason] = []
+    reasons: list[Reason] = []
     if sts.annotations.get(UPSCALE_WHEN_READY, "false") not in {"true", "false"}:
         why = f'{show(sts.annotations[UPSCALE_WHEN_READY])} is neither "true" nor "false"; '
         why += "false is used"
-        found.append(complain(sts, Code.BAD_SCALING_SWITCH, UPSCALE_WHEN_READY, why))
+        reasons.append(complain(sts, Code.BAD_SCALING_SWITCH, UPSCALE_WHEN_READY, why))
     if sts.annotations.get(MIRROR_NAME) and sts.annotations.get(MIRROR_KIND):
         why = f"{sts.name} has annotation {MIRROR_NAME} as well: it follows, and mirrors nothing"
-        found.append(complain(sts, Code.FOLLOWS_AND_MIRRORS, LEADING_ZONE, why))
-    return tuple(found)
+        reasons.append(complain(sts, Code.FOLLOWS_AND_MIRRORS, LEADING_ZONE, why))
+    return tuple(reasons)
 
 
 def _report_no_lead(sts: StatefulSet, scaling: ScalingSnapshot) -> Reason:

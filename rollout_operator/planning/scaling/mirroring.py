@@ -181,12 +181,12 @@ def _add_delay(sts: StatefulSet, desired: DesiredReplicas) -> DesiredReplicas:
 
 def _list_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:
     """Return what somebody wrote for a zone whose count nobody but people decides."""
-    found: list[Reason] = []
+    reasons: list[Reason] = []
     for there, missing in ((MIRROR_NAME, MIRROR_KIND), (MIRROR_KIND, MIRROR_NAME)):
         if sts.annotations.get(there):
             why = f"annotation {missing} is not set or empty: nothing is mirrored"
-            found.append(complain(sts, Code.BAD_REFERENCE, there, why))
+            reasons.append(complain(sts, Code.BAD_REFERENCE, there, why))
     if FORCE_REPLICAS in sts.annotations:
         why = f"{sts.name} follows and mirrors nothing: it is ignored"
-        found.append(complain(sts, Code.BAD_FORCE_REPLICAS, FORCE_REPLICAS, why))
-    return tuple(found)
+        reasons.append(complain(sts, Code.BAD_FORCE_REPLICAS, FORCE_REPLICAS, why))
+    return tuple(reasons)

@@ -135,7 +135,7 @@ def _describe_review(
     path: str, review: Review, verdict: Verdict | bytes
 ) -> Mapping[str, Attribute]:
     """Return what a trace shows of a review and its answer."""
-    known: dict[str, Attribute] = {
+    attributes: dict[str, Attribute] = {
         "hook": path,
         "operation": review.operation,
         "resource": _name_resource(review),
@@ -144,10 +144,10 @@ def _describe_review(
         "dry_run": review.dry_run,
     }
     if isinstance(verdict, bytes):
-        return {**known, "forwarded": True}
+        return {**attributes, "forwarded": True}
     reason = verdict.reason
     text = reason.text or "; ".join(verdict.warnings)
-    return {**known, "allowed": verdict.is_allowed, "reason": reason.code.value, "why": text}
+    return {**attributes, "allowed": verdict.is_allowed, "reason": reason.code.value, "why": text}
 
 
 def _name_resource(review: Review) -> str:

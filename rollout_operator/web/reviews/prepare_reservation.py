@@ -166,18 +166,18 @@ class DownscaleReservations:
                 replicas_to=request.decrease.replicas_to,
                 target=target,
             )
-            known = context.downscales.get(request.set_uid)
-            if known is not None and known.key == key and known.answer is not None:
+            downscale = context.downscales.get(request.set_uid)
+            if downscale is not None and downscale.key == key and downscale.answer is not None:
                 # The API server may write it as late as this review allows.
-                context.downscales.renew(known, ())
-                return known.answer
+                context.downscales.renew(downscale, ())
+                return downscale.answer
             seen = await self._read_times(request, key, group)
             if isinstance(seen, Verdict):
                 return seen
             # Again: while we looked, it may have been settled, or found on the pods.
-            known = context.downscales.get(request.set_uid)
-            if known is not None and sts.replicas <= known.key.replicas_to:
-                context.downscales.record_persisted(known, context.server_time())
+            downscale = context.downscales.get(request.set_uid)
+            if downscale is not None and sts.replicas <= downscale.key.replicas_to:
+                context.downscales.record_persisted(downscale, context.server_time())
             sets = [zone.sts for zone in group.zones]
             underway = context.downscales.find_underway(request.group, sets, but=request.set_uid)
             snapshot = DownscaleSnapshot(

@@ -90,8 +90,8 @@ class CheckController:
             return Result(again=RECHECK)  # the cache will show that it is gone
         except (ApiError, DecodeError) as error:
             again = attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
-            tell = log.debug if isinstance(error, Conflict) else log.warn
-            tell("HealthCheck not reconciled", check=name, again_in=again, err=error)
+            write_log = log.debug if isinstance(error, Conflict) else log.warn
+            write_log("HealthCheck not reconciled", check=name, again_in=again, err=error)
         else:
             attempts.record_success(attempt)
         return Result(again=again)
@@ -112,25 +112,25 @@ class CheckController:
             return None  # what cannot be read is on record in the log
         return await self._decide(known, known.view)
 
-    async def _decide(self, known: WatchedObject, check: HealthCheck) -> timedelta | None:
+    async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
         # What is known of Rollouts comes before all reads: so no look is older than it.
         snapshot = self._context.observe()
         own = find_class(check)
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
         if reset is not None:
             log.info("Resetting HealthCheck", check=check.head.key, why=reset.message)
-            await self._write(known, check, reset)
+            await self._write(watched, check, reset)
             return None if own is None else timedelta(0)
         if own is None:
             return None
         hold = find_flux_blocker(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)
         if hold is not None:
-            self.held.add(known.name)
-            await self._write(known, check, record_finding(check.status, hold, snapshot.now))
+            self.held.add(watched.name)
+            await self._write(watched, check, record_finding(check.status, hold, snapshot.now))
             return HELD
-        self.held.discard(known.name)
+        self.held.discard(watched.name)
         finding, again = await self._evaluate(check, own, snapshot.now)
-        await self._write(known, check, record_finding(check.status, finding, snapshot.now))
+        await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
         return again
 
     async def _evaluate(
@@ -153,10 +153,10 @@ class CheckController:
         return found.finding, again
 
     async def _write(
-        self, known: WatchedObject, check: HealthCheck, status: HealthCheckStatus
+        self, watched: WatchedObject, check: HealthCheck, status: HealthCheckStatus
     ) -> None:
         if status != check.status:
-            await self._context.statuses.write(known, status)
+            await self._context.statuses.write(watched, status)
 
     def _forget(self, name: str) -> None:
         self._unread.pop(name, None)

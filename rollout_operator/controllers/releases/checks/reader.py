@@ -117,26 +117,26 @@ class CheckReader:
     async def _read_entry(self, text: str, request: CheckRequest) -> InventoryFinding:
         """Return what is found where an entry points to; nothing where it is gone (REL-109)."""
         try:
-            found = parse_inventory_id(text)
+            inventory_id = parse_inventory_id(text)
         except InvalidInput as error:
             return InventoryFinding(name="inventory", problem=str(error))
-        if not needs_read(found):
-            return InventoryFinding(name=found.key, verdict=_CURRENT)
+        if not needs_read(inventory_id):
+            return InventoryFinding(name=inventory_id.key, verdict=_CURRENT)
         try:
-            tree = await self._find(found)
+            tree = await self._find(inventory_id)
         except (ApiError, DecodeError, InvalidInput) as error:
-            return InventoryFinding(name=found.key, problem=str(error), may_pass=True)
+            return InventoryFinding(name=inventory_id.key, problem=str(error), may_pass=True)
         if tree is None:
-            return InventoryFinding(name=found.key)
-        return assess_object(found.key, tree, request.now, request.check.failure_grace)
+            return InventoryFinding(name=inventory_id.key)
+        return assess_object(inventory_id.key, tree, request.now, request.check.failure_grace)
 
-    async def _find(self, found: InventoryObject) -> Tree | None:
+    async def _find(self, entry: InventoryObject) -> Tree | None:
         """Return an object, None where there is none, or no such kind."""
-        served = await self._catalog.find(found.group, found.kind)
+        served = await self._catalog.find(entry.group, entry.kind)
         if served is None:
             return None
         try:
-            return await self._fetch(served.resource, found.namespace, found.name)
+            return await self._fetch(served.resource, entry.namespace, entry.name)
         except NotFound:
             return None
 

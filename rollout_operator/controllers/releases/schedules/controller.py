@@ -105,9 +105,9 @@ class ScheduleController:
             return None
         return await self._decide(known, known.view)
 
-    async def _decide(self, known: WatchedObject, schedule: ScheduleObject) -> timedelta:
+    async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
         """Decide, bring the gates to it, and say so in the status."""
-        context, attempt = self._context, ("gates", known.name)
+        context, attempt = self._context, ("gates", watched.name)
         snapshot = context.observer.observe(schedule)
         plan = plan_schedule(snapshot, ZoneInfo)
         failed, conflicts = await self._carry_out(plan.actions)
@@ -115,8 +115,8 @@ class ScheduleController:
             return context.attempts.record_failure(attempt, next(iter(conflicts.values())))
         status = render_schedule_status(snapshot, plan, {**conflicts, **failed})
         if status != schedule.status:
-            await context.statuses.write(known, status)
-            context.report(known, choose_schedule_events(schedule.status, status))
+            await context.statuses.write(watched, status)
+            context.report(watched, choose_schedule_events(schedule.status, status))
         again = min(plan.requeue_after or RESYNC, RESYNC)
         if problems := {**conflicts, **failed}:
             return min(context.attempts.record_failure(attempt, "; ".join(problems)), again)

@@ -49,15 +49,15 @@ class KeptGates:
     def list_all(self) -> tuple[ReleaseGate, ...]:
         """Return the newest known state of each gate that can be read."""
         self._forget_old()
-        found: dict[str, ReleaseGate] = {}
+        gates: dict[str, ReleaseGate] = {}
         for one in self._cached.store.list_all():
             if isinstance(one, WatchedObject) and isinstance(one.view, ReleaseGate):
-                found[one.view.head.key] = _restore(one.view, one.resource_version)
+                gates[one.view.head.key] = _restore(one.view, one.resource_version)
         for key, (gate, _) in self._written.items():
-            cached = found.get(key)
+            cached = gates.get(key)
             if cached is None or is_older(cached.head.resource_version, gate.head.resource_version):
-                found[key] = gate
-        return tuple(one for one in found.values() if one.head.uid not in self._deleted)
+                gates[key] = gate
+        return tuple(one for one in gates.values() if one.head.uid not in self._deleted)
 
     async def carry_out(self, action: GateAction) -> None:
         """Create, correct or delete a gate. Raises as `Writer`, and DecodeError."""

@@ -8,14 +8,14 @@ from rollout_operator.model.releases.plan import ReleaseEvent
 
 
 def report_schedule(
-    record: Callable[[EventRecord], None], known: WatchedObject, events: Iterable[ReleaseEvent]
+    record: Callable[[EventRecord], None], watched: WatchedObject, events: Iterable[ReleaseEvent]
 ) -> None:
     """Have Events written soon; `record` takes them. One of the cluster has no namespace."""
-    kind = EventKind.SCHEDULE if known.namespace else EventKind.CLUSTER_SCHEDULE
+    kind = EventKind.SCHEDULE if watched.namespace else EventKind.CLUSTER_SCHEDULE
     for event in events:
         record(
             EventRecord(
-                regarding=Regarding(kind, known.namespace, known.name, known.uid),
+                regarding=Regarding(kind, watched.namespace, watched.name, watched.uid),
                 action=EventAction.RELEASE,
                 reason=event.reason,
                 note=event.note,

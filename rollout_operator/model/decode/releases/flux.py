@@ -264,12 +264,12 @@ def _find_latest(status: _PolicyStatus) -> AnnouncedTag | None:
 def _parse_latest_image(text: str) -> AnnouncedTag:
     """Return what controllers of Flux before 2.3 write (RELB-27)."""
     try:
-        found = parse_reference(text)
+        reference = parse_reference(text)
     except InvalidInput as error:
         raise InvalidInput(f"status.latestImage: {error}") from error
-    if found.tag is None:
+    if reference.tag is None:
         raise InvalidInput(f"status.latestImage: {show_value(text)} has no tag")
-    return AnnouncedTag(tag=found.tag, image=str(found.repository), digest=found.digest)
+    return AnnouncedTag(tag=reference.tag, image=str(reference.repository), digest=reference.digest)
 
 
 def _convert_progress(status: _Status, revision: str, is_suspended: bool) -> FluxProgress:

@@ -166,10 +166,10 @@ def _convert_dates(dates: _Range, path: str) -> DateRange:
 
 
 def _parse_time(text: str, path: str) -> int:
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise InvalidInput(f"{path}: {quote(text)} is no time from 00:00 to 23:59")
-    return int(found[1]) * 60 + int(found[2])
+    return int(match[1]) * 60 + int(match[2])
 
 
 def _parse_date(text: str, path: str) -> date:

@@ -36,9 +36,9 @@ _FAILURES: Final = frozenset(
 _NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
 
 
-def needs_read(found: InventoryObject) -> bool:
+def needs_read(entry: InventoryObject) -> bool:
     """Tell whether an object of an inventory must be read to know its status."""
-    return (found.group, found.kind) not in _NEVER_READ
+    return (entry.group, entry.kind) not in _NEVER_READ
 
 
 def assess_object(name: str, tree: Tree, now: datetime, grace: timedelta) -> InventoryFinding:

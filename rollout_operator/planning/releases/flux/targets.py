@@ -52,16 +52,18 @@ def plan_due_writes(
     """
     current, name = plan.status.current, rollout.head.name
     tag = "" if current is None else current.version.tag
-    found = plan_flux_writes(name, tag, repositories, kustomizations)
+    writes = plan_flux_writes(name, tag, repositories, kustomizations)
     if current is None or rollout.spec.is_suspended:
-        return msgspec.structs.replace(found, writes=())
+        return msgspec.structs.replace(writes, writes=())
     applied = {
         (one.target.kind, one.target.name) for one in plan.actions if isinstance(one, ApplyTag)
     }
     due = (
-        one for one in found.writes if one.code not in _TAGS or (one.kind, one.head.name) in applied
+        one
+        for one in writes.writes
+        if one.code not in _TAGS or (one.kind, one.head.name) in applied
     )
-    return msgspec.structs.replace(found, writes=tuple(due))
+    return msgspec.structs.replace(writes, writes=tuple(due))
 
 
 def _list_repositories(

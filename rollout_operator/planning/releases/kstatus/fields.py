@@ -82,8 +82,8 @@ class ApiObject:
 
     def has_condition(self, kind: str, status: str = "True") -> bool:
         """Tell whether a condition is there with a status."""
-        found = self.find_condition(kind)
-        return found is not None and found.status == status
+        condition = self.find_condition(kind)
+        return condition is not None and condition.status == status
 
 
 def _read_condition(read: ApiObject) -> ObjectCondition:
