@@ -144,6 +144,9 @@ rules:
     resourceNames: [{{ .Values.zoneTracker.configMapName }}]
     verbs: [get, patch]
   {{- end }}
+  {{- if .Values.releases.enabled }}
+  {{- include "ro.releaseRules" . | nindent 2 }}
+  {{- end }}
   {{- if .Values.webhooks.enabled }}
   {{- if include "ro.selfSigned" . }}
   - apiGroups: [""]
@@ -165,6 +168,61 @@ rules:
   {{- with .Values.rbac.extraRules }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end -}}
+
+{{/* What releases need beside that. */}}
+{{- define "ro.releaseRules" -}}
+- apiGroups: [kuberik.com]
+  resources: [rollouts]
+  verbs: [list, watch, get, patch]
+- apiGroups: [kuberik.com]
+  resources: [rollouts/status, rolloutschedules/status, healthchecks/status]
+  verbs: [patch]
+- apiGroups: [kuberik.com]
+  resources: [rolloutgates]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [kuberik.com]
+  resources: [rolloutschedules, healthchecks]
+  verbs: [list, watch, get]
+- apiGroups: [kuberik.com]
+  resources: [rolloutschedules/finalizers]
+  verbs: [update]
+- apiGroups: [image.toolkit.fluxcd.io]
+  resources: [imagepolicies, imagerepositories]
+  verbs: [list, watch]
+- apiGroups: [source.toolkit.fluxcd.io]
+  resources: [ocirepositories]
+  verbs: [list, watch, get, patch]
+- apiGroups: [kustomize.toolkit.fluxcd.io]
+  resources: [kustomizations]
+  verbs: [list, watch, get, patch]
+{{- with .Values.releases }}
+{{- if and .readPullSecrets (eq .metadata "registry") }}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+{{- end }}
+{{- if .readInventory }}
+- apiGroups: [""]
+  resources: [persistentvolumeclaims, pods, serviceaccounts, services]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [daemonsets, deployments, replicasets, statefulsets]
+  verbs: [get]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get]
+- apiGroups: [batch]
+  resources: [cronjobs, jobs]
+  verbs: [get]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses, networkpolicies]
+  verbs: [get]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get]
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* What MultiAZRollouts need beside that. */}}

@@ -1,0 +1,74 @@
+"""Releases in the chart: by which flags, and by which rights."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from rollout_operator.config.checks import read_config
+from rollout_operator.config.environment import read_environment
+from tests.chart.rendering import ChartError, Values, render_chart
+from tests.chart.test_chart_grafana_values import CONTAINER
+from tests.rendered import MANIFESTS, NAMESPACE, find_field, granted
+
+pytestmark = pytest.mark.controlplane
+
+NAME: Final = "rollout-operator"
+WIDE: Final = f"{NAME}-{NAMESPACE}-releases"
+SECRETS: Final = ("secrets", "get", "")
+
+
+def releases(**values: Any) -> Values:
+    return {"releases": {"enabled": True, **values}, "webhooks": {"enabled": False}}
+
+
+def _grants(component: str) -> set[tuple[str, str, str]]:
+    """Return what a component of the manifests grants."""
+    (file,) = Path(MANIFESTS / "components" / component).glob("*role.yaml")
+    return granted(yaml.safe_load(file.read_text()))
+
+
+def _roles(values: Values) -> dict[str, set[tuple[str, str, str]]]:
+    return {
+        one["metadata"]["name"]: granted(one)
+        for one in render_chart(values)
+        if one["kind"] in ("Role", "ClusterRole")
+    }
+
+
+def _args(values: Values) -> list[str]:
+    (deployment,) = [one for one in render_chart(values) if one["kind"] == "Deployment"]
+    args: list[str] = find_field(deployment, f"{CONTAINER}.args")
+    config = read_config(args, read_environment({}, NAMESPACE))
+    assert config.drives_releases
+    return [one for one in args if one.startswith("-releases")]
+
+
+def test_relb_28_rights_are_those_of_the_components() -> None:
+    """RELB-28: what a component is for has a value of its own."""
+    before = _roles({"webhooks": {"enabled": False}})[NAME]
+    parts = ("releases", "releases-registries", "releases-inventory")
+    wanted = set().union(*map(_grants, parts))
+    assert _roles(releases())[NAME] - before == wanted - before
+
+    least = _roles(releases(readPullSecrets=False, readInventory=False))
+    assert least[NAME] - before == _grants("releases") - before
+    assert WIDE not in least
+    assert SECRETS not in _roles(releases(metadata="none"))[NAME]
+    assert _roles(releases(clusterSchedules=True))[WIDE] == _grants("releases-cluster")
+
+
+def test_what_is_asked_for_is_a_flag() -> None:
+    assert _args(releases()) == ["-releases.enabled=true"]
+    assert _args(releases(compat="kuberik", metadata="none")) == [
+        "-releases.enabled=true",
+        "-releases.compat=kuberik",
+        "-releases.metadata=none",
+    ]
+
+
+@pytest.mark.parametrize("values", [{"compat": "flux"}, {"metadata": "all"}, {"more": True}])
+def test_bad_values_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ChartError, match="releases"):
+        render_chart(releases(**values))
