@@ -1,0 +1,58 @@
+"""The page on releases: what stands in it can be applied, and is true of the code."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+import pytest
+import yaml
+
+from rollout_operator.model import names
+from rollout_operator.model.decode.releases.flux import (
+    decode_kustomization,
+    decode_oci_repository,
+)
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.releases.compat import KUBERIK
+from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.planning.releases.intents import FIELDS
+from tests.code_rules import ROOT
+
+PAGE: Final = (ROOT / "docs/releases.md").read_text()
+HEAD: Final = {"namespace": "prod", "uid": "u", "resourceVersion": "1"}
+PREFIX: Final = "rollout.kuberik.com/"
+
+
+def _read_samples() -> dict[str, bytes]:
+    """Return the objects of the page by kind, as the API server would have them."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    found: list[dict[str, Any]] = [one for block in blocks for one in yaml.safe_load_all(block)]
+    return {
+        one["kind"]: msgspec.json.encode({**one, "metadata": {**one["metadata"], **HEAD}})
+        for one in found
+    }
+
+
+def test_the_samples_can_be_obeyed() -> None:
+    """RELB-41: and mean each other."""
+    samples = _read_samples()
+    rollout = decode_rollout(samples["Rollout"])
+    assert isinstance(rollout, ReleaseRollout)
+    assert rollout.spec.has_bake
+    source = decode_oci_repository(samples["OCIRepository"])
+    applied = decode_kustomization(samples["Kustomization"])
+    assert source.rollout == rollout.head.name
+    assert applied.rollouts == {"app_version": rollout.head.name}
+    assert source.problems + applied.problems == ()
+
+
+@pytest.mark.parametrize("annotation", [*FIELDS, names.WAIT_FOR_FLUX])
+def test_each_annotation_is_explained(annotation: str) -> None:
+    if annotation != names.DEPLOYMENT_MESSAGE:
+        assert f"`{annotation.removeprefix(PREFIX)}`" in PAGE
+
+
+def test_each_difference_from_kuberik_has_its_row() -> None:
+    """What the flag turns back, and nothing else."""
+    rows = PAGE.partition("## Different from kuberik")[2].count("\n| ") - 2
+    assert rows == len(msgspec.structs.fields(KUBERIK))
