@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import TOPOLOGY_KEYS
+from tests.system.policy_surfaces import assert_paused_is_shown, has_series
 from tests.system.waits import show_columns, wait_reason, wait_true
 from tests.world.api import EVENTS, LEASES, Json, Resource
 from tests.world.budgets import CRDS, install_kinds
@@ -58,6 +60,7 @@ async def test_the_sample_goes_zone_by_zone_with_pauses_over_kills(world: World)
     assert [one.name for one in deletes] == order
     gaps = [after.received - before.received for before, after in pairwise(deletes)]
     assert min(gaps) >= (PAUSE - BLUR).total_seconds(), gaps
+    assert await has_series(second, "db")
     status = (await world.get(POLICIES, "db"))["status"]
     assert (status["phase"], status["lastBatch"]["number"]) == ("Idle", 9)
     assert (status["updatedPods"], status["totalPods"], status["readyPods"]) == (9, 9, 9)
@@ -66,10 +69,13 @@ async def test_the_sample_goes_zone_by_zone_with_pauses_over_kills(world: World)
     await world.judge.assert_clean()
 
 
-async def test_a_group_is_driven_by_one_policy_and_falls_back_to_its_label(world: World) -> None:
+async def test_a_group_is_driven_by_one_policy_and_falls_back_to_its_label(
+    world: World, tmp_path: Path
+) -> None:
     """MT-62, MT-63, MT-72, MAZ-82: a younger policy waits, a status by hand counts for nothing.
 
-    Without its kind there are no policies, and once it is back there are.
+    Page, metrics and commands say what drives the group, and what is refused (MAZ-55). Without its
+    kind there are no policies, and once it is back there are.
     """
     await _prepare(world)
     names = await world.create(*_zones(group="db", replicas=1))
@@ -80,11 +86,16 @@ async def test_a_group_is_driven_by_one_policy_and_falls_back_to_its_label(world
     await _wait_condition(world, "Accepted", "False Conflict", name="younger")
     edited = {"status": {"lastBatch": BY_HAND, "phase": "Paused"}}
     await world.api.patch(POLICIES, world.namespace, "db", edited, subresource="status")
+    await world.patch(POLICIES, "db", {"spec": {"paused": True}})
     await world.set_image(names, "v2")
     await _wait_driven(operator)
+    await _wait_condition(world, "Progressing", "False Paused")
+    await assert_paused_is_shown(world, operator, tmp_path)
+    await world.patch(POLICIES, "db", {"spec": {"paused": False}})
     await world.wait_rolled(names)
     await world.delete(POLICIES, "db")
     await _wait_condition(world, "Accepted", "True Accepted", name="younger")
+    assert not await has_series(operator, "db")
     await world.delete(POLICIES, "younger")
     await world.roll(names, "v3")
 
