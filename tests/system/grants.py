@@ -22,6 +22,7 @@ GROUPS: Final = {
     "poddisruptionbudgets": "policy",
     "events": "events.k8s.io",
     "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
+    "multiazrollouts": "rollout.grafana.com",
     **dict.fromkeys(HOOKS, "admissionregistration.k8s.io"),
 }
 # Those that are granted for one object only; a create names none.

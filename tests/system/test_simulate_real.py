@@ -9,21 +9,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
 
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.names import TOPOLOGY_KEYS
 from tests.prediction.comparison import compare, describe
 from tests.prediction.forecasts import foresee
 from tests.prediction.plans import make_plan
 from tests.prediction.runs import play
 from tests.system.grants import READER, grant_reads
-from tests.world.api import PODS, STATEFULSETS, Json
+from tests.world.api import PODS, STATEFULSETS, Json, Resource
+from tests.world.budgets import install_kinds
 from tests.world.judge import Judge
 from tests.world.kubelet import Behaviour, Kind, always, by_image, image_of
 from tests.world.sets import PAUSED, REVISION, Snapshot, is_ready, missing_ready
@@ -32,6 +37,8 @@ from tests.world.world import World
 pytestmark = pytest.mark.controlplane
 
 NAMES: Final = ("zone-a", "zone-b", "zone-c")
+ZONE: Final = TOPOLOGY_KEYS[0]
+POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
 
 
 async def test_it_predicts_the_order_of_deletes(world: World) -> None:
@@ -149,6 +156,45 @@ async def test_it_reads_the_cluster_with_rights_to_read_alone(world: World) -> N
     await world.judge.assert_clean()
 
 
+async def test_it_foresees_a_policy_that_it_reads_from_the_cluster(world: World) -> None:
+    """MT-22: by its order, read before the operator has begun, with rights to list alone."""
+    await install_kinds(world.api)
+    await world.grant("multi-az-rollouts")
+    zones = [
+        ZoneSpec(name=f"db-{one}", group=None, replicas=1, labels={"app": "db", ZONE: one})
+        for one in "abc"
+    ]
+    names = await world.create(*zones)
+    await world.post(POLICIES, _policy(azOrder=["c", "a"]))
+    await world.set_image(names, "v2")
+    await world.wait_until(partial(_lack_revision, names=names))
+    kinds = ("statefulsets", "pods", "multiazrollouts")
+    reader = await grant_reads(world, [("list", kind) for kind in kinds])
+
+    printed = await _simulate(None, KUBECONFIG=str(reader))
+    await world.operator("-multi-az-rollouts.enabled")
+    await world.wait_rolled(names)
+
+    assert printed["deletes"] == await _list_deletes(world) == ["db-c-0", "db-a-0", "db-b-0"]
+    (policy,) = printed["policies"]
+    assert [one["zone"] for one in policy["batches"]] == ["c", "a", "b"]
+    assert policy["phase"] == "rolled out"
+    await world.judge.assert_clean()
+
+
+def _policy(**spec: object) -> Json:
+    return {
+        "apiVersion": POLICIES.api_version,
+        "kind": "MultiAZRollout",
+        "metadata": {"name": "db"},
+        "spec": {
+            "statefulSetSelector": {"matchLabels": {"app": "db"}},
+            "rollingUpdate": {"intervalSeconds": 1},
+            **spec,
+        },
+    }
+
+
 async def _create(world: World) -> list[str]:
     return await world.create(
         ZoneSpec(name=NAMES[0], replicas=5, max_unavailable=2),
@@ -166,9 +212,9 @@ async def _wait_unready(world: World, name: str, image: str = "v1") -> None:
     await world.wait_pod(name, f"down at {image}", is_down)
 
 
-def _lack_revision(now: Snapshot) -> str:
+def _lack_revision(now: Snapshot, names: Sequence[str] = NAMES) -> str:
     """Return which set's status does not know the new template yet."""
-    statuses = {name: now.sets[name]["status"] for name in NAMES}
+    statuses = {name: now.sets[name]["status"] for name in names}
     late = [
         name for name, one in statuses.items() if one["updateRevision"] == one["currentRevision"]
     ]
