@@ -13,11 +13,10 @@ from msgspec import UNSET, UnsetType
 
 from rollout_operator.lab.model.history import History
 from rollout_operator.lab.simulate.flags import show_time
-from rollout_operator.lab.simulate.policies import choose_policy_phase, explain_policy
+from rollout_operator.lab.simulate.policies import FoundPolicy, choose_policy_phase
 from rollout_operator.lab.simulate.report import FIRST_STEP, SimulationRun
 from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.model.description import Description, GroupDescription
-from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.planning.wording import format_json
 
 SIMULATION_SCHEMA: Final = 1
@@ -90,9 +89,9 @@ class SimulatedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     refusals: Sequence[str]
     """Why it is not in service from the start."""
     phase: str
-    """In the end, as the other phases here."""
+    """In the end, as the other phases here; empty where it is not obeyed."""
     text: str
-    """What its status says in the end."""
+    """The headline then; `end` has more of it."""
     batches: Sequence[SimulatedBatch]
 
 
@@ -186,12 +185,13 @@ def _describe(run: SimulationRun) -> SimulationDocument:
             )
             for crossing in figures.crossings
         ],
-        policies=[_describe_policy(run, one) for one in play.policies] or UNSET,
+        policies=[_describe_policy(run, one) for one in run.dump.policies] or UNSET,
     )
 
 
-def _describe_policy(run: SimulationRun, watched: WatchedPolicy) -> SimulatedPolicy:
-    [found] = [one for one in run.dump.policies if one.name == watched.name]
+def _describe_policy(run: SimulationRun, found: FoundPolicy) -> SimulatedPolicy:
+    described = {one.name: one for one in run.play.description.list_policies()}
+    end = described.get(found.name)
     return SimulatedPolicy(
         name=found.name,
         is_obeyed=run.dump.obeys,
@@ -200,8 +200,8 @@ def _describe_policy(run: SimulationRun, watched: WatchedPolicy) -> SimulatedPol
             for zone in found.zones
         ],
         refusals=found.refusals,
-        phase=choose_policy_phase(watched),
-        text=explain_policy(watched),
+        phase="" if end is None else choose_policy_phase(end),
+        text="" if end is None else end.headline,
         batches=[
             SimulatedBatch(
                 number=one.number,

@@ -25,12 +25,13 @@ from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.status import decode_watched_policy
-from rollout_operator.model.description import Phase
+from rollout_operator.model.description import Phase, PolicyDescription
 from rollout_operator.model.errors import DecodeError, InvalidInput
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.placement import PlacedSet
 from rollout_operator.model.policy.policy import Policy, PolicyScope, RefusedPolicy
+from rollout_operator.model.policy.status import PolicyPhase
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.policy.zones import ResolvedZone
 from rollout_operator.model.units import parse_go_int, parse_rfc3339, quote
@@ -303,25 +304,15 @@ def _resolve(
     return resolve_zones(policy, placed, nodes, list_frozen(watched.status, key)).zones
 
 
-def choose_policy_phase(watched: WatchedPolicy) -> Phase:
+def choose_policy_phase(described: PolicyDescription) -> Phase:
     """Return what a policy is doing, in the word that a rollout group would have."""
-    ready, stalled = (watched.status.find_condition(kind) for kind in (READY, STALLED))
-    if ready is not None and ready.status == "True":
+    true = {one.type for one in described.conditions if one.is_true}
+    if READY in true:
         return Phase.ROLLED_OUT
-    return Phase.HELD if stalled is not None and stalled.status == "True" else Phase.WAITING
-
-
-def explain_policy(watched: WatchedPolicy) -> str:
-    """Return why a policy does not go on, or that all is done."""
-    ready = watched.status.find_condition(READY)
-    return "nothing has been decided" if ready is None else f"{ready.message} [{ready.reason}]"
-
-
-def list_policy_blockers(policies: Iterable[WatchedPolicy]) -> Iterator[str]:
-    """Yield what holds policies that are not done."""
-    for policy in policies:
-        if choose_policy_phase(policy) is not Phase.ROLLED_OUT:
-            yield f"policy {policy.name}: {explain_policy(policy)}"
+    if STALLED in true:
+        return Phase.HELD
+    is_moving = described.phase == PolicyPhase.PROGRESSING
+    return Phase.ROLLING_OUT if is_moving else Phase.WAITING
 
 
 def read_next_batch(watched: WatchedPolicy) -> datetime:

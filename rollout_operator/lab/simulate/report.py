@@ -18,17 +18,18 @@ from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.policies import (
     FoundPolicy,
     choose_policy_phase,
-    explain_policy,
-    list_policy_blockers,
 )
 from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.model.description import Description, Phase
+from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
 from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.policy.status import PolicyPhase
 from rollout_operator.model.units import format_duration, quote
+from rollout_operator.planning.diagnosis.remedies import find
 from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import count, join_names
 
@@ -65,9 +66,7 @@ class SimulationRun:
         if self.figures.crossings:
             return ExitCode.BOUND_CROSSED
         phases = {group.phase for group in self.play.description.groups}
-        phases.update(
-            choose_policy_phase(policy) for policy in self.play.policies if self.dump.obeys
-        )
+        phases.update(map(choose_policy_phase, self.play.description.list_policies()))
         if phases == {Phase.ROLLED_OUT} and not self.play.undone:
             return ExitCode.DONE
         may_go_on = self.play.is_cut and Phase.HELD not in phases
@@ -108,7 +107,7 @@ def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
     yield "What happens:"
     rows = render_story(History(records=run.records()), begin=FIRST_STEP, width=width)
     yield from rows or [f"{INDENT}nothing"]
-    holds = (*_list_blockers(run.play.description), *list_policy_blockers(run.play.policies))
+    holds = tuple(_list_blockers(run.play.description))
     if holds:
         yield ""
         yield "What holds it in the end, and what would help:"
@@ -119,8 +118,8 @@ def list_ends(play: Play) -> Iterator[str]:
     """Yield what the operator says of each group in the end."""
     for group in play.description.groups:
         yield f"{group.name}: {group.phase}: {group.headline}"
-    for policy in play.policies:
-        yield f"policy {policy.name}: {choose_policy_phase(policy)}: {explain_policy(policy)}"
+    for policy in play.description.list_policies():
+        yield f"policy {policy.name}: {choose_policy_phase(policy)}: {policy.headline}"
     yield from play.undone
     if play.is_cut:
         yield f"it was cut off after {show_span(play.ended_at)}: more may follow"
@@ -130,11 +129,17 @@ def _list_blockers(description: Description) -> Iterator[str]:
     """Yield why groups and budgets do not go on, each with what a person can do."""
     groups = [(group.name, group.waits + group.problems) for group in description.groups]
     budgets = [(f"budget {budget.name}", budget.waits) for budget in description.budgets]
-    for name, waits in groups + budgets:
+    policies = [(f"policy {policy.name}", policy.waits) for policy in description.list_policies()]
+    for name, waits in groups + budgets + policies:
         for wait in waits:
             yield f"{name}: {wait.text} [{wait.code}]"
             if wait.remedy:
                 yield f"{INDENT}{wait.remedy}"
+    for policy in description.list_policies():
+        if policy.phase == PolicyPhase.INVALID:
+            refusal = find(FindingCode.POLICY_REFUSED, policy.name, policy.headline)
+            yield f"policy {policy.name}: {refusal.text} [{policy.reason}]"
+            yield f"{INDENT}{refusal.remedy}"
 
 
 def list_sums(run: SimulationRun) -> Iterator[str]:
@@ -145,7 +150,7 @@ def list_sums(run: SimulationRun) -> Iterator[str]:
     yield f"{count(len(figures.deletes), 'delete')} by the operator{twice}"
     downs = [f"{down} of {zone}" for zone, down in figures.most_down.items() if down]
     yield f"most pods down at a time: {join_names(downs, shown=20) or 'none'}"
-    for policy in run.play.policies:
+    for policy in run.dump.policies:
         yield from _sum_batches(policy.name, figures)
     if not figures.overlaps:
         of = "policy" if run.dump.obeys and run.dump.policies else "group"

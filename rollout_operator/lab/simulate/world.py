@@ -87,8 +87,6 @@ class Play:
     """When something has moved for the last time."""
     is_cut: bool
     """Whether it still moved when the simulation ended."""
-    policies: tuple[WatchedPolicy, ...] = ()
-    """As the API server has them in the end."""
     undone: tuple[str, ...] = ()
     """What of the changes was not done then, a sentence each."""
 
@@ -179,7 +177,6 @@ class _Run:
             is_cut = await self._rest(process)
             undone = people.stop()
             ended_at, description = sandbox.elapsed(), await process.describe()
-            policies = tuple(self._list_policies())
             await process.stop()
             await process.link.ground()
         return Play(
@@ -188,7 +185,6 @@ class _Run:
             ended_at=ended_at,
             moved_at=self._moved_at,
             is_cut=is_cut,
-            policies=policies,
             undone=undone,
         )
 

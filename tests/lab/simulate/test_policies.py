@@ -93,6 +93,7 @@ def test_a_policy_that_is_refused_says_why(spec: Json, text: str) -> None:
     assert "MultiAZRollout db in namespace prod is not in service" in story
     assert story.count(f"MultiAZRollout prod/db: {text}") >= 2
     assert "policy db: held: MultiAZRollout prod/db: spec." in story
+    assert "] mend what is named: the field, the selector" in story
     assert run.figures.deletes == ()
     assert run.exit_code == 4
 
@@ -165,7 +166,7 @@ def test_a_bad_template_holds_the_policy_and_is_stalled() -> None:
     assert run.figures.deletes == ("db-c-1",)
     story = render_words(run)
     assert "policy db: held: batch 1 of db-c is open: zone us-west-2c: db-c has 1 of 2" in story
-    assert "What holds it in the end, and what would help:" in story
+    assert "[batch_open] when it stays, find out why the named pods are not ready" in story
     assert run.exit_code == 4
 
 
