@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+import msgspec
+
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.own_writes import NewestObjects
@@ -24,11 +26,13 @@ from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.flux_write import FluxWrite
 from rollout_operator.model.releases.plan import (
     ApplyTag,
+    Correction,
     ReleasePlan,
     RemoveIntents,
     RequestReconcile,
 )
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.planning.releases.contests import remember
 from rollout_operator.planning.releases.flux.targets import plan_due_writes
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.telemetry.logs import log
@@ -59,6 +63,7 @@ class ReleaseController:
     def __init__(self, context: ReleaseContext) -> None:
         self._context = context
         self._write_problems: dict[str, str] = {}
+        self._corrections: dict[str, tuple[Correction, ...]] = {}
 
     async def reconcile(self, name: str) -> Result:
         """Look at a Rollout once, do what is due, and say when to look again."""
@@ -110,12 +115,14 @@ class ReleaseController:
         snapshot = await context.observer.observe(rollout, self._write_problems.get(name, ""))
         if context.newest.get(name) is not known:
             return timedelta(0)  # it has changed while a registry was waited for
-        plan = plan_release(snapshot)
+        corrections = self._corrections.get(name, ())
+        plan = plan_release(msgspec.structs.replace(snapshot, corrections=corrections))
         if plan.status != rollout.status:
             known = await context.statuses.write(known, plan.status)
         context.reports.on_plan(known, plan.events)
         if isinstance(rollout, ReleaseRollout):
             await self._carry_out(known, rollout, plan)
+        self._remember(name, remember(corrections, plan, snapshot.now))
         context.attempts.record_success(("release", name))
         again = min(plan.requeue_after or RESYNC, RESYNC)
         # What the plan lacks wakes this Rollout as it comes; a refused write has to be repeated.
@@ -177,8 +184,15 @@ class ReleaseController:
             raise
         self._context.newest.record(body)
 
+    def _remember(self, name: str, corrections: tuple[Correction, ...]) -> None:
+        if corrections:
+            self._corrections[name] = corrections
+        else:
+            self._corrections.pop(name, None)
+
     def _forget(self, name: str) -> None:
         context = self._context
+        self._corrections.pop(name, None)
         self._write_problems.pop(name, None)
         context.newest.forget(name)
         context.reports.forget(name)

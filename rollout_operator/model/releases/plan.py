@@ -37,6 +37,14 @@ class FluxTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What Flux has yet to do until the tag runs; empty where it is through."""
 
 
+class Correction(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of Flux that had another tag than it should, and got the right one."""
+
+    kind: FluxKind
+    name: str
+    at: datetime
+
+
 class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
     """What the image policy of a Rollout says."""
 
@@ -67,6 +75,8 @@ class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[FluxTarget, ...] = ()
     write_problem: str = ""
     """Why a target could not be written, until it could."""
+    corrections: tuple[Correction, ...] = ()
+    """Those that this process has made lately, for this Rollout."""
     verifies_wanted: bool = False
     """Whether a pin of a tag that the registry does not have is held."""
     compat: ReleaseCompat = OURS

@@ -16,7 +16,7 @@ from rollout_operator.model.releases.health import HealthCheck, HealthStatus
 from rollout_operator.model.releases.plan import ReleaseEvent
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck, HistoryEntry
-from rollout_operator.model.units import format_duration
+from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.wording import join_names
 
 STARTED: Final = "BakeTimeStarted"
@@ -66,11 +66,20 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> BakeStep:
             entry,
             bake_status=BakeStatus.IN_PROGRESS,
             bake_start_time=context.now,
-            bake_status_message="every HealthCheck is healthy; the bake has started",
+            bake_status_message=_describe_start(context),
         )
         started = (_event(STARTED, entry),)
     step = _finish(entry, context)
     return BakeStep(entry=step.entry, events=started + step.events)
+
+
+def _describe_start(context: BakeContext) -> str:
+    """Return what holds from now on: with the end, and not with what is left, which changes."""
+    text, span = "every HealthCheck is healthy; the bake has started", context.spec.bake_time
+    if span is None:
+        return text
+    end = format_rfc3339((context.now + span).replace(microsecond=0))
+    return f"{text}, {format_duration(span)} until {end}"
 
 
 def compute_cutoff(entry: HistoryEntry, now: datetime) -> datetime:

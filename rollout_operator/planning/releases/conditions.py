@@ -21,6 +21,7 @@ RECONCILING: Final = "Reconciling"
 STALLED: Final = "Stalled"
 PATH_UNKNOWN: Final = "UpgradePathUnknown"
 WANTED_FOUND: Final = "WantedVersionFound"
+TARGET_CONFLICT: Final = "TargetConflict"
 
 FAILED: Final = "RolloutFailed"
 WRITING: Final = "WritingTargets"
@@ -37,7 +38,7 @@ _ORDER: Final[Mapping[str, int]] = {
     for place, kind in enumerate(
         (
             *(READY, RELEASES_UPDATED, GATES_PASSING, DEPLOYMENT_BLOCKED, RECOVERING),
-            *(RECONCILING, STALLED, PATH_UNKNOWN, WANTED_FOUND),
+            *(RECONCILING, STALLED, PATH_UNKNOWN, WANTED_FOUND, TARGET_CONFLICT),
         )
     )
 }
@@ -61,7 +62,8 @@ def describe_ready(entry: HistoryEntry | None, *, is_writing: bool, note: str) -
     if entry is None:
         return ConditionFinding(READY, False, "NothingDeployed", note or "nothing is deployed yet")
     own = (entry.message, entry.bake_status_message, note)
-    text = "; ".join([f"version {entry.version.tag}", *(part for part in own if part)])
+    version = f"version {entry.version.tag} {entry.bake_status or ''}".rstrip()
+    text = "; ".join([version, *(part for part in own if part)])
     if entry.has_failed:
         return ConditionFinding(READY, False, "BakeTimeFailed", text)
     if is_writing:

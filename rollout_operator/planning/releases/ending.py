@@ -22,6 +22,11 @@ from rollout_operator.planning.releases.bake import (
     is_overdue,
     next_bake_pass,
 )
+from rollout_operator.planning.releases.contests import (
+    describe_contest,
+    get_contest_end,
+    list_contested,
+)
 from rollout_operator.planning.releases.deployment import (
     render_success,
 )
@@ -44,7 +49,8 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
     was_writing = before is not None and before.reason == conditions.WRITING
     is_writing = bool(unwritten) and (state.request is not None or was_writing)
     has_written = not unwritten and (state.request is not None or was_writing)
-    _write(state, unwritten, is_drift=not is_writing)
+    contested = () if is_writing else _settle_contest(state, unwritten)
+    _write(state, [one for one in unwritten if one not in contested], is_drift=not is_writing)
     if has_written and state.current is not None and not state.current.has_failed:
         state.events.append(render_success(state.current))
     overdue = state.current is not None and is_overdue(state.current, state.bake_context())
@@ -71,6 +77,15 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
         requeue_after=_SOON if is_writing and not problem else _next_pass(state),
         problem=problem,
     )
+
+
+def _settle_contest(state: ReleasePass, drifted: list[FluxTarget]) -> tuple[FluxTarget, ...]:
+    """Return what is not corrected any more, and say so."""
+    before, snapshot = state.rollout.status, state.snapshot
+    contested = list_contested(drifted, snapshot.corrections, before, snapshot.now)
+    if contested or before.has_condition(conditions.TARGET_CONFLICT):
+        state.findings.append(describe_contest(contested, state.current_tag or ""))
+    return contested
 
 
 def _list_unwritten(state: ReleasePass) -> list[FluxTarget]:
@@ -109,9 +124,14 @@ def _describe(
 
 def _report_changes(state: ReleasePass, status: ReleaseStatus) -> None:
     """Report conditions that say something else than before, and no others (RELB-06)."""
-    for kind in (conditions.READY, conditions.GATES_PASSING):
+    for kind in (conditions.READY, conditions.GATES_PASSING, conditions.TARGET_CONFLICT):
         condition = status.find_condition(kind)
         if condition is None or not has_changed(state.rollout.status, status, kind):
+            continue
+        if kind == conditions.TARGET_CONFLICT:
+            severity = Severity.WARN if condition.status == "True" else Severity.INFO
+            note = condition.message or "no other writer undoes the tag any more"
+            state.events.append(ReleaseEvent(reason=kind, note=note, severity=severity))
             continue
         # All that makes it ready, and a failed bake, has an event of its own.
         if kind != conditions.READY or condition.reason in _REPORTED:
@@ -128,6 +148,8 @@ def _next_pass(state: ReleasePass) -> timedelta | None:
             return None  # its own status brings the next pass
         is_manual = state.manual is not None
         return next_bake_pass(entry, state.bake_context(), is_manual=is_manual)
+    if any(one.type == conditions.TARGET_CONFLICT and one.is_true for one in state.findings):
+        return get_contest_end(state.snapshot.corrections, state.now)
     is_pinned = state.spec.wanted_version is not None and not state.spec.has_bake
     return _PINNED if is_pinned else None
 

@@ -11,6 +11,7 @@ from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import (
     ApplyTag,
+    Correction,
     FluxTarget,
     PolicyReading,
     ReleasePlan,
@@ -20,6 +21,7 @@ from rollout_operator.model.releases.plan import (
 from rollout_operator.model.releases.release import PolicyOrder
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
+from rollout_operator.planning.releases.contests import remember
 from rollout_operator.planning.releases.intents import FIELDS
 from rollout_operator.planning.releases.plan import plan_release
 from tests.planning.releases.builders import START, releases, rollout
@@ -41,6 +43,7 @@ class ReleaseWorld:
         self.checks: tuple[HealthCheck, ...] = ()
         self.targets: tuple[FluxTarget, ...] = ()
         self.write_problem = ""
+        self.corrections: tuple[Correction, ...] = ()
         self.verifies_wanted = False
         self.compat: ReleaseCompat = OURS
         self.now = START
@@ -97,6 +100,7 @@ class ReleaseWorld:
             namespaces={"prod": {}},
             targets=self.targets,
             write_problem=self.write_problem,
+            corrections=self.corrections,
             verifies_wanted=self.verifies_wanted,
             compat=self.compat,
         )
@@ -111,6 +115,7 @@ class ReleaseWorld:
         return self.plan
 
     def _act(self) -> None:
+        self.corrections = remember(self.corrections, self.plan, self.now)
         for action in self.plan.actions:
             if isinstance(action, ApplyTag) and not self.write_problem:
                 known = [one for one in self.targets if one != action.target]

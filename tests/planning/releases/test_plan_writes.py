@@ -7,6 +7,7 @@ from tests.planning.releases.release_world import ReleaseWorld, deployed
 REPOSITORY = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="0.1.0")
 VARIABLE = FluxTarget(kind=FluxKind.KUSTOMIZATION, name="app", variable="app_version", tag="0.1.0")
 BOTH = (REPOSITORY, VARIABLE)
+EDITED = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="mine")
 
 
 def world_with_targets() -> ReleaseWorld:
@@ -64,14 +65,70 @@ def test_a_write_that_is_refused_is_tried_again() -> None:
 def test_an_object_that_was_changed_gets_its_tag_back() -> None:
     """RELB-12: also one that is annotated later; nothing is deployed for it."""
     world = world_with_targets()
-    edited = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="mine")
-    world.targets = (edited, VARIABLE)
+    world.targets = (EDITED, VARIABLE)
     plan = world.step()
-    assert plan.actions == (ApplyTag(target=edited, tag="0.1.0", is_drift=True),)
+    assert plan.actions == (ApplyTag(target=EDITED, tag="0.1.0", is_drift=True),)
     assert world.events() == ["DriftCorrected"]
     assert world.reason("Ready") == "True RolloutSucceeded"
     assert world.step().actions == ()
     assert world.tags() == "0.1.0"
+
+
+def contest(world: ReleaseWorld, times: int, minutes: float = 1) -> None:
+    """Have another writer change the tag so often, each time after it was corrected."""
+    for _ in range(times):
+        world.targets = (EDITED, VARIABLE)
+        world.step()
+        world.wait(minutes)
+
+
+def test_an_object_that_another_writer_keeps_changing_is_left_alone() -> None:
+    """RELB-12: after five corrections in ten minutes, for ten minutes; the status says so."""
+    world = world_with_targets()
+    contest(world, 5)
+    assert world.reason("TargetConflict") == ""
+    world.targets = (EDITED, VARIABLE)
+    plan = world.step()
+    assert plan.actions == ()
+    assert (world.reason("TargetConflict"), world.events()) == (
+        "True Contested", ["TargetConflict"]
+    )  # fmt: skip
+    assert "OCIRepository app (mine)" in world.plan.status.conditions[-1].message
+    assert plan.requeue_after == MINUTE * 9
+    assert world.step().events == ()
+    world.wait(9)
+    assert world.step().actions == (ApplyTag(target=EDITED, tag="0.1.0", is_drift=True),)
+    assert world.reason("TargetConflict") == "False Settled"
+    assert world.step().actions == ()
+
+
+def test_now_and_then_is_no_contest() -> None:
+    """RELB-12: five corrections within more than ten minutes."""
+    world = world_with_targets()
+    contest(world, 12, minutes=2.6)
+    assert world.reason("TargetConflict") == ""
+    assert world.tags() == "0.1.0"
+
+
+def test_a_process_that_begins_anew_does_not_start_over() -> None:
+    """RELB-12: it remembers no corrections, and goes by the condition."""
+    world = world_with_targets()
+    contest(world, 6)
+    world.corrections = ()
+    world.wait(5)
+    assert world.step().actions == ()
+    world.wait(5)
+    assert world.step().actions != ()
+
+
+def test_what_is_deployed_anew_is_written_all_the_same() -> None:
+    """RELB-12: a contest holds corrections, and no release."""
+    world = world_with_targets()
+    contest(world, 6)
+    plan = world.step("0.2.0")
+    assert [one.is_drift for one in plan.actions if isinstance(one, ApplyTag)] == [False, False]
+    world.step()
+    assert world.reason("TargetConflict") == "False Settled"
 
 
 def test_a_rollout_that_is_suspended_writes_nothing() -> None:

@@ -1,0 +1,88 @@
+"""When an object of Flux is no longer corrected: another writer changes it as often.
+
+Five corrections within ten minutes are a contest that nobody wins, and each makes Flux work. So the
+object is left alone for ten minutes after the last one, and the status says so. What is deployed
+anew is written all the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.releases.plan import ApplyTag, Correction, FluxTarget, ReleasePlan
+from rollout_operator.model.releases.status import ReleaseStatus
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.conditions import ConditionFinding
+from rollout_operator.planning.releases.conditions import TARGET_CONFLICT
+from rollout_operator.planning.wording import join_names
+
+MOST_CORRECTIONS: Final = 5
+WINDOW: Final = timedelta(minutes=10)
+
+
+def list_contested(
+    targets: Iterable[FluxTarget],
+    corrections: Sequence[Correction],
+    before: ReleaseStatus,
+    now: datetime,
+) -> tuple[FluxTarget, ...]:
+    """Return the targets that are left alone now (RELB-12).
+
+    A process that has begun anew remembers no corrections: it goes by the condition in `before`.
+    """
+    if not corrections and _is_on_record(before, now):
+        return tuple(targets)
+    return tuple(one for one in targets if _is_contested(_list_times(one, corrections), now))
+
+
+def get_contest_end(corrections: Sequence[Correction], now: datetime) -> timedelta:
+    """Return after what time what is contested may be corrected again."""
+    last = max((one.at for one in corrections), default=now)
+    return max(last + WINDOW - now, timedelta(0))
+
+
+def remember(
+    corrections: Iterable[Correction], plan: ReleasePlan, now: datetime
+) -> tuple[Correction, ...]:
+    """Return the corrections that count still, with those of a plan that was carried out."""
+    made = (
+        Correction(kind=one.target.kind, name=one.target.name, at=now)
+        for one in plan.actions
+        if isinstance(one, ApplyTag) and one.is_drift
+    )
+    return (*(one for one in corrections if now - one.at < WINDOW), *made)
+
+
+def describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFinding:
+    """Return what the status says of it."""
+    if not contested:
+        return ConditionFinding(TARGET_CONFLICT, False, "Settled", "")
+    names = join_names([f"{one.kind} {one.name} ({one.tag})" for one in contested])
+    text = f"another writer undoes {tag} again and again: {names}"
+    return ConditionFinding(TARGET_CONFLICT, True, "Contested", text)
+
+
+def _list_times(target: FluxTarget, corrections: Iterable[Correction]) -> Sequence[datetime]:
+    place = (target.kind, target.name)
+    # What one pass corrects of an object counts once.
+    return sorted({one.at for one in corrections if (one.kind, one.name) == place})
+
+
+def _is_contested(times: Sequence[datetime], now: datetime) -> bool:
+    recent = times[-MOST_CORRECTIONS:]
+    return (
+        len(recent) == MOST_CORRECTIONS
+        and recent[-1] - recent[0] <= WINDOW
+        and now - recent[-1] < WINDOW
+    )
+
+
+def _is_on_record(before: ReleaseStatus, now: datetime) -> bool:
+    found = before.find_condition(TARGET_CONFLICT)
+    if found is None or found.status != "True":
+        return False
+    try:
+        return now - parse_rfc3339(found.last_transition_time) < WINDOW
+    except InvalidInput:
+        return False
