@@ -130,6 +130,9 @@ class Fleet:
                 tasks.start(name, work)
             if self._process.drives_policies:
                 tasks.start("node informer", self._process.nodes.run(self._process.clock))
+            if self._process.settings.drives_releases:
+                checks = self._process.wide_checks
+                tasks.start("health of the cluster", checks.run(self._process.clock))
             if self._cluster_schedules is not None:
                 tasks.start("schedules of the cluster", self._cluster_schedules.follow())
             for engine in self._engines.values():

@@ -23,6 +23,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
 if TYPE_CHECKING:
+    from rollout_operator.controllers.releases.wide import WideChecks
     from rollout_operator.kube.cache.nodes import FollowedNodes
 
 
@@ -186,6 +187,16 @@ class Process:
 
         client = self.open("following nodes", Priority.LIST)
         return FollowedNodes(
+            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
+        )
+
+    @cached_property
+    def wide_checks(self) -> "WideChecks":
+        """Return the HealthChecks of all namespaces, which are followed like the nodes."""
+        from rollout_operator.controllers.releases.wide import build_wide_checks
+
+        client = self.open("following health of the cluster", Priority.LIST)
+        return build_wide_checks(
             client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
         )
 

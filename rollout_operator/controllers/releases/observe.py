@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import LookUpKey, ReleaseLookUps
+from rollout_operator.controllers.releases.wide import CheckSource
 from rollout_operator.kube.api import Reader
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.decode.releases.flux import (
@@ -53,6 +54,8 @@ class ReleaseObserver:
     look_ups: ReleaseLookUps | None
     """None: no registry is asked."""
     reader: Reader
+    wide: CheckSource
+    """HealthChecks of other namespaces."""
     now: Callable[[], datetime]
     """The API server's time."""
     compat: ReleaseCompat
@@ -68,8 +71,10 @@ class ReleaseObserver:
             return ReleaseSnapshot(rollout=rollout, now=self.now(), compat=self.compat)
         await self.flux.settle()
         metadata: Mapping[str, ReleaseMetadata | None] = {}
+        is_wide = False
         try:
             self._check_kinds()
+            is_wide = self._check_selection(rollout)
             policy = await self._read_policy(rollout)
             reading = _describe_policy(policy)
             if self.look_ups is not None:
@@ -84,8 +89,8 @@ class ReleaseObserver:
             policy=reading,
             metadata=metadata,
             gates=list_views(self.caches.gates.store.list_all(), ReleaseGate),
-            checks=list_views(self.caches.checks.store.list_all(), HealthCheck),
-            namespaces={},
+            checks=self.wide.list_checks() if is_wide else self._list_checks(),
+            namespaces=self.wide.list_labels() if is_wide else {},
             targets=list_targets(
                 rollout.head.name,
                 None if current is None else current.version.tag,
@@ -109,6 +114,18 @@ class ReleaseObserver:
         if caches.policies.is_absent:
             text = "the cluster has no image policies: Flux is not installed, or not all of it"
             raise Unobserved(text, conditions.NO_FLUX)
+
+    def _check_selection(self, rollout: ReleaseRollout) -> bool:
+        """Tell whether other namespaces are asked; raise Unobserved where they may not be."""
+        checks = rollout.spec.checks
+        if checks is None or checks.namespaces is None:
+            return False
+        if problem := self.wide.find_problem():
+            raise Unobserved(problem, conditions.CHECKS_UNKNOWN)
+        return True
+
+    def _list_checks(self) -> tuple[HealthCheck, ...]:
+        return list_views(self.caches.checks.store.list_all(), HealthCheck)
 
     async def _read_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
         spec = rollout.spec

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.checks.controller import (
@@ -96,7 +97,7 @@ class HealthChecks:
     def _observe(self) -> CheckSnapshot:
         rollouts = self._caches.list_rollouts()
         return CheckSnapshot(
-            now=self._context.get_time(self._client),
+            now=refine_time(self._client.server_time(), self._context.clock.now()),
             rollouts=rollouts,
             namespaces={},
             waits={one.head.key: self._describe_wait(one) for one in rollouts},

@@ -6,7 +6,6 @@ on, all Rollouts, gates and namespaces of the cluster, is followed from the firs
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -14,12 +13,11 @@ from typing import Final
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
+from rollout_operator.controllers.releases.wide import follow_everywhere
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, SELF_ACCESS_REVIEWS, JsonObject, Resource
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.followed import FollowedKind, KindSource
+from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import Store
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.registrations import decode_allowed
 from rollout_operator.model.decode.releases.gate import decode_gate
@@ -30,7 +28,7 @@ from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import ApiError, DecodeError, NotFound
 from rollout_operator.model.event import EventRecord
-from rollout_operator.model.objects import AnyWatched, WatchedObject
+from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.operator.process import Process
 from rollout_operator.operator.releases.schedules import Schedules, ScheduleSettings
@@ -119,32 +117,22 @@ class ClusterSchedules:
         )
 
     def _follow_kinds(self) -> ScheduleKinds:
-        follow = partial(_follow, self._process)
+        process = self._process
+        client = process.open("following releases of the cluster", Priority.LIST)
+
+        def follow(
+            resource: Resource, decode: Callable[[JsonBytes], WatchedObject]
+        ) -> FollowedKind:
+            return follow_everywhere(
+                [resource],
+                decode,
+                client,
+                lambda of: Informer(client, of, process.metrics, process.clock, process.rng),
+            )
+
         return ScheduleKinds(
             schedules=follow(_RESOURCE, watch_as(partial(decode_schedule, _RESOURCE.kind))),
             rollouts=follow(kinds.ROLLOUTS, watch_as(decode_rollout)),
             gates=follow(kinds.ROLLOUT_GATES, watch_as(decode_gate)),
             namespaces=follow(NAMESPACES, watch_as(decode_labelled_namespace)),
         )
-
-
-def _follow(
-    process: Process, resource: Resource, decode: Callable[[JsonBytes], WatchedObject]
-) -> FollowedKind:
-    """Return what follows a kind in all namespaces."""
-    client = process.open("following releases of the cluster", Priority.LIST)
-    store: Store[AnyWatched] = Store()
-
-    def make_informer(of_all: Resource) -> Informer[AnyWatched]:
-        collection: Collection[AnyWatched] = Collection(
-            resource=of_all, namespace="", decode=decode, store=store
-        )
-        return Informer(client, collection, process.metrics, process.clock, process.rng)
-
-    source = KindSource(
-        resources=[replace(resource, is_namespaced=False)],
-        namespace="",
-        client=client,
-        make_informer=make_informer,
-    )
-    return FollowedKind(source, store)

@@ -28,10 +28,13 @@ from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.objects import AnyWatched, list_views
 from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.oci.client import RegistryClient
 from rollout_operator.oci.exchange import RegistryExchange
 from rollout_operator.oci.sender import RegistrySender
 from rollout_operator.operator.context import Context
+from rollout_operator.planning.releases.health import takes_check
 from rollout_operator.telemetry.spans import trace_keys
 
 # Rollouts that are reconciled at a time; each mostly waits for the API server.
@@ -61,6 +64,7 @@ class RolloutReleases:
         for one in caches.list_kinds():
             one.on_change(self._on_change)
             one.on_news(self._wake_all)
+        context.process.wide_checks.on_change(self._on_check, self._wake_wide)
 
     @property
     def busy(self) -> int:
@@ -121,6 +125,7 @@ class RolloutReleases:
                     flux=flux,
                     look_ups=self._look_ups,
                     reader=writing,
+                    wide=context.process.wide_checks,
                     now=lambda: refine_time(writing.server_time(), context.clock.now()),
                     compat=compat,
                 ),
@@ -140,6 +145,21 @@ class RolloutReleases:
         for view in list_views([one for one in (old, new) if one is not None], object):
             for name in list_concerned(view, self._caches):
                 self._queue.add(name)
+
+    def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the Rollouts that may select a HealthCheck of another namespace."""
+        checks = list_views([one for one in (old, new) if one is not None], HealthCheck)
+        for one in self._list_wide():
+            if any(takes_check(one, check) for check in checks):
+                self._queue.add(one.head.name)
+
+    def _wake_wide(self) -> None:
+        for one in self._list_wide():
+            self._queue.add(one.head.name)
+
+    def _list_wide(self) -> list[ReleaseRollout]:
+        rollouts = self._caches.list_rollouts()
+        return [one for one in rollouts if one.spec.checks and one.spec.checks.namespaces]
 
     async def _query_registries(self, look_ups: ReleaseLookUps) -> None:
         await Workers(

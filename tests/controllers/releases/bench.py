@@ -14,10 +14,11 @@ from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
 from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.kube.api import JsonObject, Page, Resource
+from rollout_operator.kube.api import NAMESPACES, JsonObject, Page, Resource
 from rollout_operator.kube.cache.followed import FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import Store
@@ -30,6 +31,7 @@ from rollout_operator.model.decode.releases.flux import (
 )
 from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownOutcome
@@ -205,6 +207,9 @@ class ReleaseBench:
             oci_repositories=FakeKind(kinds.OCI_REPOSITORIES, api),
             kustomizations=FakeKind(kinds.KUSTOMIZATIONS, api),
         )
+        self.wide_checks = FakeKind([kinds.HEALTH_CHECKS], api)
+        self.namespaces = FakeKind([NAMESPACES], api)
+        self.wide = WideChecks(self.wide_checks, self.namespaces)
         self.controller = self._build(caches)
 
     def _build(self, caches: ReleaseCaches) -> ReleaseController:
@@ -217,6 +222,7 @@ class ReleaseBench:
             flux=flux,
             look_ups=None,
             reader=api,
+            wide=self.wide,
             now=now,
             compat=OURS,
         )
@@ -272,6 +278,17 @@ class ReleaseBench:
                     if kind == plural
                 ]
                 one.store.replace_all(found)
+
+    def put_elsewhere(self, namespace: str, status: str, **labels: str) -> None:
+        """Have a HealthCheck and its namespace, with these labels, known in another namespace."""
+        head = {"uid": f"uid-{namespace}", "resourceVersion": "1", "name": namespace}
+        space = {"metadata": {**head, "labels": labels}}
+        check = {"metadata": {**head, "namespace": namespace}, "status": {"status": status}}
+        for kind, decode, body in (
+            (self.namespaces, watch_as(decode_labelled_namespace), space),
+            (self.wide_checks, watch_as(decode_health_check), check),
+        ):
+            kind.store.upsert(decode(json.dumps(body).encode()))
 
     async def step(self, name: str = "app") -> Result:
         """Reconcile once, with caches that lag."""

@@ -247,3 +247,41 @@ async def test_one_object_that_cannot_be_written_holds_no_other_one_up() -> None
     assert bench.tag == "1.0.0"
     await bench.rest()
     assert bench.api.objects["ocirepositories", "also"]["spec"]["ref"]["tag"] == "1.0.0"
+
+
+SELECTS_NAMESPACES = {"selector": {}, "namespaceSelector": {"matchLabels": {"team": "platform"}}}
+
+
+@in_virtual_time
+async def test_health_of_selected_namespaces_counts() -> None:
+    """REL-54, RT-55: and that of no other namespace."""
+    bench = ReleaseBench()
+    bench.create(healthCheckSelector=SELECTS_NAMESPACES)
+    bench.put_elsewhere("platform", "Unhealthy", team="platform")
+    bench.put_elsewhere("others", "Unhealthy", team="others")
+    await bench.rest()
+    blocked = bench.condition("DeploymentBlocked")
+    assert blocked == "True UnhealthyHealthChecks: unhealthy: platform/platform (unhealthy)"
+
+
+@in_virtual_time
+async def test_health_that_may_not_be_read_elsewhere_is_said() -> None:
+    """REL-71: nothing bakes by what is not seen."""
+    bench = ReleaseBench()
+    bench.create(healthCheckSelector=SELECTS_NAMESPACES)
+    bench.namespaces.may_be_read = False
+    await bench.rest()
+    assert bench.condition() == (
+        "False HealthCheckListFailed: HealthChecks of other namespaces: Namespace: forbidden"
+    )
+    assert bench.history() == ""
+
+
+@in_virtual_time
+async def test_health_elsewhere_that_is_not_known_yet_is_waited_for() -> None:
+    bench = ReleaseBench()
+    bench.create(healthCheckSelector=SELECTS_NAMESPACES)
+    bench.wide_checks.proved_ago = timedelta(minutes=5)
+    result = await bench.step()
+    assert bench.api.calls == []
+    assert result.again is not None

@@ -1,0 +1,120 @@
+"""HealthChecks of all namespaces, for Rollouts that select namespaces: followed from the first on.
+
+A process has one of these for all its namespaces. Where nothing asks for it, it costs no request.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NoReturn, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import NAMESPACES, Reader, Resource
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.followed import FollowedKind, KindSource, OnWatched
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.release_kinds import HEALTH_CHECKS
+from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.namespace import LabelledNamespace
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+
+MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
+
+
+class CheckSource(Protocol):
+    """What knows the HealthChecks of other namespaces."""
+
+    def find_problem(self) -> str | None:
+        """Say why they may not be read; None where they may. Raises Unreachable until it is known.
+
+        They are followed from the first question on.
+        """
+        ...
+
+    def list_checks(self) -> tuple[HealthCheck, ...]:
+        """Return those of all namespaces."""
+        ...
+
+    def list_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all namespaces, by their names."""
+        ...
+
+
+class WideChecks:
+    """All HealthChecks of a cluster, and the labels of its namespaces."""
+
+    def __init__(self, checks: FollowedKind, namespaces: FollowedKind) -> None:
+        self._kinds = (checks, namespaces)
+        self._checks = checks
+        self._namespaces = namespaces
+        self._asked = asyncio.Event()
+
+    def find_problem(self) -> str | None:
+        """Say why they may not be read; see `CheckSource`."""
+        self._asked.set()
+        for one in self._kinds:
+            if one.is_forbidden:
+                return f"HealthChecks of other namespaces: {one.lack}"
+            if one.lack is not None:
+                raise Unreachable(f"HealthChecks of other namespaces: {one.lack}")
+            if one.age > SNAPSHOT_LIMIT:
+                raise Unreachable(f"{one.kind}: the view of all namespaces is too old")
+        return None
+
+    def list_checks(self) -> tuple[HealthCheck, ...]:
+        """Return those of all namespaces."""
+        return list_views(self._checks.store.list_all(), HealthCheck)
+
+    def list_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all namespaces, by their names."""
+        found = list_views(self._namespaces.store.list_all(), LabelledNamespace)
+        return {one.head.name: one.labels for one in found}
+
+    def on_change(self, on_check: OnWatched, on_all: Callable[[], None]) -> None:
+        """Call back with a HealthCheck that changed, or where any of them may have come or gone."""
+        self._checks.on_change(on_check)
+        self._namespaces.on_change(lambda old, new: on_all())
+        for one in self._kinds:
+            one.on_news(on_all)
+
+    async def run(self, clock: Clock) -> NoReturn:
+        """Wait until they are asked for, then follow them until cancelled."""
+        await self._asked.wait()
+        async with asyncio.TaskGroup() as tasks:
+            for one in self._kinds:
+                tasks.create_task(one.run(clock), name=f"{one.kind} informer of the cluster")
+        raise AssertionError("what follows a kind runs until it is cancelled")
+
+
+def build_wide_checks(client: Reader, make_informer: MakeInformer) -> WideChecks:
+    """Return what follows them by this client."""
+    return WideChecks(
+        follow_everywhere([HEALTH_CHECKS], watch_as(decode_health_check), client, make_informer),
+        follow_everywhere([NAMESPACES], watch_as(decode_labelled_namespace), client, make_informer),
+    )
+
+
+def follow_everywhere(
+    resources: Sequence[Resource],
+    decode: Callable[[JsonBytes], WatchedObject],
+    client: Reader,
+    make_informer: MakeInformer,
+) -> FollowedKind:
+    """Return what follows a kind in all namespaces."""
+    store: Store[AnyWatched] = Store()
+    source = KindSource(
+        resources=[replace(one, is_namespaced=False) for one in resources],
+        namespace="",
+        client=client,
+        make_informer=lambda resource: make_informer(
+            Collection(resource=resource, namespace="", decode=decode, store=store)
+        ),
+    )
+    return FollowedKind(source, store)
