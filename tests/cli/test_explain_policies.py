@@ -8,7 +8,7 @@ from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.outcome import Code
-from rollout_operator.operator.diagnosis.inspect import Inspection
+from rollout_operator.operator.diagnosis.inspect import Inspection, list_namespaces
 from tests.controllers.policies.world import PolicyWorld
 from tests.operator.diagnosis.inspected import observe_sandbox
 from tests.virtual_time import in_virtual_time
@@ -68,6 +68,16 @@ async def test_a_policy_that_no_operator_obeys_drives_nothing() -> None:
 
     (found,) = seen.description.list_policies()
     assert found.headline == "nothing has been decided yet"
+
+
+@in_virtual_time
+async def test_all_namespaces_are_those_with_policies_as_well() -> None:
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        client = observe_sandbox(sandbox).client
+        assert await list_namespaces(client) == []
+        await world.create_policy()
+        assert await list_namespaces(client) == [sandbox.namespace]
 
 
 @in_virtual_time

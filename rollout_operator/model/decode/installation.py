@@ -28,6 +28,7 @@ _EXTERNAL: Final = "ExternalName"
 
 class _Head(Wire):
     name: str = ""
+    namespace: str = ""
     labels: Strings = None
     annotations: Strings = None
 
@@ -217,6 +218,7 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
         return None
     return OperatorDeployment(
         name=wire.metadata.name,
+        namespace=wire.metadata.namespace,
         account=pod.service_account_name or "default",
         arguments=(*(container.command or ()), *(container.args or ())),
         variables={one.name: _get_value(one) for one in container.env or ()},

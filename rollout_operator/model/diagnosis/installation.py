@@ -52,6 +52,8 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
     """A Deployment that runs an operator, ours or grafana's."""
 
     name: str
+    namespace: str = ""
+    """Empty: that of the installation."""
     account: str
     """Its ServiceAccount."""
     arguments: tuple[str, ...] = ()
@@ -61,6 +63,12 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     ready: int = 0
     uses_host_network: bool = False
+
+    @property
+    def title(self) -> str:
+        """Return how findings name it."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"Deployment {name}"
 
 
 class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,7 +265,17 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_own(self, hook: HookRegistration) -> bool:
         """Tell whether a webhook is that of the operator of this namespace."""
-        return self.namespace in (hook.owner, hook.service_namespace)
+        owners = {hook.owner, hook.service_namespace}
+        if self.namespace in owners:
+            return True
+        # An operator elsewhere that looks after this namespace is asked about it as well.
+        homes = {operator.namespace for operator in self.operators if operator.namespace}
+        return bool(homes & owners) and hook.selects.takes(self.all_labels)
+
+    @property
+    def all_labels(self) -> Mapping[str, str]:
+        """Return the labels of the namespace, with that which the API server gives to each."""
+        return {"kubernetes.io/metadata.name": self.namespace, **(self.namespace_labels or {})}
 
     @property
     def members(self) -> tuple[ZoneSet, ...]:

@@ -42,19 +42,25 @@ async def ask_rights(
     caller = await _fetch_caller(client)
     prefix = f"{_ACCOUNTS}:{namespace}:"
     accounts = [
-        (operator.account, list_arguments(operator), list_watched(operator, namespace))
+        (
+            operator.namespace or namespace,
+            operator.account,
+            list_arguments(operator),
+            (namespace,) if operator.namespace else list_watched(operator, namespace),
+        )
         for operator in list_acting(installation)
     ]
     if not accounts and caller.startswith(prefix) and caller.endswith(_PROGRAM):
         # The operator's own account may read no Deployments: flags are not known then.
-        accounts = [(caller.removeprefix(prefix), (), (namespace,))]
+        accounts = [(namespace, caller.removeprefix(prefix), (), (namespace,))]
     answers: list[RightAnswer] = []
-    for account, arguments, watched in accounts[:1]:
-        asker = _Asker(client, namespace, account, is_self=caller == f"{prefix}{account}")
-        for right in list_rights(arguments, namespace, needs_nodes=asks_nodes(installation)):
+    for home, account, arguments, watched in accounts[:1]:
+        is_self = caller == f"{_ACCOUNTS}:{home}:{account}"
+        asker = _Asker(client, home, account, is_self=is_self)
+        for right in list_rights(arguments, home, needs_nodes=asks_nodes(installation)):
             if right.is_namespaced is is_namespaced:
                 is_single = right.is_of_process or not is_namespaced
-                places = (namespace,) if is_single else watched[:MOST_NAMESPACES]
+                places = (home,) if is_single else watched[:MOST_NAMESPACES]
                 answers += [await asker.ask(right, place) for place in places]
     return tuple(answers)
 

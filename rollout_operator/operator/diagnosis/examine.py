@@ -5,6 +5,7 @@ of the API server beyond that is in `access_reviews` and `dry_runs`, what follow
 decided in `planning.diagnosis`.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
     DEFINITIONS,
@@ -54,6 +56,7 @@ from rollout_operator.model.diagnosis.installation import (
     HeldLease,
     HookRegistration,
     Installation,
+    OperatorDeployment,
     PathAnswer,
     PodTrial,
     PolicyKind,
@@ -69,7 +72,7 @@ from rollout_operator.operator.diagnosis.pod_paths import ask_paths
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
-from rollout_operator.planning.diagnosis.environment import list_arguments
+from rollout_operator.planning.diagnosis.environment import list_arguments, watches
 from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.policies import obeys
 from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
@@ -81,6 +84,7 @@ from rollout_operator.planning.diagnosis.rights import (
     SELF_SIGNED_FLAG,
 )
 
+_ALL_DEPLOYMENTS: Final = dataclasses.replace(DEPLOYMENTS, is_namespaced=False)
 # What is not asked where its ground could not be read.
 _OF_ACCOUNTS: Final = (Source.RIGHTS, Source.CLUSTER_RIGHTS)
 _RESTS_ON: Final = {
@@ -123,11 +127,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         namespace=namespace,
         now=client.server_time() or now,
         namespace_labels=labels,
-        operators=tuple(
-            one
-            for one in await reading.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
-            if one is not None
-        ),
+        operators=await reading.list_operators(),
         sets=tuple(sts for sts, _ in sets),
         pods=await reading.list_all(Source.PODS, PODS, decode_labelled_pod),
         services=await reading.list_all(Source.SERVICES, SERVICES, decode_service),
@@ -143,7 +143,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
     if not obeys(installation):
         reading.unread.pop(Source.POLICIES, None)  # most users need no right to read them
-    installation = msgspec.structs.replace(
+    installation = replace(
         installation,
         policies=tuple(policy.policy for policy in policies),
         policy_kind=await reading.fetch_policy_kind(),
@@ -189,7 +189,7 @@ async def _fetch_last(
         # The operator's own account is known without its Deployment.
         if ground in reading.unread and not (source in _OF_ACCOUNTS and rights):
             reading.unread.setdefault(source, reading.unread[ground])
-    return msgspec.structs.replace(
+    return replace(
         installation,
         rights=tuple(rights),
         reach=reach,
@@ -257,6 +257,20 @@ class Reading:
                     break
         return tuple(found)
 
+    async def list_operators(self) -> tuple[OperatorDeployment, ...]:
+        """Return the operators of the namespace; where it has none, those that watch it."""
+        found = await self.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
+        own = [replace(operator, namespace="") for operator in found if operator is not None]
+        if own or Source.DEPLOYMENTS in self.unread:
+            return tuple(own)
+        everywhere = await self.list_all(Source.DEPLOYMENTS, _ALL_DEPLOYMENTS, decode_operator)
+        self.unread.pop(Source.DEPLOYMENTS, None)  # most people may not list those of others
+        return tuple(
+            operator
+            for operator in everywhere
+            if operator is not None and watches(operator, self.namespace)
+        )
+
     async def count_endpoints(self) -> dict[str, int]:
         """Return how many endpoints are ready behind each Service."""
         counts: dict[str, int] = {}
@@ -299,7 +313,7 @@ class Reading:
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         ]
         return tuple(
-            msgspec.structs.replace(
+            replace(
                 hook,
                 # What others serve is not known.
                 bundle=read_bundle(

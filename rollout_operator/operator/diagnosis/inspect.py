@@ -7,6 +7,7 @@ server's proxy, where that is permitted. Nothing is ever written.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -54,6 +55,7 @@ STOPPED_AFTER: Final = 2 * LEASE_DURATION
 _PAGE: Final = 500
 # Of all namespaces in one list.
 _ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
+_ALL_POLICIES: Final = replace(MULTI_AZ_ROLLOUTS, is_namespaced=False)
 _DESCRIPTION: Final = msgspec.json.Decoder(Description)
 
 Decoded = TypeVar("Decoded")
@@ -276,10 +278,16 @@ def _read_description(body: bytes) -> Description:
 
 
 async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequence[str]:
-    """Return the namespaces in which StatefulSets have the label of a group. Raises ApiError."""
+    """Return the namespaces with rollout groups, and with MultiAZRollouts where those may be read.
+
+    Raises ApiError.
+    """
     lister = _Lister(client, None if is_fresh else "0")
     found: set[str] = set()
     for label in (GROUP_LABEL, GROUP_LABEL_LONG):
         sets = await lister.list_all(_ALL_SETS, "", decode_statefulset, label)
         found.update(sts.namespace for sts in sets)
+    with suppress(NotFound, Denied):
+        policies = await lister.list_all(_ALL_POLICIES, "", decode_watched_policy)
+        found.update(policy.namespace for policy in policies)
     return sorted(found)

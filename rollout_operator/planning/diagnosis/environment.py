@@ -37,6 +37,14 @@ def list_watched(operator: OperatorDeployment, own: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name)) or (own,)
 
 
+def watches(operator: OperatorDeployment, namespace: str) -> bool:
+    """Tell whether an operator of another namespace looks after this one, as its variable says."""
+    text = operator.variables.get(_WATCHED)
+    if text is None or _ELSEWHERE in text or _find_flag(operator, _NAMESPACE_FLAGS):
+        return False
+    return not text.strip() or namespace in list_watched(operator, "")
+
+
 def check_overruled(installation: Installation) -> Iterator[Finding]:
     """Yield variables in place of which a flag counts that says something else."""
     for one in list_acting(installation):
@@ -48,10 +56,10 @@ def check_overruled(installation: Installation) -> Iterator[Finding]:
             text, value = _get(one, variable), _find_flag(one, flags)
             if text and value and _ELSEWHERE not in value and value.lower() != text.lower():
                 said = f"-{flags[0]}={value} counts, and not {variable}={text}"
-                yield find(FindingCode.VARIABLE_OVERRULED, f"Deployment {one.name}", said)
+                yield find(FindingCode.VARIABLE_OVERRULED, one.title, said)
         if _is_given(one) and not is_on(one.arguments, POLICIES_FLAG, default=True):
             said = f"-{POLICIES_FLAG}=false counts, and not {', '.join(_list_given(one))}"
-            yield find(FindingCode.VARIABLE_OVERRULED, f"Deployment {one.name}", said)
+            yield find(FindingCode.VARIABLE_OVERRULED, one.title, said)
 
 
 def _is_given(operator: OperatorDeployment) -> bool:

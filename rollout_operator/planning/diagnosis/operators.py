@@ -41,7 +41,7 @@ def check_operator(installation: Installation) -> Iterator[Finding]:
     for operator in acting:
         if not operator.ready:
             text = f"0 of {count(operator.replicas, 'pod')} ready"
-            yield find(FindingCode.OPERATOR_NOT_READY, f"Deployment {operator.name}", text)
+            yield find(FindingCode.OPERATOR_NOT_READY, operator.title, text)
 
 
 def check_count(installation: Installation) -> Iterator[Finding]:
@@ -72,8 +72,8 @@ def check_arguments(installation: Installation) -> Iterator[Finding]:
             watched = find_value(operator.arguments, "kubernetes-namespace") or ""
         if watched and _VARIABLE not in watched and watched != installation.namespace:
             text = f"-kubernetes.namespace={watched}"
-            yield find(FindingCode.OTHER_NAMESPACE_WATCHED, f"Deployment {operator.name}", text)
+            yield find(FindingCode.OTHER_NAMESPACE_WATCHED, operator.title, text)
         names = find_value(operator.arguments, NAMES_FLAG)
         if names and not all(part.strip() for part in names.split(",")):
             text = f"-{NAMES_FLAG}={names}"
-            yield find(FindingCode.BUNDLE_NAME_EMPTY, f"Deployment {operator.name}", text)
+            yield find(FindingCode.BUNDLE_NAME_EMPTY, operator.title, text)

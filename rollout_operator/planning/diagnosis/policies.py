@@ -50,7 +50,7 @@ def check_obeyed(installation: Installation) -> Iterator[Finding]:
     acting = list_acting(installation)
     if names and acting and not obeys(installation):
         text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
-        yield find(FindingCode.POLICIES_NOT_OBEYED, f"Deployment {acting[0].name}", text)
+        yield find(FindingCode.POLICIES_NOT_OBEYED, acting[0].title, text)
 
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:

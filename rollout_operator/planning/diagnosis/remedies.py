@@ -49,7 +49,8 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.OPERATOR_MISSING: Advice(
         _ERROR,
         "rollout groups are here, and no Deployment that runs an operator",
-        "install the operator into this namespace; it looks after its own only",
+        "install the operator into this namespace, or add the namespace to `WATCH_NAMESPACE` of"
+        " one elsewhere",
     ),
     FindingCode.OPERATOR_NOT_READY: Advice(
         _ERROR,

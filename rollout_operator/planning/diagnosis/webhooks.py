@@ -39,10 +39,10 @@ def check_registered(installation: Installation) -> Iterator[Finding]:
     own = installation.own_hooks
     if serving and not own:
         text = f"-{TLS_FLAG} is on, and no webhook configuration names this namespace"
-        yield find(FindingCode.WEBHOOKS_MISSING, f"Deployment {serving[0].name}", text)
+        yield find(FindingCode.WEBHOOKS_MISSING, serving[0].title, text)
     if own and acting and not serving:
         for hook in own:
-            text = f"-{TLS_FLAG} is not set at Deployment {acting[0].name}"
+            text = f"-{TLS_FLAG} is not set at {acting[0].title}"
             yield find(FindingCode.WEBHOOKS_NOT_SERVED, _name(hook), text)
 
 
@@ -66,10 +66,7 @@ def check_guards(installation: Installation) -> Iterator[Finding]:
 
 def check_others(installation: Installation) -> Iterator[Finding]:
     """Yield webhooks of other operators that are asked about this namespace."""
-    labels = {
-        "kubernetes.io/metadata.name": installation.namespace,
-        **(installation.namespace_labels or {}),
-    }
+    labels = installation.all_labels
     for hook in installation.hooks:
         if not installation.is_own(hook) and hook.selects.takes(labels):
             owner = hook.owner or hook.service_namespace or "nobody knows where"

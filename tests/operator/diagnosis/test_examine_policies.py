@@ -1,8 +1,10 @@
 """What `doctor` reads of MultiAZRollouts, and where it asks for the rights of their operator."""
 
+from typing import Any
+
 import pytest
 
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.api import JsonObject, Page, Resource
 from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.diagnosis.installation import Source
 from rollout_operator.model.errors import NotFound
@@ -66,3 +68,42 @@ async def test_maz60_rights_are_asked_where_the_operator_watches() -> None:
         asked.setdefault(found["resource"], set()).add(found["namespace"])
     assert asked["pods"] == asked["multiazrollouts"] == {"a", "b"}
     assert asked["leases"] == {NAMESPACE}
+
+
+class Elsewhere(Cluster):
+    """A cluster whose only operator is in another namespace."""
+
+    async def fetch_page(
+        self, resource: Resource, namespace: str, *, token: str = "", **how: Any
+    ) -> Page:
+        if resource.plural == "deployments" and namespace:
+            return Page(items=(), resource_version="1")
+        return await super().fetch_page(resource, namespace, token=token)
+
+
+async def test_maz60_an_operator_elsewhere_is_found_by_what_it_watches() -> None:
+    """Its rights are asked for here, those of its process where it is."""
+    cluster = Elsewhere()
+    given = deployment()
+    variable: JsonObject = {"name": "WATCH_NAMESPACE", "value": NAMESPACE}
+    spec = given["spec"]
+    assert isinstance(spec, dict)
+    spec["template"]["spec"]["containers"][0]["env"] = [variable]
+    given["metadata"] = {"name": "rollout-operator", "namespace": "ops"}
+    cluster.put("deployments", given)
+    installation = await read(cluster)
+
+    assert [operator.title for operator in installation.operators] == [
+        "Deployment ops/rollout-operator"
+    ]
+    users = {
+        str(spec["user"])
+        for review in cluster.reviews
+        if isinstance(spec := review.get("spec"), dict)
+    }
+    assert users == {"system:serviceaccount:ops:rollout-operator"}
+    asked = {(answer.right.resource, answer.namespace) for answer in installation.rights}
+    assert {("pods", NAMESPACE), ("multiazrollouts", NAMESPACE), ("leases", "")} <= asked
+    variable["value"] = "another"
+    cluster.put("deployments", given)
+    assert (await read(cluster)).operators == ()

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import Installation, PolicyKind
+from rollout_operator.model.diagnosis.installation import ADMISSION_PATHS, Installation, PolicyKind
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
 from rollout_operator.model.policy.policy import (
@@ -21,6 +21,7 @@ from tests.planning.diagnosis.installations import (
     WORDS,
     Case,
     good,
+    hook,
     ungrouped,
     with_sets,
     zone_set,
@@ -45,6 +46,13 @@ def operator(*arguments: str, **variables: str) -> Installation:
 def obeying(**changes: object) -> Installation:
     """Return an installation whose operator obeys policies."""
     return replace(operator(ON), **changes)
+
+
+def elsewhere(**changes: object) -> Installation:
+    """Return an installation whose operator is in another namespace, with its webhooks."""
+    remote = replace(OPERATOR, namespace="ops", variables={"WATCH_NAMESPACE": NAMESPACE})
+    hooks = tuple(hook(path, owner="ops", service_namespace="ops") for path in ADMISSION_PATHS)
+    return good(operators=(replace(remote, arguments=WORDS[1:]),), hooks=hooks, **changes)
 
 
 _REFUSED: Final = RefusedPolicy(
@@ -122,6 +130,20 @@ SPOILT_POLICIES: Final = (
         "-kubernetes.namespace=prod counts, and not WATCH_NAMESPACE=a,b",
     ),
     Case(
+        "webhooks of an operator elsewhere that does not watch the namespace",
+        replace(elsewhere(), operators=good().operators, hooks=(*good().hooks, *elsewhere().hooks)),
+        FindingCode.WEBHOOK_OF_OTHERS,
+        f"ValidatingWebhookConfiguration no-downscale-{NAMESPACE}",
+        "in namespace ops selects this one",
+    ),
+    Case(
+        "an operator elsewhere that is not ready",
+        replace(elsewhere(), operators=(replace(elsewhere().operators[0], ready=0),)),
+        FindingCode.OPERATOR_NOT_READY,
+        "Deployment ops/rollout-operator",
+        "0 of 1 pod ready",
+    ),
+    Case(
         "a flag takes back what variables ask for",
         operator(f"{ON}=false", WATCH_NAMESPACE=""),
         FindingCode.VARIABLE_OVERRULED,
@@ -136,6 +158,7 @@ SOUND_POLICIES: Final = {
     "a variable from elsewhere": operator("-log.level=warn", LOG_LEVEL="$(LOG_LEVEL)"),
     "flag and variable agree": operator("-log.level=warn", LOG_LEVEL="WARN"),
     "variables that are empty": operator(f"{ON}=false", LOG_LEVEL="", OPERATOR_NAME=" "),
+    "MAZ-60 an operator elsewhere watches the namespace": elsewhere(),
     "a policy that switches strategies": replace(
         with_sets(_ROLLING),
         operators=obeying().operators,

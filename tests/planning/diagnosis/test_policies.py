@@ -9,7 +9,7 @@ from rollout_operator.model.diagnosis.installation import Installation, Operator
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet
 from rollout_operator.planning.diagnosis.arguments import find_value
-from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched
+from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched, watches
 from rollout_operator.planning.diagnosis.policies import asks_nodes
 from rollout_operator.planning.diagnosis.rights import LEASE_FLAG
 from tests.planning.diagnosis.installations import OPERATOR, ungrouped, with_sets, zone_set
@@ -57,3 +57,22 @@ def test_maz62_the_name_of_the_lease_is_that_of_the_operator() -> None:
     assert find_value(list_arguments(started(OPERATOR_NAME="x")), LEASE_FLAG) == "x"
     flagged = started(f"-{LEASE_FLAG}=y", OPERATOR_NAME="x")
     assert find_value(list_arguments(flagged), LEASE_FLAG) == "y"
+
+
+@pytest.mark.parametrize(
+    ("operator", "is_watching"),
+    [
+        pytest.param(started(WATCH_NAMESPACE="a,prod"), True, id="named"),
+        pytest.param(started(WATCH_NAMESPACE=""), True, id="all"),
+        pytest.param(started(WATCH_NAMESPACE="a"), False, id="another one"),
+        pytest.param(started(), False, id="its own alone"),
+        pytest.param(started(WATCH_NAMESPACE="$(FROM)"), False, id="not known"),
+        pytest.param(
+            started("-kubernetes.namespace=ops", WATCH_NAMESPACE="prod"), False, id="flag beats"
+        ),
+    ],
+)
+def test_maz60_whether_an_operator_elsewhere_watches(
+    operator: OperatorDeployment, is_watching: bool
+) -> None:
+    assert watches(operator, "prod") is is_watching

@@ -88,7 +88,8 @@ def test_the_text_has_a_policy_line_by_line() -> None:
     ]
 
 
-def test_where_policies_are_not_obeyed_nothing_is_said_of_them() -> None:
+@in_virtual_time
+async def test_where_policies_are_not_obeyed_nothing_is_said_of_them() -> None:
     plain = describe(group(), operator=operator(), budgets=(budget(),))
     document = b"".join(list_document(plain))
 
@@ -98,6 +99,7 @@ def test_where_policies_are_not_obeyed_nothing_is_said_of_them() -> None:
     ]
     assert b"polic" not in document
     assert not any("MultiAZ" in line for line in render_description(plain))
+    assert "MultiAZ" not in (await read(plain)).text
 
 
 def test_where_policies_are_obeyed_and_there_is_none_that_is_said() -> None:
