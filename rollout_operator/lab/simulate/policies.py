@@ -1,7 +1,7 @@
 """The MultiAZRollouts of the input: which are in service, what they own, and the zones of that.
 
 Pure, and decided by the rules of the operator. A policy that was written by hand becomes one as the
-API server would have it, in place of the one of its name.
+API server would have it, in place of the one of its name; which fields people may set stands here.
 """
 
 import re

@@ -170,6 +170,18 @@ def test_a_bad_template_holds_the_policy_and_is_stalled() -> None:
     assert run.exit_code == 4
 
 
+def test_a_rollout_that_is_cut_off_may_go_on() -> None:
+    """In a pause and in a batch."""
+    objects = [*grow(*db_zones()), policy()]
+
+    codes = [
+        run_changes(objects, "new template", flags=f"-until {until}").exit_code
+        for until in ("5s", "30s")
+    ]
+
+    assert codes == [3, 3]
+
+
 def test_names_of_policies_stand_for_what_they_select() -> None:
     run = run_changes(
         [*grow(*db_zones(), ZoneSpec(name="other", replicas=1)), policy()], "new template db"
