@@ -168,7 +168,10 @@ def find_sent(book: Book, called: Called) -> timedelta:
             == (one.request.verb, one.request.resource, one.request.name, one.request.subresource)
         ]
         # What arrived at once is what was struck: its answer was held up, and nothing on its way.
-        is_answer = any(one <= fault.at + AT_ONCE and one < due for one in arrived)
+        # What is called late never does: that was an earlier one, which was late itself.
+        is_answer = fault.kind != "late" and any(
+            one <= fault.at + AT_ONCE and one < due for one in arrived
+        )
         late = min((one for one in arrived if one >= due), default=None)
         if not is_answer and late == called.begun:
             return fault.at

@@ -218,6 +218,16 @@ def test_the_answer_of_an_earlier_write_that_is_slow_holds_no_later_one_up() -> 
     assert [find_sent(book, one) for one in book.own_calls] == [s(10.01), s(10.2)]
 
 
+def test_a_late_write_that_arrives_is_not_the_next_one_that_is_late() -> None:
+    """SI-09: each counts as sent when its own fault held it up."""
+    t = HistoryBuilder().zones()
+    t.fault(10, "late", "call 1: patch statefulsets/zone-a: late: 0:00:00.100")
+    t.fault(40.09, "late", "call 2: patch statefulsets/zone-a: late: 0:00:00.500")
+    t.call(40.11, "patch", STATEFULSETS, "a").call(70.6, "patch", STATEFULSETS, "a")
+    book = read_book(t.history, Promises())
+    assert [find_sent(book, one) for one in book.own_calls] == [s(10), s(40.09)]
+
+
 def test_the_deletes_of_the_dead_need_reservations() -> None:
     """SI-17 is not promised without a budget: what only it would prevent is listed apart."""
     t = HistoryBuilder().zones().lived(1, "started").live_read(2)

@@ -93,8 +93,11 @@ def find_pause_end(
     """Return when the next batch may begin, None where it may at once.
 
     It counts from the completion of the last one or, where a pod recovered later, from that: this
-    process may not have been there. Without a record, from what updated pods show (MAZ-43).
+    process may not have been there. Without a record, from what updated pods show (MAZ-43). Where
+    no pause is asked for there is none, however little is known of the server's clock.
     """
+    if not policy.interval:
+        return None
     is_recorded = batch is not None
     recoveries = _list_recoveries(readinesses, only_updated=not is_recorded)
     # Kubelets write whole seconds: the truth is later by as little as that of the server's clock.

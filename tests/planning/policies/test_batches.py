@@ -135,6 +135,13 @@ def test_no_error_of_the_clock_shortens_a_pause(
     assert times(plan_policy(case)) == ends
 
 
+def test_no_error_of_the_clock_makes_a_pause() -> None:
+    """MAZ-40: an interval of 0 is none; each batch would wait for a second."""
+    complete = snapshot(prev("a", "ppl"), B, batch=OPEN, interval=seconds(0))
+
+    assert outline(plan_policy(dataclasses.replace(complete, clock_error=seconds(1)))) == "a-1"
+
+
 def test_the_pause_lies_between_zones_as_well() -> None:
     """MAZ-41."""
     found = plan(zone("a"), prev("b"), last=batch("a-0", completion=-29))
