@@ -27,6 +27,7 @@ from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
 from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy.status import PolicyPhase
 from rollout_operator.model.units import format_duration, quote
 from rollout_operator.planning.diagnosis.remedies import find
@@ -117,7 +118,8 @@ def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
 def list_ends(play: Play) -> Iterator[str]:
     """Yield what the operator says of each group in the end."""
     for group in play.description.groups:
-        yield f"{group.name}: {group.phase}: {group.headline}"
+        if group.code is not Code.DRIVEN_BY_POLICY:
+            yield f"{group.name}: {group.phase}: {group.headline}"
     for policy in play.description.list_policies():
         yield f"policy {policy.name}: {choose_policy_phase(policy)}: {policy.headline}"
     yield from play.undone
@@ -132,6 +134,9 @@ def _list_blockers(description: Description) -> Iterator[str]:
     policies = [(f"policy {policy.name}", policy.waits) for policy in description.list_policies()]
     for name, waits in groups + budgets + policies:
         for wait in waits:
+            # What the policy waits for is told of itself.
+            if wait.code is Code.DRIVEN_BY_POLICY:
+                continue
             yield f"{name}: {wait.text} [{wait.code}]"
             if wait.remedy:
                 yield f"{INDENT}{wait.remedy}"

@@ -12,8 +12,13 @@ _SILENT: Final = frozenset({"why", "reason", "group"})
 TERMINATING: Final = "Terminating pod"
 WAITING: Final = "Group waits"
 POLICY_WAITING: Final = "Policy waits"
-# Waits of policies that are told by what they record.
-_RECORDED: Final = frozenset({"batch_open", "interval_wait", "up_to_date"})
+# Waits that are told by what policies record.
+_RECORDED: Final = frozenset(
+    {
+        *((POLICY_WAITING, code) for code in ("batch_open", "interval_wait", "up_to_date")),
+        (WAITING, "driven_by_policy"),
+    }
+)
 # Told by what comes of them, or of no use to who reads a story.
 _MUTE: Final = frozenset(
     {
@@ -36,7 +41,7 @@ class LogLine:
     @property
     def is_mute(self) -> bool:
         """Tell whether a story does without it."""
-        is_recorded = self.message == POLICY_WAITING and self.keys.get("reason") in _RECORDED
+        is_recorded = (self.message, self.keys.get("reason")) in _RECORDED
         return is_recorded or self.message in _MUTE or self.keys.get("level") == "debug"
 
     @property

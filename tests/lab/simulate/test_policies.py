@@ -128,6 +128,17 @@ def test_a_policy_over_a_whole_group_drives_it_beside_another_group() -> None:
     assert run.exit_code == 0
 
 
+def test_a_group_that_a_policy_drives_is_told_of_by_the_policy() -> None:
+    """Not as one more that waits, also after a restart."""
+    ours = [replace(zone, group="db") for zone in db_zones()]
+
+    run = run_changes([*grow(*ours), policy()], "bad template", "kill operator at 30s")
+
+    story = render_words(run)
+    assert "policy db: held: batch 1 of db-c is open" in story
+    assert "replaces the pods" not in story
+
+
 def test_a_policy_that_splits_a_group_leaves_it_to_its_label() -> None:
     """MT-64."""
     zones = [replace(one, group="db") for one in db_zones()]
