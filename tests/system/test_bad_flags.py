@@ -70,6 +70,27 @@ def test_values_that_do_not_make_a_configuration(words: list[str], complaint: st
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        pytest.param("WATCH_NAMESPACE", "a,Bad_Name", '"Bad_Name" is not a name', id="MT-67"),
+        pytest.param("METRICS_PORT", "80", '"80" is not a port from 1024', id="MT-70"),
+        pytest.param("OPERATOR_NAME", "My Operator", '"My Operator" is not', id="MAZ-62"),
+        pytest.param("LOG_LEVEL", "loud", "KUBERNETES_SERVICE_HOST is not set", id="MT-69"),
+    ],
+)
+def test_variables_that_make_no_configuration(variable: str, value: str, complaint: str) -> None:
+    """MAZ-60 to MAZ-63: exit code 1 and one line; an unknown level is only warned of."""
+    ended = run_words(OURS, env={variable: value})
+    assert ended.code == 1
+    (line,) = ended.complaints
+    assert complaint in line
+    if variable == "LOG_LEVEL":
+        assert any("level=warn" in line and "loud" in line for line in ended.err.splitlines())
+    else:
+        assert variable in line
+
+
 def test_flags_of_charts_that_change_nothing_are_taken() -> None:
     """DEP-03, DEP-29, W-38: they are given in any case; one of them has no effect, and says so."""
     words = ("-use-zone-tracker=false", "-zpdb.pod-ready-annotation-patch-timeout=5s")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from http import HTTPStatus
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from tests.system.policy_surfaces import assert_paused_is_shown, has_series
 from tests.system.waits import show_columns, wait_reason, wait_true
 from tests.world.api import EVENTS, LEASES, Json, Resource
 from tests.world.budgets import CRDS, install_kinds
+from tests.world.childproc import free_ports
 from tests.world.operatorproc import OperatorProcess
 from tests.world.several import granting
 from tests.world.world import World
@@ -108,7 +110,10 @@ async def test_a_group_is_driven_by_one_policy_and_falls_back_to_its_label(
 
 
 async def test_mt71_the_name_of_the_operator_names_its_lease(world: World) -> None:
-    """MT-71, MAZ-62: with the source of its Events and a key of each log line; no other Lease."""
+    """MT-71, MAZ-62: with the source of its Events and a key of each log line; no other Lease.
+
+    MT-70: metrics are on the port that is asked for as well.
+    """
     await _prepare(world)
     names = await world.create(*three_zones(replicas=1))
     rule: Json = {
@@ -117,9 +122,13 @@ async def test_mt71_the_name_of_the_operator_names_its_lease(world: World) -> No
         "resourceNames": [NAME],
         "verbs": ["get", "patch"],
     }
-    launch = replace(world.launch(), env={"OPERATOR_NAME": NAME})
+    (port,) = free_ports(1)
+    variables = {"OPERATOR_NAME": NAME, "METRICS_PORT": f"{port}"}
+    launch = replace(world.launch(), env=variables)
     async with granting(world, rule), OperatorProcess(launch) as operator:
         await operator.wait_ready()
+        status, _ = await operator.fetch("/metrics", port=port)
+        assert status == HTTPStatus.OK
         await world.roll(names, "v2")
         (lease,) = await world.api.items(LEASES, world.namespace)
         assert lease["metadata"]["name"] == NAME

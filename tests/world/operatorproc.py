@@ -174,11 +174,14 @@ class OperatorProcess:
             return False
         return status == 200
 
-    async def fetch(self, path: str) -> tuple[int, str]:
-        """Return status and text of a page of the admin port. Raises aiohttp.ClientError."""
+    async def fetch(self, path: str, *, port: int = 0) -> tuple[int, str]:
+        """Return status and text of a page of the admin port, or of another one.
+
+        Raises aiohttp.ClientError.
+        """
         if self._client is None:
             raise RuntimeError("use `async with OperatorProcess(...)`")
-        async with self._client.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+        async with self._client.get(f"http://127.0.0.1:{port or self.port}{path}") as answer:
             return answer.status, await answer.text()
 
     async def metrics(self) -> str:
