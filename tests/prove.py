@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Final
 
@@ -95,7 +95,9 @@ def _prove_plans(given: argparse.Namespace) -> Found:
 
 
 def _prove_aimed(given: argparse.Namespace) -> Found:
-    aims = [*list_aims(is_elected=False), *list_aims(is_elected=True)][:: given.step]
+    plays = product((1, 2), (False, True))
+    lists = [list_aims(limit, is_elected=is_elected) for limit, is_elected in plays]
+    aims = [*chain.from_iterable(lists)][:: given.step]
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
         missed = list(chain.from_iterable(pool.imap_unordered(find_broken, aims, 8)))
     return Found(ran=f"{len(aims)} kills", missed=missed, is_failure=bool(missed))

@@ -10,10 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
+from rollout_operator.lab.model.fields import uid_of
 from rollout_operator.lab.model.history import Called, Commit, Fault, History
 from rollout_operator.lab.network.faults import (
     EVENT_OUTCOME,
@@ -32,7 +34,7 @@ from tests.judge.policies import read_batch
 from tests.simulation.plans import STRIKE_LIMIT
 from tests.simulation.runs import OPERATORS, Outcome, play
 from tests.simulation.runtime import BACK_AFTER, Patient, now
-from tests.simulation.scenarios import SMALL, Scenario
+from tests.simulation.scenarios import SMALL, Scenario, Size
 from tests.simulation.scenarios_book import elect
 from tests.simulation.scenarios_policies import INTERVAL, sampled
 
@@ -120,13 +122,15 @@ class Aim:
     target: Target
     hit: Hit
     heir: Heir
+    limit: int
+    """How many pods a batch has."""
 
     @property
     def text(self) -> str:
         """Return it as a line of a report."""
         one = self.target
         where = f"{one.verb} {one.round} of {one.plural} {one.name}" if one.verb else f"{one.at}"
-        return f"{where}: {self.hit}; {self.heir}"
+        return f"{self.limit} at a time, {where}: {self.hit}; {self.heir}"
 
 
 class AimedFaults(NoFaults):
@@ -211,16 +215,16 @@ class AimedCourse:
         return True
 
 
-def find_sample(*, is_elected: bool) -> Scenario:
-    """Return the sample, played by one process or by one of two."""
-    if not is_elected:
-        return sampled(SMALL)
-    return replace(elect(sampled)(SMALL), back_after=AWAY)
+def find_sample(limit: int, *, is_elected: bool) -> Scenario:
+    """Return the sample in four batches, played by one process or by one of two."""
+    make, size = partial(sampled, limit=limit), Size(SMALL.zones, SMALL.pods * limit)
+    return replace(elect(make)(size), back_after=AWAY) if is_elected else make(size)
 
 
 def run_aimed(aim: Aim) -> Outcome:
     """Play the sample with one kill."""
-    return play(find_sample(is_elected=aim.heir.is_other), SEED, AimedCourse(aim), quiet=QUIET)
+    scenario = find_sample(aim.limit, is_elected=aim.heir.is_other)
+    return play(scenario, SEED, AimedCourse(aim), quiet=QUIET)
 
 
 def find_broken(aim: Aim) -> list[str]:
@@ -235,10 +239,10 @@ def find_broken(aim: Aim) -> list[str]:
     return [f"{aim.text}: {text}" for text in found]
 
 
-def list_targets(*, is_elected: bool) -> list[Target]:
+def list_targets(limit: int, *, is_elected: bool) -> list[Target]:
     """Return the calls from the record of the first batch to the end of the last of `BATCHES`."""
     course = AimedCourse(None)
-    outcome = play(find_sample(is_elected=is_elected), SEED, course, quiet=QUIET)
+    outcome = play(find_sample(limit, is_elected=is_elected), SEED, course, quiet=QUIET)
     begins = [at for at, *_ in list_batches(outcome.history)]
     return [
         Target(
@@ -254,13 +258,13 @@ def list_targets(*, is_elected: bool) -> list[Target]:
     ]
 
 
-def list_aims(*, is_elected: bool) -> list[Aim]:
+def list_aims(limit: int = 1, *, is_elected: bool) -> list[Aim]:
     """Return every call in each way, and every pause; a read cannot be applied."""
-    targets = list_targets(is_elected=is_elected)
+    targets = list_targets(limit, is_elected=is_elected)
     heirs = [heir for heir in Heir if heir.is_other == is_elected]
     hits = [(one, hit) for one in targets for hit in (_DECISIONS if one.is_write else _READ_HITS)]
     hits += [(one, Hit.IDLE) for one in list_pauses(targets)]
-    return [Aim(target=one, hit=hit, heir=heir) for one, hit in hits for heir in heirs]
+    return [Aim(target=one, hit=hit, heir=heir, limit=limit) for one, hit in hits for heir in heirs]
 
 
 def list_pauses(targets: Sequence[Target]) -> list[Target]:
@@ -303,20 +307,24 @@ def list_deletes(history: History) -> list[Called]:
 
 
 def list_gaps(history: History) -> Iterator[timedelta]:
-    """Yield how long all pods were ready before each delete by the operator, but for the first."""
+    """Yield how long all pods were ready before each batch, but for the first."""
+    numbers = {uid: number for _, number, uids in list_batches(history) for uid in uids}
     short: set[str] = set()
-    whole_since: timedelta | None = None
+    last, whole_since = 0, timedelta(0)
     for commit in history.list_all(Commit):
         if commit.resource != PODS:
             continue
-        is_ours = commit.actor.startswith(OPERATORS)
         if _is_up(commit):
             if short and short <= {commit.name}:
                 whole_since = commit.at
             short.discard(commit.name)
-        elif is_ours or short:  # what happened before the first delete was no pause
-            if is_ours and not short and whole_since is not None:
-                yield commit.at - whole_since
+        elif commit.actor.startswith(OPERATORS):
+            number = 0 if commit.before is None else numbers.get(uid_of(commit.before), 0)
+            if last and number != last:
+                yield commit.at - whole_since if not short else timedelta(0)
+            last = number
+            short.add(commit.name)
+        elif last:  # what happened before the first delete was no pause
             short.add(commit.name)
 
 

@@ -28,9 +28,9 @@ MOST_EDITS: Final = 8
 INTERVAL: Final = timedelta(seconds=5)
 
 
-def sampled(size: Size) -> Scenario:
+def sampled(size: Size, limit: int = 1) -> Scenario:
     """P1: the sample of the page with a pause of 5 s, and one new template."""
-    return _obey("p1", size, _sample(size), _rolling(_sample(size), "v2"))
+    return _obey("p1", size, _sample(size), _rolling(_sample(size), "v2"), limit)
 
 
 def grouped(size: Size) -> Scenario:
@@ -57,9 +57,9 @@ def changed(size: Size) -> Scenario:
     return replace(scenario, make_choice=crashing_at(BAD))
 
 
-def _obey(name: str, size: Size, zones: list[ZoneSpec], script: Script) -> Scenario:
+def _obey(name: str, size: Size, zones: list[ZoneSpec], script: Script, limit: int = 1) -> Scenario:
     async def prepare(people: People) -> None:
-        await create_policy(people, SAMPLE)
+        await create_policy(people, SAMPLE, limit)
 
     return Scenario(
         name=name,
@@ -125,7 +125,7 @@ async def _mend(people: People, zones: list[ZoneSpec]) -> None:
         await people.insist(partial(people.annotate, zone.name, PAUSED, None))
 
 
-async def create_policy(people: People, name: str) -> None:
+async def create_policy(people: People, name: str, limit: int = 1) -> None:
     """Create a policy over all that has the labels, with a short pause. Raises Refusal."""
     people.say(f"creates the policy {name}")
     body: JsonObject = {
@@ -135,7 +135,7 @@ async def create_policy(people: People, name: str) -> None:
         "spec": {
             "statefulSetSelector": {"matchLabels": LABELS},
             "rollingUpdate": {
-                "maxUnavailable": 1,
+                "maxUnavailable": limit,
                 "intervalSeconds": int(INTERVAL.total_seconds()),
             },
         },

@@ -20,23 +20,23 @@ from tests.simulation.scenarios_policies import INTERVAL
 
 pytestmark = pytest.mark.thorough
 
-STEPS = {False: 17, True: 29}
+STEPS = {(False, 1): 29, (False, 2): 61, (True, 1): 53, (True, 2): 131}
 # Of SMALL, in which the sample has four pods.
 ORDER = ["db-a-1", "db-a-0", "db-b-1", "db-b-0"]
 
 
-@pytest.mark.parametrize("is_elected", STEPS, ids=["alone", "elected"])
-def test_no_kill_shortens_a_pause_or_repeats_a_batch(is_elected: bool) -> None:
+@pytest.mark.parametrize(("is_elected", "limit"), STEPS)
+def test_no_kill_shortens_a_pause_or_repeats_a_batch(is_elected: bool, limit: int) -> None:
     """FP-06, FP-14, SI-17, MAZ-40, MAZ-43, MT-30, MT-50: on the server's clock, to the moment."""
-    every = list_aims(is_elected=is_elected)
-    aims = [*every[:: STEPS[is_elected]], every[-1]]
+    every = list_aims(limit, is_elected=is_elected)
+    aims = [*every[:: STEPS[is_elected, limit]], every[-1]]
 
     broken = [text for aim in aims for text in find_broken(aim)]
     assert not broken, "\n".join(broken[:10])
     assert {aim.hit for aim in every} == {*Hit}
     assert {aim.heir for aim in every} == {heir for heir in Heir if heir.is_other == is_elected}
     targets = {aim.target for aim in every}
-    assert sum((one.verb, one.plural) == ("delete", "pods") for one in targets) == BATCHES
+    assert sum((one.verb, one.plural) == ("delete", "pods") for one in targets) == limit * BATCHES
 
 
 def test_a_kill_at_the_end_of_a_batch_strikes() -> None:
