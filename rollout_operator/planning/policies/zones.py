@@ -102,9 +102,9 @@ def _list_answers(
     policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> Iterator[tuple[str, ZoneSource]]:
     """Yield what each source says, the first one counts (MAZ-12)."""
+    yield from _list_written(policy, sts)
     if zone := frozen.get(sts.name, ""):
         yield zone, ZoneSource.NODES
-    yield from _list_written(policy, sts)
     if len(zones := _list_node_zones(policy, sts, nodes)) == 1:
         yield zones[0], ZoneSource.NODES
     if zone := choose_label(_ZONE_LABELS, sts.labels, sts.pod_labels):

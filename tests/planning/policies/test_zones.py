@@ -236,6 +236,13 @@ def test_zones_are_kept_by_the_key_that_named_them(
     assert list_frozen(known, key) == ({"db": "2a"} if frozen else {})
 
 
+def test_what_a_set_says_itself_beats_a_kept_zone() -> None:
+    """MAZ-13, MAZ-20: a status by which two zones were one, written by hand, makes none of them."""
+    found = resolve(policy(), placed("a", "2a"), placed("b", "2b"), a="x", b="x")
+
+    assert names(found) == [("2a", ["a"]), ("2b", ["b"])]
+
+
 @pytest.mark.parametrize(
     ("order", "expected", "unknown"),
     [
