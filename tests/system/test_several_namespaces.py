@@ -204,6 +204,14 @@ async def _assert_told(found: Several) -> None:
     document: Json = json.loads((await operator.fetch("/status.json"))[1])
     groups = {(group["namespace"], group["name"]) for group in document["groups"]}
     assert groups >= {(world.namespace, "ingester") for world in found.worlds}
+    driving = {(policy["namespace"], policy["name"]) for policy in document["policies"]}
+    assert driving == {(world.namespace, "db") for world in found.worlds}
+    lines = [line for line in (await operator.metrics()).splitlines() if not line.startswith("#")]
+    series = [line.rsplit(" ", 1)[0] for line in lines]
+    assert len(series) == len({*series}), "each is there once"
+    for namespace, name in driving:
+        own = f'{{namespace="{namespace}",name="{name}"}}'
+        assert f"rollout_operator_multiaz_batch_duration_seconds_count{own}" in series
     ready = {one["name"]: one["is_ready"] for one in document["namespaces"]}
     assert ready == {
         **{world.namespace: True for world in found.worlds},
