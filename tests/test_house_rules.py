@@ -33,6 +33,8 @@ HOME_MADE = re.compile(
     r"|test_\w*(live_look|_(a|an|one|the|next|last|first)_looks?(?!_up))"
     r"(_\w+)?)\b"
 )
+# Who acts has a name: the API server, another replica, the kubelet, a person.
+PERSONS = re.compile(r"\b(somebody|someone|anybody|nobody)\b", re.IGNORECASE)
 FINDS = re.compile(r"_*find_")
 # In the package alone: tests have their own tales still.
 HOME_MADE_HERE = re.compile(
@@ -118,6 +120,13 @@ def find_words_gone_here(module: Module) -> Iterator[str]:
             yield module.at(node, name)
 
 
+def find_persons(module: Module) -> Iterator[str]:
+    """Yield lines of docstrings, comments and messages in which no one in particular acts."""
+    for number, line in enumerate(module.source.splitlines(), 1):
+        if found := PERSONS.search(line):
+            yield f"{module.path.as_posix()}:{number}: {found[0]}"
+
+
 def find_wrong_verbs(module: Module) -> Iterator[str]:
     """Yield functions that find_ what is always there: such a name promises something or None."""
     for node in module.nodes:
@@ -166,6 +175,7 @@ Rule = Callable[[Module], Iterator[str]]
         find_empty_words,
         find_home_made_words,
         find_words_gone_here,
+        find_persons,
         find_wrong_verbs,
         find_oversize,
         find_missing_subject,
@@ -230,6 +240,8 @@ def test_the_tests_keep_the_rules() -> None:
             ":1: test_a_live_look_counts",
         ),
         (find_words_gone_here, "a.py", "self._tell_b = 1", ":1: _tell_b"),
+        (find_persons, "a.py", "# Nobody waits: nonetheless none do.", ":1: Nobody"),
+        (find_persons, "a.py", "a = 1\n# as somebody else's", ":2: somebody"),
         (find_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),
         (find_wrong_verbs, "a.py", "async def _find_b(): ...", ":1: _find_b -> "),
         (find_oversize, "a.py", "a = 1\n" * 401, ": 401 lines"),

@@ -50,7 +50,7 @@ class Children(asyncio.TaskGroup):
 
     Before Python 3.13 a child that fails while the parent waits for the others at the end leaves a
     request to cancel the parent behind. A timeout around it that expires later takes that for
-    somebody else's, and lets CancelledError out instead of TimeoutError.
+    that of another, and lets CancelledError out instead of TimeoutError.
     """
 
     async def __aenter__(self) -> Self:

@@ -90,7 +90,7 @@ def _chain(error: BaseException) -> str:
 
 
 def _complain(text: str) -> None:
-    """Write one line to stderr, as far as anybody reads it: the exit code is the same."""
+    """Write one line to stderr, as far as it is read: the exit code is the same."""
     try:
         sys.stderr.write(f"{PROGRAM}: {' '.join(text.splitlines())}\n")
         sys.stderr.flush()

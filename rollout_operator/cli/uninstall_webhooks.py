@@ -52,7 +52,7 @@ from rollout_operator.model.names import NAMESPACE_LABEL
 from rollout_operator.model.objects import WebhookConfiguration
 from rollout_operator.telemetry import logs
 
-# The operator writes its CA into what we delete: someone may be faster a few times, not for ever.
+# The operator writes its CA into what we delete: it may be faster a few times, not for ever.
 _MOST_ATTEMPTS: Final = 5
 # Where all hooks of the operator live, those of later versions too.
 _OUR_PATHS: Final = "/admission/"

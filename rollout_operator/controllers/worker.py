@@ -104,7 +104,7 @@ class Workers(Generic[K]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Nobody asked us to end: it leaked out of a library, and would end the worker silently.
+            # Not by this process: it leaked out of a library, and would end the worker silently.
             self._back_off(key, error)
         except Exception as error:  # one broken group never delays another
             self._back_off(key, error)

@@ -14,7 +14,7 @@ from rollout_operator.model.names import GroupName, Uid
 
 
 class Locks:
-    """Locks by key, made when first asked for and gone when nobody holds or wants them."""
+    """Locks by key, made when first asked for and gone when no task holds or wants them."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

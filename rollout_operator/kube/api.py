@@ -360,12 +360,12 @@ class Discoverer(Protocol):
         """Return the versions of an API group, the preferred one first.
 
         The core group, whose name is empty, is known to have one: nothing is asked. Raises
-        NotFound where nobody serves the group, and InvalidInput where it can be no group's name.
+        NotFound where the group is not served, and InvalidInput where it can be no group's name.
         """
         ...
 
     async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
-        """Return the kinds of a version of an API group. Raises NotFound where nobody serves it."""
+        """Return the kinds of a version of an API group. Raises NotFound where it is not served."""
         ...
 
 

@@ -4,7 +4,7 @@ Decides when this process reads, takes, renews and releases the Lease; when it m
 is decided in `model.lease`. Clients ask `check` last before each write is sent: it closes by the
 clock alone, so that a process that was frozen or cut off does nothing on what it knew before.
 
-A holder that could not renew in time goes on trying. Where the Lease is still its own, nobody else
+A holder that could not renew in time goes on trying. Where the Lease is still its own, no other
 has acted and all that it remembers is right. Where another process has taken it, this one has to
 end and to begin anew. Where the role permits no Leases there is no election: one process works
 alone. It goes on trying, ever more seldom: an API server that has just started forbids everything
@@ -394,7 +394,7 @@ class Election:
             )
             return decode_lease(made)
         metadata = {"resourceVersion": lease.version}
-        if address or lease.address:  # that of another holder, or as somebody else wrote it
+        if address or lease.address:  # that of another holder, or as another client wrote it
             metadata["annotations"] = {ADDRESS: address or None}
         patch: JsonObject = {"metadata": metadata, "spec": spec}
         return decode_lease(await self._client.patch(LEASES, self._namespace, self._name, patch))

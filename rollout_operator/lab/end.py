@@ -1,4 +1,4 @@
-"""How a demo ends: by itself, by a signal, or because nobody reads any more."""
+"""How a demo ends: by itself, by a signal, or because its reader has gone."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def end_by_signal(show: Awaitable[bool]) -> int:
     """Return the exit code; a first signal cancels the show, the others wait for its clean-up.
 
-    0 where the show returned True, 1 for False, 130 after a signal, 141 where nobody reads. Raises
+    0 where the show returned True, 1 for False, 130 after a signal, 141 without a reader. Raises
     what the show raised otherwise.
     """
     # Ctrl-C may end children of the show as well, so that the clean-up finds them gone: what it

@@ -143,7 +143,7 @@ class Sandbox:
         return answer
 
     def say(self, actor: str, text: str) -> None:
-        """Have readers of the story know what somebody does, and why."""
+        """Have readers of the story know what a person does, and why."""
         self.history.add(Said(at=self.elapsed(), actor=actor, text=text))
 
     @contextmanager

@@ -102,7 +102,7 @@ class BudgetVersions(msgspec.Struct, frozen=True, kw_only=True):
         """Return the budget as it is for a pod with these labels, None where it is not under it.
 
         A version that cannot be obeyed and selects more than the one in force adds the pods that
-        only it selects, without a budget: they were put under one, and nobody can say which.
+        only it selects, without a budget: they were put under one, and it is unknown which.
         """
         if self.budget is not None and selects(self.budget.selector, labels):
             return BudgetState(name=self.name, budget=self.budget, problem=self.problem)

@@ -41,7 +41,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """Someone wrote first, or a precondition failed: read again, plan again."""
+    """Another client wrote first, or a precondition failed: read again, plan again."""
 
 
 class Gone(ApiError):

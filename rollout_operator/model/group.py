@@ -120,7 +120,7 @@ class Group:
     deletions: Mapping[Uid, Deletion]
     snapshot_age: timedelta = timedelta(0)
     downscale: Underway | None = None
-    """Of one of the zones; it may still persist, or be refused by somebody else."""
+    """Of one of the zones; it may still persist, or be refused by another webhook."""
     other_rollout: OtherRollout | None = None
     """By another operator, which is left to it."""
     driver: str | None = None

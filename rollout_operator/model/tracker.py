@@ -1,7 +1,7 @@
 """The zone tracker: a ConfigMap that holds when each zone was scaled down last.
 
 Its format is that of grafana/rollout-operator: by the name of a StatefulSet a JSON object with one
-field. Everything else in the ConfigMap is somebody else's, and is only carried along.
+field. Everything else in the ConfigMap belongs to others, and is only carried along.
 """
 
 from collections.abc import Mapping

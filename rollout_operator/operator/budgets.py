@@ -143,7 +143,7 @@ class Budgets:
 
     def _find_lack(self, source: DisruptionSource) -> str | None:
         # A role of an earlier release does not show budgets: rollouts go on as they did under it,
-        # evictions are only asked about where somebody wants them to be judged.
+        # evictions are only asked about where a webhook configuration names them.
         if source is DisruptionSource.ROLLOUT and self._follow.is_forbidden:
             return None
         return self._follow.lack

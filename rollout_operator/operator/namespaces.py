@@ -52,7 +52,7 @@ class Namespaces:
     def add_for_review(self, namespace: str) -> None:
         """Look after a namespace of the cluster of whose objects a review is the first sign.
 
-        Anybody who reaches the port may name a namespace: so many are believed.
+        Every client that reaches the port may name a namespace: so many are believed.
         """
         is_open = self._discovery is not None and not self._discovery.is_forbidden
         if not is_open or self._begun_for_reviews >= MOST_FOR_REVIEWS or not is_label(namespace):

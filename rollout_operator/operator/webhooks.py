@@ -304,7 +304,7 @@ def _begin_none(namespace: str) -> None:
 def make_serving(client_ca_file: str) -> ServingCertificate:
     """Return the holder of what is served; with a file only to clients that one of its CAs knows.
 
-    Raises ConfigError: a file without a certificate would let anybody in.
+    Raises ConfigError: a file without a certificate would let every client in.
     """
     if not client_ca_file:
         return ServingCertificate()

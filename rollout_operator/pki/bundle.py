@@ -41,9 +41,9 @@ from rollout_operator.planning.certificate import matches_name
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# Changes are told by the caches; this is for a change that nobody told.
+# Caches report changes; this is for a change that they have missed.
 RESYNC: Final = timedelta(minutes=5)
-# Twice somebody may have applied an old manifest; the third time it is a habit.
+# Twice a person may have applied an old manifest; the third time it is a habit.
 FIGHT: Final = 3
 # The first failure is told, then one in so many.
 REPORTED_EVERY: Final = 10
@@ -209,7 +209,7 @@ class BundleInjector:
     def holds(self, bundle: bytes) -> bool:
         """Tell whether every hook of ours in the caches has this bundle and no other.
 
-        True where there is none. What cannot be decoded does not count: nobody could write it.
+        True where there is none. What cannot be decoded does not count: it could not be written.
         """
         wanted, names = _encode(bundle), self._what.names
         hooks = (hook for configuration in self._list_ours() for hook in configuration.webhooks)
@@ -294,7 +294,7 @@ class BundleInjector:
         target.written = bundle
         if target.undone == FIGHT:
             log.warn(
-                "Somebody else keeps changing the CA bundle",
+                "Another client keeps changing the CA bundle",
                 **_keys(configuration),
                 times=target.undone,
                 hint="metadata.managedFields names who writes clientConfig.caBundle",

@@ -90,7 +90,7 @@ def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
         )
     # TypeError is an encrypted key.
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # The cause is left out: nobody knows what a parser says about a key.
+        # The cause is left out: a parser may quote the key.
         raise InvalidInput(f"{what}: not a private key in PEM") from None
 
 

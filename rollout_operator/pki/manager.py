@@ -56,7 +56,7 @@ class CertificateCallbacks:
 
     holds: Callable[[bytes], bool] = lambda bundle: True
     """Whether every webhook configuration that is ours holds exactly this bundle; true where there
-    is none, or nobody publishes."""
+    is none, or none is written."""
     on_change: Callable[[], None] = lambda: None
     """Called when `ca_bundle` has changed."""
     record_expiry: Callable[[str, datetime], None] = lambda which, not_after: None
@@ -187,7 +187,7 @@ class CertificateController:
                 await self._store.write(stored, self._successor(stored, decision))
             except (Conflict, NotFound, UnknownOutcome) as error:
                 log.debug("Reading certificate again", secret=self._store, err=error)
-        raise Conflict(f"{self._store}: somebody else keeps writing it")
+        raise Conflict(f"{self._store}: another client keeps writing it")
 
     def _read_marks(self, stored: Stored) -> Marks:
         return Marks(

@@ -104,8 +104,8 @@ class SecretStore:
     async def write(self, before: Stored, material: KeyMaterial) -> None:
         """Store `material` in place of what was read before.
 
-        Raises Conflict or NotFound where somebody wrote or deleted meanwhile, UnknownOutcome where
-        nobody knows: read again. Else as `kube.api.Writer.create`.
+        Raises Conflict or NotFound where another client was faster, UnknownOutcome without
+        an answer: read again. Else as `kube.api.Writer.create`.
         """
         if not before.body:
             await self._create(material)

@@ -277,7 +277,7 @@ def _tidy(case: _Case) -> Decision | None:
     old = case.held.old_ca
     if old is None or case.now < case.drop_due(old):
         return None
-    return Decision(step=CertificateStep.DROP_OLD_CA, reason="nobody serves by the old ca any more")
+    return Decision(step=CertificateStep.DROP_OLD_CA, reason="no server needs the old ca any more")
 
 
 def _rest(case: _Case) -> Decision:

@@ -155,7 +155,7 @@ def record_waits(reported: ReportedGroup, plan: Plan) -> ReportedGroup:
 def next_wait_report(reported: ReportedGroup, plan: Plan, stood_for: timedelta) -> timedelta | None:
     """Return after how long the leading wait, which has stood so long, is worth an Event.
 
-    Zero: now. None: it is reported, or nobody has to know of it.
+    Zero: now. None: it is reported, or a person need not know of it.
     """
     leading = find_leading(plan.waits)
     if leading is None:

@@ -260,7 +260,7 @@ def describe(error: Exception) -> str:
 
 
 def _describe_call(call: _CallUnderway) -> Mapping[str, Attribute]:
-    """Return what a trace shows of a call: of a query nobody knows what is secret."""
+    """Return what a trace shows of a call: a query may hold secrets."""
     attributes: dict[str, Attribute] = {
         "pod": call.endpoint.pod,
         "http.request.method": call.method,

@@ -57,7 +57,7 @@ class HttpSender:
         self, method: Method, endpoint: Endpoint
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         url = render_url(endpoint)
-        # Of a query nobody knows what is secret.
+        # A query may hold secrets.
         log.debug("Calling pod", pod=endpoint.pod, method=method, url=url.partition("?")[0])
         if self._is_closed:
             raise aiohttp.ClientConnectionError("the operator is stopping")

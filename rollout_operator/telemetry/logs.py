@@ -2,7 +2,7 @@
 
 Decides which levels are written and where records come from: our own calls, and those which
 libraries make through the standard `logging`. How a record looks is decided in `logtext`, what
-happens when nobody reads in `sink`.
+happens when no process reads in `sink`.
 
 The standard package is not used for our own records: one suppressed call there costs more than a
 whole admission decision may.

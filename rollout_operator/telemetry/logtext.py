@@ -19,7 +19,7 @@ from rollout_operator.model.units import format_duration, format_rfc3339
 Render = Callable[[str, str, str, Mapping[str, object]], bytes]
 """(level, timestamp, message, keys) to a line with its line feed."""
 
-# An annotation may hold 256 KiB; a line of it helps nobody. In characters, before escaping.
+# An annotation may hold 256 KiB; a line of it helps no reader. In characters, before escaping.
 MAX_VALUE: Final = 8192
 _MAX_DEPTH: Final = 6
 _MAX_ITEMS: Final = 256

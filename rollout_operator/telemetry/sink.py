@@ -1,6 +1,6 @@
 """Where log lines go: a file descriptor that may be closed, full or stuck.
 
-Decides what is lost when nobody reads. Never raises, and never keeps the event loop waiting for
+Decides what is lost when no process reads. Never raises, and never keeps the event loop waiting for
 longer than one short grace: a decision is worth more than its log line.
 """
 
@@ -19,7 +19,7 @@ _GRACE_MILLISECONDS: Final = 20
 
 
 class Sink:
-    """Write whole lines to a descriptor, as far as somebody takes them.
+    """Write whole lines to a descriptor, as far as its reader takes them.
 
     A line of which only a part was taken is finished before the next one starts, so that no two
     records are ever mixed. Lines that found no room are counted; `describe_loss` turns that count

@@ -29,7 +29,7 @@ from rollout_operator.web.status.pages import Describe, StatusPages
 
 # As many connections may wait for being accepted; the operating system's own limit comes first.
 BACKLOG: Final = 128
-# Nobody sends a body here.
+# No client sends a body here.
 MAX_BODY: Final = 1024
 # Answers are made from memory: one that takes longer waits for a client.
 STOP_LIMIT: Final = timedelta(seconds=1)

@@ -293,7 +293,7 @@ async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes(
     assert len(later) <= 20, "one each 30 s"
     reported = [line for line in lines if "level=warn" in line]
     assert len(reported) == 1
-    assert "Somebody else keeps changing the CA bundle" in reported[0]
+    assert "Another client keeps changing the CA bundle" in reported[0]
     assert "managedFields" in reported[0]
 
 

@@ -276,7 +276,7 @@ async def test_somebody_who_always_writes_first_is_an_error() -> None:
             secrets.put({})
 
     secrets.pause = interfere
-    with pytest.raises(Conflict, match="secret prod/certificate: somebody else keeps writing it"):
+    with pytest.raises(Conflict, match="secret prod/certificate: another client keeps writing it"):
         await Rig(secrets).keeper.reconcile()
 
 

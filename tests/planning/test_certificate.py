@@ -107,9 +107,9 @@ SEED-101 past its end: a leaf at once
 the old CA stays for a day
   switched; day 1 -1s | keep: the certificate is good until 2026-04-01T00:00:00Z
 the old CA goes
-  switched; day 1 | drop_old_ca: nobody serves by the old ca any more
+  switched; day 1 | drop_old_ca: no server needs the old ca any more
 it has ended
-  switched old_ca=0; day 0 | drop_old_ca: nobody serves by the old ca any more
+  switched old_ca=0; day 0 | drop_old_ca: no server needs the old ca any more
 """
 
 

@@ -145,7 +145,7 @@ async def test_fp34_a_fight_over_the_bundle_is_bounded(world: World) -> None:
                 await _wipe(world, hooks)
                 await asyncio.sleep(WIPE_EVERY.total_seconds())
     assert 3 <= await _bundle_writes(world) <= MOST_WRITES
-    line = await wait_line(operator, "Somebody else keeps changing the CA bundle")
+    line = await wait_line(operator, "Another client keeps changing the CA bundle")
     assert f"configuration={hooks.name('no-downscale')}" in line
     assert await hooks.wait_injected() == [bundle], "it wins in the end"
 

@@ -1,6 +1,6 @@
 """Take back what was granted and did not happen: the pod still stands, untouched.
 
-An eviction that we allowed may be refused by somebody after us, and a process may die between a
+An eviction that we allowed may be refused by the API server, and a process may die between a
 record and its effect. Whatever process sees the record on an untouched pod removes it, so that the
 budget is free again (LI-07). Who may go is decided in `planning.budgets.rule`.
 """
@@ -143,12 +143,12 @@ class DisruptionController:
         own = grant.begun + _choose_span(grant.lasts) - self._context.clock.elapsed()
         if pod.disruption in ("", grant.record):
             return own
-        return max(own, self._time_left_of_record(pod))  # somebody granted it anew
+        return max(own, self._time_left_of_record(pod))  # another process granted it anew
 
     def _time_left_of_record(self, pod: Pod) -> timedelta:
         """Return for how long what a record says may still be used.
 
-        It counts from when we have first seen it, by a clock that nobody sets: the time that it
+        It counts from when we have first seen it, by a clock that is never set: the time that it
         names may be wrong.
         """
         elapsed = self._context.clock.elapsed()

@@ -94,7 +94,7 @@ class DownscaleController:
     def adopt_all(self) -> list[Uid]:
         """Take over what the records on the pods of all sets tell.
 
-        Return the sets where that failed by a bug: nobody else waits for them.
+        Return the sets where that failed by a bug: no other task waits for them.
         """
         failed = list[Uid]()
         for sts in self._context.sets.list_all():
@@ -343,7 +343,7 @@ class DownscaleController:
         return None
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Remove records that nobody needs any more. Raises ApiError."""
+        """Remove records that no downscale needs any more. Raises ApiError."""
         carrying = self._removed.list_others(sts.uid, pods)
         if not carrying or self._context.downscales.remembers(sts.uid):
             return RESYNC

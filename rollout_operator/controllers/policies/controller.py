@@ -156,7 +156,7 @@ class PolicyController:
         return RESYNC
 
     def _log_problems(self, known: WatchedPolicy) -> None:
-        """Log once what of a status cannot be read: somebody else has written it."""
+        """Log once what of a status cannot be read: another client has written it."""
         before = self._problems.pop(known.name, ())
         if known.problems:
             self._problems[known.name] = known.problems

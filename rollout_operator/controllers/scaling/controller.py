@@ -268,7 +268,7 @@ class ScalingController:
     async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
         """Read live what a zone mirrors: what is watched may be minutes old on a dead connection.
 
-        Not under the lock of the group, which nobody may hold for as long as that can hang.
+        Not under the lock of the group, which no task may hold for as long as that can hang.
         """
         references = self._context.references
         readings = {

@@ -120,7 +120,7 @@ class IntentWriter:
         """Remove the mark of a set in this very version. Raises ApiError.
 
         A test of the text of a mark fails in the API server where it has characters that Go's JSON
-        writes otherwise. Ours have none, but anybody who may annotate a set can write one.
+        writes otherwise. Ours have none, but a person who may annotate a set can write one.
         """
         head: JsonObject = {"uid": sts.uid, "resourceVersion": sts.resource_version}
         patch: JsonObject = {"metadata": {**head, "annotations": {DOWNSCALE_INTENT: None}}}

@@ -51,8 +51,8 @@ def name_outcome(error: ApiError) -> str:
 def _render_spec(action: ScaleZone) -> list[JsonObject]:
     """Return what keeps a downscale from a spec that it was not decided for.
 
-    One that comes late would find the same count again after an upscale, and take pods that nobody
-    has asked. Where a review looks at each attempt they are asked, and nothing is tested: a
+    One that comes late would find the same count again after an upscale, and take pods that were
+    not asked. Where a review looks at each attempt they are asked, and nothing is tested: a
     template that changes while pods prepare would fail it. Where pods go because they were not up,
     a status that counts one more as ready since fails it, too.
     """

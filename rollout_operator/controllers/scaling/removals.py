@@ -94,7 +94,7 @@ class Removals:
         self._foreign.record(sts.uid, None)
 
     def record_answered(self, set_uid: Uid) -> None:
-        """A set was scaled down by a mark of ours: nobody contests that any more."""
+        """A set was scaled down by a mark of ours: no writer contests that any more."""
         self._foreign.forget(set_uid)
 
     def forget(self, set_uid: Uid) -> None:

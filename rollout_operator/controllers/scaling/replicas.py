@@ -123,7 +123,7 @@ class Replicas:
         }
 
     def settle(self, sets: Iterable[StatefulSet]) -> timedelta | None:
-        """Forget writes that these sets show, and those of any set that nobody can show any more.
+        """Forget writes that these sets show, and those of any set that no cache can show any more.
 
         Returns after how long to do so again: a downscale without an answer holds back its group
         until then, whatever has become of the wish for it. None where there is none.
@@ -152,7 +152,7 @@ class Replicas:
     def is_blocked(self, sts: StatefulSet) -> bool:
         """Tell whether a downscale of a set that was not written may still be, for all we know.
 
-        Without an answer, or allowed by a review and refused by somebody else: until that is over,
+        Without an answer, or allowed by us and refused by another webhook: until that is over,
         nothing else of its group begins, and to try it again makes it last as long again.
         """
         underway = self._downscales.find_underway(sts.group)
@@ -173,7 +173,7 @@ class Replicas:
         return sts.uid in self._unrecorded and sts.uid not in self._unseen
 
     async def record(self, sts: StatefulSet) -> None:
-        """Record the last downscale of a set, if nobody has. Raises ApiError and InvalidInput."""
+        """Record the last downscale of a set once. Raises ApiError and InvalidInput."""
         last = self._downscales.last
         at = last.times[sts.uid]
         version = await self._times.keep(sts, at)
@@ -369,7 +369,7 @@ class Replicas:
 
 
 def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:
-    """Tell whether a cache shows a count that was written, or what somebody wrote after it."""
+    """Tell whether a cache shows the replicas that were written, or a later write."""
     if unseen.generation is None:
         return sts.replicas == unseen.replicas
     return sts.generation >= unseen.generation

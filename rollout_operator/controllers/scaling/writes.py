@@ -1,7 +1,7 @@
 """Send the writes of one reconcile, each unless it failed lately, and say what became of them.
 
 Three things may go wrong with a write, and each has a memory of its own: it failed; the store
-contradicted the cache, which is nothing to warn anybody of; the live read that it rests on was too
+contradicted the cache, which is nothing to warn of; the live read that it rests on was too
 old before it was sent, which is told once it happens again and again (SI-09).
 """
 

@@ -2,7 +2,7 @@
 
 Decides what is written, what an answer to a write means, what a record that stands counts for, and
 which of two processes goes on that let pods go at the same moment. Whether a pod may go is decided
-by the arbiter, when a record that nobody withdrew is taken back, by the controller of disruptions.
+by the arbiter, when a record that was not released is removed, by the controller of disruptions.
 """
 
 import asyncio

@@ -220,7 +220,7 @@ class Precedence:
 
     def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
         budget, pod = snapshot.budget, snapshot.pod
-        # Its deletion takes nobody's place: it is down already (LI-10).
+        # Its deletion takes no other pod's place: it is down already (LI-10).
         if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
             return None
         front = self._waiting.list_in_front(budget, pod)

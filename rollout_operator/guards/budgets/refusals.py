@@ -14,7 +14,7 @@ from rollout_operator.planning.downscales.request import RETRY
 from rollout_operator.planning.wording import count, verb
 from rollout_operator.telemetry.logs import log
 
-# Without records nobody knows what an earlier process has just granted, which an API server that
+# Without records it is unknown what an earlier process has just granted, which an API server that
 # waits for an answer as long as by default may still act upon: so long nothing is granted.
 QUARANTINE: Final = timedelta(seconds=12)
 # Enough for a client to ask once more at once, where nothing but the moment was wrong.

@@ -45,7 +45,7 @@ class BacklogEntry:
     gone: timedelta | None = None
     """When its pod was first found gone, and no other wanted; None while there is one to tell."""
     is_dormant: bool = False
-    """Whether its pod is on its way out, and not wanted: there is nobody to tell."""
+    """Whether its pod is on its way out, and not wanted: there is no pod to tell."""
     causes: frozenset[str] = frozenset()
     """Why not, each time."""
 

@@ -27,7 +27,7 @@ LONGEST_GAP: Final = timedelta(seconds=5)
 # Each ordinal that an upscale adds is looked up. Of more than these, nothing is known to be new.
 MOST_ADDED: Final = 1000
 # What was in use before a downscale may hold data for as long: its volumes are still there. After
-# that, nobody has relied on it for longer than a person works on a zone.
+# that, no pod has relied on it for longer than a person works on a zone.
 FORGOTTEN: Final = timedelta(hours=1)
 # More names than a person deletes in an hour; of each, a few hundred bytes are kept.
 MOST_NAMES: Final = 4096

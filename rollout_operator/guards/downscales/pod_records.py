@@ -1,6 +1,6 @@
 """Records on pods that are to go, for the process that comes after a crash.
 
-Written before the first pod is called, so that what was prepared is always known to somebody. A few
+Written before the first pod is called, so that what was prepared is known after a crash. A few
 pods of the range carry a copy of the whole story each: enough to survive the loss of some pods, and
 few enough for the default rate limit. One more is on a pod that stays: those that go may be gone
 before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
@@ -56,7 +56,7 @@ class PodRecords:
         Raises ApiError where none of them carries it.
 
         Where the role may not patch pods, nothing is written, and that is told once: after a crash
-        nobody knows then which pods were prepared.
+        it is unknown then which pods were prepared.
         """
         text = msgspec.json.encode(replace(record, by=self._by)).decode()
         annotated = [*choose_annotated(pods), *([] if annotated_pod is None else [annotated_pod])]

@@ -149,7 +149,7 @@ class Downscales:
     def announce(self, sts: StatefulSet, replicas: int) -> None:
         """We are about to write fewer replicas: nothing else of the group may begin meanwhile.
 
-        Nobody is asked about a set that carries no label; one that does gets a reservation, too.
+        No review comes for a set that carries no label; one that does gets a reservation, too.
         """
         underway = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
         self._announced[sts.uid] = _Announced(sts.group, underway)

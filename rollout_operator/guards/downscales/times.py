@@ -83,7 +83,7 @@ class Times(Protocol):
         """Write down a downscale that has happened, unless a later one is there.
 
         Returns the version from which on the record shows it. Raises ApiError; Conflict where
-        somebody wrote meanwhile: look again.
+        another client wrote meanwhile: read again.
         """
         ...
 

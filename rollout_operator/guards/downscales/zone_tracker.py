@@ -39,7 +39,7 @@ from rollout_operator.planning.downscales.spacing import (
 )
 from rollout_operator.telemetry.logs import log
 
-# Each group writes its own entry, all into one object: so often somebody else may be faster.
+# Each group writes its own entry, all into one object: so often another may be faster.
 ATTEMPTS: Final = 10
 # Written times have whole seconds: by so much later may be what this process knew before.
 ROUNDING: Final = timedelta(seconds=1)
@@ -119,7 +119,7 @@ class Tracker:
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write the own entry and no other; judge again where one of the group has changed.
 
-        Raises ApiError: then nobody knows for sure what is written, and it is given back later.
+        Raises ApiError: then it is unknown what is written, and it is released later.
         """
         seen, problem = grant.seen, Conflict("the ConfigMap is written all the time")
         for _ in range(ATTEMPTS):
@@ -184,7 +184,7 @@ class Tracker:
             raise InvalidInput(f"{_NOT_LOADED} ConfigMap {self._name}: {error}") from error
 
     async def _create(self, sets: Sequence[Member]) -> ZoneMap:
-        """Create it; where somebody was faster, his counts. Raises Conflict where it went again."""
+        """Create it, or read that of a faster process. Raises Conflict where it went again."""
         names = [sts.name for sts in sets if sts.name]
         entry = _format(self._now() + CLOCK_ERROR)
         body: JsonObject = {

@@ -33,7 +33,7 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# Idle streams prove themselves every 40 s or so; in step with nobody else.
+# Idle streams prove themselves every 40 s or so; in step with no other stream.
 WATCH_LASTS: Final = timedelta(seconds=40)
 WATCH_JITTER: Final = 0.1
 # No proof for longer than this is to be the exception: what resumes later asks for an earlier end.
@@ -293,7 +293,7 @@ class Informer(Generic[Cached]):
             lasts=lasts,
         ) as events:
             self._last_error = self._broken_since = None
-            # Not with the list alone: a cache that nobody keeps up to date is none.
+            # Not with the list alone: a cache that is not kept up to date is none.
             self._synced.set()
             taken = 0
             async for event in events:

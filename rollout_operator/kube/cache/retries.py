@@ -1,4 +1,4 @@
-"""What an informer tries again, and when: calls that failed, and objects that nobody could decode.
+"""What an informer tries again, and when: calls that failed, and objects that could not be decoded.
 
 `Failures` decides from the class of the error and from what failed before how long to wait and
 whether to list again. What counts as a success is left to the informer; chance is an argument.

@@ -98,7 +98,7 @@ class _GroupState:
 
 
 class KindCatalog:
-    """The kinds of those API groups that somebody asks for.
+    """The kinds of those API groups that callers ask for.
 
     A group is asked for again when it is used and was looked at ten minutes ago, and at most once
     a minute where a kind is missing in it or doubted.
@@ -116,7 +116,7 @@ class KindCatalog:
         yet, and InvalidInput where no group can have such a name.
         """
         known = self._groups.setdefault(group, _GroupState())
-        # Who waits for a group that hangs keeps nobody who asks for another one.
+        # A call that waits for a group that hangs delays no call for another one.
         async with known.lock:
             if self._is_due(known, kind):
                 await self._refresh(group, known, kind)

@@ -59,7 +59,7 @@ class Credential:
         configuration.api_key[_KEY] = self._value
 
     async def replace_refused(self, refused: str) -> None:
-        """Load again because the server refused `refused`, unless someone just did so."""
+        """Load again because the server refused `refused`, unless another call just did so."""
         async with self._reload_lock:
             is_program = self._reread_every is None
             age = self._clock.elapsed() - self._loaded_at

@@ -4,7 +4,7 @@
 memory and a second of CPU, two thirds of our whole budget, for code that raw calls never touch.
 Here its packages are registered empty, with their real search path, so that single modules below
 them can be imported: 3 MiB and a tenth of a second. Asking an empty package for a generated name
-fails and says why. Where somebody imported the whole package before, that one is used.
+fails and says why. Where the whole package was imported before, that one is used.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Follow which objects of one collection change, by their versions alone.
 
-Decides how often the API server is asked. What the objects hold is not looked at: that is read
-elsewhere, where somebody wants it. Other than an informer it is no view of the collection, so that
+Decides how often the API server is asked. What the objects hold is read elsewhere, where
+it is needed. Other than an informer it is no view of the collection, so that
 it may be behind, and its streams are long: an idle one costs one request in three minutes.
 """
 

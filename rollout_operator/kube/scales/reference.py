@@ -1,7 +1,7 @@
 """Keep the reading of one reference: when its scale is read, and what is shown meanwhile.
 
 A reading is what was read last. Reads that fail for a reason that may pass leave it as it is for
-half a minute and replace it then, so that no downscale rests on a count which nobody can confirm.
+half a minute and replace it then, so that no downscale rests on a count which cannot be confirmed.
 Where a watch brings changes, an idle scale is not read again: on a connection that died unseen it
 may be as old as a watch lasts. What is watched, and how many read at a time, is left to
 `references`.

@@ -262,7 +262,7 @@ class _Rounds:
 
 
 class _Question:
-    """One question on its way into the history, also where nobody waits for the answer."""
+    """One question on its way into the history, also where no request waits for the answer."""
 
     def __init__(self, api: AdmissionApi, call: HookCall, attempt: Attempt) -> None:
         self._api = api

@@ -1,7 +1,7 @@
 """Deletions: at once, gracefully, or once the last finalizer is gone.
 
-Decides what a DELETE makes of an object, in the steps of the real server: a mark where somebody
-must still do something, then the removal, each with its own round of admission. What becomes of
+Decides what a DELETE makes of an object, in the steps of the real server: a mark where a finalizer
+must still be removed, then the removal, each with its own round of admission. What becomes of
 dependants is `garbage`'s part.
 """
 
@@ -268,7 +268,7 @@ async def _remove(
                 return current
             return writes.store.remove(turn.place, turn.by)
         current = latest
-    if marked is not None:  # somebody else was faster, with what was asked for here as well
+    if marked is not None:  # another request was faster, with what was asked for here as well
         return marked
     raise not_found(turn.kind.resource, turn.request.name)
 

@@ -1,7 +1,7 @@
 """The garbage collector: what becomes of objects whose owners are gone, or are going.
 
 Decides, a little after each write, which dependants are deleted or let go, and when an owner that
-waits for them may go. An owner in another namespace is none; references to kinds that nobody knows
+waits for them may go. An owner in another namespace is none; references to unknown kinds
 keep an object from all of this.
 """
 

@@ -134,7 +134,7 @@ def _read_token(store: ObjectStore, text: str, asked: str, limit: int) -> _Cut:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = _TOKEN.decode(raw)
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        # What exactly is wrong is said in words of Go's decoders: nobody reads it.
+        # What exactly is wrong is said in words of Go's decoders: no client reads it.
         why = f"invalid continue token: continue key is not valid: {error}"
         raise bad_request(why) from None
     expect(token.v == _TOKEN_VERSION and bool(token.rv and token.start), "continue", text)

@@ -160,7 +160,7 @@ class Streams:
                     stream.push(self._bookmark(collection, {}))
 
     def forget_bodies(self) -> None:
-        """Drop the encoded versions that nobody can ask for any more."""
+        """Drop the encoded versions that no watch can ask for any more."""
         self._bodies.clear()
 
     def _begin(self, stream: Stream, request: ApiRequest, start: _Start) -> None:

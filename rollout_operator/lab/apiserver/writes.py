@@ -1,6 +1,6 @@
 """Creations, updates and patches: one object, from the request to the store.
 
-Decides the order of steps as the real server takes them, and what happens when somebody else
+Decides the order of steps as the real server takes them, and what happens when another client
 writes meanwhile: all of it again on the newest version, admission included. What an object of a
 kind must look like is `lab.schemas.rules`' part; deletions are `deletions`'.
 """

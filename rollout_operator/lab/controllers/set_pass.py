@@ -45,7 +45,7 @@ class Pass:
     writes: SetWrites
     now: datetime
     rng: random.Random
-    """Calls of one batch go out together: nobody knows which comes first."""
+    """Calls of one batch go out together: any of them may come first."""
     _is_parallel: bool = field(init=False)
     _is_rolling: bool = field(init=False)
     _min_ready: int = field(init=False)

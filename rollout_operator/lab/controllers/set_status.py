@@ -39,7 +39,7 @@ class CountedStatus:
     def complete_rolling_update(self, sts: JsonObject) -> None:
         """Let the current revision follow where a RollingUpdate is through.
 
-        Never under OnDelete: there it stays until someone else writes it.
+        Never under OnDelete: there it stays until another client writes it.
         """
         wanted = number(sts, "spec", "replicas", default=1)
         is_rolling = text(sts, "spec", "updateStrategy", "type") == "RollingUpdate"

@@ -30,7 +30,7 @@ class Act:
 async def improvise(stage: DemoRun) -> str:
     """Do what the reader asks for, until it is another story or the end; return which."""
     controls = stage.controls
-    assert controls is not None, "nobody reads keys"
+    assert controls is not None, "no keys are read"
     stage.is_scripted = False
     async with TaskStack() as acts:
         under_way: list[str] = []

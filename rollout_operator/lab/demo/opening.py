@@ -21,7 +21,7 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, St
 from rollout_operator.lab.world import EPOCH, Sandbox
 from rollout_operator.telemetry import logs
 
-# Pods of before a story are quick: nobody waits for what is not the story.
+# Pods of the initial version start fast: set-up time is not part of the scenario.
 AT_ONCE: Final = timedelta(milliseconds=50)
 # Of a loop that can: what comes before the story is mostly waiting.
 SET_UP_PACE: Final = 8.0

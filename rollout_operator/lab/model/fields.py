@@ -1,4 +1,4 @@
-"""Read parts of objects that nobody has decoded: what is absent is empty, and never an error.
+"""Read parts of objects that are not decoded: what is absent is empty, and never an error.
 
 For controllers and kubelets, which read what an API server has already checked.
 """

@@ -362,7 +362,7 @@ class SimulatedClient:
                 "resourceVersionMatch": "Exact",
             }
             answer = await self._api.call(replace(request, query=query))
-            # Nobody shows what the API server itself has forgotten.
+            # No replica shows what the API server itself has forgotten.
             if answer.status != 410:
                 return answer
         return await self._api.call(request)

@@ -75,7 +75,7 @@ class CrashPoint(Enum):
 
     BEFORE_SEND = 1
     AFTER_COMMIT = 2
-    """The API server has carried it out; nobody will read the answer."""
+    """The API server has carried it out; the client will not read the answer."""
     AFTER_REPLY = 3
     """The answer is there, and the process gets no further than its next wait."""
 

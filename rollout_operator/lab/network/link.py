@@ -160,7 +160,7 @@ class Link:
         return self._events[plural]
 
     def run_to_end(self, work: Coroutine[Any, Any, _T]) -> asyncio.Future[_T]:
-        """Run `work` to its end, whether or not somebody still waits for it; return its result."""
+        """Run `work` to its end, whether or not a task still waits for it; return its result."""
         return asyncio.shield(self._run(work))
 
     async def ground(self) -> None:

@@ -105,7 +105,7 @@ async def travel(simulated_call: SimulatedCall, link: Link, outcome: FaultDecisi
 
 
 def _raw(answer: ApiAnswer) -> bytes:
-    """Return the body as it came: the answer to a path that nobody serves is plain text."""
+    """Return the body as it came: the answer to a path that is not served is plain text."""
     text = answer.body.get("text")
     return text.encode() if isinstance(text, str) else msgspec.json.encode(answer.body)
 

@@ -112,7 +112,7 @@ def by_image(table: Mapping[str, Behaviour], otherwise: Behaviour = NORMAL) -> C
     return lambda pod: table.get(image_of(pod), otherwise)
 
 
-# A world in which nobody chooses has one image that never works: `bad`.
+# A world without a choice has one image that never works: `bad`.
 DEFAULT: Final = by_image({"bad": Behaviour(kind=StartKind.CRASH_LOOP)})
 
 

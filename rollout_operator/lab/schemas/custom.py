@@ -1,7 +1,7 @@
 """Rules of the custom resources, whose schemas are in `manifests/crds`.
 
 What sets them apart from the kinds that are built in: a schema decides what is kept and judged, and
-`status` is absent until somebody writes it, alone.
+`status` is absent until a client writes it, alone.
 """
 
 import re

@@ -120,7 +120,7 @@ KINDS: Final[dict[tuple[str, str], ObjectKind]] = {
 def get_kind(resource: Resource) -> ObjectKind:
     """Return the kind of a resource. Raises Refusal (404) where there is none.
 
-    For custom resources nobody answers but the HTTP server itself.
+    For custom resources only the HTTP server itself answers.
     """
     kind = KINDS.get((resource.group, resource.plural))
     if kind is None or kind.resource.version != resource.version:
@@ -132,7 +132,7 @@ def get_kind(resource: Resource) -> ObjectKind:
 def learn_scaled_kind(resource: Resource) -> None:
     """Have API servers know one more kind, of which nothing matters but its counts.
 
-    From now on and in all worlds, as for a kind that a cluster has of somebody else.
+    From now on and in all worlds, as for a kind that a cluster has of another operator.
     """
     key = (resource.group, resource.plural)
     KINDS.setdefault(key, _kind(resource, REPLICA_TEMPLATE, "status", "scale", blind=False))

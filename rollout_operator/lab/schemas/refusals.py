@@ -1,7 +1,7 @@
 """Refusals that any kind may meet, worded as the real API server words them.
 
 Decides status, reason and message; when to refuse is decided where it is found out. What the real
-server refuses and nobody in the lab sends is no refusal here: it is NotModelled (`expect`).
+server refuses and no client in the lab sends is no refusal here: it is NotModelled (`expect`).
 """
 
 from collections.abc import Container
@@ -39,7 +39,7 @@ class ContinueExpired(ApiRefusal):
 
 
 class NoPage(ApiRefusal):
-    """Nobody serves the API group: answered by the HTTP server itself, in plain text."""
+    """No server has the API group: answered by the HTTP server itself, in plain text."""
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")

@@ -89,5 +89,5 @@ def find_newest(objects: Iterable[JsonObject]) -> datetime | None:
                 try:
                     stamps.append(moment_of(text(condition, key)))
                 except ValueError:
-                    continue  # absent, or written by somebody else
+                    continue  # absent, or written by another client
     return max(stamps, default=None)

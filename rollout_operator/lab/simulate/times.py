@@ -1,7 +1,7 @@
 """How long pods take, learnt from pods that tell, and how each pod of the input goes on.
 
 Pure. A pod that is starting becomes ready when those before it did, counted from its own begin. One
-that is in trouble, or late, stays as it is: nobody knows what would help it.
+that is in trouble, or late, stays as it is: it is unknown what would help it.
 """
 
 import statistics
@@ -32,7 +32,7 @@ CHANGE_MARK: Final = "rollout-operator/simulated-change"
 CRASHES: Final = "crashes-"
 # So many times as old as others were when they became ready, a pod does not become so any more.
 PATIENCE: Final = 3
-# Stamps have whole seconds: less than this, nobody can tell.
+# Stamps have whole seconds: less than this does not show.
 LEAST: Final = timedelta(seconds=1)
 # What a stamp tells of has happened so much later, on average, and so much is left of what is due.
 LATER: Final = LEAST / 2
@@ -48,7 +48,7 @@ class ReadyTime:
 
     span: timedelta
     pods: int
-    """How many have told it; 0 where it was given, or nobody tells."""
+    """How many have told it; 0 where it was given, or no pod tells."""
 
 
 def learn_ready_times(dump: Dump, settings: SimulateSettings) -> dict[str, ReadyTime]:

@@ -22,7 +22,7 @@ _HEAD: Final = (
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations"),
 )
-# Kept by kubectl: the whole object, as somebody has applied it.
+# Kept by kubectl: the whole object, as it was last applied.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 

@@ -144,7 +144,7 @@ class _Run:
         self._left = limits.records + limits.records_per_pod * len(dump.names().pods)
         self._is_over = asyncio.Event()
         self._error: BaseException | None = None
-        """What went wrong in a step of the world, where nobody waits for it."""
+        """What went wrong in a step of the world, where no task waits for it."""
 
     async def run(self) -> Play:
         """Let the changes happen, and return how it went once all is at rest, or over."""
@@ -189,7 +189,7 @@ class _Run:
         )
 
     def _restore(self) -> None:
-        """Put everything into the store, as it was before anybody there looks."""
+        """Put everything into the store, as it was before any process there reads."""
         put = self._sandbox.api.put
         for sts in self._dump.sets:
             for revision in restored_revisions(sts.obj, is_seen=sts.is_seen):
@@ -304,7 +304,7 @@ def _first_of(errors: ExceptionGroup[Exception]) -> Exception:
 
 
 def _with_uid(revision: JsonObject) -> JsonObject:
-    """Return a revision with the UID that nobody has copied; any other will do."""
+    """Return a revision with a UID of its own, as it was not copied; any other will do."""
     head = child(revision, "metadata")
     return {**revision, "metadata": {**head, "uid": f"restored-{text(head, 'name')}"}}
 

@@ -112,7 +112,7 @@ class Storyteller:
         self._revisions.pop("", None)
 
     def _end_waits(self, whole: Commit, said: Iterable[Said]) -> None:
-        """Take what was said last of a set for over: nobody logs that there is nothing to do."""
+        """Take the last line of a set for over: none says that there is nothing to do."""
         for one in said:
             line = read_log_line(one.text)
             if line is not None and line.is_wait and line.keys.get("zone") == whole.name:
@@ -163,7 +163,7 @@ class Storyteller:
         yield TraceLine(at=said.at, who=said.actor, text=sentence)
 
     def _render_called(self, called: Called) -> Iterator[TraceLine]:
-        """Tell of refused writes, and of deletes that nobody has announced."""
+        """Tell of refused writes, and of deletes that no line has announced."""
         request = called.request
         if request.verb not in WRITES or called.actor not in self._tellers:
             return

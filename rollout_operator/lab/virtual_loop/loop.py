@@ -58,11 +58,11 @@ IS_GONE: Final[ContextVar[Callable[[], bool]]] = ContextVar("is_gone", default=_
 
 
 class Deadlock(RuntimeError):
-    """Everyone waits for ever: nobody can run, and no timer will change that."""
+    """All tasks wait for ever: none can run, and no timer will change that."""
 
 
 class Livelock(RuntimeError):
-    """Somebody always can run, so that no time passes."""
+    """Some task can always run, so that no time passes."""
 
 
 class NotSimulated(RuntimeError):
@@ -127,7 +127,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._left = len(self._pool) + len(self._line)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """End the run where something fails that is nobody's: no task, and no future."""
+        """End the run where something fails without an owner: no task, and no future."""
         error = context.get("exception")
         if not isinstance(error, Exception) or "future" in context or "task" in context:
             super().default_exception_handler(context)
@@ -136,7 +136,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._is_halted, self._left = True, 0
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tell of it, unless it is a task that is destroyed while it waits for somebody gone.
+        """Tell of it, unless it is a task that is destroyed while it waits for a task that is gone.
 
         A process that was killed cleans up by calls that no one answers any more.
         """
@@ -232,7 +232,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         (self._line if self._pick is None else self._pool).append(timer)
 
     def _run_all(self) -> None:
-        """Run whoever can, and let time pass where nobody can, until `stop`."""
+        """Run each task that can, and let time pass where none can, until `stop`."""
         try:
             while not (self._is_halted and self._left <= 0):
                 handle = self._take()
@@ -251,7 +251,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             super().stop()
 
     def _take(self) -> asyncio.Handle | None:
-        """Return who comes next, None where nobody can run."""
+        """Return who comes next, None where no task can run."""
         pool = self._pool
         if self._pick is None:
             return self._line.popleft() if self._line else None
@@ -290,7 +290,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return True
 
     def _forget_cancelled(self) -> None:
-        """Drop timers that nobody waits for: a call with a limit of a minute leaves one behind."""
+        """Drop timers that no task waits for: a call with a limit of a minute leaves one behind."""
         self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
         heapq.heapify(self._timers)
         self._timers_checked = max(len(self._timers), _FEW_TIMERS)
@@ -340,7 +340,7 @@ class _NumberedTask(asyncio.Task[Any]):
 
 
 def is_left(task: asyncio.Task[Any]) -> bool:
-    """Tell whether a task waits that belongs to somebody gone."""
+    """Tell whether a task waits that belongs to a task that is gone."""
     return isinstance(task, _NumberedTask) and not task.done() and task.is_gone()
 
 

@@ -73,7 +73,7 @@ def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
 
 
 def bound_text(text: str, most: int = LONGEST_VALUE) -> str:
-    """Return a text that anybody may write; one that is too long for what it is stays invalid."""
+    """Return a text that a client may write; one that is too long for its field stays invalid."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 

@@ -1,8 +1,8 @@
 """Who writes fields of an object, such as `spec.replicas`, by its `metadata.managedFields`.
 
 Decides only what names are there. Any client writes managedFields as it likes, a mebibyte of them
-and nested as deeply as the API server lets pass: what cannot be read names nobody, and names are
-shown in part only, on one printable line.
+and nested as deeply as the API server lets pass: what cannot be read names no manager. Names
+are shown in part only, on one printable line.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
 def decode_field_writers(body: JsonBytes, path: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     """Return who wrote each field below a path such as `("spec", "ref")`, the newest last.
 
-    Never raises, whatever `body` is: what cannot be read was written by nobody.
+    Never raises, whatever `body` is: what cannot be read has no writers.
     """
     try:
         entries = _OBJECT.decode(body).metadata.managed_fields or []

@@ -1,7 +1,7 @@
 """JSON of a MultiAZRollout → `Policy`, or all for which it is refused.
 
 Decides what an absent field means and what is refused, as the schema of the kind does: an old
-cluster, or a schema that someone changed, lets anything through. An absent field and null are the
+cluster, or a schema that was changed, lets anything through. An absent field and null are the
 same, as the API server has it.
 """
 

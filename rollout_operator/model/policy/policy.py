@@ -33,7 +33,7 @@ class PolicyRefusalCode(StrEnum):
     CONFLICT = "Conflict"
     ROLLOUT_GROUP_SPLIT = "RolloutGroupSplit"
     SELECTION_UNKNOWN = "SelectionUnknown"
-    """Of a StatefulSet so many labels are left out that nobody knows whether it is selected."""
+    """Of a StatefulSet so many labels are left out that it is unknown whether it is selected."""
 
 
 class PolicyRefusal(msgspec.Struct, frozen=True, kw_only=True):

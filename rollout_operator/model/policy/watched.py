@@ -15,7 +15,7 @@ class WatchedPolicy(msgspec.Struct, frozen=True, kw_only=True):
     status: PolicyStatus = PolicyStatus()
     """As far as it can be read: what cannot is as if it were lost."""
     problems: tuple[str, ...] = ()
-    """What of the status cannot be read, a sentence each; somebody else has written it."""
+    """What of the status cannot be read, a sentence each; another client has written it."""
 
     @property
     def namespace(self) -> str:

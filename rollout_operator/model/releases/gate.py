@@ -30,7 +30,7 @@ class GateOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """Return the owner that keeps it, None where it is somebody's own."""
+        """Return the owner that keeps it, None where a person keeps it."""
         return next((owner for owner in self.owners if owner.controller), None)
 
 

@@ -23,7 +23,7 @@ from rollout_operator.planning.rollout.readiness import (
 from rollout_operator.planning.rollout.zones import choose_limit, is_paused
 from rollout_operator.planning.wording import cut
 
-# A page of three such zones is half a megabyte, and nobody reads a longer list.
+# A page of three such zones is half a megabyte, and a person reads no longer list.
 MOST_PODS: Final = 200
 # Of all zones together. A StatefulSet may want any number of pods that never come, under a name of
 # 253 characters: nine hundred of them with 200 pods each took more memory than the process has.

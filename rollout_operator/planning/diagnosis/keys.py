@@ -1,7 +1,7 @@
 """Labels and annotations that look like the operator's and are none, or stand in the wrong place.
 
 Keys that start with `grafana.com/` or `rollout-` are compared with those in `model.names`; one that
-is near to none of them belongs to somebody else and is left alone.
+is near to none of them belongs to another tool and is left alone.
 """
 
 import difflib

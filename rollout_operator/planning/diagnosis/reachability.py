@@ -15,7 +15,7 @@ from rollout_operator.planning.wording import join_names
 _FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
 _TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout exceeded")
 _POD_SECURITY: Final = "violates PodSecurity"
-# A webhook of somebody else that has side effects: nothing is learnt of ours.
+# A webhook of another owner that has side effects: nothing is learnt of ours.
 _NOT_TRIED: Final = "does not support dry run"
 # Of the violations, of which the API server names all; answers are cut themselves.
 _SHOWN: Final = 120

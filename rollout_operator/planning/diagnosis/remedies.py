@@ -65,7 +65,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.LEASE_HOLDER_UNKNOWN: Advice(
         _WARN,
         "the Lease is held by a process that is no pod of this namespace",
-        "find the process, such as one on somebody's machine, and stop it; after a crash the"
+        "find the process, such as one on a person's machine, and stop it; after a crash the"
         " Lease changes hands within a minute",
     ),
     FindingCode.OTHER_NAMESPACE_WATCHED: Advice(
@@ -128,7 +128,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.WEBHOOK_CA_MISSING: Advice(
         _ERROR,
-        "the webhook has no `caBundle`, so that the API server trusts nobody there",
+        "the webhook has no `caBundle`, so that the API server trusts no certificate there",
         "give the configuration the labels `grafana.com/inject-rollout-operator-ca: \"true\"` and"
         " `grafana.com/namespace`, and the operator the right to patch it; its log says more",
     ),

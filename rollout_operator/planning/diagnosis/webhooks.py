@@ -69,7 +69,7 @@ def check_others(installation: Installation) -> Iterator[Finding]:
     labels = installation.all_labels
     for hook in installation.hooks:
         if not installation.is_own(hook) and hook.selects.takes(labels):
-            owner = hook.owner or hook.service_namespace or "nobody knows where"
+            owner = hook.owner or hook.service_namespace or "(unknown)"
             text = f"webhook {hook.name} of the operator in namespace {owner} selects this one"
             yield find(FindingCode.WEBHOOK_OF_OTHERS, _name(hook), text)
 

@@ -112,7 +112,7 @@ def plan_delay_target(url: str, service_name: str) -> DelayTarget | str:
     problem = _judge_url(url, scheme.lower())
     problem = problem or _judge_authority(authority, port[0] if port else "")
     if fragment and not problem:
-        problem = "has a fragment, which nobody would be sent"
+        problem = "has a fragment, which no pod would be sent"
     problem = problem or _judge_url_path(path) or _judge_escapes(path + query)
     if problem:
         return f"the {DOWNSCALE_DELAY_URL} annotation {problem}: {show(_without_user(url))}"

@@ -1,7 +1,7 @@
 """What became of a downscale that was allowed, and which pods stay after all.
 
-Only the set itself says whether it happened: its answer may have been lost, refused by somebody
-else, or taken back by a person right after.
+Only the set itself says whether it happened: its answer may have been lost, refused by another
+webhook, or taken back by a person right after.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -140,7 +140,7 @@ def is_labelled(labels: Mapping[str, str], key: str) -> bool:
 
 
 def explain_misplaced(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) -> str:
-    """Return a warning about a switch that somebody meant to set and that is off (W-49)."""
+    """Return a warning about a switch that a person meant to set and that is off (W-49)."""
     if labels.get(key, "false") not in {"true", "false"}:
         return f"label {key}: {quote(labels[key])} is not true: the check is off"
     if key not in labels and annotations.get(key, "false") != "false":

@@ -158,7 +158,7 @@ def format_left(left: timedelta) -> str:
 
 
 def format_moment(time: datetime) -> str:
-    """Return a time that somebody else wrote, in UTC wherever it has a place there."""
+    """Return a time that another client wrote, in UTC wherever it has a place there."""
     try:
         return format_rfc3339(time)
     except OverflowError:

@@ -33,7 +33,7 @@ def find_open(batch: Batch | None, readinesses: Iterable[Readiness]) -> Batch | 
 def has_superseded(batch: Batch | None, readiness: Readiness) -> bool:
     """Tell whether an unfinished batch of a StatefulSet was for another revision than its own.
 
-    Its pods must bear that out: a batch that somebody has written by hand saves no pause.
+    Its pods must bear that out: a batch that a person has written by hand saves no pause.
     """
     if batch is None or batch.completion is not None or batch.set_name != readiness.sts.name:
         return False

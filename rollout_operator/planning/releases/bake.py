@@ -115,7 +115,7 @@ def next_bake_pass(entry: HistoryEntry, context: BakeContext, *, is_manual: bool
     left = spec.deploy_timeout - waited
     if left < timedelta(0):
         return _poll(-left)
-    # Of a release that was asked for by name somebody may wait to hear.
+    # A person may wait for news of a release that was requested by name.
     share = max(left / 10, _LEAST_POLL) if is_manual else left
     return max(min(left, share), _SOON)
 

@@ -1,6 +1,6 @@
 """When an object of Flux is no longer corrected: another writer changes it as often.
 
-Five corrections within ten minutes are a contest that nobody wins, and each makes Flux work. So the
+No writer wins a contest of five corrections within ten minutes, and each makes Flux work. So the
 object is left alone for ten minutes after the last one, and the status says so. What is deployed
 anew is written all the same.
 """

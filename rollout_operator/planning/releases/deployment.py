@@ -1,7 +1,7 @@
 """What a deployment writes into history: the new entry, the end of the one before, and a retry.
 
 The entry is an intent. Objects of Flux are written after it, so that a crash between the two leaves
-a deployment that is completed, and none that nobody knows of.
+a deployment that is completed, and none without an entry.
 """
 
 from collections.abc import Iterable

@@ -31,7 +31,7 @@ def count_outdated(readiness: Readiness) -> int:
 
 
 def count_outdated_used(readiness: Readiness) -> int:
-    """Return how many of them hold something: nobody waits for the others (D-67)."""
+    """Return how many of them hold something: no plan waits for the others (D-67)."""
     revision = readiness.sts.update_revision
     standing = sum(pod.revision != revision for pod in readiness.standing)
     return standing + len(_list_broken(readiness))

@@ -41,7 +41,7 @@ class StayingPods:
     due: tuple[Endpoint, ...] = ()
     """Those that we have asked."""
     routine: tuple[Endpoint, ...] = ()
-    """Those that somebody else may have asked."""
+    """Those that another process may have called."""
     requeue_after: timedelta | None = None
 
 

@@ -56,7 +56,7 @@ class DesiredReplicas:
 
 
 def count_replicas(sts: StatefulSet, scaling: ScalingSnapshot) -> int:
-    """Return the replicas that a set wants, those that we wrote and nobody shows yet included."""
+    """Return the replicas that a set wants, those that we wrote and no cache shows yet included."""
     return scaling.written[sts.uid].replicas if is_unseen(sts, scaling) else sts.replicas
 
 

@@ -64,7 +64,7 @@ def map_leads(zones: Sequence[Zone]) -> Leads:
 
 
 def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
-    """Tell whether we record the downscales of a set: nobody else does (D-23, SEED-066).
+    """Tell whether we record the downscales of a set: no other process does (D-23, SEED-066).
 
     No review is about it, it follows or is followed, and a zone of its group names a time between
     zones: the longest of all counts, so that a bare leading zone is waited for as well.
@@ -166,7 +166,7 @@ def _find_unready(
 def _map_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
     """Return what there is to say of circles, by each name in one.
 
-    A zone of which a person forces the count follows nobody: others may follow it.
+    A zone of which a person forces the count follows no zone: others may follow it.
     """
     leading = {
         sts.name: sts.annotations[LEADING_ZONE]
@@ -178,7 +178,7 @@ def _map_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
 
 
 def _drop_ends(leading: dict[str, str]) -> None:
-    """Leave only what is part of a circle: take away whom nobody follows, until each is."""
+    """Leave only what is part of a circle: take away each that no zone follows."""
     followers = dict.fromkeys(leading, 0)
     for name in leading.values():
         if name in followers:

@@ -71,7 +71,7 @@ def find_reference(sts: StatefulSet) -> Reference | Reason | None:
 def choose_mirrored(
     sts: StatefulSet, followed: Collection[str], scaling: ScalingSnapshot
 ) -> DesiredReplicas:
-    """Return what the count of a set should become that follows nobody.
+    """Return what the count of a set should become that follows no zone.
 
     `followed` are the names of zones that others follow: the time between zones begins with them.
     """
@@ -180,7 +180,7 @@ def _add_delay(sts: StatefulSet, desired: DesiredReplicas) -> DesiredReplicas:
 
 
 def _list_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:
-    """Return what somebody wrote for a zone whose count nobody but people decides."""
+    """Return the annotations without effect of a zone whose replicas people decide."""
     reasons: list[Reason] = []
     for there, missing in ((MIRROR_NAME, MIRROR_KIND), (MIRROR_KIND, MIRROR_NAME)):
         if sts.annotations.get(there):

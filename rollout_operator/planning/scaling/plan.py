@@ -243,7 +243,7 @@ def _render_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
 def _choose_calls(draft: _Draft) -> tuple[CallPods, ...]:
     """Return which pods to call now.
 
-    Where a zone moves, or is about to, nobody else is told that it stays as a matter of routine
+    Where a zone moves, or is about to, no other pod is told that it stays as a matter of routine
     (T-05 row 14): that is for the next look.
     """
     scaled = {change.zone.uid for change in draft.scale}

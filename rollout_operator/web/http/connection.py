@@ -27,7 +27,7 @@ LINE_LIMIT: Final = 8190
 LINGER_LIMIT: Final = timedelta(seconds=1)
 # In place of aiohttp's header, which names versions.
 SERVER: Final = "rollout-operator"
-# Twice as much of a body is held while nobody reads it.
+# Twice as much of a body is held while no review reads it.
 BUFFER: Final = 1 << 15
 # For connections to the webhook port that never asked. Those that did may idle as long as those of
 # the admin server: the API server closes them itself after 90 s, so that we never close under a

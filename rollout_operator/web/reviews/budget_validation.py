@@ -2,7 +2,7 @@
 
 Decides which reviews are about a budget of ours. What a budget must be like is decided in
 `model.decode.budget` and `planning.budgets.reviews`. Nothing that it does can be seen from
-outside, and it calls nobody: what it knows of pods and other budgets is what the caches hold.
+outside, and it calls no server: what it knows of pods and other budgets is what the caches hold.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class ZpdbValidation:
         self._namespace = namespace
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
-        """Return the verdict; it takes milliseconds and waits for nobody."""
+        """Return the verdict; it takes milliseconds and waits for no call."""
         if review.operation not in _JUDGED or review.subresource:
             return allow(Code.BUDGET_VALID)
         if review.namespace != self._namespace:

@@ -36,8 +36,8 @@ from rollout_operator.web.reviews.dispatch import SHARE
 # On each path. More would take more connections and, with 128 KiB of each review, more memory; a
 # drain of a thousand pods asks one after another.
 MOST: Final = 32
-# Of these, about objects that the cache does not confirm: anybody can make them up, and the replica
-# that leads lets them wait for a read.
+# Of these, about objects that the cache does not confirm: any client can make them up, and the
+# elected replica lets them wait for a read.
 MOST_UNCONFIRMED: Final = 4
 # A message of 4 KiB, ten warnings and a patch, each character escaped.
 MOST_ANSWER: Final = 64 << 10

@@ -211,7 +211,7 @@ class PrepareDownscale:
             return None
         try:
             async with asyncio.timeout(limit):
-                # Where nobody is called either: after a crash the time of it counts (SI-11).
+                # Where no pod is called either: after a crash the time of it counts (SI-11).
                 annotated = [pod for pod in step.plan.pods.going if pod.uid in called]
                 earlier = context.downscales.backlog.list_targets(reservation.key.set_uid)
                 record = DownscaleRecord.of(reservation.key, reservation.begun, earlier=earlier)

@@ -26,7 +26,7 @@ _BURST: Final = 5
 _UNCACHED_SHARE: Final = 0.3
 _UNCACHED_BURST: Final = 10
 # Reads of groups whose set was asked about a moment ago: clients try again, and the API server asks
-# anew where somebody else has written.
+# anew where another client has written.
 _AGAIN_SHARE: Final = 0.2
 _AGAIN_BURST: Final = 10
 _AGAIN: Final = "downscales that are asked for again"
@@ -48,9 +48,9 @@ class Standing(StrEnum):
 class UnconfirmedReads:
     """Reads objects that the cache does not confirm, for all hooks of a process.
 
-    Each kind has a bucket for what the cache shows and one for all else, so that made-up names keep
-    nobody from real ones, and those of one kind nobody from another. Kinds without a cache share
-    one.
+    Each kind has a bucket for what the cache shows and one for all else, so that made-up names
+    delay no reviews of real ones, and those of one kind none of another. Kinds without a cache
+    share one.
     """
 
     def __init__(self, qps: float) -> None:
@@ -113,7 +113,7 @@ class RepeatedReads:
     """Paces the live reads that reviews of confirmed sets lead to.
 
     Who knows a name, a UID and a count can ask about that set for ever. The first read in a minute
-    is free, so that nobody else's repetitions keep a set from its first answer.
+    is free, so that no other client's repetitions keep a set from its first answer.
     """
 
     def __init__(self, qps: float, clock: Clock) -> None:

@@ -143,7 +143,7 @@ def test_a_target_is_the_same_for_all_pods() -> None:
             "http://pod:/", 'has no port from 1 to 65535: "http://pod:/"', id="empty port"
         ),
         pytest.param(
-            "http://pod/a#b", 'has a fragment, which nobody would be sent: "http://pod/a#b"', id="#"
+            "http://pod/a#b", 'has a fragment, which no pod would be sent: "http://pod/a#b"', id="#"
         ),
         pytest.param(
             'http://pod/"a"',

@@ -32,7 +32,7 @@ MOST_UNREAD: Final = 3
 _FAILURES: Final = frozenset(
     {"BuildFailed", "HealthCheckFailed", "ReconciliationFailed", "ArtifactFailed"}
 )
-# Nothing in them can fail, and to read Secrets is a right that nobody should have to give.
+# Nothing in them can fail, and to read Secrets is a right that no cluster should have to give.
 _NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
 
 
