@@ -2,8 +2,8 @@
 
 All of it follows from what the status of the policy records and from the pods as they are, so that
 a process that starts anew comes to the same. Times are those of the API server's clock, but for the
-times of pods' conditions, which kubelets write: one of them that lies in the future counts for
-nothing.
+times of pods' conditions, which kubelets write: where one of them lies in the future, when the pod
+was created counts.
 
 What is known of the server's clock may be early: `now` has passed, `latest` has not. A pause begins
 at the latest time and ends by the earliest one, so that no error of a clock shortens it.
@@ -99,7 +99,7 @@ def find_pause_end(
     if not policy.interval:
         return None
     is_recorded = batch is not None
-    recoveries = _list_recoveries(readinesses, only_updated=not is_recorded)
+    recoveries = _list_recoveries(readinesses, now, only_updated=not is_recorded)
     # Kubelets write whole seconds: the truth is later by as little as that of the server's clock.
     times = [time + (latest - now) for time in recoveries if time <= now]
     if batch is not None and batch.completion is not None:
@@ -155,11 +155,16 @@ def _is_complete(batch: Batch, readinesses: Sequence[Readiness]) -> bool:
     )
 
 
-def _list_recoveries(readinesses: Iterable[Readiness], *, only_updated: bool) -> Iterator[datetime]:
-    """Yield when pods that are up became available."""
+def _list_recoveries(
+    readinesses: Iterable[Readiness], now: datetime, *, only_updated: bool
+) -> Iterator[datetime]:
+    """Yield when pods that are up became available; when they came, by a clock that is ahead."""
     for readiness in readinesses:
         patience = timedelta(seconds=readiness.sts.min_ready_seconds)
         for pod in readiness.standing:
             is_updated = pod.revision == readiness.sts.update_revision
-            if pod.ready_since is not None and (is_updated or not only_updated):
-                yield pod.ready_since + patience
+            if pod.ready_since is None or (only_updated and not is_updated):
+                continue
+            yield pod.ready_since + patience
+            if pod.created is not None and pod.ready_since > now:
+                yield pod.created + patience

@@ -96,6 +96,10 @@ def times(found: PolicyPlan) -> list[float | None]:
             id="MAZ-43 the status is lost",
         ),
         pytest.param(
+            at(prev("a", "ppl"), 2, ready=7, created=-5), None, "interval_wait", [None, 25],
+            id="MAZ-43 the status is lost, and the kubelet's clock is ahead",
+        ),
+        pytest.param(
             zone("a"), OPEN, "up_to_date", [0, None], id="MAZ-40 the last batch of a rollout"
         ),
     ],
