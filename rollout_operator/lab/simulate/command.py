@@ -24,6 +24,7 @@ from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.figures import add_up
 from rollout_operator.lab.simulate.flags import (
     LONGEST_RUN,
+    POLICY,
     Output,
     SimulateSettings,
     read_settings,
@@ -108,7 +109,7 @@ def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
     """Return the objects with the policies of another file, as if they were applied now."""
     given: Sequence[JsonObject] = ()
     if name := settings.policy_file:
-        content, _ = read_file(name, sys.stdin.buffer)
+        content, _ = read_file(name, sys.stdin.buffer, POLICY.name)
         given = [one for one in read_objects(content) if is_policy(one)]
         if not given:
             raise BadDump(f"-policy {name}: no {MULTI_AZ_ROLLOUTS.kind} is in it")

@@ -32,10 +32,10 @@ class BadDump(InvalidInput):
     """The input cannot be used; the text says why."""
 
 
-def read_file(name: str, stdin: BinaryIO) -> tuple[bytes, datetime | None]:
+def read_file(name: str, stdin: BinaryIO, flag: str = "f") -> tuple[bytes, datetime | None]:
     """Return the content of a file, or of `stdin` for `-`, and when the file was written.
 
-    Raises BadDump.
+    `flag` has named it. Raises BadDump.
     """
     if name == STDIN:
         return stdin.read(), None
@@ -43,7 +43,7 @@ def read_file(name: str, stdin: BinaryIO) -> tuple[bytes, datetime | None]:
     try:
         return path.read_bytes(), datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError as error:
-        raise BadDump(f"-f {name}: {error.strerror or 'cannot be read'}") from None
+        raise BadDump(f"-{flag} {name}: {error.strerror or 'cannot be read'}") from None
 
 
 def read_objects(content: bytes) -> list[JsonObject]:

@@ -102,9 +102,8 @@ def edit_policy(policy: str, field: str, value: str) -> PolicyEdit:
     """
     name = field.rpartition(".")[2]
     if name not in _FIELDS:
-        raise InvalidInput(
-            f"no field {quote(field)} of a policy; there are {join_names(tuple(_FIELDS))}"
-        )
+        known = join_names(tuple(_FIELDS), shown=len(_FIELDS))
+        raise InvalidInput(f"no field {quote(field)} of a policy; there are {known}")
     return PolicyEdit(policy, name, _FIELDS[name](value.strip()))
 
 

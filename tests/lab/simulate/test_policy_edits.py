@@ -93,6 +93,7 @@ def test_what_is_set_to_no_value_is_refused_by_the_operator() -> None:
     ("change", "why"),
     [
         ("set db pods to 5", 'no field "pods" of a policy; there are maxUnavailable, '),
+        ("set db pods to 5", "manageUpdateStrategy and progressDeadlineSeconds"),
         ("set db-a paused to true", 'no policy "db-a"; did you mean "db"'),
         ("pause dbs", 'no StatefulSet, rollout group or policy "dbs"; did you mean '),
     ],
@@ -132,6 +133,8 @@ def test_a_file_without_a_policy_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_bytes(to_yaml(grow()))
 
+    with pytest.raises(BadDump, match=r"^-policy /nowhere: No such file or directory"):
+        run_changes(grow(), flags="-policy /nowhere")
     with pytest.raises(BadDump, match="no MultiAZRollout is in it"):
         run_changes(grow(), flags=f"-policy {path}")
     with pytest.raises(BadDump, match="MultiAZRollout db is in the input twice"):
