@@ -315,7 +315,7 @@ async def test_fp_34_a_wipe_each_minute_is_undone_at_once(lines: list[str]) -> N
             await after(60 * minute + 1)
             assert cluster.bundles() == [WANTED]
             cluster.put(configuration())
-    assert sum("Somebody else" in line for line in lines) == 1
+    assert sum("Another client" in line for line in lines) == 1
 
 
 @in_virtual_time
