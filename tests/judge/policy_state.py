@@ -3,7 +3,7 @@
 Beside `state.World`: here a pod counts as available only when its `minReadySeconds` are over.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -113,10 +113,17 @@ class PolicyWorld:
         zone = self.world.sets.get(pod.owner) if pod else None
         return zone.min_ready if zone else NO_TIME
 
-    def _list_outages(self, uids: Iterable[str]) -> list[Outage]:
+    def _list_outages(self, uids: Collection[str]) -> list[Outage]:
         sets = [self.world.sets[uid] for uid in uids if uid in self.world.sets]
         names = [name for zone in sets for name in zone.pod_names]
-        return [self.outages[name] for name in names if name in self.outages]
+        known = [self.outages[name] for name in names if name in self.outages]
+        # A new pod of an upscale that was deleted before it was ever ready had none.
+        unknown = [one for one in self.open if one.pod.owner in uids and not self._is_known(one)]
+        return [*known, *(Outage(one.begun) for one in unknown)]
+
+    def _is_known(self, one: PolicyDisruption) -> bool:
+        outage = self.outages.get(one.pod.name)
+        return outage is not None and (outage.ended is None or outage.ended >= one.begun)
 
     def _lasts(self, one: PolicyDisruption) -> bool:
         zone, name = self.world.sets.get(one.pod.owner), one.pod.name

@@ -96,6 +96,17 @@ def failed_meanwhile(at: float) -> Events:
     )  # fmt: skip
 
 
+def upscaled(at: float) -> Events:
+    """Return the events of a new pod that was replaced, never ready, and of the next at a time."""
+
+    def events(t: HistoryBuilder) -> object:
+        t.zone(1, "a", replicas=4).pod(1.1, "a-3", ready=False)
+        complete(batch(t, 10, 1, "a-3").replace(19.8, "a-3"), 20)
+        return batch(t, at, 2, "a-2")
+
+    return events
+
+
 def restarted(at: float) -> Events:
     """Return the events of a pause in which the operator ends and another one begins."""
 
@@ -244,6 +255,8 @@ DELETES = cases(
         "MAZ-40 after 30 s": follow(50.1),
         "MAZ-40 a failure in the pause -> MAZ-40": failed_meanwhile(68),
         "MAZ-40 a failure in the pause, and 30 s": failed_meanwhile(70.1),
+        "MAZ-40 28 s after a new pod of an upscale -> MAZ-40": upscaled(48),
+        "MAZ-40 30 s after a new pod of an upscale": upscaled(50.1),
         "MAZ-41 the next zone after 28 s -> MAZ-40": follow(48, "b-0"),
         "MAZ-43 another process does not wait -> MAZ-43": restarted(48),
         "MAZ-43 another process waits for the rest": restarted(50.1),
