@@ -4,6 +4,7 @@ from typing import Final
 
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.policies import PolicyMetrics
+from rollout_operator.telemetry.releases import ReleaseCounters, show_releases, show_schedules
 
 _NAMESPACE: Final = "default"
 
@@ -12,4 +13,7 @@ def make_all_metrics() -> Metrics:
     """Return metrics as of a process that is asked for everything."""
     metrics = Metrics()
     PolicyMetrics(metrics.registry, _NAMESPACE, ())
+    ReleaseCounters(metrics.registry, _NAMESPACE, ())
+    show_releases(metrics.registry, tuple, tuple)
+    show_schedules(metrics.registry, tuple)
     return metrics

@@ -24,6 +24,7 @@ from rollout_operator.telemetry.registry import GroupStates
 
 if TYPE_CHECKING:
     from rollout_operator.controllers.releases.wide import WideChecks
+    from rollout_operator.kube.cache.followed import FollowedKind
     from rollout_operator.kube.cache.nodes import FollowedNodes
 
 
@@ -152,6 +153,8 @@ class Process:
         """Where this process answers other replicas, `IP:port`; empty: nowhere."""
         self.pages = asyncio.Semaphore(PAGES)
         """Entered while a page of a list of StatefulSets or pods is held."""
+        self.followed_schedules: list[FollowedKind] = []
+        """Schedules of releases, of each namespace and of the cluster."""
         self.stopping_since: timedelta | None = None
         """Since when nothing new is begun, on the clock's `elapsed`."""
         self.election = Election(

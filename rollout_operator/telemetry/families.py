@@ -68,10 +68,7 @@ class Rebuilt(Collector):
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[Sequence[str], float]]],
     ) -> None:
-        """Make a gauge of what `read()` returns: values of the labels, each once, and the value.
-
-        Meant for some hundred series: they are read in one piece.
-        """
+        """Make a gauge of what `read()` returns: values of the labels, each once, and the value."""
         self._name = name
         self._text = text
         self._labels = tuple(labels)
@@ -82,8 +79,11 @@ class Rebuilt(Collector):
         yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauge as it is now."""
+        """Yield the gauge as it is now, in pieces; at least one."""
         gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
         for values, number in self._read():
+            if len(gauge.samples) >= PIECE:
+                yield gauge
+                gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
             gauge.add_metric(values, number)
         yield gauge

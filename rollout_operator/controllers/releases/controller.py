@@ -119,6 +119,7 @@ class ReleaseController:
         plan = plan_release(msgspec.structs.replace(snapshot, corrections=corrections))
         if plan.status != rollout.status:
             known = await context.statuses.write(known, plan.status)
+        context.reports.on_status(name, rollout.status, plan.status)
         context.reports.on_plan(known, plan.events)
         if isinstance(rollout, ReleaseRollout):
             await self._carry_out(known, rollout, plan)

@@ -1,4 +1,4 @@
-"""Events about Rollouts, each where it says something new.
+"""Events about Rollouts, each where it says something new, and what is counted of them.
 
 What is worth one is decided in `planning.releases`.
 """
@@ -9,6 +9,8 @@ from rollout_operator.model.event import EventAction, EventKind, EventRecord, Re
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.plan import ReleaseEvent
+from rollout_operator.model.releases.status import ReleaseStatus
+from rollout_operator.telemetry.releases import ReleaseCounters
 
 BAD_ANNOTATION = "InvalidAnnotation"
 
@@ -16,15 +18,20 @@ BAD_ANNOTATION = "InvalidAnnotation"
 class ReleaseReports:
     """Reports what happens to the Rollouts of one namespace."""
 
-    def __init__(self, record: Callable[[EventRecord], None]) -> None:
+    def __init__(self, record: Callable[[EventRecord], None], counters: ReleaseCounters) -> None:
         """`record` has an Event written soon."""
         self._record = record
+        self._counters = counters
         self._problems: dict[str, frozenset[str]] = {}
 
     def on_plan(self, watched: WatchedObject, events: Iterable[ReleaseEvent]) -> None:
         """A plan was recorded in the status."""
         for event in events:
             self._report(watched, event)
+
+    def on_status(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
+        """A status stands now in place of the one that was known."""
+        self._counters.record(name, before, after)
 
     def on_problems(self, watched: WatchedObject, problems: Iterable[str]) -> None:
         """Report annotations of Flux's objects that cannot be obeyed, each once."""
@@ -37,6 +44,7 @@ class ReleaseReports:
     def forget(self, name: str) -> None:
         """A Rollout is gone."""
         self._problems.pop(name, None)
+        self._counters.forget(name)
 
     def _report(self, watched: WatchedObject, event: ReleaseEvent) -> None:
         self._record(

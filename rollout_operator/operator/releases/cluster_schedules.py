@@ -5,7 +5,7 @@ on, all Rollouts, gates and namespaces of the cluster, is followed from the firs
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -28,11 +28,13 @@ from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import ApiError, DecodeError, NotFound
 from rollout_operator.model.event import EventRecord
-from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.objects import WatchedObject, list_views
 from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.process import Process
 from rollout_operator.operator.releases.schedules import Schedules, ScheduleSettings
 from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.releases import show_schedules
 
 # A role, or a definition, is changed by a person.
 ASK_AGAIN: Final = timedelta(minutes=1)
@@ -52,6 +54,8 @@ class ClusterSchedules:
         self._kinds = self._follow_kinds()
         self._schedules = Schedules(self._kinds, self._make_settings(record))
         self._kinds.schedules.on_change(lambda old, new: self._asked.set())
+        process.followed_schedules.append(self._kinds.schedules)
+        show_schedules(process.metrics.registry, self._list_schedules)
 
     async def follow(self) -> None:
         """Follow what schedules of the cluster need, until cancelled."""
@@ -76,6 +80,11 @@ class ClusterSchedules:
     async def finish(self) -> None:
         """Wait until no schedule is reconciled."""
         await self._schedules.finish()
+
+    def _list_schedules(self) -> Iterator[ScheduleObject]:
+        """Yield the schedules of all namespaces, and of the cluster."""
+        for kind in self._process.followed_schedules:
+            yield from list_views(kind.store.list_all(), ScheduleObject)
 
     async def _may_follow(self) -> bool:
         """Tell whether the kind is there, and may be listed: what is not permitted is not tried."""

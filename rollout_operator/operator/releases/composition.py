@@ -5,11 +5,15 @@ Built only where they are asked for. Any of their kinds may be missing, or come 
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.objects import list_views
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.releases.caches import build_caches, follow
 from rollout_operator.operator.releases.checks import HealthChecks
 from rollout_operator.operator.releases.rollouts import RolloutReleases
 from rollout_operator.operator.releases.schedules import NamespacedSchedules
+from rollout_operator.telemetry.releases import show_releases
 
 
 class Releases:
@@ -18,6 +22,12 @@ class Releases:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._caches = build_caches(context, context.open("following releases", Priority.LIST))
+        caches = self._caches
+        show_releases(
+            context.metrics.registry,
+            lambda: list_views(caches.rollouts.store.list_all(), ReleaseRollout, RefusedRelease),
+            lambda: list_views(caches.checks.store.list_all(), HealthCheck),
+        )
         self._controllers = (
             RolloutReleases(context, self._caches),
             NamespacedSchedules(context, self._caches),

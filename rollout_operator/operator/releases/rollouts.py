@@ -30,11 +30,12 @@ from rollout_operator.model.objects import AnyWatched, list_views
 from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import ReleaseRollout
-from rollout_operator.oci.client import RegistryClient
+from rollout_operator.oci.client import RESULTS, RegistryClient
 from rollout_operator.oci.exchange import RegistryExchange
 from rollout_operator.oci.sender import RegistrySender
 from rollout_operator.operator.context import Context
 from rollout_operator.planning.releases.health import takes_check
+from rollout_operator.telemetry.releases import ReleaseCounters
 from rollout_operator.telemetry.spans import trace_keys
 
 # Rollouts that are reconciled at a time; each mostly waits for the API server.
@@ -43,6 +44,8 @@ WORKERS: Final = 16
 REGISTRY_WORKERS: Final = 4
 # Of one request to a registry, its whole answer included.
 REQUEST_LIMIT: Final = timedelta(seconds=15)
+# What becomes of look-ups that say nothing of a registry.
+_OTHER_RESULTS: Final = ("invalid", "cancelled")
 
 
 class RolloutReleases:
@@ -51,6 +54,9 @@ class RolloutReleases:
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         self._context = context
         self._caches = caches
+        self._counters = ReleaseCounters(
+            context.metrics.registry, context.namespace, ("ok", *RESULTS.values(), *_OTHER_RESULTS)
+        )
         self._sender = RegistrySender(REQUEST_LIMIT)
         self._queue: WorkQueue[str] = WorkQueue()
         reads_registries = context.settings.release_metadata == REGISTRY
@@ -95,7 +101,7 @@ class RolloutReleases:
             self._sender, context.clock, lambda url: choose_proxy(url, os.environ)
         )
         return ReleaseLookUps(
-            RegistryClient(exchange, context.clock),
+            RegistryClient(exchange, context.clock, self._counters.count_request),
             context.open("reading pull secrets", Priority.READ),
             context.clock,
             self._queue.add,
@@ -132,7 +138,7 @@ class RolloutReleases:
                 flux=flux,
                 patcher=writing,
                 attempts=Attempts(context.clock, longest=longest, rng=context.rng),
-                reports=ReleaseReports(context.events.report),
+                reports=ReleaseReports(context.events.report, self._counters),
             )
         )
 

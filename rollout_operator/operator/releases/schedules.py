@@ -160,6 +160,7 @@ class NamespacedSchedules(Schedules):
             [ROLLOUT_SCHEDULES],
             watch_as(partial(decode_schedule, ROLLOUT_SCHEDULES.kind)),
         )
+        context.process.followed_schedules.append(schedules)
         self._run = partial(schedules.run, context.clock)
         super().__init__(
             ScheduleKinds(schedules=schedules, rollouts=caches.rollouts, gates=caches.gates),

@@ -38,6 +38,8 @@ from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownO
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched
 from rollout_operator.model.releases.compat import OURS
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.releases import ReleaseCounters
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
 NAMESPACE = "prod"
@@ -226,6 +228,7 @@ class ReleaseBench:
             now=now,
             compat=OURS,
         )
+        counters = ReleaseCounters(Metrics().registry, NAMESPACE, ())
         return ReleaseController(
             ReleaseContext(
                 newest=newest,
@@ -234,7 +237,7 @@ class ReleaseBench:
                 flux=flux,
                 patcher=api,
                 attempts=Attempts(clock, longest=timedelta(seconds=5)),
-                reports=ReleaseReports(self.events.append),
+                reports=ReleaseReports(self.events.append, counters),
             )
         )
 

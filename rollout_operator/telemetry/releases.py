@@ -1,0 +1,207 @@
+"""Metrics of releases: what is deployed, what holds the next one, what became of the last ones.
+
+They exist only where releases are enabled. Gauges are made anew at each scrape, of what the caches
+show then, so that the series of an object go with it. Namespaces stand in a label of their own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject
+from rollout_operator.model.releases.status import BakeStatus, HistoryEntry, ReleaseStatus
+from rollout_operator.telemetry.families import Counter, Histogram, Rebuilt
+
+# A bake takes minutes or hours.
+BUCKETS: Final = (10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600)
+TRIGGERS: Final = ("User", "System")
+CAUSES: Final = ("before_bake", "in_bake")
+
+_PREFIX: Final = "rollout_operator_release_"
+_ROLLOUT: Final = ("namespace", "rollout")
+
+AnyRollout = ReleaseRollout | RefusedRelease
+Series = Iterator[tuple[Sequence[str], float]]
+
+
+def show_releases(
+    registry: CollectorRegistry,
+    list_rollouts: Callable[[], Iterable[AnyRollout]],
+    list_checks: Callable[[], Iterable[HealthCheck]],
+) -> None:
+    """Show Rollouts and HealthChecks of one namespace at each scrape."""
+
+    def add(
+        name: str, text: str, labels: Sequence[str], read: Callable[[AnyRollout], Series]
+    ) -> None:
+        registry.register(
+            Rebuilt(
+                f"{_PREFIX}{name}",
+                text,
+                (*_ROLLOUT, *labels),
+                lambda: (series for rollout in list_rollouts() for series in read(rollout)),
+            )
+        )
+
+    add("info", "Always 1; the label tells the version of a Rollout.", ["version"], _read_version)
+    add("bake_status", "1 for what the current release of a Rollout is at.", ["status"], _read_bake)
+    add(
+        "candidates",
+        "Releases that may come next, before (raw) and after (gated) the gates.",
+        ["stage"],
+        _read_candidates,
+    )
+    add("gate_passing", "1 where a gate of a Rollout passes, else 0.", ["gate"], _read_gates)
+    registry.register(
+        Rebuilt(
+            f"{_PREFIX}healthcheck_status",
+            "1 for what a HealthCheck found.",
+            ("namespace", "name", "status"),
+            lambda: (
+                ((check.head.namespace, check.head.name, check.status.status), 1)
+                for check in list_checks()
+                if check.status.status
+            ),
+        )
+    )
+
+
+def show_schedules(
+    registry: CollectorRegistry, list_schedules: Callable[[], Iterable[ScheduleObject]]
+) -> None:
+    """Show the schedules of a process at each scrape."""
+    labels = ("kind", "namespace", "name")
+    registry.register(
+        Rebuilt(
+            f"{_PREFIX}schedule_active",
+            "1 while a schedule of releases is active, else 0.",
+            labels,
+            lambda: ((_name(schedule), schedule.status.active) for schedule in list_schedules()),
+        )
+    )
+    registry.register(
+        Rebuilt(
+            f"{_PREFIX}schedule_next_transition_timestamp_seconds",
+            "Unix time at which a schedule of releases changes next; none where it never does.",
+            labels,
+            lambda: (
+                (_name(schedule), schedule.status.next_transition.timestamp())
+                for schedule in list_schedules()
+                if schedule.status.next_transition is not None
+            ),
+        )
+    )
+
+
+class ReleaseCounters:
+    """What happened to the Rollouts of one namespace. Must be used from one event loop."""
+
+    def __init__(self, registry: CollectorRegistry, namespace: str, results: Iterable[str]) -> None:
+        """`results` are the outcomes of look-ups in registries: each exists at zero."""
+        self._namespace = namespace
+        self._deployments = _make_counter(
+            registry, "deployments", "Releases that were deployed, by who asked.", "trigger"
+        )
+        self._failures = _make_counter(
+            registry, "bake_failures", "Releases that failed, before their bake or in it.", "cause"
+        )
+        self._retries = _make_counter(registry, "retries", "Releases that were tried again.")
+        self._duration = Histogram(
+            f"{_PREFIX}bake_duration_seconds",
+            "How long a bake took, from its start until it passed or failed.",
+            _ROLLOUT,
+            registry=registry,
+            buckets=BUCKETS,
+        )
+        requests = Counter(
+            f"{_PREFIX}registry_requests_total",
+            "Look-ups of releases in registries, by outcome.",
+            ("result",),
+            registry=registry,
+        )
+        self._requests = {result: requests.labels(result) for result in results}
+
+    def count_request(self, result: str) -> None:
+        """Count a look-up."""
+        self._requests[result].inc()
+
+    def record(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
+        """Count what a status says that the one before did not."""
+        self._begin(name)
+        current, known = after.current, before.current
+        if current is not None and not _is_same(current, known):
+            trigger = str(current.triggered_by.kind) if current.triggered_by else "System"
+            self._deployments.labels(self._namespace, name, trigger).inc()
+        then = next((entry for entry in after.history[:2] if _is_same(entry, known)), None)
+        if known is not None and then is not None:
+            self._retries.labels(self._namespace, name).inc(max(then.retries - known.retries, 0))
+            self._record_end(name, known, then)
+
+    def forget(self, name: str) -> None:
+        """Remove all series of a Rollout that is gone; an unknown name is fine."""
+        own = {"namespace": self._namespace, "rollout": name}
+        for family in (self._deployments, self._failures, self._retries, self._duration):
+            family.remove_by_labels(own)
+
+    def _begin(self, name: str) -> None:
+        """Have every series exist, so that an alert sees a zero and not an absence."""
+        for trigger in TRIGGERS:
+            self._deployments.labels(self._namespace, name, trigger)
+        for cause in CAUSES:
+            self._failures.labels(self._namespace, name, cause)
+        self._retries.labels(self._namespace, name)
+        self._duration.labels(self._namespace, name)
+
+    def _record_end(self, name: str, known: HistoryEntry, then: HistoryEntry) -> None:
+        if not known.is_active or then.bake_status == known.bake_status:
+            return
+        began, ended = then.bake_start_time, then.bake_end_time
+        if then.has_failed:
+            cause = CAUSES[began is not None]
+            self._failures.labels(self._namespace, name, cause).inc()
+        is_over = then.has_failed or then.bake_status == BakeStatus.SUCCEEDED
+        if is_over and began is not None and ended is not None:
+            span = max((ended - began).total_seconds(), 0)
+            self._duration.labels(self._namespace, name).observe(span)
+
+
+def _is_same(entry: HistoryEntry, known: HistoryEntry | None) -> bool:
+    return known is not None and (entry.id, entry.timestamp) == (known.id, known.timestamp)
+
+
+def _make_counter(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Counter:
+    return Counter(f"{_PREFIX}{name}_total", text, (*_ROLLOUT, *labels), registry=registry)
+
+
+def _name(schedule: ScheduleObject) -> tuple[str, str, str]:
+    return schedule.kind, schedule.head.namespace, schedule.head.name
+
+
+def _place(rollout: AnyRollout) -> tuple[str, str]:
+    return rollout.head.namespace, rollout.head.name
+
+
+def _read_version(rollout: AnyRollout) -> Series:
+    current = rollout.status.current
+    if current is not None:
+        yield (*_place(rollout), current.version.tag), 1
+
+
+def _read_bake(rollout: AnyRollout) -> Series:
+    current = rollout.status.current
+    if current is not None and current.bake_status is not None:
+        yield (*_place(rollout), current.bake_status), 1
+
+
+def _read_candidates(rollout: AnyRollout) -> Series:
+    status = rollout.status
+    yield (*_place(rollout), "raw"), len(status.release_candidates)
+    yield (*_place(rollout), "gated"), len(status.gated_release_candidates)
+
+
+def _read_gates(rollout: AnyRollout) -> Series:
+    for gate in rollout.status.gates:
+        yield (*_place(rollout), gate.name), bool(gate.passing)
