@@ -4,7 +4,7 @@ What belongs to one namespace stands in `context`, the order of start and stop i
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rollout_operator.controllers.releases.wide import WideChecks
     from rollout_operator.kube.cache.followed import FollowedKind
     from rollout_operator.kube.cache.nodes import FollowedNodes
+    from rollout_operator.model.releases.rollout import ReleaseRollout
 
 
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
@@ -92,6 +93,22 @@ class Feature(Protocol):
         ...
 
 
+class NamespaceChecks(Protocol):
+    """What evaluates the HealthChecks of one namespace, for Rollouts of others as well."""
+
+    def list_selecting(self) -> list["ReleaseRollout"]:
+        """Return the Rollouts of this namespace that select checks of several namespaces."""
+        ...
+
+    def describe_wait(self, rollout: "ReleaseRollout") -> str:
+        """Return what Flux has yet to do for a Rollout of this namespace."""
+        ...
+
+    def wake(self, rollouts: Sequence["ReleaseRollout"]) -> None:
+        """Look at what Rollouts of any namespace may select."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
     """Where an operator gets everything from that is not its own: the world, time and chance."""
@@ -155,6 +172,8 @@ class Process:
         """Entered while a page of a list of StatefulSets or pods is held."""
         self.followed_schedules: list[FollowedKind] = []
         """Schedules of releases, of each namespace and of the cluster."""
+        self.health_checks: list[NamespaceChecks] = []
+        """What evaluates health in each namespace: a Rollout may select checks of several."""
         self.stopping_since: timedelta | None = None
         """Since when nothing new is begun, on the clock's `elapsed`."""
         self.election = Election(

@@ -1,5 +1,6 @@
 """Composition of HealthChecks: what wakes one, and what evaluates it."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -28,10 +29,11 @@ from rollout_operator.model.releases.flux import Kustomization
 from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import NamespaceChecks
 from rollout_operator.planning.releases.checks.references import find_class
 from rollout_operator.planning.releases.flux.targets import list_targets
 from rollout_operator.planning.releases.flux_waits import describe_flux_wait
-from rollout_operator.planning.releases.health import takes_check
+from rollout_operator.planning.releases.health import Labels, takes_check
 from rollout_operator.telemetry.spans import trace_keys
 
 # HealthChecks that are looked at at a time; each mostly waits for the API server.
@@ -53,6 +55,7 @@ class HealthChecks:
             count=WORKERS,
             rng=context.rng,
         )
+        context.process.health_checks.append(self)
         caches.checks.on_change(self._on_check)
         caches.rollouts.on_change(self._on_rollout)
         caches.kustomizations.on_change(self._on_kustomization)
@@ -94,16 +97,18 @@ class HealthChecks:
             )
         )
 
-    def _observe(self) -> CheckSnapshot:
-        rollouts = self._caches.list_rollouts()
-        return CheckSnapshot(
-            now=refine_time(self._client.server_time(), self._context.clock.now()),
-            rollouts=rollouts,
-            namespaces={},
-            waits={one.head.key: self._describe_wait(one) for one in rollouts},
-        )
+    def list_selecting(self) -> list[ReleaseRollout]:
+        """Return the Rollouts of this namespace that select checks of several namespaces."""
+        return [one for one in self._caches.list_rollouts() if _selects_namespaces(one)]
 
-    def _describe_wait(self, rollout: ReleaseRollout) -> str:
+    def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
+        """Look at what Rollouts of any namespace may select."""
+        for check in list_views(self._caches.checks.store.list_all(), HealthCheck):
+            if any(takes_check(rollout, check) for rollout in rollouts):
+                self._queue.add(check.head.name)
+
+    def describe_wait(self, rollout: ReleaseRollout) -> str:
+        """Return what Flux has yet to do for a Rollout of this namespace."""
         current = rollout.status.current
         if current is None or not current.is_active:
             return ""
@@ -112,6 +117,27 @@ class HealthChecks:
         repositories = self._caches.list_repositories()
         targets = list_targets(rollout.head.name, tag, repositories, kustomizations)
         return describe_flux_wait(rollout, tag, targets)
+
+    def _observe(self) -> CheckSnapshot:
+        """Return what is known of Rollouts, of other namespaces as well. Raises Unreachable."""
+        found: list[tuple[NamespaceChecks, ReleaseRollout]] = [
+            (self, rollout) for rollout in self._caches.list_rollouts()
+        ]
+        for other in self._context.process.health_checks:
+            if other is not self:
+                found += [(other, rollout) for rollout in other.list_selecting()]
+        selects = any(_selects_namespaces(rollout) for _, rollout in found)
+        return CheckSnapshot(
+            now=refine_time(self._client.server_time(), self._context.clock.now()),
+            rollouts=tuple(rollout for _, rollout in found),
+            namespaces=self._list_namespaces() if selects else {},
+            waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in found},
+        )
+
+    def _list_namespaces(self) -> Mapping[str, Labels]:
+        """Return labels of namespaces; none where they may not be read, as Rollouts say."""
+        wide = self._context.process.wide_checks
+        return {} if wide.find_problem() is not None else wide.list_labels()
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake a check that asks for something else; what it was found to be is no news."""
@@ -126,9 +152,10 @@ class HealthChecks:
         found = list_views([one for one in (old, new) if one is not None], ReleaseRollout)
         if len(found) == 2 and _get_cause(found[0]) == _get_cause(found[1]):
             return
-        for check in list_views(self._caches.checks.store.list_all(), HealthCheck):
-            if any(takes_check(one, check) for one in found):
-                self._queue.add(check.head.name)
+        self.wake(found)
+        if wide := [rollout for rollout in found if _selects_namespaces(rollout)]:
+            for other in self._context.process.health_checks:
+                other.wake(wide)
 
     def _on_kustomization(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         names = {one.name for one in (old, new) if one is not None}
@@ -142,6 +169,10 @@ class HealthChecks:
     def _wake_held(self) -> None:
         for name in self._controller.held:
             self._queue.add(name)
+
+
+def _selects_namespaces(rollout: ReleaseRollout) -> bool:
+    return rollout.spec.checks is not None and rollout.spec.checks.namespaces is not None
 
 
 def _get_wish(one: AnyWatched) -> object:

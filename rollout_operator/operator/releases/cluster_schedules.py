@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
@@ -118,7 +119,7 @@ class ClusterSchedules:
             namespace="",
             client=client,
             clock=process.clock,
-            now=lambda: client.server_time() or process.clock.now(),
+            now=lambda: refine_time(client.server_time(), process.clock.now()),
             rng=process.rng,
             longest_pause=process.settings.reconcile_interval,
             compat=KUBERIK if process.settings.release_compat == FOLLOWING else OURS,

@@ -11,6 +11,7 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.releases.caches import ReleaseCaches
@@ -169,7 +170,7 @@ class NamespacedSchedules(Schedules):
                 namespace=context.namespace,
                 client=client,
                 clock=context.clock,
-                now=partial(context.get_time, client),
+                now=lambda: refine_time(client.server_time(), context.clock.now()),
                 rng=context.rng,
                 longest_pause=context.settings.reconcile_interval,
                 compat=KUBERIK if context.settings.release_compat == FOLLOWING else OURS,

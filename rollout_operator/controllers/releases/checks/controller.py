@@ -120,7 +120,7 @@ class CheckController:
         if reset is not None:
             log.info("Resetting HealthCheck", check=check.head.key, why=reset.message)
             await self._write(watched, check, reset)
-            return None if own is None else timedelta(0)
+            return None if own is None else RECHECK
         if own is None:
             return None
         hold = find_flux_blocker(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)

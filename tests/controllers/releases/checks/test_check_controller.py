@@ -195,7 +195,7 @@ async def announce(world: ReleaseSandbox, tag: str) -> None:
     await world.patch(IMAGE_POLICIES[0], "app", {"status": status}, part="status")
 
 
-async def create_release(world: ReleaseSandbox) -> None:
+async def create_release(world: ReleaseSandbox, **selector: object) -> None:
     """Create a Rollout that bakes by the check, and what announces its releases."""
     spec = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}
     await world.create(IMAGE_POLICIES[0], "app", spec)
@@ -203,7 +203,7 @@ async def create_release(world: ReleaseSandbox) -> None:
     rollout = {
         "releasesImagePolicy": {"name": "app"},
         "bakeTime": "10s",
-        "healthCheckSelector": {"selector": {"matchLabels": WEB}},
+        "healthCheckSelector": {"selector": {"matchLabels": WEB}, **selector},
     }
     await world.create(ROLLOUTS, "app", rollout)
 
@@ -236,6 +236,21 @@ async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -
         await world.sleep(60)
         assert await show_bake(world) == "1.0.0 Succeeded"
         assert world.count_writes(HEALTH_CHECKS) == writes == 1
+
+
+@in_virtual_time
+async def test_a_rollout_that_selects_namespaces_resets_there_as_well() -> None:
+    """RELB-36: by labels of namespaces, which are read once they are asked for."""
+    async with Sandbox(namespace="prod") as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_check(world, "of-others")
+        healthy = {"status": "Healthy", "lastChangeTime": "2026-01-01T00:00:00Z", "message": "ok"}
+        await world.patch(HEALTH_CHECKS, "check", {"status": healthy}, part="status")
+        await create_release(world, namespaceSelector={})
+        await world.start()
+        await world.sleep(40)
+        assert await show(world) == ("Pending", "reset for 1.0.0 of prod/app")
+        assert world.count_writes(HEALTH_CHECKS) == 1
 
 
 @in_virtual_time
