@@ -21,6 +21,7 @@ from tests.system.releasing import (
     show_history,
     wait_history,
     wait_release_condition,
+    wait_tags,
 )
 from tests.system.waits import wait_true
 from tests.world.api import Json, Resource
@@ -106,6 +107,7 @@ async def test_a_release_bakes_only_after_its_zones_are_through(world: World) ->
     operator = await world.operator(ON, NO_REGISTRY)
 
     await wait_history(world, "1.0.0 Deploying")
+    await wait_tags(world, "1.0.0")
     await run_flux(world)
     await wait_history(world, "1.0.0 Succeeded")
 
@@ -113,6 +115,7 @@ async def test_a_release_bakes_only_after_its_zones_are_through(world: World) ->
     await wait_history(world, "2.0.0 Deploying, 1.0.0 Succeeded")
     await wait_health(world, "zones", "waiting for Flux to apply 2.0.0")
     await world.set_image(zones, "app:2")
+    await wait_tags(world, "2.0.0")
     await run_flux(world)
 
     async def is_baking() -> bool:
