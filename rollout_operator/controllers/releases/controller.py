@@ -136,9 +136,8 @@ class ReleaseController:
         self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
     ) -> None:
         context = self._context
-        repositories = context.flux.list_repositories()
-        kustomizations = context.flux.list_kustomizations()
-        due = plan_due_writes(rollout, plan, repositories, kustomizations)
+        found = context.flux.list_of(watched.name)
+        due = plan_due_writes(rollout, plan, found.repositories, found.kustomizations)
         context.reports.on_problems(watched, due.problems)
         await self._write_tags(watched.name, due.writes)
         for action in plan.actions:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.releases.tags import tag_rollout, tag_source
 from rollout_operator.kube.api import Applier, JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.decode.releases.flux import (
@@ -17,6 +18,7 @@ from rollout_operator.model.objects import list_views
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
+    FluxReference,
     Kustomization,
     OciRepository,
 )
@@ -31,6 +33,13 @@ REQUESTED_AT: Final = "reconcile.fluxcd.io/requestedAt"
 
 class FluxClient(Reader, Patcher, Applier, Protocol):
     """What a FluxObjects calls."""
+
+
+class FluxOfRollout(NamedTuple):
+    """The objects of one Rollout."""
+
+    repositories: tuple[OciRepository, ...]
+    kustomizations: tuple[Kustomization, ...]
 
 
 class FluxObjects:
@@ -59,13 +68,16 @@ class FluxObjects:
         }
         self._doubtful: set[tuple[str, str]] = set()
 
-    def list_repositories(self) -> tuple[OciRepository, ...]:
-        """Return the OCIRepositories that can be read."""
-        return list_views(self._newest[OCI_REPOSITORY].list_all(), OciRepository)
-
-    def list_kustomizations(self) -> tuple[Kustomization, ...]:
-        """Return the Kustomizations that can be read."""
-        return list_views(self._newest[KUSTOMIZATION].list_all(), Kustomization)
+    def list_of(self, rollout: str) -> FluxOfRollout:
+        """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
+        tags = tag_rollout(rollout)
+        repositories = list_views(self._newest[OCI_REPOSITORY].list_tagged(*tags), OciRepository)
+        sources = (
+            FluxReference(kind=OCI_REPOSITORY, namespace=one.head.namespace, name=one.head.name)
+            for one in repositories
+        )
+        found = self._newest[KUSTOMIZATION].list_tagged(*tags, *map(tag_source, sources))
+        return FluxOfRollout(repositories, list_views(found, Kustomization))
 
     async def settle(self) -> None:
         """Read back what may have been written. Raises what `Reader.fetch` raises, DecodeError."""

@@ -81,21 +81,22 @@ class ReleaseObserver:
                 metadata = await self._look_up(rollout, policy, self.look_ups)
         except Unobserved as error:
             reading = PolicyReading(problem=str(error), reason=error.reason)
-        current = rollout.status.current
+        current, name = rollout.status.current, rollout.head.name
         # From here on nothing waits: all of it is of one moment.
+        flux = self.flux.list_of(name)
         return ReleaseSnapshot(
             rollout=rollout,
             now=self.now(),
             policy=reading,
             metadata=metadata,
-            gates=list_views(self.caches.gates.store.list_all(), ReleaseGate),
-            checks=self.wide.list_checks() if is_wide else self._list_checks(),
+            gates=list_views(self.caches.gates.store.list_tagged(name), ReleaseGate),
+            checks=self.wide.list_checks() if is_wide else self._list_checks(rollout),
             namespaces=self.wide.list_labels() if is_wide else {},
             targets=list_targets(
-                rollout.head.name,
+                name,
                 None if current is None else current.version.tag,
-                self.flux.list_repositories(),
-                self.flux.list_kustomizations(),
+                flux.repositories,
+                flux.kustomizations,
             ),
             write_problem=write_problem,
             compat=self.compat,
@@ -124,7 +125,9 @@ class ReleaseObserver:
             raise Unobserved(problem, conditions.CHECKS_UNKNOWN)
         return True
 
-    def _list_checks(self) -> tuple[HealthCheck, ...]:
+    def _list_checks(self, rollout: ReleaseRollout) -> tuple[HealthCheck, ...]:
+        if rollout.spec.checks is None:
+            return ()
         return list_views(self.caches.checks.store.list_all(), HealthCheck)
 
     async def _read_policy(self, rollout: ReleaseRollout) -> ImagePolicy:

@@ -7,7 +7,7 @@ nothing is decided by that object until it was read back.
 from collections.abc import Callable, Iterable
 
 from rollout_operator.kube.api import Reader, Resource
-from rollout_operator.kube.cache.store import Store, is_older
+from rollout_operator.kube.cache.store import WatchedStore, is_older
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import NotFound
 from rollout_operator.model.objects import AnyWatched, WatchedObject
@@ -18,7 +18,7 @@ class NewestObjects:
 
     def __init__(
         self,
-        cached: Store[AnyWatched],
+        cached: WatchedStore,
         namespace: str,
         reader: Reader,
         decode: Callable[[JsonBytes], WatchedObject],
@@ -35,9 +35,9 @@ class NewestObjects:
         cached = self._cached.get(self._namespace, name)
         return None if cached is None else self._choose(cached)
 
-    def list_all(self) -> Iterable[AnyWatched]:
-        """Return the newest state of each object."""
-        return [self._choose(one) for one in self._cached.list_all()]
+    def list_tagged(self, *tags: str) -> Iterable[AnyWatched]:
+        """Return the newest state of each object that mentions any of these."""
+        return [self._choose(one) for one in self._cached.list_tagged(*tags)]
 
     def is_doubtful(self, name: str) -> bool:
         """Tell whether it must be read back before anything is decided."""

@@ -13,7 +13,7 @@ from rollout_operator.kube.api import NAMESPACES, Reader, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.followed import FollowedKind, KindSource, OnWatched
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
@@ -108,7 +108,7 @@ def follow_everywhere(
     make_informer: MakeInformer,
 ) -> FollowedKind:
     """Return what follows a kind in all namespaces."""
-    store: Store[AnyWatched] = Store()
+    store = WatchedStore()
     source = KindSource(
         resources=[replace(one, is_namespaced=False) for one in resources],
         namespace="",

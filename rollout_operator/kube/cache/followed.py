@@ -14,7 +14,7 @@ from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import Reader, Resource
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.optional import RETRY
-from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.model.objects import AnyWatched
 from rollout_operator.telemetry.logs import log
@@ -40,7 +40,7 @@ class KindSource:
 class FollowedKind:
     """The objects of a kind in one namespace, for as long as `run` runs."""
 
-    def __init__(self, source: KindSource, store: Store[AnyWatched]) -> None:
+    def __init__(self, source: KindSource, store: WatchedStore) -> None:
         self.store = store
         self._source = source
         self._informer: Informer[AnyWatched] | None = None

@@ -12,10 +12,12 @@ from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import (
+    AnyWatched,
     Node,
     Pod,
     StatefulSet,
     Unreadable,
+    WatchedObject,
     WebhookConfiguration,
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
@@ -28,8 +30,10 @@ Change: TypeAlias = tuple[Cached | None, Cached | None]
 
 # Late events come within seconds of the deletion that they missed: this holds far more than that.
 _REMEMBERED_DELETIONS: Final = 4096
+_NONE: Final[frozenset[str]] = frozenset()
 
 _Tag = TypeVar("_Tag", GroupName, Uid)
+_Moved = TypeVar("_Moved", contravariant=True)
 
 
 def is_older(version: str, than: str) -> bool:
@@ -51,7 +55,7 @@ class Store(Generic[Cached]):
         self._items: dict[Key, Cached] = {}
         self._unreadable: set[Key] = set()
         self._deleted: dict[Uid, str] = {}
-        self._indexes: list[_Index[Cached, GroupName] | _Index[Cached, Uid]] = []
+        self._indexes: list[_Moving[Cached]] = []
         self._on_replaced: list[Callable[[], None]] = []
 
     def on_replaced(self, callback: Callable[[], None]) -> None:
@@ -244,6 +248,51 @@ class NodeStore(Store[Node | Unreadable]):
 
 class PolicyStore(Store[WatchedPolicy | Unreadable]):
     """MultiAZRollouts; `planning.policies.ownership` knows what they mean together."""
+
+
+class WatchedStore(Store[AnyWatched]):
+    """Objects of any kind, found by what they mention."""
+
+    def __init__(self, list_tags: Callable[[object], Iterable[str]] = lambda view: ()) -> None:
+        """`list_tags` returns what a view mentions."""
+        super().__init__()
+        self._by_tag = _Tags(list_tags)
+        self._indexes.append(self._by_tag)
+
+    def list_tagged(self, *tags: str) -> Sequence[AnyWatched]:
+        """Return the objects that mention any of these, each once."""
+        return self._by_tag.tagged(tags)
+
+
+class _Moving(Protocol[_Moved]):
+    def move(self, key: Key, old: _Moved | None, new: _Moved | None) -> None: ...
+
+
+class _Tags:
+    """Objects by tags of which each may carry several."""
+
+    def __init__(self, list_tags: Callable[[object], Iterable[str]]) -> None:
+        self._list_tags = list_tags
+        self._items: dict[str, dict[Key, AnyWatched]] = {}
+
+    def tagged(self, tags: Iterable[str]) -> Sequence[AnyWatched]:
+        found: dict[Key, AnyWatched] = {}
+        for tag in tags:
+            found.update(self._items.get(tag, {}))
+        return tuple(found.values())
+
+    def move(self, key: Key, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        for tag in self._tags_of(old):
+            members = self._items[tag]
+            del members[key]
+            if not members:
+                del self._items[tag]
+        if new is not None:
+            for tag in self._tags_of(new):
+                self._items.setdefault(tag, {})[key] = new
+
+    def _tags_of(self, item: AnyWatched | None) -> frozenset[str]:
+        return frozenset(self._list_tags(item.view)) if isinstance(item, WatchedObject) else _NONE
 
 
 class _Index(Generic[Cached, _Tag]):

@@ -5,12 +5,13 @@ from functools import partial
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import ApiClient, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.followed import FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.decode.releases.flux import (
     decode_image_policy,
     decode_image_repository,
@@ -47,7 +48,7 @@ def follow_kind(
     decode: Callable[[JsonBytes], WatchedObject],
 ) -> FollowedKind:
     """Return what follows one kind, in the first of its versions that the cluster serves."""
-    store: Store[AnyWatched] = Store()
+    store = WatchedStore(list_tags)
     namespace = context.namespace if resources[0].is_namespaced else ""
 
     def make_informer(resource: Resource) -> Informer[AnyWatched]:

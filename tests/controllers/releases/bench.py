@@ -14,6 +14,7 @@ from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
 from rollout_operator.controllers.releases.statuses import StatusWriter
+from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Result
@@ -21,7 +22,7 @@ from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Page, Resource
 from rollout_operator.kube.cache.followed import FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.lab.schemas.patches import merge, patched
 from rollout_operator.model.decode.releases.flux import (
     decode_image_policy,
@@ -163,7 +164,7 @@ class FakeKind(FollowedKind):
         source = KindSource(
             resources=resources, namespace=NAMESPACE, client=api, make_informer=_make_none
         )
-        super().__init__(source, Store[AnyWatched]())
+        super().__init__(source, WatchedStore(list_tags))
         self.first = resources[0]
         self.is_there = True
         self.may_be_read = True
@@ -217,7 +218,9 @@ class ReleaseBench:
     def _build(self, caches: ReleaseCaches) -> ReleaseController:
         api, clock = self.api, VirtualClock()
         newest = NewestObjects(caches.rollouts.store, NAMESPACE, api, watch_as(decode_rollout))
-        flux = FluxObjects(api, NAMESPACE, caches.oci_repositories, caches.kustomizations)
+        self.flux = flux = FluxObjects(
+            api, NAMESPACE, caches.oci_repositories, caches.kustomizations
+        )
         observer = ReleaseObserver(
             namespace=NAMESPACE,
             caches=caches,

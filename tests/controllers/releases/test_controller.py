@@ -285,3 +285,32 @@ async def test_health_elsewhere_that_is_not_known_yet_is_waited_for() -> None:
     result = await bench.step()
     assert bench.api.calls == []
     assert result.again is not None
+
+
+@in_virtual_time
+async def test_a_pass_regards_the_objects_of_its_rollout_alone() -> None:
+    """RELB-21: among a hundred Rollouts a pass costs as much as alone, and at rest nothing."""
+    bench = ReleaseBench()
+    bench.create()
+    for number in range(100):
+        name = f"app-{number}"
+        bench.api.put(kinds.ROLLOUTS, name, {"releasesImagePolicy": {"name": "app"}})
+        bench.api.put(kinds.ROLLOUT_GATES, name, {"rolloutRef": {"name": name}})
+        annotations = {"rollout.kuberik.com/rollout": name}
+        bench.api.put(
+            kinds.OCI_REPOSITORIES[0], name, {"ref": {}}, metadata={"annotations": annotations}
+        )
+        source = {"kind": "OCIRepository", "name": name}
+        bench.api.put(kinds.KUSTOMIZATIONS[0], name, {"sourceRef": source})
+    for _ in range(3):
+        bench.show()
+        for number in range(100):
+            await bench.step(f"app-{number}")
+    before = len(bench.api.calls)
+    bench.show()
+    for number in range(100):
+        await bench.step(f"app-{number}")
+    assert len(bench.api.calls) == before
+    (repository,), (kustomization,) = bench.flux.list_of("app-7")
+    assert (repository.head.name, kustomization.head.name) == ("app-7", "app-7")
+    assert kustomization.rollouts == {}

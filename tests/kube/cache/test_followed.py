@@ -12,7 +12,7 @@ from rollout_operator.kube.api import Page, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.followed import ASK_AGAIN, FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.objects import AnyWatched, WatchedObject
@@ -46,7 +46,7 @@ class Rig:
     def __init__(self, *script: Page | ApiError, watches: Sequence[Sequence[Step]] = ()) -> None:
         self.api = ScriptedApi([script], watches)
         self.clock = LoopClock()
-        self.store: Store[AnyWatched] = Store()
+        self.store = WatchedStore()
         source = KindSource(
             resources=VERSIONS, namespace=NAMESPACE, client=self.api, make_informer=self._make
         )

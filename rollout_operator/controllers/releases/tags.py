@@ -1,0 +1,46 @@
+"""What objects mention: by this those of one Rollout are found among thousands."""
+
+from collections.abc import Iterator
+
+from rollout_operator.model.releases.flux import (
+    OCI_REPOSITORY,
+    AnnotationProblem,
+    FluxReference,
+    Kustomization,
+    OciRepository,
+    Writers,
+)
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.planning.releases.flux.writes import name_manager
+
+
+def list_tags(view: object) -> Iterator[str]:
+    """Yield what an object mentions: Rollouts, field managers, and what it applies."""
+    match view:
+        case ReleaseGate():
+            yield view.rollout
+        case OciRepository():
+            if view.rollout is not None:
+                yield view.rollout
+            yield from _list_others(view.writers, view.problems)
+        case Kustomization():
+            yield from view.rollouts.values()
+            yield from _list_others(view.writers, view.problems)
+            if view.source.kind == OCI_REPOSITORY:
+                yield tag_source(view.source)
+
+
+def tag_rollout(name: str) -> tuple[str, ...]:
+    """Return what objects mention that a Rollout writes, or wrote."""
+    return (name, name_manager(name))
+
+
+def tag_source(source: FluxReference) -> str:
+    """Return what a Kustomization mentions that applies this; no name has a colon."""
+    return f"source:{source.namespace}/{source.name}"
+
+
+def _list_others(writers: Writers, problems: tuple[AnnotationProblem, ...]) -> Iterator[str]:
+    for managers in writers.values():
+        yield from managers
+    yield from (one.rollout for one in problems)
