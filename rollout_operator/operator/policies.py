@@ -19,10 +19,9 @@ from rollout_operator.controllers.policies.controller import (
     PolicyContext,
     PolicyController,
 )
-from rollout_operator.controllers.policies.owners import Owners
 from rollout_operator.controllers.policies.placements import Placements
 from rollout_operator.controllers.policies.reports import PolicyReports
-from rollout_operator.controllers.policies.rule import PolicyRule
+from rollout_operator.controllers.policies.rule import Owners, PolicyRule
 from rollout_operator.controllers.policies.statuses import PolicyStatuses
 from rollout_operator.controllers.policies.switches import Switches
 from rollout_operator.controllers.retries import Attempts

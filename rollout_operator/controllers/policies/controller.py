@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.controllers.policies.owners import Owners
 from rollout_operator.controllers.policies.placements import Placements
 from rollout_operator.controllers.policies.reports import PolicyReports
-from rollout_operator.controllers.policies.rule import PolicyRecord, PolicyRule
+from rollout_operator.controllers.policies.rule import Owners, PolicyRecord, PolicyRule
 from rollout_operator.controllers.policies.statuses import PolicyStatuses
 from rollout_operator.controllers.policies.switches import Switches
 from rollout_operator.controllers.retries import Attempts, get_retry_after

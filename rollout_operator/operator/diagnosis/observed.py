@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.policies.owners import Owners
+from rollout_operator.controllers.policies.rule import Owners
 from rollout_operator.controllers.shadow.rollouts import choose_grantable
 from rollout_operator.guards.budgets.accounts import Accounts
 from rollout_operator.guards.budgets.arbiter import Arbiter

@@ -41,7 +41,7 @@ from rollout_operator.planning.policies.batches import (
     open_batch,
     settle_batch,
 )
-from rollout_operator.planning.policies.members import (
+from rollout_operator.planning.policies.zones import (
     count_zone,
     is_scaling,
     list_readinesses,

@@ -4,6 +4,9 @@ What a person wrote down counts before what pods and names tell. A StatefulSet o
 the zone is one of its own, which is safe: it waits for all others. Pods in several zones are not
 safe, because one zone could then take down pods of another: nothing is updated. Which StatefulSets
 there are is left to the caller, and what stands in `frozen` as well.
+
+A walk takes several StatefulSets as one zone. What is up and down in each of them is settled in
+`rollout.readiness`, as for a label group.
 """
 
 import re
@@ -12,6 +15,7 @@ from typing import Final
 
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet, ZoneSource
+from rollout_operator.model.policy.plan import PolicySnapshot, SetCounts, ZoneCounts
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.model.policy.zones import (
@@ -23,6 +27,10 @@ from rollout_operator.model.policy.zones import (
     ZonesCode,
 )
 from rollout_operator.planning.placement import ZONE_LABEL, choose_label, choose_permitted_zone
+from rollout_operator.planning.rollout.progress import count_pods
+from rollout_operator.planning.rollout.readiness import Readiness, assess_readiness
+from rollout_operator.planning.rollout.walk import RolloutZone, is_waiting
+from rollout_operator.planning.rollout.zones import is_paused
 from rollout_operator.planning.wording import join_names
 
 NodeLabels = Mapping[str, Mapping[str, str]]
@@ -207,3 +215,66 @@ def _list_unread(
     if names := [node.name for node in needs_nodes(policy, sets, frozen)]:
         text = f"nodes may not be read, and are not asked for the zone of {join_names(names)}"
         yield ZoneFinding(code=ZoneFindingCode.NODES_UNREADABLE, text=text)
+
+
+def list_zones(snapshot: PolicySnapshot) -> tuple[RolloutZone, ...]:
+    """Return the zones in the order of their updates. Each StatefulSet must be in one."""
+    group = snapshot.group
+    readinesses = {
+        zone.sts.name: assess_readiness(zone, group.deletions, group.now) for zone in group.zones
+    }
+    zones = (
+        RolloutZone(
+            name=zone.name,
+            readinesses=tuple(
+                readinesses[one.name] for one in zone.sets if one.name in readinesses
+            ),
+        )
+        for zone in snapshot.resolution.zones
+    )
+    return tuple(zone for zone in zones if zone.readinesses)
+
+
+def list_readinesses(zones: Iterable[RolloutZone]) -> tuple[Readiness, ...]:
+    """Return all StatefulSets, zone by zone."""
+    return tuple(readiness for zone in zones for readiness in zone.readinesses)
+
+
+def is_scaling(zone: RolloutZone) -> bool:
+    """Tell whether pods of it come or go because of a new number of replicas (MAZ-35)."""
+    return any(one.sts.replicas != one.sts.status_replicas for one in zone.readinesses)
+
+
+def rank_begun(zone: RolloutZone, last: str) -> tuple[bool, ...]:
+    """Return what is smaller for a zone that was begun: it is finished first (MAZ-46).
+
+    Where the template of one StatefulSet of several changed, each zone has pods at both revisions:
+    so one with both inside of a StatefulSet counts before. Of several the `last` one counts first.
+    """
+    is_begun = _is_begun(zone.readinesses)
+    is_begun_inside = any(_is_begun([one]) for one in zone.readinesses if is_waiting(one))
+    return (not is_begun_inside, not is_begun, zone.name != last and is_begun)
+
+
+def _is_begun(readinesses: Sequence[Readiness]) -> bool:
+    counts = [count_pods(readiness) for readiness in readinesses if not is_paused(readiness.sts)]
+    return any(one.updated for one in counts) and any(one.outdated for one in counts)
+
+
+def count_zone(zone: RolloutZone) -> ZoneCounts:
+    """Return a zone in numbers."""
+    return ZoneCounts(name=zone.name, sets=tuple(map(_count_set, zone.readinesses)))
+
+
+def _count_set(readiness: Readiness) -> SetCounts:
+    counts = count_pods(readiness)
+    return SetCounts(
+        name=readiness.sts.name,
+        replicas=readiness.sts.replicas,
+        updated=counts.updated,
+        outdated=counts.outdated,
+        ready=counts.ready,
+        unavailable=readiness.unavailable,
+        revision=readiness.sts.update_revision,
+        is_paused=is_paused(readiness.sts),
+    )
