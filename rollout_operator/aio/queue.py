@@ -19,7 +19,7 @@ class QueueClosed(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """The keys to look at again. Must be used from one event loop."""
+    """The keys to reconcile again. Must be used from one event loop."""
 
     def __init__(self, *, on_taken: Callable[[timedelta], None] = lambda waited: None) -> None:
         self._ready: deque[K] = deque()
@@ -37,11 +37,11 @@ class WorkQueue(Generic[K]):
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether nothing new is to be begun."""
+        """Return whether nothing new is to be begun."""
         return self._closed
 
     def add(self, key: K) -> None:
-        """Ask for a look at `key` as soon as possible."""
+        """Ask for a reconcile of `key` as soon as possible."""
         if self._closed or key in self._since:
             return
         self._since[key] = asyncio.get_running_loop().time()

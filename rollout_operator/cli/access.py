@@ -99,7 +99,7 @@ def _list_files(flag: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _is_there(path: Path) -> bool:
-    """Tell whether there is such a file, also one that may not be read: that is said later."""
+    """Return whether there is such a file, also one that may not be read: that is said later."""
     try:
         path.stat()
     except PermissionError:

@@ -112,7 +112,7 @@ def _write_line(line: str) -> None:
 
 
 def is_reached(seen: Inspection, goal: Goal) -> bool:
-    """Tell whether all groups of an inspection are what is waited for, as of now."""
+    """Return whether all groups of an inspection are what is waited for, as of now."""
     return seen.is_settled and all(_has_reached(group, goal) for group in seen.description.groups)
 
 

@@ -47,7 +47,7 @@ def read_config(argv: Sequence[str], environment: Environment = NOTHING) -> Conf
 
 
 def is_namespace_name(text: str) -> bool:
-    """Tell whether a namespace can be called so."""
+    """Return whether a namespace can be called so."""
     return is_label(text)
 
 

@@ -75,7 +75,7 @@ def read_environment(variables: Mapping[str, str], mounted_namespace: str = "") 
 
 
 def is_label(text: str) -> bool:
-    """Tell whether it is a DNS label, as the name of a namespace is."""
+    """Return whether it is a DNS label, as the name of a namespace is."""
     return _LABEL.fullmatch(text) is not None
 
 

@@ -92,7 +92,7 @@ class Config:
     )
     reconcile_interval: timedelta = flag(
         "reconcile.interval", DURATION, timedelta(seconds=5), _ROLLOUTS,
-        "Longest time until a group is looked at again after an error. Must be positive."
+        "Longest time until a group is reconciled again after an error. Must be positive."
         " Without errors changes are acted upon as they happen, and nothing waits for this"
         " interval.",
     )
@@ -279,7 +279,7 @@ class Config:
 
     @property
     def watches_all(self) -> bool:
-        """Tell whether all namespaces are watched."""
+        """Return whether all namespaces are watched."""
         return not self.namespaces
 
     @property
@@ -310,22 +310,22 @@ class Config:
 
     @property
     def is_shadow(self) -> bool:
-        """Tell whether nothing is written, and no webhook answered."""
+        """Return whether nothing is written, and no webhook answered."""
         return self.mode == SHADOW
 
     @property
     def drives_policies(self) -> bool:
-        """Tell whether MultiAZRollouts are obeyed."""
+        """Return whether MultiAZRollouts are obeyed."""
         return self.multi_az_rollouts and not self.is_shadow
 
     @property
     def drives_releases(self) -> bool:
-        """Tell whether Rollouts of releases are made to happen."""
+        """Return whether Rollouts of releases are made to happen."""
         return self.releases and not self.is_shadow
 
     @property
     def answers_reviews(self) -> bool:
-        """Tell whether webhooks are served."""
+        """Return whether webhooks are served."""
         return self.webhooks_enabled and not self.is_shadow
 
     @property

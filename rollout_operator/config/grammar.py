@@ -97,7 +97,7 @@ class ParsedArguments:
         return cast(T, self._given.get(flag.name, flag.default))
 
     def has(self, flag: Flag[Any]) -> bool:
-        """Tell whether the flag was given at all."""
+        """Return whether the flag was given at all."""
         return flag.name in self._given
 
 
@@ -153,7 +153,7 @@ def _by_name(flags: Iterable[Flag[Any]]) -> dict[str, Flag[Any]]:
 
 
 def _take_flags(known: dict[str, Flag[Any]], rest: list[str], given: dict[str, object]) -> bool:
-    """Take flags from the front of `rest`; tell whether `--` has ended them."""
+    """Take flags from the front of `rest`; return whether `--` has ended them."""
     while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":
@@ -225,7 +225,7 @@ def _parse_long_span(text: str) -> timedelta:
 
 
 def _is_bare(text: str) -> bool:
-    """Tell whether only the unit is missing."""
+    """Return whether only the unit is missing."""
     return text.isascii() and text.isdigit() and len(text) <= _LONGEST_INTEGER
 
 

@@ -59,7 +59,7 @@ def describe_slow(zone: str) -> str:
 
 
 def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
-    """Return which call of a live look was slow."""
+    """Return which call of a live read was slow."""
     call, took = "the lists of its group", listed_in
     if times_in > listed_in:
         call, took = "the read of the times of its group", times_in

@@ -25,7 +25,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How one look at a key ended. `again`: when to look again at the latest."""
+    """How one reconcile of a key ended. `again`: when to reconcile again at the latest."""
 
     again: timedelta | None = None
 
@@ -78,7 +78,7 @@ class Workers(Generic[K]):
                 tasks.create_task(self._work(), name=f"worker-{number}")
 
     async def wait_idle(self) -> None:
-        """Wait until no key is being looked at."""
+        """Wait until no key is being reconciled."""
         await self._idle.wait()
 
     async def _work(self) -> None:

@@ -73,12 +73,12 @@ class Call:
 
     @property
     def is_write(self) -> bool:
-        """Tell whether the call changes something where it succeeds."""
+        """Return whether the call changes something where it succeeds."""
         return self.method != "GET"
 
     @property
     def is_stream(self) -> bool:
-        """Tell whether the answer goes on for as long as both sides want."""
+        """Return whether the answer goes on for as long as both sides want."""
         return self.verb == "watch"
 
     @property

@@ -133,7 +133,7 @@ class Election:
 
     @property
     def may_act(self) -> bool:
-        """Tell whether a write may be sent now."""
+        """Return whether a write may be sent now."""
         if self._state is ElectionState.LEADING:
             return self._clock.elapsed() < self._until
         return self._state is ElectionState.ALONE
@@ -306,7 +306,7 @@ class Election:
         return self._record_error(error)
 
     def _is_of_another(self, lease: Lease | None) -> bool:
-        """Tell whether it names a holder that this process would have to wait for."""
+        """Return whether it names a holder that this process would have to wait for."""
         return lease is not None and not lease.may_be_taken(self._me, timedelta(0))
 
     def _record_error(self, error: Exception) -> timedelta:
@@ -334,7 +334,7 @@ class Election:
             log.warn(text, lease=self._name, why=why)
 
     def _is_kept_out(self, now: timedelta) -> bool:
-        """Tell whether this process has failed for some time to follow, and to act if need be."""
+        """Return whether this process has failed for some time to follow, and to act if need be."""
         since = self._failing_since if self._state is ElectionState.FOLLOWING else None
         return since is not None and now - since >= RENEW_DEADLINE
 

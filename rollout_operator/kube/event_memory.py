@@ -93,7 +93,7 @@ class EventLimits:
         return len(self._objects)
 
     def admit(self, uid: Uid, action: EventAction) -> bool:
-        """Tell whether there is room for an Event of an object, and take it."""
+        """Return whether there is room for an Event of an object, and take it."""
         now = self._clock.elapsed()
         own = self._objects.get(uid)
         if own is None:

@@ -127,7 +127,7 @@ class EventSender:
             self.enqueue(event)
 
     def admit(self, uid: Uid, action: EventAction) -> bool:
-        """Tell whether an object may have an event now, and count it where it may not.
+        """Return whether an object may have an event now, and count it where it may not.
 
         For what happens many times a second: only what is admitted need be put into words.
         """

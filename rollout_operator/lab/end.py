@@ -55,7 +55,7 @@ def cancel_once(outcome: asyncio.Future[Any]) -> Callable[[], None]:
 
 
 def is_only(error: BaseException, kind: type[BaseException]) -> bool:
-    """Tell whether an error is of a kind, or a group of nothing else."""
+    """Return whether an error is of a kind, or a group of nothing else."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_only(each, kind) for each in error.exceptions)
     return isinstance(error, kind)

@@ -82,22 +82,22 @@ class SimulatedProcess:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether it has been started and neither crashed nor ended."""
+        """Return whether it has been started and neither crashed nor ended."""
         return self._life is not None and not self._life.is_over
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether it works and has not been told to stop."""
+        """Return whether it works and has not been told to stop."""
         return self._life is not None and self._life.is_ready
 
     @property
     def is_serving(self) -> bool:
-        """Tell whether the Service leads to it."""
+        """Return whether the Service leads to it."""
         return self.is_ready and self._life is not None and self._life.reviewer is not None
 
     @property
     def acts(self) -> bool:
-        """Tell whether it decides, elected or alone."""
+        """Return whether it decides, elected or alone."""
         return self.is_running and self._current.engine.is_leading
 
     @property

@@ -42,7 +42,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_partition(self) -> bool:
-        """Tell whether it counts by partition over all other zones, and not by zone."""
+        """Return whether it counts by partition over all other zones, and not by zone."""
         return self.pattern != ""
 
     @property

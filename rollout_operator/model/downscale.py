@@ -65,7 +65,7 @@ class Decrease:
 
     @property
     def moves_ordinals(self) -> bool:
-        """Tell whether other ordinals go than the highest ones."""
+        """Return whether other ordinals go than the highest ones."""
         return self.first_from != self.first_to
 
     @property
@@ -93,7 +93,7 @@ class Key:
     """Where pods are called; None for one of an earlier release, which did not record it."""
 
     def may_be(self, other: "Key") -> bool:
-        """Tell whether another downscale is this one, as far as is known of it."""
+        """Return whether another downscale is this one, as far as is known of it."""
         counts = (self.set_uid, self.replicas_from, self.replicas_to)
         return counts == (other.set_uid, other.replicas_from, other.replicas_to) and (
             self.target is None or self.target == other.target

@@ -44,7 +44,7 @@ def bound_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Tell whether an object with these labels is selected; an empty selector selects all.
+    """Return whether an object with these labels is selected; an empty selector selects all.
 
     One whose labels are left out may be, unless a label that is kept speaks against it: nothing
     gets past a budget by having too many. Where that it is selected permits anything, ask
@@ -56,7 +56,7 @@ def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 
 
 def is_certain(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Tell whether `selects` knows all labels that a selector asks for."""
+    """Return whether `selects` knows all labels that a selector asks for."""
     return LEFT_OUT not in labels or NAMED_LABELS.issuperset(selector)
 
 
@@ -68,7 +68,7 @@ class SelectorTerm(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels fit; an operator that is not known is taken to fit."""
+        """Return whether labels fit; an operator that is not known is taken to fit."""
         match self.operator:
             case "In":
                 return labels.get(self.key) in self.values
@@ -105,7 +105,7 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def may_take(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether such an object is or may be selected, where some labels are left out."""
+        """Return whether such an object is or may be selected, where some labels are left out."""
         if LEFT_OUT not in labels:
             return self.takes(labels)
         known = LabelSelector(
@@ -120,6 +120,6 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         return ",".join([*parts, *(term.render() for term in self.terms)])
 
     def is_certain(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether `may_take` knows all labels that it asks for."""
+        """Return whether `may_take` knows all labels that it asks for."""
         keys = {*self.labels, *(term.key for term in self.terms)}
         return LEFT_OUT not in labels or keys <= NAMED_LABELS

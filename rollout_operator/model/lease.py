@@ -86,7 +86,7 @@ class Lease:
         return min(self.transitions + (self.holder != holder), MOST_TRANSITIONS)
 
     def may_be_taken(self, by: Identity, unchanged_for: timedelta) -> bool:
-        """Tell whether a process that has seen it unchanged for so long may take it.
+        """Return whether a process that has seen it unchanged for so long may take it.
 
         At once where it was released, and where an earlier process of the same pod held it: its
         container has ended before another one is started.

@@ -69,7 +69,7 @@ def compile_search(text: str) -> Callable[[str], bool]:
 
 
 def has_open_alternation(text: str) -> bool:
-    """Tell whether a pattern has a `|` outside of all groups.
+    """Return whether a pattern has a `|` outside of all groups.
 
     Between `^` and `$` without a group of its own, as in earlier releases, it matches other texts.
     """

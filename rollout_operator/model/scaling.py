@@ -136,7 +136,7 @@ class ScaleZone:
 
     @property
     def is_downscale(self) -> bool:
-        """Tell whether pods go."""
+        """Return whether pods go."""
         return self.replicas < self.zone.replicas
 
 

@@ -49,7 +49,7 @@ class KeyringEntry:
     problem: str = ""
 
     def matches(self, host: str, name: str) -> bool:
-        """Tell whether this entry is for a repository of this host and name."""
+        """Return whether this entry is for a repository of this host and name."""
         # A prefix of the text, as the kubelet has it: `team` is also for `team-b`.
         return f"/{name}".startswith(self.path) and _match_host(self.host, host)
 

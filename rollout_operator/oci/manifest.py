@@ -69,7 +69,7 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_image_config(self) -> bool:
-        """Tell whether it is of a kind that has labels."""
+        """Return whether it is of a kind that has labels."""
         return self.media_type in _IMAGE_CONFIGS
 
 
@@ -167,7 +167,7 @@ def decode_config(body: bytes) -> Labels:
 
 
 def is_complete(sources: Sequence[Labels]) -> bool:
-    """Tell whether nothing more can be learned."""
+    """Return whether nothing more can be learned."""
     return all(_choose(sources, name) for name in Labels.__struct_fields__)
 
 

@@ -67,7 +67,7 @@ class Holder:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether the registry is asked without TLS."""
+        """Return whether the registry is asked without TLS."""
         return self.origin.startswith("http://")
 
 

@@ -88,12 +88,12 @@ class Context:
 
     @property
     def is_stopping(self) -> bool:
-        """Tell whether nothing new is begun any more."""
+        """Return whether nothing new is begun any more."""
         return self.process.is_stopping
 
     @property
     def is_leading(self) -> bool:
-        """Tell whether this process decides, and knows what there is to know for that."""
+        """Return whether this process decides, and knows what there is to know for that."""
         return self.has_begun and self.election.may_act
 
     def open(self, name: str, reads: Priority) -> ApiClient:

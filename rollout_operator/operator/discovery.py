@@ -46,7 +46,7 @@ class Discovery:
 
     @property
     def is_forbidden(self) -> bool:
-        """Tell whether the objects of the cluster may not be listed."""
+        """Return whether the objects of the cluster may not be listed."""
         return self._sets.is_forbidden
 
     async def wait_answered(self) -> None:

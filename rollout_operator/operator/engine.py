@@ -78,7 +78,7 @@ class Engine:
 
     @property
     def is_leading(self) -> bool:
-        """Tell whether this process decides."""
+        """Return whether this process decides."""
         return self._context.is_leading
 
     @property

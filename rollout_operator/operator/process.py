@@ -190,12 +190,12 @@ class Process:
 
     @property
     def is_stopping(self) -> bool:
-        """Tell whether nothing new is begun any more."""
+        """Return whether nothing new is begun any more."""
         return self.stopping_since is not None
 
     @property
     def drives_policies(self) -> bool:
-        """Tell whether it drives MultiAZRollouts; a shadow drives nothing."""
+        """Return whether it drives MultiAZRollouts; a shadow drives nothing."""
         return self.settings.drives_policies and not self.settings.is_shadow
 
     @cached_property

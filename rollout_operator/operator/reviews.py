@@ -112,7 +112,7 @@ class Reviews:
         return self._context.namespace
 
     async def is_known(self, within: timedelta) -> bool:
-        """Tell whether objects are known, waiting so long for that."""
+        """Return whether objects are known, waiting so long for that."""
         if self.find_lack() is None:
             return True
         try:
@@ -227,12 +227,12 @@ class Reviews:
         )
 
     def _shows_set(self, review: Review) -> bool:
-        """Tell whether the cache shows the set that a review is about: UIDs are not guessed."""
+        """Return whether the cache shows the set that a review is about: UIDs are not guessed."""
         sts = self._context.sets.get(review.namespace, review.name)
         return sts is not None and isinstance(review.old, Scalable) and sts.uid == review.old.uid
 
     def _shows_pod(self, review: Review) -> bool:
-        """Tell whether the cache shows that a pod runs: the replica that leads reads no other."""
+        """Return whether the cache shows that a pod runs: the replica that leads reads no other."""
         pod = self._context.pods.get(review.namespace, review.name)
         return isinstance(pod, Pod) and is_running(pod)
 

@@ -81,7 +81,7 @@ class Rollouts:
         await self._workers.wait_idle()
 
     def wake_all(self) -> None:
-        """Look at all groups again."""
+        """Reconcile all groups again."""
         for group in self._context.sets.list_groups():
             self._queue.add(group)
 

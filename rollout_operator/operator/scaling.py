@@ -33,7 +33,7 @@ from rollout_operator.operator.context import Context
 from rollout_operator.planning.scaling.following import keeps_time
 from rollout_operator.telemetry.spans import trace_keys
 
-# Groups whose counts are looked at at a time; each mostly waits for the API server.
+# Groups whose counts are reconciled at a time; each mostly waits for the API server.
 WORKERS: Final = 32
 # Sets whose pods are called at a time: one that is slow to answer holds one of these.
 CALLERS: Final = 64
@@ -146,7 +146,7 @@ class Scaling:
             self._wake(group)
 
     def _wake(self, group: GroupName) -> None:
-        """Look at a group, unless no count of it is ours: most events are of such groups."""
+        """Reconcile a group, unless no count of it is ours: most events are of such groups."""
         members = self._context.sets.list_group(group)
         if self._controller.knows(group) or is_scaled(members):
             self._queue.add(group)

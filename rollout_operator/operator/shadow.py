@@ -22,7 +22,7 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.operator.context import Context
 from rollout_operator.telemetry.spans import trace_keys
 
-# Groups that are looked at at a time; it costs no request but those for the zone tracker.
+# Groups that are reconciled at a time; it costs no request but those for the zone tracker.
 WORKERS: Final = 8
 
 
@@ -75,11 +75,11 @@ class Shadow:
 
     @property
     def busy(self) -> int:
-        """Return how many groups are looked at now."""
+        """Return how many groups are reconciled now."""
         return sum(workers.busy for workers in self._workers)
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to look at groups."""
+        """Begin to reconcile groups."""
         tasks.start("references", self._references.run())
         for name, workers in zip(("workers", "scaling workers"), self._workers, strict=True):
             tasks.start(name, workers.run())
@@ -90,12 +90,12 @@ class Shadow:
             queue.close()
 
     async def finish(self) -> None:
-        """Wait until no group is looked at."""
+        """Wait until no group is being reconciled."""
         for workers in self._workers:
             await workers.wait_idle()
 
     def wake_all(self) -> None:
-        """Look at all groups again."""
+        """Reconcile all groups again."""
         for group in self._context.sets.list_groups():
             self._wake(group)
 

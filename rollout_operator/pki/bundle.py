@@ -75,7 +75,7 @@ class Injection:
 
 
 def is_ours(configuration: Configuration, namespace: str) -> bool:
-    """Tell whether a configuration asks for the CA of the operator in `namespace`."""
+    """Return whether a configuration asks for the CA of the operator in `namespace`."""
     if isinstance(configuration, Unreadable):
         return False
     labels = configuration.labels
@@ -83,7 +83,7 @@ def is_ours(configuration: Configuration, namespace: str) -> bool:
 
 
 def calls_us(hook: Webhook, names: Sequence[str]) -> bool:
-    """Tell whether a hook of a labelled configuration calls a server of one of these names."""
+    """Return whether a hook of a labelled configuration calls a server of one of these names."""
     return any(matches_name(name, hook.host) for name in names)
 
 
@@ -194,12 +194,12 @@ class BundleInjector:
         }
 
     def on_change(self, old: Configuration | None, new: Configuration | None) -> None:
-        """Look at a configuration that has changed: the callback for the informers."""
+        """Reconcile a configuration that has changed: the callback for the informers."""
         if new is not None and is_ours(new, self._what.namespace):
             self._queue.add(_key(new))
 
     def wake(self) -> None:
-        """Look at all configurations: the bundle has changed."""
+        """Reconcile all configurations: the bundle has changed."""
         keys = [_key(configuration) for configuration in self._list_ours()]
         self._targets = {key: self._targets[key] for key in keys if key in self._targets}
         self._others = {key: self._others[key] for key in keys if key in self._others}
@@ -207,7 +207,7 @@ class BundleInjector:
             self._queue.add(key)
 
     def holds(self, bundle: bytes) -> bool:
-        """Tell whether every hook of ours in the caches has this bundle and no other.
+        """Return whether every hook of ours in the caches has this bundle and no other.
 
         True where there is none. What cannot be decoded does not count: it could not be written.
         """

@@ -74,7 +74,7 @@ def load_chain(pem: bytes, what: str) -> Chain:
 
 
 def is_trusted(chain: Chain, cas: Chain) -> bool:
-    """Tell whether whoever trusts these CAs trusts the first certificate of a chain."""
+    """Return whether whoever trusts these CAs trusts the first certificate of a chain."""
     return _find_root(chain, cas) is not None
 
 
@@ -95,7 +95,7 @@ def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
 
 
 def fits(cert: x509.Certificate, key: PrivateKeyTypes) -> bool:
-    """Tell whether the key is that of the certificate."""
+    """Return whether the key is that of the certificate."""
     try:
         return _public_bytes(cert.public_key()) == _public_bytes(key.public_key())
     except (ValueError, UnsupportedAlgorithm):
@@ -122,7 +122,7 @@ def read_leaf_name(pem: bytes) -> str:
 
 
 def is_for_clients(pem: bytes) -> bool:
-    """Tell whether the first certificate in a PEM text may be shown to a server."""
+    """Return whether the first certificate in a PEM text may be shown to a server."""
     return _may_serve_as(load_chain(pem, "cert")[0], ExtendedKeyUsageOID.CLIENT_AUTH)
 
 

@@ -39,14 +39,14 @@ from rollout_operator.planning.certificate import (
 from rollout_operator.planning.ownership import Marks, plan_secret
 from rollout_operator.telemetry.logs import log
 
-# A broken Secret is repaired within a minute: one look, and time for failures of the API.
+# A broken Secret is repaired within a minute: one reconcile, and time for failures of the API.
 CHECK_EVERY: Final = timedelta(seconds=20)
 _SOONEST: Final = timedelta(milliseconds=100)
 # Longer than an API server takes to restart; then the process says why, and is started again.
 START_LIMIT: Final = timedelta(seconds=60)
 # Of what only a person can mend the first is told, then one in so many: every five minutes.
 _REPORTED_EVERY: Final = 15
-# Steps and lost races in one look: a foreign Secret needs three steps at most.
+# Steps and lost races in one reconcile: a foreign Secret needs three steps at most.
 _MOST_STEPS: Final = 8
 
 
@@ -263,7 +263,7 @@ class CertificateController:
         return min(max(left, _SOONEST), CHECK_EVERY)
 
     def _report(self, decision: Decision) -> None:
-        """Log a decision once, not at each look that comes to the same."""
+        """Log a decision once, not at each reconcile that comes to the same."""
         logged = (decision.step, decision.reason)
         if logged == self._logged:
             return

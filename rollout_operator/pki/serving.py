@@ -192,14 +192,14 @@ class CertificateFiles:
             self.reload()
 
     def reload(self) -> None:
-        """Serve what the files hold where it is new; what is not right is told once."""
+        """Serve what the files hold where it is new; what is not right is logged once."""
         try:
             material = self._read()
             if material != self._seen:
                 self._serve(material)
             self._logged = ""
         except ConfigError as error:
-            # Halfway through an exchange of both files; the next look finds the rest.
+            # Halfway through an exchange of both files; the next reconcile finds the rest.
             if str(error) != self._logged:
                 log.warn("Keeping certificate, its files are not right", err=error)
             self._logged = str(error)

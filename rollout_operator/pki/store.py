@@ -65,7 +65,7 @@ class Stored:
 
     @property
     def is_labelled(self) -> bool:
-        """Tell whether it says that we made it."""
+        """Return whether it says that we made it."""
         labels = _part(_part(self.body, "metadata"), "labels")
         return labels.get(CERTIFICATE_LABEL) == _MADE_BY_US
 
@@ -78,7 +78,7 @@ class Stored:
 
     @property
     def is_immutable(self) -> bool:
-        """Tell whether the API server refuses every change of its data."""
+        """Return whether the API server refuses every change of its data."""
         return self.body.get("immutable") is True
 
 

@@ -60,7 +60,7 @@ class Validity:
     end: datetime
 
     def covers(self, now: datetime) -> bool:
-        """Tell whether it holds at `now`."""
+        """Return whether it holds at `now`."""
         return self.start <= now < self.end
 
     def text(self) -> str:
@@ -144,7 +144,7 @@ def choose_ca_life(expiration: timedelta) -> timedelta:
 
 
 def matches_name(pattern: str, name: str) -> bool:
-    """Tell whether a name in a certificate covers `name`; `*` stands for one whole label."""
+    """Return whether a name in a certificate covers `name`; `*` stands for one whole label."""
     pattern, name = pattern.lower(), name.lower()
     if pattern.startswith("*."):
         return pattern[1:] == name[name.find(".") :]
@@ -174,7 +174,7 @@ class _Case:
         self.overlap = min(OVERLAP, self.life / _OVERLAP_SHARE)
 
     def has_room(self, ca: Validity, share: float, *, at: datetime | None = None) -> bool:
-        """Tell whether the CA is valid now, and later on has a share of an expiration left."""
+        """Return whether the CA is valid now, and later on has a share of an expiration left."""
         left = ca.end - max(self.now, at or self.now)
         return ca.covers(self.now) and left >= self.wanted.expiration * share
 
@@ -185,7 +185,7 @@ class _Case:
 
     @property
     def may_issue(self) -> bool:
-        """Tell whether the CA in use is to sign the next leaf, or the one that is due already."""
+        """Return whether the CA in use is to sign the next leaf, or the one that is due already."""
         return self.held.may_sign and self.has_room(self.held.ca, _ROOM, at=self.third)
 
     @property

@@ -190,7 +190,7 @@ def render_scaled(action: ScaleZone) -> EventRecord:
 
 
 def is_reported(verdict: Verdict) -> bool:
-    """Tell whether a refusal says anything of the object that the review is about."""
+    """Return whether a refusal says anything of the object that the review is about."""
     return verdict.reason.code not in _OF_THE_PROCESS
 
 

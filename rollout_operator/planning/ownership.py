@@ -44,7 +44,7 @@ class Marks:
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether it may be written."""
+        """Return whether it may be written."""
         is_issued = self.leaf_name == LEAF_NAME
         return self.is_labelled or is_issued or self.is_empty or self.is_known
 

@@ -270,7 +270,7 @@ def _describe_call(call: _CallUnderway) -> Mapping[str, Attribute]:
 
 
 def is_success(status: int) -> bool:
-    """Tell whether a pod has confirmed by this status."""
+    """Return whether a pod has confirmed by this status."""
     return 200 <= status < 300
 
 

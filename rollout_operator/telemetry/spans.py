@@ -32,7 +32,7 @@ class Span(Protocol):
 
     @property
     def is_recorded(self) -> bool:
-        """Tell whether anything is kept: nothing need be put together where it is not."""
+        """Return whether anything is kept: nothing need be put together where it is not."""
         ...
 
     @property
@@ -138,7 +138,7 @@ class Tracing:
 
     @property
     def is_on(self) -> bool:
-        """Tell whether spans go anywhere."""
+        """Return whether spans go anywhere."""
         return not isinstance(self.spans, NoSpans)
 
     def bind(self, spans: SpanSource | None) -> None:

@@ -54,7 +54,7 @@ class RecordedSpan:
 
     @property
     def is_recorded(self) -> bool:
-        """Tell whether it was sampled and has not ended."""
+        """Return whether it was sampled and has not ended."""
         return self._span.is_recording()
 
     @property
@@ -146,7 +146,7 @@ class RarelyLogged(logging.Filter):
         self._quiet_until = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the record is written."""
+        """Return whether the record is written."""
         now = self._now()
         if now < self._quiet_until:
             return False

@@ -97,7 +97,7 @@ class WebhookServer:
 
     @property
     def is_serving(self) -> bool:
-        """Tell whether new connections are accepted: False before `start` and after a fault."""
+        """Return whether new connections are accepted: False before `start` and after a fault."""
         return self._listener.is_accepting
 
     async def start(self) -> None:

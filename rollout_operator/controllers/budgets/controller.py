@@ -85,7 +85,7 @@ class DisruptionController:
         return Result(again=left) if left > DONE else self._forget(key)
 
     async def _remove_record(self, cached: Pod) -> timedelta:
-        """Return when to look again, DONE where nothing is left to do.
+        """Return when to reconcile again, DONE where nothing is left to do.
 
         Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
         limits may make it wait for longer.

@@ -36,7 +36,7 @@ from rollout_operator.telemetry.logs import log
 SETTLE: Final = timedelta(seconds=2)
 # Between two writes, of whatever budgets.
 WRITE_PAUSE: Final = timedelta(milliseconds=300)
-# Between two looks, which may take some milliseconds each.
+# Between two reconciles, which may take some milliseconds each.
 RECONCILE_PAUSE: Final = timedelta(milliseconds=20)
 # Time alone brings a pod up that has to be ready for a while.
 REQUEUE_AFTER: Final = timedelta(seconds=30)
@@ -106,7 +106,7 @@ class BudgetStatuses:
         return Result(again=again)
 
     async def _write(self, name: str) -> timedelta | None:
-        """Return when to look again at the latest, None where there is nothing to look at."""
+        """Return when to reconcile again at the latest, None where there is nothing to look at."""
         context = self._context
         if self._read_at is None or context.clock.elapsed() - self._read_at >= READ_AGAIN:
             await self._read()
@@ -196,7 +196,7 @@ class BudgetStatuses:
         return BUDGET_STATUSES.bound(self._failures[name])
 
     def _give_up(self, why: ApiError | str) -> None:
-        """Write nothing for a while; that is told once."""
+        """Write nothing for a while; that is logged once."""
         self._not_before = self._context.clock.elapsed() + TRY_AGAIN
         if not self._is_reported:
             log.info("Status of budgets is not written: nothing else depends on it", err=why)

@@ -49,7 +49,7 @@ class Cancellations:
     cluster_domain: str
 
     async def send(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Tell pods of a set that they stay; return when to look again."""
+        """Un-prepare pods of a set; return when to reconcile again."""
         downscales = self.downscales
         if not downscales.backlog.list_due_cancels(sts.uid):
             return RESYNC

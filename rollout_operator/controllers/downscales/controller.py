@@ -1,7 +1,7 @@
 """Look after downscales that were allowed, until they have happened or pods know that they stay.
 
 Records the time of one that happened, where the answer to the review could not. Where one did not
-happen, for whatever reason, every pod that was told to go is told that it stays, as often as it
+happen, for whatever reason, every pod that was prepared is un-prepared, as often as it
 takes; a process that starts finds the records of the one before it. Works by UID of the set.
 """
 
@@ -110,7 +110,7 @@ class DownscaleController:
         return failed
 
     async def reconcile(self, set_uid: Uid) -> Result:
-        """Look at one set, do what is due, and say when to look again."""
+        """Reconcile one set, do what is due, and return when to reconcile again."""
         context = self._context
         sts = context.sets.get_by_uid(set_uid)
         if sts is None:
@@ -231,7 +231,7 @@ class DownscaleController:
         return records
 
     async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Find out what became of the reservation; return when to look again."""
+        """Find out what became of the reservation; return when to reconcile again."""
         downscales = self._context.downscales
         reservation = downscales.get(sts.uid)
         if reservation is None or reservation.state is ReservationState.PREPARING:
@@ -292,7 +292,7 @@ class DownscaleController:
     async def _give_up(
         self, reservation: DownscaleReservation, sts: StatefulSet, pods: Sequence[Pod]
     ) -> timedelta:
-        """The time is over. Ask the store itself before pods are told that they stay (SI-12)."""
+        """The time is over. Ask the store itself before pods are un-prepared (SI-12)."""
         context = self._context
         try:
             body = await context.client.fetch(STATEFULSETS, sts.namespace, sts.name)

@@ -34,7 +34,7 @@ from rollout_operator.planning.policies.status import (
 )
 from rollout_operator.telemetry.logs import log
 
-# Every policy is looked at this often when nothing happens.
+# Every policy is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(seconds=60)
 
 
@@ -66,12 +66,12 @@ class PolicyController:
     def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
         """Return a policy as it was last read or written, and what was decided that it waits for.
 
-        Nothing where this process has not looked at it.
+        Nothing where this process has not reconciled it.
         """
         return self._context.statuses.get(name), self._waits.get(name, ())
 
     async def reconcile(self, name: str) -> Result:
-        """Look at a policy once, do what is due, and say when to look again."""
+        """Reconcile a policy once, do what is due, and return when to reconcile again."""
         context, attempt = self._context, ("policy", name)
         wait, _ = context.attempts.wait_before(attempt)
         if wait:
@@ -94,7 +94,7 @@ class PolicyController:
         return Result(again=again)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to look again. Raises ApiError and DecodeError."""
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
         found = context.owners.find(name)
         if context.statuses.get(name) is None or found is None:

@@ -145,7 +145,7 @@ class Placements:
             self._pod_nodes[sts.name] = nodes
 
     def _is_scheduled(self, sts: StatefulSet) -> bool:
-        """Tell whether the node of each pod is known that has one."""
+        """Return whether the node of each pod is known that has one."""
         read = self._pod_nodes.get(sts.name, {})
         # One with an address runs somewhere.
         return all(

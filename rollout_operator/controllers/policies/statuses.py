@@ -60,7 +60,7 @@ class PolicyStatuses:
         return cached
 
     def is_behind(self, name: str) -> bool:
-        """Tell whether the cache shows another spec than the API server did since."""
+        """Return whether the cache shows another spec than the API server did since."""
         cached, newest = self._cached.get(self._namespace, name), self._newest.get(name)
         return (
             isinstance(cached, WatchedPolicy)
@@ -70,7 +70,7 @@ class PolicyStatuses:
         )
 
     def is_doubtful(self, name: str) -> bool:
-        """Tell whether it must be read back before anything is decided."""
+        """Return whether it must be read back before anything is decided."""
         return name in self._doubtful
 
     async def read_back(self, name: str) -> None:

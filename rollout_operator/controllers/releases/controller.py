@@ -39,7 +39,7 @@ from rollout_operator.telemetry.logs import log
 
 # While the caches fill, or are too old to decide by.
 RECHECK: Final = timedelta(seconds=1)
-# Every Rollout is looked at this often when nothing happens.
+# Every Rollout is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=1)
 
 
@@ -66,7 +66,7 @@ class ReleaseController:
         self._corrections: dict[str, tuple[Correction, ...]] = {}
 
     async def reconcile(self, name: str) -> Result:
-        """Look at a Rollout once, do what is due, and say when to look again."""
+        """Reconcile a Rollout once, do what is due, and return when to reconcile again."""
         attempts, attempt = self._context.attempts, ("release", name)
         wait, _ = attempts.wait_before(attempt)
         if wait:
@@ -89,7 +89,7 @@ class ReleaseController:
         )
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to look again. Raises ApiError and DecodeError."""
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
         if context.newest.get(name) is None:
             self._forget(name)

@@ -117,7 +117,7 @@ class ReleaseObserver:
             raise Unobserved(text, conditions.NO_FLUX)
 
     def _check_selection(self, rollout: ReleaseRollout) -> bool:
-        """Tell whether other namespaces are asked; raise Unobserved where they may not be."""
+        """Return whether other namespaces are asked; raise Unobserved where they may not be."""
         checks = rollout.spec.checks
         if checks is None or checks.namespaces is None:
             return False

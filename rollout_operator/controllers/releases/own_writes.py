@@ -40,7 +40,7 @@ class NewestObjects:
         return [self._choose(one) for one in self._cached.list_tagged(*tags)]
 
     def is_doubtful(self, name: str) -> bool:
-        """Tell whether it must be read back before anything is decided."""
+        """Return whether it must be read back before anything is decided."""
         return name in self._doubtful
 
     def doubt(self, name: str) -> None:

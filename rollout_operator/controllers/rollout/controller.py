@@ -19,7 +19,7 @@ from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
-# Every group is looked at this often when nothing happens: under the five minutes after which
+# Every group is reconciled this often when nothing happens: under the five minutes after which
 # dashboards call a group unattended.
 RESYNC: Final = timedelta(minutes=4)
 # A reconcile that ends so has not seen to the group: the time of the last success stands still.
@@ -57,7 +57,7 @@ class RolloutController:
         )
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Look at the group once, do what is due, and say when to look again."""
+        """Reconcile the group once, do what is due, and return when to reconcile again."""
         context = self._context
         group = context.observer.observe(name)
         if not group.zones and not group.unreadable:
@@ -79,7 +79,7 @@ class RolloutController:
         return Result(again=min(again, plan.requeue_after or RESYNC, log_again or RESYNC))
 
     async def _reconcile_once(self, group: Group) -> tuple[Plan, timedelta]:
-        """Return the plan with all that came of it, and when to look again."""
+        """Return the plan with all that came of it, and when to reconcile again."""
         context = self._context
         has_unknown = bool(context.deletes.list_unknown(group.owners))
         if step := await self._steps.settle(group):

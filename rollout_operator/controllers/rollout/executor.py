@@ -144,7 +144,7 @@ class Executor:
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
-        # In this order: a group that waits for its look keeps no downscale waiting.
+        # In this order: a group that waits for its reconcile keeps no downscale waiting.
         async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):
             reservations = Reservations(self._arbiter)
             try:
@@ -166,7 +166,7 @@ class Executor:
         reservations: Reservations,
         report: Report,
     ) -> bool:
-        """Reserve as many pods as there is room for; tell whether a live read is of any use."""
+        """Reserve as many pods as there is room for; return whether a live read is of any use."""
         if not any(self._arbiter.may_cover(entry.pod) for entry in action.listed):
             return True
         planned = find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)

@@ -26,7 +26,7 @@ class Report:
 
     @property
     def is_cut_short(self) -> bool:
-        """Tell whether a live read was too old before all was done."""
+        """Return whether a live read was too old before all was done."""
         return self.cut_short != ""
 
 

@@ -77,7 +77,7 @@ class Revisions:
 
 
 def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
-    """Tell whether the store shows a zone as the decision had it.
+    """Return whether the store shows a zone as the decision had it.
 
     More replicas: it is not known yet whether the new pods are ready (ROLL-39). Nor whether all
     still are, where the record of the zone before this one took its time. Nor which revision they
@@ -94,7 +94,7 @@ def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
 
 
 def _records(plan: Plan, action: RecordRevision) -> bool:
-    """Tell whether a plan still records the same revision of the same zone."""
+    """Return whether a plan still records the same revision of the same zone."""
     return any(
         isinstance(other, RecordRevision)
         and (other.zone.uid, other.revision) == (action.zone.uid, action.revision)

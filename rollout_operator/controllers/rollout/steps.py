@@ -45,7 +45,7 @@ class StepContext:
     refresh: Callable[[str], None]
     """Make the caches list again; the argument says why."""
     resync: timedelta
-    """When to look again where nothing else says so."""
+    """When to reconcile again where nothing else says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class Steps:
         return StepOutcome(reasons=(reason, *report.reasons), again=wait, failed=has_failed)
 
     def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
-        """Return when to look again if no event comes first."""
+        """Return when to reconcile again if no event comes first."""
         if report.deleted or report.is_cut_short or not report.is_contradicted:
             self._rechecks.pop(name, None)
         if report.is_cut_short:

@@ -88,7 +88,7 @@ class ScalingContext:
 
 
 def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
-    """Tell whether any set of a group has an annotation of scaling."""
+    """Return whether any set of a group has an annotation of scaling."""
     return any(
         isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
         for member in members
@@ -104,11 +104,11 @@ class ScalingController:
         self._mirrored: dict[GroupName, Collection[Reference]] = {}
 
     def knows(self, name: GroupName) -> bool:
-        """Tell whether counts of a group were ours at the last look."""
+        """Return whether counts of a group were ours at the last reconcile."""
         return name in self._known
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Look at the group once, do what is due, and say when to look again."""
+        """Reconcile the group once, do what is due, and return when to reconcile again."""
         counts, group = self._context.counts, self._context.observer.observe(name)
         if not is_scaled(zone.sts for zone in group.zones):
             self._forget(name, group)
@@ -173,7 +173,7 @@ class ScalingController:
         return self._context.observer.observe(group.name) if done else group
 
     async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
-        """Read the times again that a zone waits for; tell whether they are others now.
+        """Read the times again that a zone waits for; return whether they are others now.
 
         A person may have set one back so that the next zone goes at once (D-66).
         """
@@ -205,7 +205,7 @@ class ScalingController:
         return bool(wait) or await self._is_contested(action, outcome)
 
     async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Tell whether a count must wait because something else puts it back; record it if so."""
+        """Return whether a count must wait because something else puts it back; record it if so."""
         wait = self._context.contests.wait_before(action)
         if wait:
             outcome.fail(await self._context.contests.describe(action, wait), wait)
@@ -242,7 +242,7 @@ class ScalingController:
     async def _scale(
         self, scaling: ScalingSnapshot, action: ScaleZone, outcome: ReconcileOutcome
     ) -> bool:
-        """Write one count; tell whether it was written."""
+        """Write one count; return whether it was written."""
         counts, zone = self._context.counts, action.zone
         if await self._is_contested(action, outcome):
             return False
@@ -334,7 +334,7 @@ class ScalingController:
         if group.zones or group.unreadable:
             context.group_states.post(Plan(group=name), Subject.SCALING)
             return
-        # Again: the look before this one may have told of it when it was forgotten already.
+        # Again: the reconcile before this one may have reported it after it was forgotten.
         context.group_states.forget(name)
         context.metrics.forget_group(name)
 

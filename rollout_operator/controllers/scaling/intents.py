@@ -81,7 +81,7 @@ class IntentWriter:
             raise Unreachable(f"{error}", call=error.call) from error
 
     async def revoke(self, sts: StatefulSet) -> bool:
-        """Remove the mark of a set; tell whether it was there still.
+        """Remove the mark of a set; return whether it was there still.
 
         From then on the write that holds by it fails, however late. Raises ApiError; Conflict where
         the API server shows something else than it says.

@@ -50,7 +50,7 @@ class PodCaller:
         self._on_answers = on_answers
         self._due: dict[Uid, CallPods] = {}
         self._pod_calls: dict[Uid, dict[Uid, PodCalls]] = {}
-        # The pods of sets with calls that were not ready at the last look.
+        # The pods of sets with calls that were not ready at the last reconcile.
         self._unready: dict[Uid, frozenset[Uid]] = {}
         self.queue: WorkQueue[Uid] = WorkQueue()
 

@@ -1,7 +1,7 @@
 """Write replica counts: the only code that changes `spec.replicas`.
 
 An upscale goes as the cache shows the group. A downscale takes pods away: the same decision is
-taken again on a live look, under the group's lock, and is announced before the lock is let go, so
+taken again on a live read, under the group's lock, and is announced before the lock is let go, so
 that no rollout begins meanwhile. The lock is not held across the write: a set that is guarded comes
 back to us as a review, which takes it (FP-24). All that may take long goes before the look: the
 mark of a downscale that no review announces, and the turn to send the write.
@@ -150,7 +150,7 @@ class Replicas:
         self._downscales.end_announcement(set_uid)
 
     def is_blocked(self, sts: StatefulSet) -> bool:
-        """Tell whether a downscale of a set that was not written may still be, for all we know.
+        """Return whether a downscale of a set that was not written may still be, for all we know.
 
         Without an answer, or allowed by us and refused by another webhook: until that is over,
         nothing else of its group begins, and to try it again makes it last as long again.
@@ -164,12 +164,12 @@ class Replicas:
         self._unrecorded.add(uid)
 
     def has_written(self, sts: StatefulSet) -> bool:
-        """Tell whether a view shows what we have just written: its time is remembered already."""
+        """Return whether a view shows what we have just written: its time is remembered already."""
         unseen = self._unseen.get(sts.uid)
         return unseen is not None and _shows(sts, unseen) and sts.replicas == unseen.replicas
 
     def has_unrecorded(self, sts: StatefulSet) -> bool:
-        """Tell whether a downscale that we wrote is shown by a set, and may not be recorded."""
+        """Return whether a downscale that we wrote is shown by a set, and may not be recorded."""
         return sts.uid in self._unrecorded and sts.uid not in self._unseen
 
     async def record(self, sts: StatefulSet) -> None:
@@ -182,7 +182,7 @@ class Replicas:
             self._unrecorded.discard(sts.uid)
 
     async def refresh_times(self) -> bool:
-        """Read times again that no cache shows; tell whether they changed."""
+        """Read times again that no cache shows; return whether they changed."""
         try:
             return await self._times.refresh()
         except (ApiError, InvalidInput) as error:
@@ -199,7 +199,7 @@ class Replicas:
         await self._write(group, action)
 
     async def scale_down(self, scaling: ScalingSnapshot, action: ScaleZone) -> None:
-        """Write fewer replicas, if a live look leads to the same decision.
+        """Write fewer replicas, if a live read leads to the same decision.
 
         Raises ApiError, Conflict where it does not, DeadlinePassed where the look is too old by
         then, and InvalidInput where times cannot be read.
@@ -229,7 +229,7 @@ class Replicas:
     async def _confirm(
         self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
     ) -> ScaleZone:
-        """Return an action as a live look has it, that shows its mark as well; announce it.
+        """Return an action as a live read has it, that shows its mark as well; announce it.
 
         Raises as `scale_down`.
         """
@@ -250,7 +250,7 @@ class Replicas:
                 raise Conflict(f"the mark of the downscale of {name} is not there any more")
             self._check_stopping(zone)
             age = self._clock.elapsed() - sent_at
-            # What a review announces it decides as well, by a live look of its own.
+            # What a review announces it decides as well, by a live read of its own.
             if mark is not None and age > LIVE_READ_LASTS:
                 raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
             self._downscales.announce(zone, agreed.replicas)
@@ -369,7 +369,7 @@ class Replicas:
 
 
 def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:
-    """Tell whether a cache shows the replicas that were written, or a later write."""
+    """Return whether a cache shows the replicas that were written, or a later write."""
     if unseen.generation is None:
         return sts.replicas == unseen.replicas
     return sts.generation >= unseen.generation

@@ -2,7 +2,7 @@
 
 Three things may go wrong with a write, and each has a memory of its own: it failed; the store
 contradicted the cache, which is nothing to warn of; the live read that it rests on was too
-old before it was sent, which is told once it happens again and again (SI-09).
+old before it was sent, which is logged once it happens repeatedly (SI-09).
 """
 
 from collections.abc import Awaitable, Callable
@@ -78,7 +78,7 @@ class ScalingWrites:
         self._attempts = attempts
 
     async def send(self, write: Write, outcome: ReconcileOutcome) -> bool:
-        """Send a write, unless that failed lately; tell whether it was written (D-18)."""
+        """Send a write, unless that failed lately; return whether it was written (D-18)."""
         attempts = self._attempts
         if self._must_wait(write, outcome):
             return False
@@ -101,7 +101,7 @@ class ScalingWrites:
         return True
 
     def _must_wait(self, write: Write, outcome: ReconcileOutcome) -> bool:
-        """Tell whether a write failed lately; record why if so."""
+        """Return whether a write failed lately; record why if so."""
         wait, failure = self._attempts.wait_before(write.attempt)
         if wait:
             _fail(write, failure, wait, outcome)

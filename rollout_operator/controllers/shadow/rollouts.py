@@ -1,4 +1,4 @@
-"""Look at rollout groups as the operator that acts does, and tell what would be done.
+"""Look at rollout groups as the operator that acts does, and report what would be done.
 
 The same decisions on the same snapshots, but of the caches only: what a live read would confirm is
 not read. Budgets are asked what they would permit, which writes no record.
@@ -49,7 +49,7 @@ class ShadowController:
         self._context = context
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Decide for a group, tell what would be done, and say when to look again."""
+        """Decide for a group, report what would be done, and return when to reconcile again."""
         context = self._context
         group = context.observer.observe(name)
         if not group.zones and not group.unreadable:

@@ -1,4 +1,4 @@
-"""Look at the counts of rollout groups, and tell what would be scaled.
+"""Reconcile the replicas of rollout groups, and report what would be scaled.
 
 As `controllers.scaling`, on the caches and on what is read of references and of the zone tracker.
 No pod is called: a delayed downscale waits for the pods' own answers, which only the operator that
@@ -49,7 +49,7 @@ class ShadowScalingController:
         self._known: set[GroupName] = set()
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Decide for a group, tell what would be done, and say when to look again."""
+        """Decide for a group, report what would be done, and return when to reconcile again."""
         context = self._context
         group = context.observer.observe(name)
         sets = [zone.sts for zone in group.zones]
@@ -90,7 +90,7 @@ class ShadowScalingController:
         if group.zones or group.unreadable:
             context.group_states.post(Plan(group=group.name), Subject.SCALING)
             return
-        # Again: the look before this one may have told of it when it was forgotten already.
+        # Again: the reconcile before this one may have reported it after it was forgotten.
         context.group_states.forget(group.name)
         context.metrics.forget_group(group.name)
 

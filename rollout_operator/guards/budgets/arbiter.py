@@ -126,7 +126,7 @@ class Arbiter:
         return self._snapshots.choose(request)
 
     def may_cover(self, pod: Pod) -> bool:
-        """Tell whether a budget selects a pod, or might: not all are known."""
+        """Return whether a budget selects a pod, or might: not all are known."""
         return self.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)) is not None
 
     async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
@@ -232,7 +232,7 @@ class Arbiter:
         return snapshot
 
     def _is_granted(self, request: DisruptionRequest) -> bool:
-        """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
+        """Return whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
         grant = self._in_flight.get(request.pod.uid)
         return (
             grant is not None
@@ -261,7 +261,7 @@ class Arbiter:
         return refuse_unused(pod, unused.count(pod.uid), wait)
 
     def _waits_for_others(self, snapshot: BudgetSnapshot, refusal: Refusal | None) -> bool:
-        """Tell whether only grants that may come to nothing within moments stand in the way."""
+        """Return whether only grants that may come to nothing within moments stand in the way."""
         asked = self._in_flight.list_requested(snapshot.budget.name)
         if refusal is None or not asked:
             return False

@@ -150,7 +150,7 @@ class BudgetCatalog:
 
 
 def _is_news(versions: BudgetVersions, budget: Budget) -> bool:
-    """Tell whether a version replaces what is known of the same budget.
+    """Return whether a version replaces what is known of the same budget.
 
     Annotations change without a new generation.
     """

@@ -137,11 +137,11 @@ class InFlight:
             self.release(grant)
 
     def is_open(self, grant: Grant) -> bool:
-        """Tell whether a grant is being asked for: neither given, in doubt, nor released."""
+        """Return whether a grant is being asked for: neither given, in doubt, nor released."""
         return self._grants.get(grant.pod.uid) is grant and grant.state is GrantState.REQUESTED
 
     def release_untouched(self, grant: Grant) -> bool:
-        """The pod is visibly untouched; tell whether an eviction of it was allowed for nothing.
+        """The pod is visibly untouched; return whether an eviction of it was allowed for nothing.
 
         One that was released before its answer left could not have been used.
         """

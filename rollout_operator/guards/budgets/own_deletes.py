@@ -101,7 +101,7 @@ class OwnDeletes:
         return tuple(own for own in self._of(owners) if own.state is Deletion.UNKNOWN)
 
     def may_still_commit(self, own: OwnDelete) -> bool:
-        """Tell whether a delete without an answer could be carried out even now."""
+        """Return whether a delete without an answer could be carried out even now."""
         return self._clock.elapsed() - own.sent_at < COMMIT_LIMIT
 
     def longest_unseen(self, owners: Collection[Uid]) -> timedelta:
@@ -115,7 +115,7 @@ class OwnDeletes:
 
 
 def has_left(pods: PodStore, pod: Pod) -> bool:
-    """Tell whether the cache shows a pod on its way out, replaced or absent."""
+    """Return whether the cache shows a pod on its way out, replaced or absent."""
     cached = pods.get(pod.namespace, pod.name)
     if cached is None or cached.uid != pod.uid:
         return True

@@ -60,7 +60,7 @@ def read_record(pod: Pod) -> Record | None:
 
 
 def is_recorded(pod: Pod, now: datetime) -> bool:
-    """Tell whether the record of a pod makes it count as going: so does an unreadable record."""
+    """Return whether the record of a pod makes it count as going: so does an unreadable record."""
     if not pod.disruption:
         return False
     try:
@@ -71,7 +71,7 @@ def is_recorded(pod: Pod, now: datetime) -> bool:
 
 
 def wins(record: Record | None, live: BudgetSnapshot) -> bool:
-    """Tell whether the pod may go once all weaker records of other processes are removed.
+    """Return whether the pod may go once all weaker records of other processes are removed.
 
     The earlier one wins; a tie is broken by names, the same for both.
     """
@@ -107,7 +107,7 @@ class Recorder:
 
     @property
     def is_forbidden(self) -> bool:
-        """Tell whether the role may not patch pods: grants live in memory only then."""
+        """Return whether the role may not patch pods: grants live in memory only then."""
         at = self._forbidden_at
         return at is not None and self._clock.elapsed() - at < ASK_AGAIN
 
@@ -145,7 +145,7 @@ class Recorder:
         return record
 
     async def remove(self, grant: Grant) -> bool:
-        """Remove a record, if it is still the one that was written; tell whether it is gone."""
+        """Remove a record, if it is still the one that was written; return whether it is gone."""
         if not grant.record:
             return True
         steps: list[JsonObject] = [

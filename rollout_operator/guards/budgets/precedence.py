@@ -131,7 +131,7 @@ class WaitingEvictions:
                 yield waiter
 
     def holds(self, budget: Budget, pod: Pod, engine: DisruptionSource) -> bool:
-        """Tell whether it is the other side's turn."""
+        """Return whether it is the other side's turn."""
         return self._turn(_key(budget, pod)).holds(engine)
 
     def hold(self, budget: Budget, pod: Pod, *, is_whole: bool) -> None:
@@ -248,7 +248,7 @@ class Precedence:
 
 
 def _is_in_the_way(snapshot: BudgetSnapshot, waiter: Waiter) -> bool:
-    """Tell whether a waiting eviction lacks room once the pod of the snapshot has gone."""
+    """Return whether a waiting eviction lacks room once the pod of the snapshot has gone."""
     going = {**snapshot.deletions, snapshot.pod.uid: Deletion.GRANTED}
     theirs = replace(
         snapshot,
@@ -262,7 +262,7 @@ def _is_in_the_way(snapshot: BudgetSnapshot, waiter: Waiter) -> bool:
 
 
 def _is_whole(snapshot: BudgetSnapshot) -> bool:
-    """Tell whether the pod could go even if one at a time were the limit: nothing is down."""
+    """Return whether the pod could go even if one at a time were the limit: nothing is down."""
     budget = structs.replace(snapshot.budget, max_unavailable=1, percentage=None)
     return assess_disruption(replace(snapshot, budget=budget)) is None
 

@@ -1,4 +1,4 @@
-"""Which pods are to be told that they stay, and where, and which may still hear that they stay.
+"""Which pods are to be un-prepared, and where, and which may still be un-prepared.
 
 A pod that was told to go, and stays, is due a cancellation at each place where it was called. It
 is told as often as it takes; see `controllers.downscales.cancellations`.
@@ -24,7 +24,7 @@ class PreparedPod(NamedTuple):
 
 
 class DueCancel(NamedTuple):
-    """Which pod is to be told that it stays, and where: one may wait at several places."""
+    """Which pod is to be un-prepared, and where: one may wait at several places."""
 
     uid: Uid
     target: Target | None
@@ -33,13 +33,13 @@ class DueCancel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BacklogEntry:
-    """What is known of a pod that is to be told that it stays."""
+    """What is known of a pod that is to be un-prepared."""
 
     pod: str
     due: timedelta
     """On the clock's `elapsed`."""
     again: timedelta | None = None
-    """After how long it is told once more; None for not at all."""
+    """After how long it is called once more; None for not at all."""
     failures: int = 0
     """How often it could not be told, one time after another."""
     gone: timedelta | None = None
@@ -96,7 +96,7 @@ class Backlog:
         return f"to be told that they stay: {join_some(shown, total=len(causes))}"
 
     def list_due_cancels(self, set_uid: Uid) -> dict[DueCancel, BacklogEntry]:
-        """Return the pods of a set that are to be told that they stay, and where."""
+        """Return the pods of a set that are to be un-prepared, and where."""
         return dict(self._due.get(set_uid, {}))
 
     def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
@@ -131,7 +131,7 @@ class Backlog:
             self._versions[set_uid] = version
 
     def record_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
-        """These pods have been told that they stay; some are told once more."""
+        """These pods have been told that they stay; some are called once more."""
         backlog = self._due.get(set_uid, {})
         settled: list[DueCancel] = []
         for due_cancel in called:
@@ -222,7 +222,7 @@ class UnansweredCancels:
     async def cancel_all(
         self, calls: CancelCalls, set_uid: Uid, endpoints: Sequence[Endpoint]
     ) -> Mapping[Uid, FailedCall]:
-        """Tell pods of a set that they stay; return which did not confirm.
+        """Un-prepare pods of a set; return which did not confirm.
 
         Under the lock of its calls: who holds it next knows who has not answered.
         """

@@ -59,7 +59,7 @@ class Intents:
         self._marks[set_uid] = _KnownMark(text, is_ours=is_ours, gone_from=version)
 
     def record_refused(self, set_uid: Uid, text: str) -> bool:
-        """The API server will not remove a mark; tell whether that is known only now.
+        """The API server will not remove a mark; return whether that is known only now.
 
         By one of ours this process may send again: its end is known by nothing but its removal.
         """
@@ -101,19 +101,19 @@ class Intents:
         return [sts for sts in sets if self._is_there(sts)]
 
     def is_ours(self, set_uid: Uid, text: str | None) -> bool:
-        """Tell whether a mark is the last one of this process on a set, or a copy of that."""
+        """Return whether a mark is the last one of this process on a set, or a copy of that."""
         mark = self._marks.get(set_uid)
         return mark is not None and mark.text == text and mark.is_ours
 
     def is_idle(self, sts: StatefulSet) -> bool:
-        """Tell whether a set carries a mark of this process by which no write holds any more."""
+        """Return whether a set carries a mark of this process by which no write holds any more."""
         mark = self._marks.get(sts.uid)
         is_void = mark is not None and mark.is_void
         is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
         return is_void and is_same and self._is_there(sts)
 
     def concerns_us_only(self, old: StatefulSet, new: StatefulSet) -> bool:
-        """Tell whether all that has changed of a set is a mark that this process deals with."""
+        """Return whether all that has changed of a set is a mark that this process deals with."""
         texts = {version.annotations.get(DOWNSCALE_INTENT) for version in (old, new)} - {None}
         is_ours = len(texts) == 1 and self.is_ours(new.uid, texts.pop())
         return is_ours and differ_in_intent(old, new)

@@ -58,7 +58,7 @@ class PastNames:
         return len(self._names)
 
     def is_complete(self, now: timedelta) -> bool:
-        """Tell whether a name that is not here had nothing lately."""
+        """Return whether a name that is not here had nothing lately."""
         return now - self._complete_since >= FORGOTTEN
 
     def lose_track(self, now: timedelta) -> None:
@@ -121,7 +121,7 @@ class _SetHistory:
             self.used = min(self.used, self.replicas)
 
     def is_next(self, sts: StatefulSet) -> bool:
-        """Tell whether no spec was missed between the last one and that of `sts`.
+        """Return whether no spec was missed between the last one and that of `sts`.
 
         Each change of a spec is one generation.
         """
@@ -276,7 +276,7 @@ class Arrivals:
         return seen
 
     def _has_successor(self, pod: Pod | Unreadable) -> bool:
-        """Tell whether another pod of that name is there already: the watch missed an end."""
+        """Return whether another pod of that name is there already: the watch missed an end."""
         there = self._pods.get(pod.namespace, pod.name)
         return there is not None and there.uid != pod.uid
 

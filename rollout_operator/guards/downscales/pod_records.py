@@ -6,7 +6,7 @@ few enough for the default rate limit. One more is on a pod that stays: those th
 before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
 
 Whatever may patch pods may write a record, so a record is a hint and no proof:
-- counts: they say which pods are told that they stay, and hold the group back until the set itself,
+- counts: they say which pods are un-prepared, and hold the group back until the set itself,
   read live, says what became of the downscale. Pods that the set does not want are never told;
 - places: only those that the set and the pod's own spec confirm, see `assess_downscale_record`;
 - the time: it picks among times that the API server tells, and is recorded nowhere; a record of the
@@ -55,8 +55,8 @@ class PodRecords:
 
         Raises ApiError where none of them carries it.
 
-        Where the role may not patch pods, nothing is written, and that is told once: after a crash
-        it is unknown then which pods were prepared.
+        Where the role may not patch pods, nothing is written, and that is logged once: after a
+        crash it is unknown then which pods were prepared.
         """
         text = msgspec.json.encode(replace(record, by=self._by)).decode()
         annotated = [*choose_annotated(pods), *([] if annotated_pod is None else [annotated_pod])]
@@ -69,7 +69,7 @@ class PodRecords:
             raise failures[0]
 
     def is_own(self, record: DownscaleRecord) -> bool:
-        """Tell whether this process wrote a record: it knows more of it than the record says."""
+        """Return whether this process wrote a record: it knows more of it than the record says."""
         return bool(self._by) and record.by == self._by
 
     async def remove(self, pods: Sequence[Pod]) -> ApiError | None:

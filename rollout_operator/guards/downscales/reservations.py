@@ -2,7 +2,7 @@
 
 One reservation per StatefulSet: fewer replicas were granted, and pods were told so. It is open
 while the request may still persist, then settled by what the set really wants; until then it holds
-back the whole group. Pods that were told and stay are due a cancellation. What must survive a
+back the whole group. Pods that were prepared and stay are due a cancellation. What must survive a
 crash is written on the pods; see `pod_records`.
 """
 
@@ -111,7 +111,7 @@ class Downscales:
         return self._reservations.get(set_uid)
 
     def remembers(self, set_uid: Uid) -> bool:
-        """Tell whether anything of a set is not settled."""
+        """Return whether anything of a set is not settled."""
         return any(set_uid in each for each in self._unsettled)
 
     def list_sets(self) -> list[Uid]:
@@ -310,7 +310,7 @@ class Downscales:
         again: timedelta | None = None,
         are_going: bool = False,
     ) -> None:
-        """Forget a reservation; pods in `un_prepare` are still to be told that they stay.
+        """Forget a reservation; pods in `un_prepare` are still to be un-prepared.
 
         They are told `after` that time, and `again` after another: a call that was slow to arrive
         may make a pod forget that it stays. Those that `are_going` are told if they come back.

@@ -73,7 +73,7 @@ class Times(Protocol):
         ...
 
     async def refresh(self) -> bool:
-        """Read again what no cache shows, unless that was done lately; tell whether it changed.
+        """Read again what no cache shows, unless that was done lately; return whether it changed.
 
         Raises as `read`.
         """
@@ -165,7 +165,7 @@ class AnnotationTimes:
 
 
 def is_annotated(sts: StatefulSet, at: datetime) -> bool:
-    """Tell whether a set carries this time of a downscale, or a later one."""
+    """Return whether a set carries this time of a downscale, or a later one."""
     try:
         return parse_rfc3339(sts.annotations.get(LAST_DOWNSCALE, "")) >= at
     except InvalidInput:

@@ -97,7 +97,7 @@ class Tracker:
         return times
 
     async def refresh(self) -> bool:
-        """Read the ConfigMap again; one that is gone is made anew by the next look."""
+        """Read the ConfigMap again; one that is gone is made anew by the next reconcile."""
         now = self._now()
         if self._read_at is not None and abs(now - self._read_at) < READ_AGAIN:
             return False

@@ -30,7 +30,7 @@ Cached = TypeVar(
 
 
 def decides(old: Cached, new: Cached) -> bool:
-    """Tell whether the step from old to new changes anything that a decision reads."""
+    """Return whether the step from old to new changes anything that a decision reads."""
     if type(old) is not type(new):
         return True
     return bool(replace(old, resource_version=new.resource_version) != new)

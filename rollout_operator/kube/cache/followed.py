@@ -61,12 +61,12 @@ class FollowedKind:
 
     @property
     def is_absent(self) -> bool:
-        """Tell whether the cluster does not have this kind."""
+        """Return whether the cluster does not have this kind."""
         return isinstance(self._error, NotFound)
 
     @property
     def is_forbidden(self) -> bool:
-        """Tell whether the role does not show it."""
+        """Return whether the role does not show it."""
         return isinstance(self._error, Denied)
 
     @property

@@ -97,7 +97,7 @@ class Informer(Generic[Cached]):
 
     @property
     def has_synced(self) -> bool:
-        """Tell whether the first list is in and a watch follows it."""
+        """Return whether the first list is in and a watch follows it."""
         return self._synced.is_set()
 
     @property
@@ -179,7 +179,7 @@ class Informer(Generic[Cached]):
                 await self._wait_after(error)
 
     async def _has_turn(self) -> bool:
-        """Tell whether a list is due and may be sent. Until then the watch goes on."""
+        """Return whether a list is due and may be sent. Until then the watch goes on."""
         if self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
             self._turn.ask()
             await asyncio.sleep(0)  # where there are tokens it has one by now

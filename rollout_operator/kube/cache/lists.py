@@ -49,7 +49,7 @@ class ListTurn:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether the wait that was asked for is over: `take` waits no more."""
+        """Return whether the wait that was asked for is over: `take` waits no more."""
         return self._settled.is_set()
 
     def ask(self) -> None:

@@ -42,12 +42,12 @@ class OptionalInformer(Generic[Cached]):
 
     @property
     def is_absent(self) -> bool:
-        """Tell whether the cluster does not have this kind, or no longer."""
+        """Return whether the cluster does not have this kind, or no longer."""
         return isinstance(self._error or self._informer.last_error, NotFound)
 
     @property
     def is_forbidden(self) -> bool:
-        """Tell whether the role does not show it."""
+        """Return whether the role does not show it."""
         return isinstance(self._error, Denied)
 
     @property

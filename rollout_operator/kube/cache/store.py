@@ -37,7 +37,7 @@ _Moved = TypeVar("_Moved", contravariant=True)
 
 
 def is_older(version: str, than: str) -> bool:
-    """Tell whether a resourceVersion is certainly older than another of the same collection.
+    """Return whether a resourceVersion is certainly older than another of the same collection.
 
     Only decimal numbers compare; of anything else nothing is known.
     """
@@ -330,7 +330,7 @@ def _key(item: _Named) -> Key:
 
 
 def _is_known(version: str, newest: str) -> bool:
-    """Tell whether a version says nothing new to one who has seen `newest`."""
+    """Return whether a version says nothing new to one who has seen `newest`."""
     return (version == newest and version != "") or is_older(version, newest)
 
 

@@ -172,7 +172,7 @@ def _class_of(call: Call, code: int, status: Status) -> type[ApiError]:
 
 
 def _is_denial(call: Call, status: Status) -> bool:
-    """Tell whether admission stopped a write, before the store: nothing was changed.
+    """Return whether admission stopped a write, before the store: nothing was changed.
 
     A webhook chooses the code of its denial freely, also one that means something else elsewhere.
     """
@@ -182,7 +182,7 @@ def _is_denial(call: Call, status: Status) -> bool:
 
 
 def _is_other_object(status: Status) -> bool:
-    """Tell whether a patch did not find the object that it was made for.
+    """Return whether a patch did not find the object that it was made for.
 
     A `test` of a JSON patch failed, or a path is not there: an object that does not pass validation
     names its fields as causes. Or the field is the UID, which a merge patch gives as precondition.

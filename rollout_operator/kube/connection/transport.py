@@ -107,7 +107,7 @@ class Transport:
     server_clock: ServerClock
     """One for all clients: who has not asked yet knows the time by the answers to others."""
     page_sizes: PageSizes
-    """One for all clients: a live look needs no attempt of its own to learn what a cache has."""
+    """One for all clients: a live read needs no attempt of its own to learn what a cache has."""
     log_in: str = ""
     """What a person can do where the API server refuses our credentials."""
 
@@ -226,7 +226,7 @@ def _read(environ: Mapping[str, str], name: str) -> str:
 
 
 def _matches(entry: str, host: str, address: _Address | None, port: int) -> bool:
-    """Tell whether one entry of NO_PROXY covers a host: all, network, address or domain."""
+    """Return whether one entry of NO_PROXY covers a host: all, network, address or domain."""
     if entry in {"", "*"}:
         return entry == "*"
     if "/" in entry:

@@ -96,7 +96,7 @@ def check_kind(reference: Reference, served: Served | None) -> Resource:
 
 
 def is_lasting(error: ApiError | InvalidInput) -> bool:
-    """Tell whether the same read would fail the same way until a person changes something."""
+    """Return whether the same read would fail the same way until a person changes something."""
     match error:
         case InvalidInput() | NotFound() | Refused():
             return True

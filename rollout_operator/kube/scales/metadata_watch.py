@@ -76,7 +76,7 @@ class MetadataWatch:
 
     @property
     def is_live(self) -> bool:
-        """Tell whether subscribers learn of changes; else objects must be read to know."""
+        """Return whether subscribers learn of changes; else objects must be read to know."""
         return self._is_live
 
     def try_again(self) -> None:

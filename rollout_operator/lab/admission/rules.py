@@ -72,7 +72,7 @@ class RegisteredHook:
     conditions: bool
 
     def wants(self, attempt: Attempt, obj: JsonObject | None) -> bool:
-        """Tell whether it is asked about an attempt; `obj` is the new object as it is by now."""
+        """Return whether it is asked about an attempt; `obj` is the new object as it is by now."""
         if not any(_fits(rule, attempt) for rule in self.rules):
             return False
         if attempt.kind.resource.group == _EXEMPT:

@@ -96,7 +96,7 @@ class Admission:
         self._warnings: dict[int, list[str]] = {}
 
     def matches(self, attempt: Attempt) -> bool:
-        """Tell whether any webhook is to be asked about an attempt as it is now."""
+        """Return whether any webhook is to be asked about an attempt as it is now."""
         return any(
             hook.wants(attempt, attempt.new)
             for resource in self._known
@@ -231,7 +231,7 @@ class _Rounds:
         self._again: set[str] = set()
 
     def may_call(self, hook: RegisteredHook, *, is_again: bool) -> bool:
-        """Tell whether it is a webhook's turn: in the second round only who was overtaken."""
+        """Return whether it is a webhook's turn: in the second round only who was overtaken."""
         return not is_again or hook.key in self._again
 
     def record(self, hook: RegisteredHook, *, changed: bool) -> None:
@@ -243,7 +243,7 @@ class _Rounds:
             self._called.add(hook.key)
 
     def apply(self, hook: RegisteredHook, answer: HookAnswer) -> bool:
-        """Apply the patch of an answer; tell whether it changed anything."""
+        """Apply the patch of an answer; return whether it changed anything."""
         if not answer.patch:
             return False
         if self.obj is None:

@@ -1,4 +1,4 @@
-"""The simulated API server: what comes in, who answers it, and what is told of it.
+"""The simulated API server: what comes in, who answers it, and what is reported of it.
 
 Decides which paths and verbs there are and takes the records. How it is answered is decided in
 `writes`, `deletions`, `lists` and `streams`; what an object of a kind must look like in

@@ -105,7 +105,7 @@ def _options(request: ApiRequest) -> JsonObject:
 
 
 def _needs_no_budget(pod: JsonObject) -> bool:
-    """Tell whether its going disrupts nothing: it has ended, not begun, or is on its way out."""
+    """Return whether its going disrupts nothing: it has ended, not begun, or is on its way out."""
     return text(pod, "status", "phase") in (*_OVER, "Pending") or is_terminating(pod)
 
 
@@ -123,7 +123,7 @@ def _guards(budget: JsonObject, pod: JsonObject) -> bool:
 
 
 def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
-    """Tell whether a pod that is not ready may go without taking from the budget."""
+    """Return whether a pod that is not ready may go without taking from the budget."""
     if condition_of(pod, "Ready").get("status") == "True":
         return False
     if text(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":

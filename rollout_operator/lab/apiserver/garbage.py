@@ -137,7 +137,7 @@ class GarbageCollector:
         return solid, waiting
 
     def _is_owned(self, place: ObjectKey, reference: JsonObject) -> bool:
-        """Tell whether the owner that a reference names is there, and may own."""
+        """Return whether the owner that a reference names is there, and may own."""
         home = self._alive.get(text(reference, "uid"))
         if home is None or home.name != text(reference, "name"):
             return False

@@ -36,7 +36,7 @@ class Requirement:
     is_among: bool
 
     def holds(self, value: str | None) -> bool:
-        """Tell whether a value is what is asked for."""
+        """Return whether a value is what is asked for."""
         return (value in self.values) is self.is_among
 
 
@@ -49,11 +49,11 @@ class Selection:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether it takes everything."""
+        """Return whether it takes everything."""
         return not (self.labels or self.fields)
 
     def takes(self, obj: JsonObject) -> bool:
-        """Tell whether an object is asked for."""
+        """Return whether an object is asked for."""
         if self.fields:
             for field in self.fields:
                 if not field.holds(text(obj, *field.key.split("."))):

@@ -48,12 +48,12 @@ class Turn:
 
     @property
     def is_dry_run(self) -> bool:
-        """Tell whether nothing may be kept."""
+        """Return whether nothing may be kept."""
         return self.request.is_dry_run
 
     @property
     def is_dry_review(self) -> bool:
-        """Tell whether webhooks hear of a dry run: not of one that only an Eviction asks for."""
+        """Return whether webhooks hear of a dry run: not of one that only an Eviction asks for."""
         return self.is_dry_run and not (
             self.request.subresource == "eviction" and self.request.query.get("dryRun") != "All"
         )
@@ -111,7 +111,7 @@ class WriteAdmission:
 
     @property
     def has_webhooks(self) -> bool:
-        """Tell whether there is any webhook, matching or not."""
+        """Return whether there is any webhook, matching or not."""
         store = self._store
         return bool(store.count(VALIDATING_WEBHOOKS) or store.count(MUTATING_WEBHOOKS))
 

@@ -253,7 +253,7 @@ def _uid_text(asked: str, known: str) -> str:
 
 
 def _has_no_more_to_wait_for(current: JsonObject, new: JsonObject) -> bool:
-    """Tell whether an object goes away with this update: told to go, and its finalizers gone."""
+    """Return whether an object goes away with this update: told to go, and its finalizers gone."""
     if not is_terminating(current) or metadata_of(new).get("finalizers"):
         return False
     return not metadata_of(current).get("deletionGracePeriodSeconds")

@@ -71,7 +71,7 @@ class ControllerCache:
         self.on_change(commit)
 
     def has_seen(self, plural: str, revision: int) -> bool:
-        """Tell whether a write of that kind has got here."""
+        """Return whether a write of that kind has got here."""
         return self._newest.get(plural, 0) >= revision
 
     def pods(self, owner: str, namespace: str) -> list[Member]:

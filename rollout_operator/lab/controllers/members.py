@@ -50,11 +50,11 @@ class Member:
 
     @property
     def is_running_and_ready(self) -> bool:
-        """Tell whether the controller counts it as ready; a terminating pod may well be."""
+        """Return whether the controller counts it as ready; a terminating pod may well be."""
         return self.phase == "Running" and self.ready_since is not None
 
     def is_available(self, min_ready: int, now: datetime) -> bool:
-        """Tell whether it has been ready for `min_ready` seconds, whatever its phase."""
+        """Return whether it has been ready for `min_ready` seconds, whatever its phase."""
         since = self.ready_since
         if since is None:
             return False
@@ -63,11 +63,11 @@ class Member:
         return since != "" and moment_of(since) + timedelta(seconds=min_ready) <= now
 
     def is_unavailable(self, min_ready: int, now: datetime) -> bool:
-        """Tell whether it does not count as up: unavailable, or on its way out."""
+        """Return whether it does not count as up: unavailable, or on its way out."""
         return self.is_terminating or not self.is_available(min_ready, now)
 
     def has_identity(self, set_name: str) -> bool:
-        """Tell whether name and label are those of a member of the set."""
+        """Return whether name and label are those of a member of the set."""
         return (
             self.ordinal >= 0
             and self.parent == set_name
@@ -109,12 +109,12 @@ def ordinals_of(sts: JsonObject) -> range:
 
 
 def is_parallel(sts: JsonObject) -> bool:
-    """Tell whether pods come and go without waiting for one another."""
+    """Return whether pods come and go without waiting for one another."""
     return text(sts, "spec", "podManagementPolicy") == PARALLEL
 
 
 def selects(sts: JsonObject, labels: Mapping[str, str]) -> bool:
-    """Tell whether a set's selector matches labels."""
+    """Return whether a set's selector matches labels."""
     return matches(child(sts, "spec", "selector"), labels)
 
 
@@ -129,7 +129,7 @@ def phase_of(pod: JsonObject) -> str:
 
 
 def is_running_and_ready(pod: JsonObject) -> bool:
-    """Tell whether the controller counts it as ready; a terminating pod may well be."""
+    """Return whether the controller counts it as ready; a terminating pod may well be."""
     return phase_of(pod) == "Running" and ready_since(pod) is not None
 
 

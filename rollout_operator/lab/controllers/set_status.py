@@ -48,7 +48,7 @@ class CountedStatus:
             self.current_revision = self.update_revision
 
     def differs(self, sts: JsonObject) -> bool:
-        """Tell whether it must be written: an older generation alone is no reason."""
+        """Return whether it must be written: an older generation alone is no reason."""
         old = child(sts, "status")
         return self.observed_generation > number(old, "observedGeneration") or (
             self.replicas != number(old, "replicas")

@@ -37,7 +37,7 @@ class SetApi(Protocol):
 
 
 class WriteFailed(Exception):
-    """The API server did not do it: the set is looked at again later."""
+    """The API server did not do it: the set is reconciled again later."""
 
     def __init__(self, answer: ApiAnswer) -> None:
         super().__init__(f"{answer.status} {answer.reason}: {answer.message}")

@@ -1,7 +1,7 @@
-"""The StatefulSet controller: which set is looked at when, and what one look leads to.
+"""The StatefulSet controller: which set is looked at when, and what one reconcile leads to.
 
 A key is worked on by one step at a time: claim, pass, then, as a step of its own, the status and
-the end. What a pass does with pods is decided in `set_pass`; a failed look comes again with a
+the end. What a pass does with pods is decided in `set_pass`; a failed reconcile comes again with a
 growing pause.
 """
 
@@ -51,7 +51,7 @@ _STATUS_ATTEMPTS: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class _SetReconcile:
-    """One look at a set, from its claim to its status."""
+    """One reconcile of a set, from its claim to its status."""
 
     key: Key
     sts: JsonObject
@@ -144,7 +144,7 @@ class StatefulSets:
             span = self._lag + draw(self._rng, self._pace.controller)
             self._queued[key] = self._timers.after(span, lambda: self._reconcile(key))
 
-    # One look
+    # One reconcile
 
     def _reconcile(self, key: Key) -> None:
         del self._queued[key]
@@ -172,7 +172,7 @@ class StatefulSets:
             self._finish(reconcile)
 
     def _has_seen_own_writes(self, key: Key) -> bool:
-        """Tell whether the cache holds all that an earlier look has written (since v1.36)."""
+        """Return whether the cache holds all that an earlier look has written (since v1.36)."""
         written = self._written.get(key, {})
         if not all(self._cache.has_seen(*each) for each in written.items()):
             return False

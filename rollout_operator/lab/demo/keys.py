@@ -56,7 +56,7 @@ class Controls:
 
     @property
     def has_command(self) -> bool:
-        """Tell whether the reader wants something else than the story."""
+        """Return whether the reader wants something else than the story."""
         return bool(self._commands)
 
     def take(self) -> Iterator[str]:

@@ -207,7 +207,7 @@ async def until_all_have(stage: DemoRun, replicas: int) -> None:
 
 
 def is_done(zone: str, now: DemoSnapshot) -> bool:
-    """Tell whether a zone is rolled out: every pod, and the revision in its status."""
+    """Return whether a zone is rolled out: every pod, and the revision in its status."""
     return any(
         row.name == zone
         and row.current == row.update
@@ -217,7 +217,7 @@ def is_done(zone: str, now: DemoSnapshot) -> bool:
 
 
 def is_moving(now: DemoSnapshot, zone: str) -> bool:
-    """Tell whether a zone has at least one pod which is being replaced."""
+    """Return whether a zone has at least one pod which is being replaced."""
     ways = (PodCell.ENDING, PodCell.GONE, PodCell.STARTING)
     return any(
         row.name == zone and any(cell.state in ways for cell in row.cells) for row in now.rows

@@ -38,7 +38,7 @@ class Screen(AbstractContextManager["Screen"], Protocol):
 
     @property
     def shows_keys(self) -> bool:
-        """Tell whether a reader is shown what can be pressed."""
+        """Return whether a reader is shown what can be pressed."""
 
     def write(self, text: str) -> None:
         """Write text as it is."""

@@ -166,7 +166,7 @@ def read_cell(pod: JsonObject | None, goal: str) -> Cell:
 
 
 def is_ready(pod: JsonObject) -> bool:
-    """Tell whether a pod runs, is not told to end, and says that it is ready."""
+    """Return whether a pod runs, is not told to end, and says that it is ready."""
     says_so = any(
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in children(pod, "status", "conditions")
@@ -175,7 +175,7 @@ def is_ready(pod: JsonObject) -> bool:
 
 
 def is_crashing(pod: JsonObject) -> bool:
-    """Tell whether a container has ended, or waits for more than its ordinary way up."""
+    """Return whether a container has ended, or waits for more than its ordinary way up."""
     states = [child(state, "state") for state in children(pod, "status", "containerStatuses")]
     return any(
         "terminated" in state or text(state, "waiting", "reason") not in _ON_THE_WAY

@@ -390,7 +390,7 @@ class DemoRun:
 
 
 def is_at_rest(now: DemoSnapshot) -> bool:
-    """Tell whether all pods have what is wanted, and the StatefulSets say so."""
+    """Return whether all pods have what is wanted, and the StatefulSets say so."""
     states = {cell.state for cell in now.cells}
     return states == {PodCell.NEW} and all(
         row.ready == len(row.cells) and row.current == row.update for row in now.rows

@@ -59,7 +59,7 @@ class Totals:
 
     @property
     def is_kept(self) -> bool:
-        """Tell whether pods of two zones were never taken at the same time."""
+        """Return whether pods of two zones were never taken at the same time."""
         return self.zones_taken <= 1
 
 

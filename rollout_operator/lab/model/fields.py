@@ -57,7 +57,7 @@ def uid_of(obj: JsonObject) -> str:
 
 
 def is_terminating(obj: JsonObject) -> bool:
-    """Tell whether it has been told to go."""
+    """Return whether it has been told to go."""
     return _text_of(metadata_of(obj), "deletionTimestamp") != ""
 
 

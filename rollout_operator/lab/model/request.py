@@ -39,7 +39,7 @@ class ApiRequest:
 
     @property
     def is_dry_run(self) -> bool:
-        """Tell whether nothing of it may be kept, as its query or its DeleteOptions say."""
+        """Return whether nothing of it may be kept, as its query or its DeleteOptions say."""
         if self.query.get("dryRun") == "All":
             return True
         if not isinstance(self.body, dict):
@@ -65,7 +65,7 @@ class ApiAnswer:
 
     @property
     def is_ok(self) -> bool:
-        """Tell whether it is no refusal."""
+        """Return whether it is no refusal."""
         return self.status < 400
 
     @property

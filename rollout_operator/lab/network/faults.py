@@ -97,7 +97,7 @@ class SentCall:
 
     @property
     def is_write(self) -> bool:
-        """Tell whether it changes something where it succeeds."""
+        """Return whether it changes something where it succeeds."""
         return self.verb not in ("get", "list", "watch", "discover")
 
     @property

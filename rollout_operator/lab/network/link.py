@@ -61,12 +61,12 @@ class Link:
 
     @property
     def is_dead(self) -> bool:
-        """Tell whether the process has died."""
+        """Return whether the process has died."""
         return self._dead.is_set()
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether nothing comes through, to the API server or back, to pods or back."""
+        """Return whether nothing comes through, to the API server or back, to pods or back."""
         return self._is_cut
 
     @is_cut.setter
@@ -76,7 +76,7 @@ class Link:
 
     @property
     def cut_pods(self) -> bool:
-        """Tell whether pods are out of reach."""
+        """Return whether pods are out of reach."""
         return self._are_pods_cut or self._is_cut
 
     @cut_pods.setter
@@ -132,7 +132,7 @@ class Link:
         return self._least + self._spread * self.rng.random()
 
     def may_arrive(self) -> bool:
-        """Tell whether what was sent a moment ago arrives."""
+        """Return whether what was sent a moment ago arrives."""
         if self._is_cut:
             return False
         return not self.is_dead or self.rng.random() < ARRIVES_AFTER_DEATH

@@ -64,7 +64,7 @@ class Response:
 
     @property
     def does_act(self) -> bool:
-        """Tell whether what was asked is done."""
+        """Return whether what was asked is done."""
         if self.acts is not None:
             return self.acts
         return self.reply is PodReply.ANSWERS and self.status // 100 == 2

@@ -51,7 +51,7 @@ def node_of(pod: JsonObject) -> str:
 
 
 def is_cordoned(found: JsonObject) -> bool:
-    """Tell whether a node takes no new pods."""
+    """Return whether a node takes no new pods."""
     return child(found, "spec").get("unschedulable") is True
 
 

@@ -37,7 +37,7 @@ class Shape(Enum):
 
     @property
     def is_running(self) -> bool:
-        """Tell whether its containers run, so that it answers over HTTP."""
+        """Return whether its containers run, so that it answers over HTTP."""
         return self in _RUNNING
 
 

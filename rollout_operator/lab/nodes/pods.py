@@ -91,7 +91,7 @@ class PodEndpoints:
         return await call.done
 
     def prepared(self, uid: str) -> bool:
-        """Tell whether the pod of that UID acted on a POST and, on its path, no DELETE since."""
+        """Return whether the pod of that UID acted on a POST and, on its path, no DELETE since."""
         return bool(self._prepared.get(uid))
 
     def answer(self, pod: str, method: str, response: Response | None) -> None:

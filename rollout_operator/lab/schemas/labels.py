@@ -30,12 +30,12 @@ def labels_of(obj: JsonObject) -> dict[str, str]:
 
 
 def is_empty(selector: JsonObject) -> bool:
-    """Tell whether it asks for nothing, and so matches everything."""
+    """Return whether it asks for nothing, and so matches everything."""
     return not (selector.get("matchLabels") or selector.get("matchExpressions"))
 
 
 def matches(selector: JsonObject, labels: Mapping[str, str]) -> bool:
-    """Tell whether labels are what a selector asks for; an empty one asks for nothing."""
+    """Return whether labels are what a selector asks for; an empty one asks for nothing."""
     for key, value in child(selector, "matchLabels").items():
         if isinstance(value, str) and labels.get(key) != value:
             return False

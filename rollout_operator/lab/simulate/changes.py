@@ -169,7 +169,7 @@ class Names:
         return tuple(dict.fromkeys(found)) or self.zones
 
     def is_policy(self, name: str) -> bool:
-        """Tell whether a name stands for nothing but a policy."""
+        """Return whether a name stands for nothing but a policy."""
         return name in self.policies and name not in (*self.groups, *self.zones)
 
     def list_nodes(self, deed: Cordon) -> tuple[str, ...]:

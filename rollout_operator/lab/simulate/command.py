@@ -2,7 +2,7 @@
 
 Reads a copy, from a file or by a function that is given, and runs the operator's own code on it;
 nothing is ever written. What may happen is decided in `changes`, how the copy lives in `world`,
-what is told of it in `report`.
+what is reported of it in `report`.
 """
 
 import io

@@ -85,7 +85,7 @@ class SimulatedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     name: str
     is_obeyed: bool
     zones: Sequence[SimulatedZone]
-    """In the order of their updates; none where it is not in service, or they cannot be told."""
+    """In the order of their updates; none where it is not in service, or they cannot be known."""
     refusals: Sequence[str]
     """Why it is not in service from the start."""
     phase: str

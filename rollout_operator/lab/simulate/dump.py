@@ -104,7 +104,7 @@ class FoundSet:
 
     @property
     def is_coupled(self) -> bool:
-        """Tell whether its count comes from somewhere else."""
+        """Return whether its count comes from somewhere else."""
         annotations = self.decoded.annotations
         return LEADING_ZONE in annotations or bool(annotations.get(MIRROR_NAME))
 

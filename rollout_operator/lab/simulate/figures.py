@@ -291,7 +291,7 @@ def _name_places(zone: str, ordinals: range) -> list[str]:
 
 
 def _is_up(pod: JsonObject | None) -> bool:
-    """Tell whether a pod counts as ready for the operator."""
+    """Return whether a pod counts as ready for the operator."""
     return pod is not None and _decode(pod).is_ready
 
 

@@ -71,7 +71,7 @@ class FoundPolicy:
     selected: tuple[str, ...]
     """The StatefulSets that its selector takes, whoever owns them; as far as it can be read."""
     zones: tuple[ResolvedZone, ...] = ()
-    """Of what it owns, in the order of their updates; none where they cannot be told."""
+    """Of what it owns, in the order of their updates; none where they cannot be known."""
     refusals: tuple[str, ...] = ()
     """Why it is not in service, as its status says."""
 
@@ -150,7 +150,7 @@ def render_edit(edit: PolicyEdit) -> ApiRequest:
 
 
 def is_policy(obj: JsonObject) -> bool:
-    """Tell whether an object is a MultiAZRollout, of whatever version."""
+    """Return whether an object is a MultiAZRollout, of whatever version."""
     group = str(obj.get("apiVersion") or "").rpartition("/")[0]
     return (group, obj.get("kind")) == (MULTI_AZ_ROLLOUTS.group, MULTI_AZ_ROLLOUTS.kind)
 

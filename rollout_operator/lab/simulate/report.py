@@ -82,7 +82,7 @@ class SimulationRun:
 
 
 def _is_said(called: Called) -> bool:
-    """Tell whether it says once more what the change itself says."""
+    """Return whether it says once more what the change itself says."""
     is_delete = called.request.verb == "delete"
     return is_delete and called.actor == PERSON and called.status < 400
 

@@ -12,7 +12,7 @@ from rollout_operator.model.names import REVISION_LABEL
 
 
 def is_template_seen(sts: JsonObject, pods: Iterable[JsonObject]) -> bool:
-    """Tell whether the update revision that the status names is that of the template.
+    """Return whether the update revision that the status names is that of the template.
 
     Where no pod tells, a status that is behind counts as one that has not seen it.
     """
@@ -32,7 +32,7 @@ def _worn(template: JsonObject) -> JsonObject:
 
 
 def _holds(found: object, made: object) -> bool:
-    """Tell whether everything of a template is in a pod, to which admission may have added."""
+    """Return whether everything of a template is in a pod, to which admission may have added."""
     if isinstance(made, dict):
         there = found if isinstance(found, dict) else {}
         return all(_holds(there.get(key), value) for key, value in made.items())

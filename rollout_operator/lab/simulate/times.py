@@ -158,7 +158,7 @@ def _measure_age(pod: FoundPod, now: datetime) -> timedelta:
 
 
 def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:
-    """Tell whether a pod is ready, on its way out, or on its way up like others before it."""
+    """Return whether a pod is ready, on its way out, or on its way up like others before it."""
     if pod.decoded.is_ready or pod.decoded.is_terminating:
         return True
     has_failed = pod.decoded.was_ready or _has_restarted(pod)

@@ -76,7 +76,7 @@ def pick(obj: JsonObject, keys: Iterable[str]) -> JsonObject:
 
 
 def is_under_way(pod: Pod) -> bool:
-    """Tell whether the operator was about to delete a pod when it was read.
+    """Return whether the operator was about to delete a pod when it was read.
 
     It decides anew in the copy: to a process that has just started, the record alone would say that
     another one may still delete the pod, which the one that wrote it knows better.

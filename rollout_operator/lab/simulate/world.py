@@ -1,6 +1,6 @@
 """The copy of a group in a simulated world: how it begins, what happens to it, when it rests.
 
-What pods do is decided in `times`, what people do in `people`, what is told of it
+What pods do is decided in `times`, what people do in `people`, what is reported of it
 all in `report`.
 """
 
@@ -272,7 +272,7 @@ class _Run:
         return max(rest, QUIET) if is_timed else rest
 
     def _is_in_pause(self) -> bool:
-        """Tell whether the next batch of a policy has its time."""
+        """Return whether the next batch of a policy has its time."""
         now = self._sandbox.clock().now()
         return any(read_next_batch(policy) > now for policy in self._list_policies())
 
@@ -310,7 +310,7 @@ def _with_uid(revision: JsonObject) -> JsonObject:
 
 
 def _is_move(commit: Commit) -> bool:
-    """Tell whether a write is more than bookkeeping."""
+    """Return whether a write is more than bookkeeping."""
     if commit.resource not in (PODS, STATEFULSETS):
         return False
     before, after = commit.before, commit.after

@@ -280,7 +280,7 @@ def _revision_changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
 
 
 def _is_whole(found: JsonObject) -> bool:
-    """Tell whether its status says that all wanted pods are ready and none is outdated."""
+    """Return whether its status says that all wanted pods are ready and none is outdated."""
     wanted = number(found, "spec", "replicas", default=1)
     counted = [number(found, "status", f"{key}Replicas") for key in ("ready", "updated")]
     seen = number(found, "status", "observedGeneration") == number(found, "metadata", "generation")

@@ -40,13 +40,13 @@ class LogLine:
 
     @property
     def is_mute(self) -> bool:
-        """Tell whether a story does without it."""
+        """Return whether a story does without it."""
         is_recorded = (self.message, self.keys.get("reason")) in _RECORDED
         return is_recorded or self.message in _MUTE or self.keys.get("level") == "debug"
 
     @property
     def is_wait(self) -> bool:
-        """Tell whether it says what something waits for: worth telling only where it lasts."""
+        """Return whether it says what something waits for: worth telling only where it lasts."""
         return self.message in (WAITING, POLICY_WAITING)
 
     @property

@@ -340,7 +340,7 @@ class _NumberedTask(asyncio.Task[Any]):
 
 
 def is_left(task: asyncio.Task[Any]) -> bool:
-    """Tell whether a task waits that belongs to a task that is gone."""
+    """Return whether a task waits that belongs to a task that is gone."""
     return isinstance(task, _NumberedTask) and not task.done() and task.is_gone()
 
 

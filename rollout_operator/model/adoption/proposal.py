@@ -65,7 +65,7 @@ class GroupAdoption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_held(self) -> bool:
-        """Tell whether something must be done first."""
+        """Return whether something must be done first."""
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
     @property
@@ -85,6 +85,6 @@ class AdoptionPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def needs_a_person(self) -> bool:
-        """Tell whether something that was asked for is held."""
+        """Return whether something that was asked for is held."""
         is_wrong = any(finding.severity is Severity.ERROR for finding in self.left_alone)
         return is_wrong or any(group.is_held for group in self.groups)

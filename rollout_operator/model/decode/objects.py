@@ -262,7 +262,7 @@ def _is_disrupted(status: PodStatus) -> bool:
 
 
 def _been_ready(status: PodStatus) -> bool | None:
-    """Tell whether a pod that is not ready has been: its condition has changed since the start.
+    """Return whether a pod that is not ready has been: its condition has changed since the start.
 
     None where the times say nothing.
     """

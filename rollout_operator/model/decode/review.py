@@ -138,7 +138,7 @@ def decode_review(body: Buffer, *, keeps: bool = False) -> Review:
 
 
 def is_dry_run(eviction: bytes) -> bool:
-    """Tell whether an Eviction changes nothing by its own `deleteOptions`.
+    """Return whether an Eviction changes nothing by its own `deleteOptions`.
 
     The review does not say so: its `dryRun` is that of the request only.
     """

@@ -108,5 +108,5 @@ class Diagnosis:
         return sum(finding.severity is severity for finding in self.findings)
 
     def has(self, code: FindingCode) -> bool:
-        """Tell whether there is such a finding."""
+        """Return whether there is such a finding."""
         return any(finding.code is code for finding in self.findings)

@@ -264,7 +264,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(hook for hook in self.hooks if self.is_own(hook))
 
     def is_own(self, hook: HookRegistration) -> bool:
-        """Tell whether a webhook is that of the operator of this namespace."""
+        """Return whether a webhook is that of the operator of this namespace."""
         owners = {hook.owner, hook.service_namespace}
         if self.namespace in owners:
             return True

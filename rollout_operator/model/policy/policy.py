@@ -110,7 +110,7 @@ class PolicyOwnership(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[RefusedPolicy, ...] = ()
 
     def owns_group(self, namespace: str, group: GroupName) -> bool:
-        """Tell whether a policy replaces the pods of a rollout group."""
+        """Return whether a policy replaces the pods of a rollout group."""
         return any(
             scope.policy.head.namespace == namespace and group in scope.groups
             for scope in self.scopes

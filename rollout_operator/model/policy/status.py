@@ -101,13 +101,13 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_underway(self) -> bool:
-        """Tell whether a rollout has begun that is not complete."""
+        """Return whether a rollout has begun that is not complete."""
         has_begun = not isinstance(self.start_time, UnsetType)
         return has_begun and isinstance(self.completion_time, UnsetType)
 
     @property
     def has_open_batch(self) -> bool:
-        """Tell whether the last batch is not complete."""
+        """Return whether the last batch is not complete."""
         batch = self.last_batch
         return isinstance(batch, RecordedBatch) and isinstance(batch.completion_time, UnsetType)
 

@@ -76,7 +76,7 @@ class ReleaseSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_bake(self) -> bool:
-        """Tell whether a release must show its health before it counts as deployed."""
+        """Return whether a release must show its health before it counts as deployed."""
         return any(one is not None for one in (self.bake_time, self.deploy_timeout, self.checks))
 
 

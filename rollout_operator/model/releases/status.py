@@ -70,12 +70,12 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it is not decided yet how it ends."""
+        """Return whether it is not decided yet how it ends."""
         return self.bake_status in ACTIVE
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether its health was found wanting."""
+        """Return whether its health was found wanting."""
         return self.bake_status == BakeStatus.FAILED
 
 
@@ -133,6 +133,6 @@ class ReleaseStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def has_condition(self, kind: str) -> bool:
-        """Tell whether a condition is true."""
+        """Return whether a condition is true."""
         condition = self.find_condition(kind)
         return condition is not None and condition.status == "True"

@@ -63,7 +63,7 @@ Decoded = TypeVar("Decoded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What one look at a namespace found."""
+    """What one inspection of a namespace found."""
 
     description: Description
     """Computed from the objects; `operator` is what the operator said of itself."""
@@ -87,7 +87,7 @@ class Inspection:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether the status of each set shows its newest spec."""
+        """Return whether the status of each set shows its newest spec."""
         sets = [zone.sts for group in self.groups.values() for zone in group.zones]
         return all(sts.observed_generation >= sts.generation for sts in sets)
 

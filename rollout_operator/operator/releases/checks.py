@@ -36,7 +36,7 @@ from rollout_operator.planning.releases.flux_waits import describe_flux_wait
 from rollout_operator.planning.releases.health import Labels, takes_check
 from rollout_operator.telemetry.spans import trace_keys
 
-# HealthChecks that are looked at at a time; each mostly waits for the API server.
+# HealthChecks that are reconciled at a time; each mostly waits for the API server.
 WORKERS: Final = 8
 
 
@@ -63,7 +63,7 @@ class HealthChecks:
 
     @property
     def busy(self) -> int:
-        """Return how many HealthChecks are looked at now."""
+        """Return how many HealthChecks are reconciled now."""
         return self._workers.busy
 
     def start(self, tasks: TaskStack) -> None:
@@ -77,7 +77,7 @@ class HealthChecks:
         self._queue.close()
 
     async def finish(self) -> None:
-        """Wait until no HealthCheck is looked at."""
+        """Wait until no HealthCheck is being reconciled."""
         await self._workers.wait_idle()
 
     def _build_controller(self) -> CheckController:

@@ -39,7 +39,7 @@ def _takes(budget: NativeBudget, sts: AdoptableSet) -> bool:
 
 
 def has_zone_budget(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -> bool:
-    """Tell whether a zone-aware budget is about pods of these zones already."""
+    """Return whether a zone-aware budget is about pods of these zones already."""
     return any(
         isinstance(budget, Budget) and selects(budget.selector, member.pod_labels)
         for budget in seen.zone_budgets

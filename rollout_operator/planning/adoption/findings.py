@@ -40,7 +40,7 @@ def report_single_zone(sts: AdoptableSet, base: str, severity: Severity) -> Adop
 
 
 def is_settled(sts: AdoptableSet) -> bool:
-    """Tell whether every pod is at the revision that its set wants, so that none is outdated."""
+    """Return whether every pod is at the revision that its set wants, so that none is outdated."""
     status = sts.status
     if status is None:
         return False

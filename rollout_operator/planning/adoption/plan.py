@@ -166,6 +166,6 @@ def _build(
 
 
 def _touches_pods(set_adoption: SetAdoption) -> bool:
-    """Tell whether a patch changes more of a spec than its strategy: the template makes pods."""
+    """Return whether a patch changes more of a spec than its strategy: the template makes pods."""
     spec = (set_adoption.patch or {}).get("spec", {})
     return not isinstance(spec, dict) or not spec.keys() <= {"updateStrategy"}

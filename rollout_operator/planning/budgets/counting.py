@@ -125,7 +125,7 @@ class Survey:
         )
 
     def has_down(self, pod: Uid) -> bool:
-        """Tell whether a pod of this zone does not count as up for others."""
+        """Return whether a pod of this zone does not count as up for others."""
         return pod in self._down_uids
 
     def zone_count(self, partition: str | None, pod: Pod | None = None) -> ZoneCount:
@@ -191,7 +191,7 @@ def find_partition(budget: Budget, pod_name: str) -> str | None:
     """Return the partition of a pod under a budget that counts by partition.
 
     None where the pattern does not match the whole name, or captures nothing: such a pod cannot be
-    told apart from others, and what cannot be told is never taken for harmless.
+    told apart from others, and what cannot be known is never taken for harmless.
     """
     if len(pod_name) > LONGEST_NAME:
         return None

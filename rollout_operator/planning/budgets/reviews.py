@@ -46,12 +46,12 @@ def assess_request(review: Review, namespace: str) -> Verdict | None:
 
 
 def wants_dry_run(review: Review) -> bool:
-    """Tell whether nothing will happen, by the request or by what the eviction itself says."""
+    """Return whether nothing will happen, by the request or by what the eviction itself says."""
     return review.dry_run or is_dry_run(review.body)
 
 
 def is_running(pod: Pod) -> bool:
-    """Tell whether there is something to disrupt (ZPDB-54)."""
+    """Return whether there is something to disrupt (ZPDB-54)."""
     return not pod.is_terminating and pod.phase not in _NOT_RUNNING
 
 

@@ -302,7 +302,7 @@ def _find_movement(snapshot: BudgetSnapshot) -> Refusal | None:
 
 
 def is_down(snapshot: BudgetSnapshot) -> bool:
-    """Tell whether the pod is down by itself, and not only because a grant lets it go."""
+    """Return whether the pod is down by itself, and not only because a grant lets it go."""
     return find_why(snapshot.pod, timedelta(0), {}, snapshot.now) is DownCause.UNREADY
 
 

@@ -56,7 +56,7 @@ class Turns:
         return Turns(free_until=now + self.patience, patience=longer)
 
     def holds(self, engine: DisruptionSource) -> bool:
-        """Tell whether one side has to let the other one go first, where that one waits."""
+        """Return whether one side has to let the other one go first, where that one waits."""
         return self.free_until is None and engine is not self.side
 
     def hold(self, now: timedelta, *, is_whole: bool) -> "Turns":

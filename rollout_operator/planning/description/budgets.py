@@ -37,7 +37,7 @@ def describe_budget(
 ) -> BudgetDescription:
     """Return a budget as it is now.
 
-    `snapshot` shows its zones, about no pod in particular; None where it cannot be told what the
+    `snapshot` shows its zones, about no pod in particular; None where it cannot be known what the
     budget selects. `others` are the other budgets of the namespace.
     """
     seen = _Scope() if snapshot is None else _observe(versions, snapshot, others)

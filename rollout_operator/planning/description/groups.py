@@ -177,7 +177,7 @@ def _has_outdated(zone: Zone) -> bool:
 
 
 def _has_leaving(zone: Zone) -> bool:
-    """Tell whether pods exist that the spec wants no more."""
+    """Return whether pods exist that the spec wants no more."""
     sts = zone.sts
     return any(
         sts.ordinal_of(pod.name) is not None and sts.find_ordinal(pod.name, sts.ordinals) is None
@@ -186,7 +186,7 @@ def _has_leaving(zone: Zone) -> bool:
 
 
 def _is_stuck(readiness: Readiness, now: datetime) -> bool:
-    """Tell whether a pod is down that neither starts nor goes."""
+    """Return whether a pod is down that neither starts nor goes."""
     return bool(readiness.unreadable) or any(
         down_pod.why is DownCause.UNREADY and not is_starting(down_pod.pod, now)
         for down_pod in readiness.down

@@ -3,7 +3,7 @@
 A pod at the update revision that is younger than every outdated pod of its group was put there by
 this rollout: what was outdated before is older, and a StatefulSet with `OnDelete` recreates no pod
 at an outdated revision. After a rollback the outdated pods are the young ones, and those that never
-changed do not count. Two things cannot be told by ages. Once no pod is outdated, nothing separates
+changed do not count. Two things cannot be known by ages. Once no pod is outdated, nothing separates
 the pods of this rollout from others. And the pods of a zone whose template did not change count as
 replaced where they are younger than all outdated ones of the other zones.
 """

@@ -66,7 +66,7 @@ def list_worst_first(groups: Iterable[GroupDescription]) -> list[GroupDescriptio
 
 
 def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:
-    """Tell whether a rollout goes on by itself, needing no more than that pods start."""
+    """Return whether a rollout goes on by itself, needing no more than that pods start."""
     first = next((wait.code for wait in plan.waits if wait.code not in ASIDE | SCALING), None)
     if any(not step.is_waiting for step in steps):
         return first in GOING_ON or first is None

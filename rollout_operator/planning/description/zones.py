@@ -78,7 +78,7 @@ def find_turn(readinesses: Sequence[Readiness]) -> Readiness | None:
 
 
 def is_starting(pod: Pod, now: datetime) -> bool:
-    """Tell whether a pod that is not ready is likely to need nothing but time."""
+    """Return whether a pod that is not ready is likely to need nothing but time."""
     return pod.is_starting and (pod.created is None or now - pod.created < START_LIMIT)
 
 

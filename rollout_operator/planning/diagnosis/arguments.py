@@ -21,7 +21,7 @@ def find_value(arguments: Sequence[str], flag: str) -> str | None:
 
 
 def is_on(arguments: Sequence[str], flag: str, *, default: bool) -> bool:
-    """Tell whether a boolean flag is on."""
+    """Return whether a boolean flag is on."""
     value = find_value(arguments, flag)
     return default if value is None else value in _TRUE
 

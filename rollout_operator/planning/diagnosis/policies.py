@@ -26,7 +26,7 @@ _VERSION: Final = "v1alpha1"
 
 
 def obeys(installation: Installation) -> bool:
-    """Tell whether an operator here is to obey policies."""
+    """Return whether an operator here is to obey policies."""
     return any(
         is_on(list_arguments(one), POLICIES_FLAG, default=False)
         for one in list_acting(installation)
@@ -71,7 +71,7 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
 
 
 def asks_nodes(installation: Installation) -> bool:
-    """Tell whether a policy has StatefulSets whose zones nothing but nodes tells."""
+    """Return whether a policy has StatefulSets whose zones nothing but nodes tells."""
     placed = {one.sts.name: one.placed for one in installation.sets}
     for scope in _share(installation).scopes:
         own = [placed.get(sts.name) for sts in scope.sets]

@@ -32,7 +32,7 @@ _INTENT: Final = msgspec.json.Decoder(Intent)
 
 
 def needs_intent(sts: StatefulSet) -> bool:
-    """Tell whether no review of ours announces the downscales of a set."""
+    """Return whether no review of ours announces the downscales of a set."""
     return not is_labelled(sts.labels, PREPARE_DOWNSCALE)
 
 
@@ -69,7 +69,7 @@ def find_intent(sts: StatefulSet) -> Underway | None:
 
 
 def announces(sts: StatefulSet, replicas: int) -> bool:
-    """Tell whether the mark of a set announces its downscale to so many replicas."""
+    """Return whether the mark of a set announces its downscale to so many replicas."""
     intent = find_intent(sts)
     return intent is not None and (intent.replicas_from, intent.replicas_to) == (
         sts.replicas,
@@ -78,7 +78,7 @@ def announces(sts: StatefulSet, replicas: int) -> bool:
 
 
 def differ_in_intent(old: StatefulSet, new: StatefulSet) -> bool:
-    """Tell whether a mark is all that makes two views of a set different."""
+    """Return whether a mark is all that makes two views of a set different."""
     return _unmark(old, new.resource_version) == _unmark(new, new.resource_version)
 
 

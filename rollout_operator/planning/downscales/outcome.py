@@ -30,7 +30,7 @@ def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> Downsca
     """Return what became of a downscale; `may_persist`: the API server may still write it.
 
     One that happened and was taken back is open again for as long: the same may be asked twice, and
-    a pod that a downscale may still take away must not be told that it stays (SI-12).
+    a pod that a downscale may still take away must not be un-prepared (SI-12).
     """
     if sts.replicas <= key.replicas_to:
         return DownscaleOutcome.HAPPENED
@@ -55,7 +55,7 @@ def choose_staying(
 
 
 def took_pods(sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]) -> bool:
-    """Tell whether a pod that was told to go has gone, or is going, though its set wants it.
+    """Return whether a pod that was told to go has gone, or is going, though its set wants it.
 
     Then the downscale has happened and was taken back, whether or not a watch has shown it.
     `called` has the names.
@@ -82,16 +82,16 @@ def find_replaced(
 
 
 def is_wanted(sts: StatefulSet, name: str) -> bool:
-    """Tell whether a set wants a pod of that name."""
+    """Return whether a set wants a pod of that name."""
     return sts.find_ordinal(name, sts.ordinals) is not None
 
 
 def spares(key: Key, sts: StatefulSet, pod: str) -> bool:
-    """Tell whether a downscale surely leaves the pod of that name where it is."""
+    """Return whether a downscale surely leaves the pod of that name where it is."""
     ordinal = sts.ordinal_of(pod)
     return ordinal is not None and ordinal < sts.first_ordinal + key.replicas_to
 
 
 def is_over(pods: Iterable[Pod], called: Collection[Uid]) -> bool:
-    """Tell whether all pods that were told are gone or on their way out."""
+    """Return whether all pods that were told are gone or on their way out."""
     return not any(pod.uid in called and not pod.is_terminating for pod in pods)

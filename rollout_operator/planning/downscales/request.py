@@ -135,7 +135,7 @@ def assess_prepared(
 
 
 def is_labelled(labels: Mapping[str, str], key: str) -> bool:
-    """Tell whether a label switches a review on: its value is exactly `true`."""
+    """Return whether a label switches a review on: its value is exactly `true`."""
     return labels.get(key) == "true"
 
 

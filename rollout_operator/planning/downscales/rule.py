@@ -105,7 +105,7 @@ def find_blocker(
 def choose_pods_to_prepare(
     decrease: Decrease, zone: Zone, target: Target, cluster_domain: str
 ) -> PreparePods | Verdict:
-    """Return whom to call before the pods of a range go, or the refusal where that cannot be told.
+    """Return which pods to call before those of a range go, or a refusal where that is not known.
 
     A pod that does not exist, has no running containers or was never ready has nothing to prepare
     (D-26); one that runs must confirm.
@@ -186,7 +186,7 @@ def _explain_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> s
 
 
 def takes_idle_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
-    """Tell whether none of the pods that are to go is up, or was."""
+    """Return whether none of the pods that are to go is up, or was."""
     going = _list_going(scaled, decrease, group)
     is_known = _find_zone(scaled, group) is not None
     return is_known and all(_explain_idle(pod) and not pod.was_ready for pod in going)
@@ -199,7 +199,7 @@ def _list_going(scaled: StatefulSet, decrease: Decrease, group: Group) -> list[P
 
 
 def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
-    """Tell whether none of the pods that are to go, nor any before them, was ever ready."""
+    """Return whether none of the pods that are to go, nor any before them, was ever ready."""
     zone = _find_zone(scaled, group)
     return zone is not None and count_used(zone) <= decrease.replicas_to < zone.sts.replicas
 
@@ -214,7 +214,7 @@ def _refuse_pod(decrease: Decrease, why: str, *, status: int = 0) -> Verdict:
 
 
 def _explain_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
-    """Return why it cannot be told now who has something to prepare, empty where it can.
+    """Return why it cannot be known now which pods have something to prepare, empty where it can.
 
     The successor of a pod that is just going was never ready, but has its data.
     """

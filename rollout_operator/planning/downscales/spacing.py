@@ -126,7 +126,7 @@ def knows_downscale(
     remembered: Mapping[Uid, datetime],
     source: TimesSource = TimesSource.ANNOTATIONS,
 ) -> bool:
-    """Tell whether any of these zones has been scaled down, whenever that was."""
+    """Return whether any of these zones has been scaled down, whenever that was."""
     has_times = source is TimesSource.ANNOTATIONS
     return any(
         other.uid in remembered or (has_times and LAST_DOWNSCALE in other.annotations)

@@ -31,7 +31,7 @@ def find_open(batch: Batch | None, readinesses: Iterable[Readiness]) -> Batch | 
 
 
 def has_superseded(batch: Batch | None, readiness: Readiness) -> bool:
-    """Tell whether an unfinished batch of a StatefulSet was for another revision than its own.
+    """Return whether an unfinished batch of a StatefulSet was for another revision than its own.
 
     Its pods must bear that out: a batch that a person has written by hand saves no pause.
     """
@@ -42,7 +42,7 @@ def has_superseded(batch: Batch | None, readiness: Readiness) -> bool:
 
 
 def _is_wanted_anew(one: BatchPod, readiness: Readiness) -> bool:
-    """Tell whether a pod of a batch is down, or not at the update revision of now."""
+    """Return whether a pod of a batch is down, or not at the update revision of now."""
     sts = readiness.sts
     pod = next((pod for pod in readiness.standing if pod.name == one.name), None)
     if pod is None:
@@ -144,7 +144,7 @@ def _is_for(batch: Batch, readiness: Readiness) -> bool:
 
 
 def _is_complete(batch: Batch, readinesses: Sequence[Readiness]) -> bool:
-    """Tell whether the pods of a batch are back, and nothing of the policy is unavailable.
+    """Return whether the pods of a batch are back, and nothing of the policy is unavailable.
 
     One that is back at another revision than the batch was for goes with a later one.
     """

@@ -132,6 +132,6 @@ def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:
 
 
 def has_outdated(plan: PolicyPlan) -> bool:
-    """Tell whether pods are to be replaced, of a StatefulSet that is not paused by itself."""
+    """Return whether pods are to be replaced, of a StatefulSet that is not paused by itself."""
     sets = (sts for zone in plan.zones for sts in zone.sets)
     return any(sts.outdated for sts in sets if not sts.is_paused)

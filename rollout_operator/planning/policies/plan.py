@@ -122,7 +122,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
 
 
 def _list_stops(snapshot: PolicySnapshot) -> tuple[tuple[Reason, ...], timedelta | None]:
-    """Return what stops everything, and when to look again."""
+    """Return what stops everything, and when to reconcile again."""
     group, resolution = snapshot.group, snapshot.resolution
     if not group.zones and not group.unreadable:
         text = "the policy selects no StatefulSet"
@@ -216,7 +216,7 @@ def _is_broken(one: Replacement) -> bool:
 
 
 def _is_free(case: _Case, one: Replacement) -> bool:
-    """Tell whether a pod goes whatever holds the others."""
+    """Return whether a pod goes whatever holds the others."""
     is_paused = case.snapshot.policy.is_paused
     return one.pod.uid in case.recorded or (_is_broken(one) and not is_paused)
 
@@ -299,7 +299,7 @@ def _replace_pods(step: _Step) -> ReplacePods | None:
 
 
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
-    """Return the plan with when to look again, and whether its batch has stalled (MAZ-44)."""
+    """Return the plan with when to reconcile again, and whether its batch has stalled (MAZ-44)."""
     readinesses, now = list_readinesses(case.zones), case.now
     open_one = find_open(plan.batch, readinesses)
     times = [

@@ -87,7 +87,7 @@ def render_refused_status(
 
 
 def is_urgent(before: PolicyStatus, after: PolicyStatus) -> bool:
-    """Tell whether a status changes in more than numbers of pods, and in sentences with them."""
+    """Return whether a status changes in more than numbers of pods, and in sentences with them."""
     return _drop_numbers(before) != _drop_numbers(after)
 
 

@@ -90,13 +90,13 @@ def compute_cutoff(entry: HistoryEntry, now: datetime) -> datetime:
 
 
 def has_error(check: HealthCheck, cutoff: datetime, now: datetime) -> bool:
-    """Tell whether a check saw a failure from the cutoff on, whatever it says now."""
+    """Return whether a check saw a failure from the cutoff on, whatever it says now."""
     error = check.status.last_error_time
     return error is not None and min(error, now) >= cutoff
 
 
 def is_overdue(entry: HistoryEntry, context: BakeContext) -> bool:
-    """Tell whether a release in recovery mode has not become healthy in time (RELB-18)."""
+    """Return whether a release in recovery mode has not become healthy in time (RELB-18)."""
     if not context.is_recovering or not entry.is_active or entry.bake_start_time is not None:
         return False
     limit = _RECOVERY if context.spec.deploy_timeout is None else context.spec.deploy_timeout

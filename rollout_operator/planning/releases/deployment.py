@@ -49,7 +49,7 @@ class DeployRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_requested(self) -> bool:
-        """Tell whether a person has a part in it (RELB-34)."""
+        """Return whether a person has a part in it (RELB-34)."""
         return self.is_manual or self.is_bypassing or self.is_unblocking
 
 

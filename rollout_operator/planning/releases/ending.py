@@ -1,4 +1,4 @@
-"""How a pass ends: what is written where, what the conditions say, and when to look again."""
+"""How a pass ends: what is written where, what the conditions say, and when to reconcile again."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -168,7 +168,7 @@ def stamp_status(
 
 
 def has_changed(before: ReleaseStatus, after: ReleaseStatus, kind: str) -> bool:
-    """Tell whether a condition says something else than before."""
+    """Return whether a condition says something else than before."""
     old, new = before.find_condition(kind), after.find_condition(kind)
     said = None if old is None else (old.reason, old.message)
     return new is not None and (new.reason, new.message) != said

@@ -62,7 +62,7 @@ def list_checks(
 
 
 def takes_check(rollout: ReleaseRollout, check: HealthCheck) -> bool:
-    """Tell whether a HealthCheck may belong to a Rollout, by its labels alone."""
+    """Return whether a HealthCheck may belong to a Rollout, by its labels alone."""
     checks = rollout.spec.checks
     return (
         checks is not None and checks.selector is not None and checks.selector.takes(check.labels)
@@ -90,7 +90,7 @@ def assess_health(
 
 
 def is_unhealthy(check: HealthCheck) -> bool:
-    """Tell whether a check found a failure. Pending, and not looked yet, are none."""
+    """Return whether a check found a failure. Pending, and not looked yet, are none."""
     return check.status.status == HealthStatus.UNHEALTHY
 
 

@@ -58,7 +58,7 @@ def consume(intents: ReleaseIntents, annotations: Iterable[str]) -> tuple[Consum
 
 
 def is_unblocked(intents: ReleaseIntents) -> bool:
-    """Tell whether a failed release does not stop the next one (REL-80)."""
+    """Return whether a failed release does not stop the next one (REL-80)."""
     return intents.unblock_failed == "true"
 
 

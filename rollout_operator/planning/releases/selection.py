@@ -44,7 +44,7 @@ def find_manual(
 def is_done_already(
     spec: ReleaseSpec, intents: ReleaseIntents, current: HistoryEntry | None
 ) -> bool:
-    """Tell whether `force-deploy` asks for what is deployed, and no pin hides it (RELB-09)."""
+    """Return whether `force-deploy` asks for what is deployed, and no pin hides it (RELB-09)."""
     forced, is_pinned = intents.force_deploy, spec.wanted_version is not None
     return bool(forced) and not is_pinned and current is not None and current.version.tag == forced
 
@@ -52,7 +52,7 @@ def is_done_already(
 def is_superseded(
     tag: str, current: str | None, available: Iterable[Release], order: PolicyOrder | None
 ) -> bool:
-    """Tell whether a tag is known to be the current one, or older (RELB-11)."""
+    """Return whether a tag is known to be the current one, or older (RELB-11)."""
     if current is None or tag == current:
         return tag == current
     keys = find_version_key(tag), find_version_key(current)

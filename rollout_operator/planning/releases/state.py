@@ -86,7 +86,7 @@ class ReleasePass:
         )
 
     def is_recovering(self) -> bool:
-        """Tell whether failures do not count for the current deployment."""
+        """Return whether failures do not count for the current deployment."""
         # A deployment of this pass decided anew.
         now = next(
             (finding.is_true for finding in self.findings if finding.type == RECOVERING), None

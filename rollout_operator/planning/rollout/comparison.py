@@ -14,7 +14,7 @@ from rollout_operator.planning.rollout.plan import plan_group
 
 
 def is_replaced(sts: StatefulSet, old: Pod, new: Pod) -> bool:
-    """Tell whether a pod of a set has just been deleted because it was outdated, for all we see.
+    """Return whether a pod of a set has just been deleted because it was outdated, for all we see.
 
     That is a pod at an outdated revision that turns terminating, other than by an eviction, a
     preemption or the end of its node, and not because it is wanted no more.
@@ -26,12 +26,12 @@ def is_replaced(sts: StatefulSet, old: Pod, new: Pod) -> bool:
 
 
 def is_wanted(sts: StatefulSet, ordinal: int) -> bool:
-    """Tell whether there is to be a pod of this ordinal."""
+    """Return whether there is to be a pod of this ordinal."""
     return not sts.is_terminating and ordinal in sts.ordinals
 
 
 def would_replace(group: Group, pod: Pod) -> bool:
-    """Tell whether a rollout might delete a pod now, were it still there as it was.
+    """Return whether a rollout might delete a pod now, were it still there as it was.
 
     `pod` is the pod as it was before; its name may be another one's in `group` by now. The status
     of its StatefulSet is not asked: it may count the pod as gone already.

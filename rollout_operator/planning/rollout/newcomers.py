@@ -62,6 +62,6 @@ def _is_doubtful(zone: Zone) -> bool:
 
 
 def _is_new(seen: Newcomers, pod: Pod) -> bool:
-    """Tell whether a pod surely holds nothing."""
+    """Return whether a pod surely holds nothing."""
     is_new = pod.uid in seen.pods
     return is_new and not (pod.is_ready or pod.was_ready or pod.is_terminating)

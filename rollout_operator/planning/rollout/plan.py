@@ -63,7 +63,7 @@ def plan_group(group: Group) -> Plan:
 
 
 def _is_rolled_out(readinesses: Iterable[Readiness]) -> bool:
-    """Tell whether a group that another engine rolls out has nothing left to do."""
+    """Return whether a group that another engine rolls out has nothing left to do."""
     return all(
         readiness.is_whole
         and not count_outdated(readiness)

@@ -161,7 +161,7 @@ def _is_awaited(readiness: Readiness, one: Down) -> bool:
 
 
 def _may_come_up(sts: StatefulSet, one: Down) -> bool:
-    """Tell whether a pod that is in flight needs nothing but time, or is up still.
+    """Return whether a pod that is in flight needs nothing but time, or is up still.
 
     One at the update revision shows whether that revision is any good: it is waited for.
     """
@@ -171,7 +171,7 @@ def _may_come_up(sts: StatefulSet, one: Down) -> bool:
 
 
 def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
-    """Tell whether a pod is down most likely because of us.
+    """Return whether a pod is down most likely because of us.
 
     So is one that has not come up yet, whatever its revision: it may be there because its
     predecessor was evicted. Surely not, where it is outdated and has been ready, or may have been
@@ -186,7 +186,7 @@ def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
 
 
 def _is_new(pod: Pod) -> bool:
-    """Tell whether a pod was surely never ready: one that has run has an address."""
+    """Return whether a pod was surely never ready: one that has run has an address."""
     return pod.never_ready or (pod.phase == "Pending" and not pod.ip)
 
 

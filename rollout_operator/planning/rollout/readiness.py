@@ -92,7 +92,7 @@ class Readiness:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether nothing is missing."""
+        """Return whether nothing is missing."""
         return self.unavailable == 0
 
 

@@ -51,7 +51,7 @@ class RolloutZone:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether nothing is missing."""
+        """Return whether nothing is missing."""
         return all(readiness.is_whole for readiness in self.readinesses)
 
 
@@ -82,7 +82,7 @@ def walk_zones(zones: Sequence[RolloutZone], limit: Limit) -> Walk:
 
 
 def is_waiting(readiness: Readiness) -> bool:
-    """Tell whether a StatefulSet has outdated pods that may be replaced when it is its turn."""
+    """Return whether a StatefulSet has outdated pods that may be replaced when it is its turn."""
     return not is_paused(readiness.sts) and bool(count_outdated(readiness))
 
 

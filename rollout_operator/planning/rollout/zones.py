@@ -58,12 +58,12 @@ def order_zones(zones: Iterable[Zone]) -> tuple[Zone, ...]:
 
 
 def is_paused(sts: StatefulSet) -> bool:
-    """Tell whether deletes in a zone are switched off: the annotation is exactly `true`."""
+    """Return whether deletes in a zone are switched off: the annotation is exactly `true`."""
     return sts.annotations.get(PAUSED) == "true"
 
 
 def is_behind(sts: StatefulSet) -> bool:
-    """Tell whether the status says nothing of what the spec wants now."""
+    """Return whether the status says nothing of what the spec wants now."""
     return sts.observed_generation < sts.generation
 
 

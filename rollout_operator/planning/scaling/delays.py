@@ -1,4 +1,4 @@
-"""Delayed downscales: what a zone's annotations ask for, and which pods are told that they stay.
+"""Delayed downscales: what a zone's annotations ask for, and which pods are un-prepared.
 
 Only of zones that mirror (DELAY-01). What the pods that are to go must say is decided in
 `pod_answers`, how they are called in `pods.client`.
@@ -22,7 +22,7 @@ from rollout_operator.planning.scaling.desired import Delay, complain
 # How often a pod is asked again, or told again that it stays where it did not confirm: one that has
 # restarted its preparation is found out so much later at most.
 ASK_AGAIN: Final = timedelta(minutes=1)
-# How often pods are told that they stay though nothing has changed (SEED-079): the process before
+# How often pods are un-prepared though nothing has changed (SEED-079): the process before
 # this one may have asked them.
 CANCEL_AGAIN: Final = timedelta(minutes=10)
 # So often a pod is told soon again which never confirmed that it stays.
@@ -36,7 +36,7 @@ _UNUSABLE: Final = "no downscale until that is mended"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StayingPods:
-    """The pods that are to be told that they stay, by DELETE."""
+    """The pods that are to be un-prepared, by DELETE."""
 
     due: tuple[Endpoint, ...] = ()
     """Those that we have asked."""
@@ -90,7 +90,7 @@ def find_half_delay(sts: StatefulSet) -> Reason | None:
 def choose_staying(
     zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnapshot
 ) -> StayingPods:
-    """Return who of the lowest `replicas` pods is to be told that it stays (DELAY-05, 06, 10).
+    """Return which of the lowest `replicas` pods is to be un-prepared (DELAY-05, 06, 10).
 
     What a downscale that may still persist takes away is left alone (SI-12).
     """
@@ -143,7 +143,7 @@ def _read_both(sts: StatefulSet) -> tuple[str, str]:
 
 
 def _next_cancel(calls: PodCalls, now: datetime) -> timedelta:
-    """Return how long a pod need not be told that it stays; zero or less: now."""
+    """Return how long a pod need not be un-prepared; zero or less: now."""
     times = [time for time in (calls.cancelled_at, calls.tried_at) if time is not None]
     if not times:
         return timedelta(0)

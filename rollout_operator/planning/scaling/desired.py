@@ -30,7 +30,7 @@ class DesiredReplicas:
     """What the replicas of one zone should become, whatever holds them back."""
 
     replicas: int | None = None
-    """None where it stays as it is, or cannot be told."""
+    """None where it stays as it is, or cannot be known."""
     what: str = ""
     """Who wants it, such as `zone-b follows zone-a`."""
     suffix: str = ""
@@ -61,7 +61,7 @@ def count_replicas(sts: StatefulSet, scaling: ScalingSnapshot) -> int:
 
 
 def is_unseen(sts: StatefulSet, scaling: ScalingSnapshot) -> bool:
-    """Tell whether a count that we wrote is not shown by the set yet."""
+    """Return whether a count that we wrote is not shown by the set yet."""
     written = scaling.written.get(sts.uid)
     return written is not None and written.generation > sts.generation
 

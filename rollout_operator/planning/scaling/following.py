@@ -49,7 +49,7 @@ class Leads:
 
 
 def follows(sts: StatefulSet) -> bool:
-    """Tell whether a set follows another one: its annotation may be empty (SCALE-05)."""
+    """Return whether a set follows another one: its annotation may be empty (SCALE-05)."""
     return LEADING_ZONE in sts.annotations
 
 
@@ -64,7 +64,7 @@ def map_leads(zones: Sequence[Zone]) -> Leads:
 
 
 def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
-    """Tell whether we record the downscales of a set: no other process does (D-23, SEED-066).
+    """Return whether we record the downscales of a set: no other process does (D-23, SEED-066).
 
     No review is about it, it follows or is followed, and a zone of its group names a time between
     zones: the longest of all counts, so that a bare leading zone is waited for as well.

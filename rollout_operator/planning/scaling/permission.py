@@ -79,7 +79,7 @@ class _Downscale:
 
     @property
     def is_guarded(self) -> bool:
-        """Tell whether a review will judge it."""
+        """Return whether a review will judge it."""
         return is_labelled(self.sts.labels, PREPARE_DOWNSCALE)
 
     @property

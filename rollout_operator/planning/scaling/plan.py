@@ -179,7 +179,7 @@ def _is_permitted(
     scaling: ScalingSnapshot,
     draft: _Draft,
 ) -> bool:
-    """Tell whether a zone may be scaled down now; add why not."""
+    """Return whether a zone may be scaled down now; add why not."""
     change = desired.render(count_replicas(sts, scaling), replicas)
     if sts.uid in scaling.held or not _may_move(sts, change, scaling, draft):
         return False
@@ -203,7 +203,7 @@ def _is_permitted(
 
 
 def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _Draft) -> bool:
-    """Tell whether the count of a set may be changed at all; add why not."""
+    """Return whether the count of a set may be changed at all; add why not."""
     if sts.is_terminating:
         text = f"{change} waits: {sts.name} is being deleted"
         draft.waits.append(Reason(Code.SET_TERMINATING, text, zone=sts.name))
@@ -230,7 +230,7 @@ def _scale(
 
 
 def _goes_unasked(sts: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot) -> bool:
-    """Tell whether pods go for no other reason than that they were not up when looked at."""
+    """Return whether pods go for no other reason than that they were not up when looked at."""
     own = next(zone for zone in scaling.group.zones if zone.sts.uid == sts.uid)
     return desired.is_forced or count_used(own) < sts.replicas
 
@@ -243,8 +243,8 @@ def _render_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
 def _choose_calls(draft: _Draft) -> tuple[CallPods, ...]:
     """Return which pods to call now.
 
-    Where a zone moves, or is about to, no other pod is told that it stays as a matter of routine
-    (T-05 row 14): that is for the next look.
+    Where a zone moves, or is about to, no other pod is un-prepared as a matter of routine
+    (T-05 row 14): that is for the next reconcile.
     """
     scaled = {change.zone.uid for change in draft.scale}
     is_busy = bool(scaled) or any(message.has_new for message in draft.messages)

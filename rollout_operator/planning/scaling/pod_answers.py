@@ -172,7 +172,7 @@ def _assess_pod(
 
 
 def _must_repeat(answer: PodAnswer, span: timedelta, now: datetime) -> bool:
-    """Tell whether an answer is too old for anything, or was given before its pod was due."""
+    """Return whether an answer is too old for anything, or was given before its pod was due."""
     if abs(now - answer.asked_at) >= _next_repeat(answer):
         return True
     return answer.since is not None and answer.asked_at - answer.since < span <= now - answer.since

@@ -294,7 +294,7 @@ class Room:
 
     @property
     def is_crowded(self) -> bool:
-        """Tell whether bodies wait."""
+        """Return whether bodies wait."""
         return bool(self._waiting)
 
     async def take(self, share: "RoomShare", size: int) -> None:

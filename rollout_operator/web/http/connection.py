@@ -148,12 +148,12 @@ class ReviewConnection(Connection):
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a request head has come and its answer has not gone."""
+        """Return whether a request head has come and its answer has not gone."""
         return self._content is not None
 
     @property
     def is_leaving(self) -> bool:
-        """Tell whether the answer must be the last on this connection."""
+        """Return whether the answer must be the last on this connection."""
         return self._connections.is_leaving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -215,7 +215,7 @@ class ReviewConnection(Connection):
             self._tls.abort()
 
     def is_overdue(self, now: float) -> bool:
-        """Tell whether a request head or the taking of an answer lasts for too long."""
+        """Return whether a request head or the taking of an answer lasts for too long."""
         return self._due is not None and self._due < now
 
 

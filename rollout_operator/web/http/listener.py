@@ -109,7 +109,7 @@ class ConnectionListener:
 
     @property
     def is_accepting(self) -> bool:
-        """Tell whether new connections are accepted."""
+        """Return whether new connections are accepted."""
         return self._tasks is not None and not self._tasks.list_dead()
 
     async def start(self, port: int, *, flag: str = FLAG) -> None:

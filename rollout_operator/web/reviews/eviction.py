@@ -120,7 +120,7 @@ class PodEviction:
         choice = arbiter.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))
         if choice is None:
             return allow(Code.POD_NOT_IN_SCOPE)
-        if isinstance(choice, Refusal):  # also where it cannot be told yet
+        if isinstance(choice, Refusal):  # also where it cannot be known yet
             return _refuse(choice)
         if pod.owner_uid is None:
             text = "unable to find a StatefulSet pod owner"

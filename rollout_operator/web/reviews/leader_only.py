@@ -28,7 +28,7 @@ class LeaderOnly:
 
     @property
     def forwards(self) -> bool:
-        """Tell whether a review would be passed on now."""
+        """Return whether a review would be passed on now."""
         return (
             not self.is_leading()
             and self.forwarder is not None

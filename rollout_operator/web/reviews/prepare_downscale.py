@@ -112,7 +112,7 @@ class PrepareDownscale:
     ) -> Verdict | None:
         """Return the refusal where there is no such set, or it is not as the review says.
 
-        Before the lock of a group is asked for and the group is looked at live: else made-up names
+        Before the lock of a group is asked for and the group is read live: else made-up names
         would hold up those whose sets there are. The cache shows it where it is fresh enough.
         """
         try:

@@ -102,7 +102,7 @@ class DecreaseRequest:
         return calls_lock(self.set_uid) if self.group is None else group_lock(self.group)
 
     def describes(self, sts: StatefulSet) -> bool:
-        """Tell whether a set is what the review says: nothing is done on its word."""
+        """Return whether a set is what the review says: nothing is done on its word."""
         is_same = sts.uid == self.set_uid and sts.name == self.decrease.name
         is_first = self.first_ordinal is None or sts.first_ordinal == self.first_ordinal
         is_counted = sts.replicas == self.decrease.replicas_from

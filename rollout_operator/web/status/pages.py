@@ -95,7 +95,7 @@ class _Renderings:
 
 
 def wants_html(request: web.Request) -> bool:
-    """Tell whether it is a browser that asks: it names HTML, and `*/*` is for everything else."""
+    """Return whether it is a browser that asks: it names HTML, and `*/*` is for everything else."""
     for choice in request.headers.get(hdrs.ACCEPT, "").split(","):
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
         if kind == _HTML and "q=0" not in parameters:

@@ -40,7 +40,7 @@ from rollout_operator.telemetry.logs import log
 
 # While the caches fill, or are too old to decide by.
 RECHECK: Final = timedelta(seconds=1)
-# What is held pending is looked at again when Flux gets on, and this often in any case.
+# What is held pending is reconciled again when Flux gets on, and this often in any case.
 HELD: Final = timedelta(seconds=30)
 
 
@@ -79,7 +79,7 @@ class CheckController:
         """What waits for Flux."""
 
     async def reconcile(self, name: str) -> Result:
-        """Look at a HealthCheck once, write what is new, and say when to look again."""
+        """Reconcile a HealthCheck once, write what is new, and return when to reconcile again."""
         attempts, attempt = self._context.attempts, ("check", name)
         wait, _ = attempts.wait_before(attempt)
         if wait:
@@ -97,7 +97,7 @@ class CheckController:
         return Result(again=again)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to look again. Raises ApiError and DecodeError."""
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
         if context.newest.get(name) is None:
             self._forget(name)
@@ -136,7 +136,7 @@ class CheckController:
     async def _evaluate(
         self, check: HealthCheck, own: CheckClass, now: datetime
     ) -> tuple[CheckFinding, timedelta]:
-        """Return what is found, and when to look again."""
+        """Return what is found, and when to reconcile again."""
         name = check.head.name
         try:
             place = parse_check_reference(check, own)

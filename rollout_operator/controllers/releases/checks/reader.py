@@ -50,7 +50,7 @@ _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What one look found."""
+    """What one reconcile found."""
 
     finding: CheckFinding
     has_unread: bool = False

@@ -36,7 +36,7 @@ from rollout_operator.telemetry.logs import log
 
 # While the caches fill, or are too old to decide by.
 RECHECK: Final = timedelta(seconds=1)
-# Every schedule is looked at this often when nothing happens.
+# Every schedule is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=5)
 # A gate that another client wrote meanwhile is tried again so often before the status tells.
 _MOST_CONFLICTS: Final = 3
@@ -63,7 +63,7 @@ class ScheduleController:
         self._context = context
 
     async def reconcile(self, name: str) -> Result:
-        """Look at a schedule once, do what is due, and say when to look again."""
+        """Reconcile a schedule once, do what is due, and return when to reconcile again."""
         attempts, attempt = self._context.attempts, ("schedule", name)
         wait, _ = attempts.wait_before(attempt)
         if wait:
@@ -88,7 +88,7 @@ class ScheduleController:
         )
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to look again. Raises ApiError and DecodeError."""
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
         if context.newest.get(name) is None:
             self._forget(name)

@@ -98,7 +98,7 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
 
 
 def is_tag(text: str) -> bool:
-    """Tell whether a registry can have such a tag."""
+    """Return whether a registry can have such a tag."""
     return _TAG.fullmatch(text) is not None
 
 

@@ -37,7 +37,7 @@ _NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
 
 
 def needs_read(entry: InventoryObject) -> bool:
-    """Tell whether an object of an inventory must be read to know its status."""
+    """Return whether an object of an inventory must be read to know its status."""
     return (entry.group, entry.kind) not in _NEVER_READ
 
 

@@ -81,7 +81,7 @@ class ApiObject:
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def has_condition(self, kind: str, status: str = "True") -> bool:
-        """Tell whether a condition is there with a status."""
+        """Return whether a condition is there with a status."""
         condition = self.find_condition(kind)
         return condition is not None and condition.status == status
 

@@ -74,7 +74,7 @@ def plan_schedule(snapshot: ScheduleSnapshot, load: LoadZone) -> SchedulePlan:
 
 
 def is_own(schedule: ScheduleObject, gate: ReleaseGate) -> bool:
-    """Tell whether a gate is kept by a schedule."""
+    """Return whether a gate is kept by a schedule."""
     head, controller = schedule.head, gate.origin.controller
     if head.namespace and gate.head.namespace != head.namespace:
         return False
@@ -102,7 +102,7 @@ def _is_passing(schedule: ScheduleObject, state: ScheduleState) -> bool:
 
 
 def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
-    """Return the Rollouts that a schedule concerns, None where that cannot be told."""
+    """Return the Rollouts that a schedule concerns, None where that cannot be known."""
     schedule = snapshot.schedule
     if schedule.rollouts is None:
         return None
@@ -259,7 +259,7 @@ def _list_other_owners(schedule: ScheduleObject, gate: ReleaseGate) -> Iterator[
 
 
 def _is_predecessor(schedule: ScheduleObject, owner: OwnerReference) -> bool:
-    """Tell whether an owner is a schedule of the same name, which is gone by now."""
+    """Return whether an owner is a schedule of the same name, which is gone by now."""
     group = owner.api_version.partition("/")[0]
     return (group, owner.kind, owner.name) == ("kuberik.com", schedule.kind, schedule.head.name)
 

@@ -65,7 +65,7 @@ def assess_schedule(
 
 
 def is_gate_passing(action: ScheduleAction, state: ScheduleState) -> bool:
-    """Tell whether the gates of a schedule let versions through (REL-97)."""
+    """Return whether the gates of a schedule let versions through (REL-97)."""
     return state.is_active is (action is ScheduleAction.ALLOW)
 
 
