@@ -4,16 +4,22 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Final
 from urllib.request import Request, urlopen
 
 from tests.oci.registries import CONFIG, MANIFEST, NAME, labels
 from tests.world.registry import PASSWORD, USER
 
+_PAIR: Final = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+authorization: Final = ContextVar("authorization", default=f"Basic {_PAIR}")
+"""What pushes show: the password, or what a registry wants in place of it."""
+
 
 def _call(method: str, url: str, body: bytes = b"", kind: str = "") -> Mapping[str, str]:
-    """Send one request of a push with the password, and return the headers of its answer."""
-    pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    headers = {"Authorization": f"Basic {pair}", "Content-Type": kind or "application/octet-stream"}
+    """Send one request of a push, and return the headers of its answer."""
+    shown = authorization.get()
+    headers = {"Authorization": shown, "Content-Type": kind or "application/octet-stream"}
     with urlopen(Request(url, data=body, headers=headers, method=method)) as answer:
         return dict(answer.headers)
 

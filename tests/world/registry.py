@@ -35,17 +35,21 @@ def find_registry(announce: Announce = sys.stderr.write) -> Path:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve without TLS and with nothing stored, and yield the host; all want the password."""
+def serving(folder: Path, auth: str = "") -> Iterator[str]:
+    """Serve without TLS and with nothing stored, and yield the host.
+
+    Whoever asks needs the password, or what `auth` of its settings says.
+    """
     (port,) = free_ports(1)
     users, settings = folder / "users", folder / "registry.yaml"
     users.write_text(f"{USER}:{_HASH}\n")
+    by_password = f"htpasswd: {{realm: tests, path: '{users}'}}"
     settings.write_text(
         "version: 0.1\n"
         "log: {level: warn}\n"
         "storage: {inmemory: {}}\n"
         f"http: {{addr: '127.0.0.1:{port}', secret: tests}}\n"
-        f"auth: {{htpasswd: {{realm: tests, path: '{users}'}}}}\n"
+        f"auth: {{{auth or by_password}}}\n"
     )
     env = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
     command: list[str | Path] = [find_registry(), "serve", settings]

@@ -136,7 +136,7 @@ async def test_what_cannot_be_read_is_no_failure_at_once() -> None:
 
 @in_virtual_time
 async def test_a_failure_of_flux_counts_once_it_lasts() -> None:
-    """RELB-37: by the grace that the annotation gives, whatever the interval."""
+    """RELB-37, REL-113: by the grace of the annotation, and by each change of the Kustomization."""
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         await world.create(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}})
@@ -215,7 +215,7 @@ async def show_bake(world: ReleaseSandbox) -> str:
 
 @in_virtual_time
 async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -> None:
-    """REL-106, RT-120, RT-122: a class of others is reset, and never evaluated."""
+    """REL-106, RT-120, RT-122, RT-128: a class of others is reset, and never evaluated."""
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         await create_check(world, "of-others")
