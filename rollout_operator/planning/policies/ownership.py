@@ -7,9 +7,11 @@ refused for by itself is decided in `model.decode.policy`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from rollout_operator.model.labels import LEFT_OUT
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.policy.policy import (
@@ -32,13 +34,38 @@ _SHOWN: Final = 10
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Present:
+    """StatefulSets by what is asked of them: a tenant may create hundreds, and of policies too."""
+
+    sets: Sequence[_Set]
+    """By name."""
+    by_label: Mapping[tuple[str, str], Sequence[_Set]]
+    uncertain: Sequence[_Set]
+    """Those of which labels are left out: each may have any."""
+    by_group: Mapping[GroupName, Sequence[_Set]]
+
+    def select(self, policy: Policy) -> Sequence[_Set]:
+        """Return what a policy selects or may select, by name."""
+        found = [sts for sts in self._list_candidates(policy) if _may_select(policy, sts)]
+        return sorted(found, key=_name)
+
+    def _list_candidates(self, policy: Policy) -> Sequence[_Set]:
+        """Return all that have the rarest label of a selector: whatever else it asks for."""
+        labels = policy.selector.labels.items()
+        if not labels:
+            return self.sets
+        rarest = min((self.by_label.get(label, ()) for label in labels), key=len)
+        return (*rarest, *self.uncertain)
+
+
 def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set]) -> PolicyOwnership:
     """Return which policies are in service, and what each of them owns.
 
     Policies and StatefulSets that are being deleted are left out. A StatefulSet that cannot be read
     counts as far as its labels can.
     """
-    present = sorted((sts for sts in sets if not _is_terminating(sts)), key=lambda one: one.name)
+    present = _index_sets(sts for sts in sets if not _is_terminating(sts))
     owners: dict[Uid, PolicyHead] = {}
     scopes: list[PolicyScope] = []
     refused: list[RefusedPolicy] = []
@@ -48,13 +75,33 @@ def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set])
         if isinstance(policy, RefusedPolicy):
             refused.append(policy)
             continue
-        own = [sts for sts in present if _may_select(policy, sts)]
+        own = present.select(policy)
         if refusals := tuple(_list_refusals(policy, own, present, owners)):
             refused.append(RefusedPolicy(head=policy.head, refusals=refusals))
             continue
         owners.update((sts.uid, policy.head) for sts in own)
         scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_list_groups(own)))
     return PolicyOwnership(scopes=tuple(scopes), refused=tuple(refused))
+
+
+def _index_sets(sets: Iterable[_Set]) -> _Present:
+    ordered = sorted(sets, key=_name)
+    by_label: dict[tuple[str, str], list[_Set]] = {}
+    by_group: dict[GroupName, list[_Set]] = {}
+    uncertain: list[_Set] = []
+    for sts in ordered:
+        if sts.group is not None:
+            by_group.setdefault(sts.group, []).append(sts)
+        if LEFT_OUT in sts.labels:
+            uncertain.append(sts)
+            continue
+        for label in sts.labels.items():
+            by_label.setdefault(label, []).append(sts)
+    return _Present(sets=ordered, by_label=by_label, uncertain=uncertain, by_group=by_group)
+
+
+def _name(sts: _Set) -> str:
+    return sts.name
 
 
 def _order_by_age(head: PolicyHead) -> tuple[datetime, str, str]:
@@ -74,7 +121,7 @@ def _list_groups(sets: Iterable[_Set]) -> frozenset[GroupName]:
 
 
 def _list_refusals(
-    policy: Policy, own: Sequence[_Set], present: Sequence[_Set], owners: Mapping[Uid, PolicyHead]
+    policy: Policy, own: Sequence[_Set], present: _Present, owners: Mapping[Uid, PolicyHead]
 ) -> Iterator[PolicyRefusal]:
     yield from _refuse_conflicts(policy, own, owners)
     yield from _refuse_splits(policy, own, present)
@@ -98,14 +145,12 @@ def _refuse_conflicts(
 
 
 def _refuse_splits(
-    policy: Policy, own: Sequence[_Set], present: Sequence[_Set]
+    policy: Policy, own: Sequence[_Set], present: _Present
 ) -> Iterator[PolicyRefusal]:
     """Yield a refusal for each rollout group of which some members are not selected (MAZ-25)."""
     selected = {sts.uid for sts in own}
     for group in sorted(_list_groups(own)):
-        members = [
-            sts for sts in present if (sts.namespace, sts.group) == (policy.head.namespace, group)
-        ]
+        members = [sts for sts in present.by_group[group] if sts.namespace == policy.head.namespace]
         others = [member for member in members if member.uid not in selected]
         if others:
             inside = [member for member in members if member.uid in selected]

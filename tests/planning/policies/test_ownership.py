@@ -1,5 +1,6 @@
 """Which policy owns which StatefulSets, and which one is out of service."""
 
+import time
 from typing import Any
 
 import pytest
@@ -184,3 +185,14 @@ def test_a_set_of_too_many_labels_is_neither_taken_nor_overlooked() -> None:
         terms=(SelectorTerm(key="rollout-group", operator="DoesNotExist"),),
     )
     assert owned(share_sets([policy(selector=elsewhere)], [many])) == {"db": []}
+
+
+def test_sec_16_hundreds_of_policies_over_all_groups_take_no_time_from_others() -> None:
+    """A tenant may write them, and each change of a label has them shared anew."""
+    every = LabelSelector(terms=(SelectorTerm(key="rollout-group", operator="Exists"),))
+    sets = [member(f"db-{number}", f"group-{number}") for number in range(300)]
+    policies = [policy(f"db-{number}", age=number, selector=every) for number in range(200)]
+    begin = time.process_time()
+    found = share_sets(policies, sets)
+    assert time.process_time() - begin < 1
+    assert (len(found.scopes), len(found.refused)) == (1, 199)
