@@ -129,7 +129,7 @@ class Fleet:
             for name, work in (also or {}).items():
                 tasks.start(name, work)
             if self._process.drives_policies:
-                tasks.start("node informer", self._process.nodes.run(self._process.clock))
+                tasks.start("node informer", self._process.nodes.run())
             if self._process.settings.drives_releases:
                 checks = self._process.wide_checks
                 tasks.start("health of the cluster", checks.run(self._process.clock))

@@ -209,7 +209,7 @@ class Process:
 
         client = self.open("following nodes", Priority.LIST)
         return FollowedNodes(
-            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
+            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng), self.clock
         )
 
     @cached_property

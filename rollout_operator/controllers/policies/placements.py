@@ -74,7 +74,7 @@ class Placements:
             placed = [
                 self._add_nodes(one, sts) if (sts := asked.get(one.name)) else one for one in placed
             ]
-            nodes = self._nodes.find_labels(policy.topology_key)
+            nodes = self._nodes.find_labels(policy.topology_key, self._namespace)
         return resolve_zones(policy, placed, nodes, frozen)
 
     def forget_set(self, name: str) -> None:

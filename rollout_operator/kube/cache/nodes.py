@@ -2,13 +2,14 @@
 
 Most policies are written so that no node is asked for; for them this costs no request. Of a node
 only the labels are kept that are asked for. A key that is asked for later is in no view yet: nodes
-are listed anew, and until then nothing is known by it. Which zone follows is left to
-`planning.policies.zones`.
+are listed anew, and until then nothing is known by it. Whoever may write policies names keys, so a
+namespace has a few of them at a time. Which zone follows is left to `planning.policies.zones`.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from datetime import timedelta
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -23,14 +24,24 @@ from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.objects import Node, Unreadable
 
+# Of a namespace. Almost all policies take the key of Kubernetes, and the others one of their own.
+MOST_KEYS: Final = 8
+# A policy in service asks every minute: a key that none asks for makes room for another one.
+KEY_LASTS: Final = timedelta(minutes=10)
+
 MakeInformer = Callable[[Collection[Node | Unreadable]], Informer[Node | Unreadable]]
 
 
 class FollowedNodes:
     """Labels of nodes, by the keys that were asked for."""
 
-    def __init__(self, client: Reader, make_informer: MakeInformer) -> None:
+    def __init__(self, client: Reader, make_informer: MakeInformer, clock: Clock) -> None:
+        self._clock = clock
         self._keys = frozenset(TOPOLOGY_KEYS)
+        self._asked: dict[str, dict[str, timedelta]] = {}
+        """By namespace, when each key was asked for last."""
+        self._on_change: list[Callable[[], None]] = []
+        self._has_told = True
         self._store = NodeStore()
         self._informer = make_informer(
             Collection(resource=NODES, namespace="", decode=self._decode, store=self._store)
@@ -38,21 +49,22 @@ class FollowedNodes:
         self._follow: OptionalInformer[Node | Unreadable] = OptionalInformer(
             self._informer, client, NODES, ""
         )
+        self._informer.on_change(lambda old, new: self._tell_soon())
         self._requested = asyncio.Event()
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back after each change of a node that may change a zone."""
-        self._informer.on_change(lambda old, new: callback())
+        """Call back after changes of nodes that may change a zone, once for many of them."""
+        self._on_change.append(callback)
 
-    def find_labels(self, key: str) -> Mapping[str, Mapping[str, str]] | None:
+    def find_labels(self, key: str, namespace: str) -> Mapping[str, Mapping[str, str]] | None:
         """Return the labels of all nodes by their names; None where they may not be read.
 
         Of each its label `key` is there, and those by which Kubernetes itself names zones. Raises
-        Unreachable while they are not known.
+        Unreachable while they are not known, and where a namespace asks for too many keys.
         """
         self._requested.set()
         is_new = key not in self._keys
-        self._keys |= {key}
+        self._keep(key, namespace)
         if self._follow.is_forbidden:
             return None
         if lack := self._follow.lack:
@@ -63,10 +75,35 @@ class FollowedNodes:
             raise Unreachable(f"nodes: not listed yet with label {key}")
         return {node.name: node.labels for node in nodes}
 
-    async def run(self, clock: Clock) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Wait until nodes are asked for, then follow them until cancelled."""
         await self._requested.wait()
-        await self._follow.run(clock)
+        await self._follow.run(self._clock)
+
+    def _keep(self, key: str, namespace: str) -> None:
+        if key in TOPOLOGY_KEYS:
+            return
+        now, asked = self._clock.elapsed(), self._asked.setdefault(namespace, {})
+        if key not in asked:
+            for old in [one for one, at in asked.items() if now - at > KEY_LASTS]:
+                del asked[old]
+            if len(asked) >= MOST_KEYS:
+                most = f"policies of {namespace} name zones by {MOST_KEYS} other labels"
+                raise Unreachable(f"nodes: not asked for label {key}: {most}")
+            asked[key] = now
+            self._keys = frozenset(TOPOLOGY_KEYS).union(*self._asked.values())
+        asked[key] = now
+
+    def _tell_soon(self) -> None:
+        """Call back in the next turn of the loop: a list brings thousands of nodes at once."""
+        if self._has_told:
+            self._has_told = False
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._has_told = True
+        for callback in self._on_change:
+            callback()
 
     def _decode(self, raw: bytes | msgspec.Raw) -> Node:
         return decode_node(raw, self._keys)

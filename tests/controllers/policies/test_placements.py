@@ -67,7 +67,7 @@ class Rig:
         reader: Any = self.reads
         clock = VirtualClock()
         nodes = FollowedNodes(
-            reader, lambda of: Informer(reader, of, Metrics(), clock, lambda: 0.5)
+            reader, lambda of: Informer(reader, of, Metrics(), clock, lambda: 0.5), clock
         )
         pods = PodStore()
         for letter in "abc":

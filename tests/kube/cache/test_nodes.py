@@ -10,7 +10,7 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import NODES, Page
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.nodes import FollowedNodes
+from rollout_operator.kube.cache.nodes import KEY_LASTS, MOST_KEYS, FollowedNodes
 from rollout_operator.kube.cache.optional import ASK_AGAIN
 from rollout_operator.model.decode.objects import decode_node
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, Unreachable
@@ -38,7 +38,9 @@ class Rig:
         self.api = ScriptedApi([script], watches)
         self.clock = LoopClock()
         self.nodes = FollowedNodes(
-            self.api, lambda of: Informer(self.api, of, Metrics(), self.clock, lambda: 0.5)
+            self.api,
+            lambda of: Informer(self.api, of, Metrics(), self.clock, lambda: 0.5),
+            self.clock,
         )
         self.changes = 0
         self.nodes.on_change(self._count)
@@ -49,14 +51,14 @@ class Rig:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FollowedNodes]:
         async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(self.nodes.run(self.clock), name="nodes")
+            task = tasks.create_task(self.nodes.run(), name="nodes")
             yield self.nodes
             task.cancel()
 
 
 def assert_unknown(nodes: FollowedNodes, key: str, why: str) -> None:
     with pytest.raises(Unreachable, match=why):
-        nodes.find_labels(key)
+        nodes.find_labels(key, "prod")
 
 
 @in_virtual_time
@@ -74,8 +76,8 @@ async def test_maz_16_the_labels_that_are_asked_for_are_kept() -> None:
     async with rig.running() as nodes:
         assert_unknown(nodes, ZONE, "no answer yet")
         await asyncio.sleep(1)
-        assert nodes.find_labels(ZONE) == {"n1": {ZONE: "a", OLDER: "b"}, "n2": {}}
-    assert rig.changes == 2
+        assert nodes.find_labels(ZONE, "prod") == {"n1": {ZONE: "a", OLDER: "b"}, "n2": {}}
+    assert rig.changes == 1
 
 
 @in_virtual_time
@@ -88,7 +90,43 @@ async def test_a_key_that_is_asked_for_later_is_listed_first() -> None:
         assert_unknown(nodes, RACK, f"not listed yet with label {RACK}")
         assert_unknown(nodes, RACK, f"not listed yet with label {RACK}")
         await asyncio.sleep(1)
-        assert nodes.find_labels(RACK) == {"n1": {ZONE: "a", OLDER: "b", RACK: "r1"}}
+        assert nodes.find_labels(RACK, "prod") == {"n1": {ZONE: "a", OLDER: "b", RACK: "r1"}}
+
+
+@in_virtual_time
+async def test_sec_13_a_namespace_has_few_keys_at_a_time_and_takes_none_from_others() -> None:
+    """Whoever may write policies names keys, and each new one has all nodes listed anew."""
+    lists = [page(2, node("n1")) for _ in range(40)]
+    rig = Rig(*PROBE, *lists, watches=[SILENCE] * 40)
+    own = [f"example.com/{number}" for number in range(MOST_KEYS)]
+    async with rig.running() as nodes:
+        assert_unknown(nodes, ZONE, "no answer yet")
+        await asyncio.sleep(1)
+        for key in own:
+            assert_unknown(nodes, key, "not listed yet")
+        await asyncio.sleep(20)
+        assert all(nodes.find_labels(key, "prod") is not None for key in own)
+        listed = len(rig.api.lists)
+        for number in range(1000):
+            assert_unknown(nodes, f"tenant/{number}", "other labels")
+        await asyncio.sleep(60)
+        assert len(rig.api.lists) == listed
+        with pytest.raises(Unreachable, match="not listed yet"):
+            nodes.find_labels(RACK, "other")
+        await asyncio.sleep(KEY_LASTS.total_seconds())
+        assert nodes.find_labels(own[0], "prod") is not None
+        await asyncio.sleep(1)
+        assert_unknown(nodes, "tenant/1", "not listed yet")
+
+
+@in_virtual_time
+async def test_a_list_of_nodes_is_told_once() -> None:
+    """Each wakes all policies of all namespaces."""
+    rig = Rig(*PROBE, page(2, *(node(f"n{number}") for number in range(50))), watches=[SILENCE])
+    async with rig.running() as nodes:
+        assert_unknown(nodes, ZONE, "no answer yet")
+        await asyncio.sleep(1)
+    assert rig.changes == 1
 
 
 @in_virtual_time
@@ -98,9 +136,9 @@ async def test_mt_13_nodes_that_may_not_be_read_are_none() -> None:
     async with rig.running() as nodes:
         assert_unknown(nodes, ZONE, "no answer yet")
         await asyncio.sleep(0.5)
-        assert nodes.find_labels(ZONE) is None
+        assert nodes.find_labels(ZONE, "prod") is None
         await asyncio.sleep(ASK_AGAIN.total_seconds())
-        assert nodes.find_labels(ZONE) == {"n1": {ZONE: "a", OLDER: "b"}}
+        assert nodes.find_labels(ZONE, "prod") == {"n1": {ZONE: "a", OLDER: "b"}}
 
 
 @in_virtual_time
@@ -111,7 +149,7 @@ async def test_a_heartbeat_of_a_node_is_no_change() -> None:
     async with rig.running() as nodes:
         assert_unknown(nodes, ZONE, "no answer yet")
         await asyncio.sleep(1)
-        assert nodes.find_labels(ZONE) == {"n1": {ZONE: "b"}}
+        assert nodes.find_labels(ZONE, "prod") == {"n1": {ZONE: "b"}}
     assert rig.changes == 2
 
 
