@@ -29,6 +29,7 @@ from rollout_operator.model.policy.zones import ZoneResolution
 from rollout_operator.planning.policies.zones import (
     NodeLabels,
     choose_key,
+    keep_zones,
     list_frozen,
     needs_nodes,
     resolve_zones,
@@ -39,6 +40,8 @@ from rollout_operator.planning.policies.zones import (
 class _Template:
     uid: Uid
     generation: int
+    key: str
+    """The label by which it was asked for zones; of all else that it says nothing is kept."""
     placed: PlacedSet
 
 
@@ -62,10 +65,11 @@ class Placements:
         DecodeError.
         """
         sets = [zone.sts for zone in group.zones]
+        key = choose_key(policy, watched.status)
+        policy = replace(policy, topology_key=key)
         await self._read_templates(policy, sets)
-        policy = replace(policy, topology_key=choose_key(policy, watched.status))
-        frozen = list_frozen(watched.status, policy.topology_key)
-        placed = [self._place(sts) for sts in sets if self._is_read(sts)]
+        frozen = list_frozen(watched.status, key)
+        placed = [self._place(sts) for sts in sets if self._is_read(sts, key)]
         asking = {node.name for node in needs_nodes(policy, placed, frozen)}
         nodes: NodeLabels | None = {}
         if asking:
@@ -74,7 +78,7 @@ class Placements:
             placed = [
                 self._add_nodes(one, sts) if (sts := asked.get(one.name)) else one for one in placed
             ]
-            nodes = self._nodes.find_labels(policy.topology_key, self._namespace)
+            nodes = self._nodes.find_labels(key, self._namespace)
         return resolve_zones(policy, placed, nodes, frozen)
 
     def forget_set(self, name: str) -> None:
@@ -82,19 +86,18 @@ class Placements:
         self._templates.pop(name, None)
         self._pod_nodes.pop(name, None)
 
-    def _is_read(self, sts: StatefulSet) -> bool:
+    def _is_read(self, sts: StatefulSet, key: str) -> bool:
         template = self._templates.get(sts.name)
-        return template is not None and (template.uid, template.generation) == (
-            sts.uid,
-            sts.generation,
-        )
+        wanted = (sts.uid, sts.generation, key)
+        return template is not None and (template.uid, template.generation, template.key) == wanted
 
     async def _read_templates(self, policy: Policy, sets: Sequence[StatefulSet]) -> None:
         """Read the templates that are not known yet.
 
         A list holds others as well, perhaps one that cannot be read: it counts where it is ours.
         """
-        unread = {sts.name: sts for sts in sets if not self._is_read(sts)}
+        key = policy.topology_key
+        unread = {sts.name: sts for sts in sets if not self._is_read(sts, key)}
         broken: DecodeError | None = None
         for body in await self._fetch_sets(policy, [*unread]):
             try:
@@ -103,7 +106,8 @@ class Placements:
                 broken = error
             else:
                 if sts := unread.pop(adoptable.name, None):
-                    self._templates[sts.name] = _Template(sts.uid, adoptable.generation, adoptable)
+                    placed, generation = keep_zones(adoptable, key), adoptable.generation
+                    self._templates[sts.name] = _Template(sts.uid, generation, key, placed)
         if broken is not None and unread:
             raise broken
 

@@ -1,9 +1,10 @@
 """In which zone each StatefulSet of a policy is, and which zone is updated first.
 
-What a person wrote down counts before what pods and names tell. A StatefulSet of which nothing says
-the zone is one of its own, which is safe: it waits for all others. Pods in several zones are not
-safe, because one zone could then take down pods of another: nothing is updated. Which StatefulSets
-there are is left to the caller, and what stands in `frozen` as well.
+What a person wrote down counts before what pods and names tell, and before what the status says of
+pods: that makes no zone of two which have labels, whoever wrote it. A StatefulSet of which nothing
+says the zone is one of its own, which is safe: it waits for all others. Pods in several zones are
+not safe, because one zone could then take down pods of another: nothing is updated. Which
+StatefulSets there are is left to the caller, and what stands in `frozen` as well.
 
 A walk takes several StatefulSets as one zone. What is up and down in each of them is settled in
 `rollout.readiness`, as for a label group.
@@ -13,8 +14,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet, ZoneSource
+from rollout_operator.model.policy.label_syntax import check_label_value
 from rollout_operator.model.policy.plan import PolicySnapshot, SetCounts, ZoneCounts
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.policy.status import PolicyStatus
@@ -82,7 +85,7 @@ def list_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
     """Return the zones that came from nodes, by StatefulSet, while a rollout is underway.
 
     Pods that move meanwhile change none of them (MAZ-20). Those that another label named are not
-    zones any more.
+    zones any more, nor is what no node can have: whoever may write a status may have.
     """
     if not status.is_underway or status.az_topology_key not in (key, ""):
         return {}
@@ -90,8 +93,20 @@ def list_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
         sts.name: zone.name
         for zone in status.zones
         for sts in zone.stateful_sets
-        if sts.source == ZoneSource.NODES
+        if sts.source == ZoneSource.NODES and _is_of_node(zone.name)
     }
+
+
+def keep_zones(template: PlacedSet, key: str) -> PlacedSet:
+    """Return what a template says of zones by this key: the rest may have a megabyte."""
+    zone = _find_permitted(template, key)
+    keys = (key, *_ZONE_LABELS)
+    return PlacedSet(
+        name=template.name,
+        pod_labels={one: template.pod_labels[one] for one in keys if one in template.pod_labels},
+        node_selector={key: template.node_selector[key]} if key in template.node_selector else {},
+        node_terms=({key: (zone,)},) if zone else (),
+    )
 
 
 def choose_key(policy: Policy, status: PolicyStatus) -> str:
@@ -129,8 +144,22 @@ def _list_written(policy: Policy, sts: PlacedSet) -> Iterator[tuple[str, ZoneSou
         yield zone, ZoneSource.LABEL
     if zone := choose_label(keys, sts.node_selector):
         yield zone, ZoneSource.NODE_SELECTOR
-    if zone := choose_permitted_zone(sts.node_terms, keys):
+    if zone := _find_permitted(sts, policy.topology_key):
         yield zone, ZoneSource.NODE_AFFINITY
+
+
+def _find_permitted(sts: PlacedSet, key: str) -> str:
+    """Return the one zone that node affinity permits, if a node can have it: it may be any text."""
+    zone = choose_permitted_zone(sts.node_terms, (key,))
+    return zone if _is_of_node(zone) else ""
+
+
+def _is_of_node(zone: str) -> bool:
+    try:
+        check_label_value(zone)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _list_node_zones(policy: Policy, sts: PlacedSet, nodes: NodeLabels | None) -> Sequence[str]:

@@ -74,9 +74,9 @@ class Rig:
             pods.upsert(pod(letter, 0, ip="10.0.0.1"))
         self.placements = Placements(reader, "test", pods, nodes)
 
-    async def resolve(self, letters: str) -> list[str]:
+    async def resolve(self, letters: str, **fields: Any) -> list[str]:
         """Return the zones of these StatefulSets."""
-        wanted = policy()
+        wanted = policy(**fields)
         known = WatchedPolicy(resource_version="1", policy=wanted)
         members = group(*(zone(letter) for letter in letters))
         found = await self.placements.resolve(known, wanted, members)
@@ -91,6 +91,16 @@ async def test_maz14_a_template_is_read_once_until_its_set_is_gone() -> None:
     assert rig.reads.read == ["zone-a"]
     rig.placements.forget_set("zone-a")
     assert await rig.resolve("a") == ["2a"]
+    assert rig.reads.read == ["zone-a", "zone-a"]
+
+
+@in_virtual_time
+async def test_another_key_is_looked_for_in_a_template_that_was_read() -> None:
+    """Nothing else of it was kept."""
+    rig = Rig(template("a", {TOPOLOGY_KEYS[0]: "2a", "example.com/rack": "r1"}))
+
+    assert await rig.resolve("a") == ["2a"]
+    assert await rig.resolve("a", topology_key="example.com/rack") == ["r1"]
     assert rig.reads.read == ["zone-a", "zone-a"]
 
 

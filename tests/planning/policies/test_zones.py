@@ -15,7 +15,12 @@ from rollout_operator.model.policy.status import (
     RecordedBatch,
 )
 from rollout_operator.model.policy.zones import ResolvedSet, ZoneResolution, ZonesCode
-from rollout_operator.planning.policies.zones import choose_key, list_frozen, resolve_zones
+from rollout_operator.planning.policies.zones import (
+    choose_key,
+    keep_zones,
+    list_frozen,
+    resolve_zones,
+)
 from tests.planning.policies.policies import policy
 
 KEY = "topology.kubernetes.io/zone"
@@ -106,6 +111,14 @@ def names(found: ZoneResolution) -> list[tuple[str, list[str]]]:
         pytest.param(
             placed("ingester-zone-b-x"), "ingester-zone-b-x", ZoneSource.SET_NAME,
             id="MAZ-18 not the end",
+        ),
+        pytest.param(
+            placed("db", node_terms=({KEY: ("<b>\n\x1b[31m",)},)),
+            "db", ZoneSource.SET_NAME, id="SEC-13 MAZ-15 no node can have it",
+        ),
+        pytest.param(
+            placed("db", node_terms=({KEY: ("z" * 64,)},)),
+            "db", ZoneSource.SET_NAME, id="SEC-13 MAZ-15 nor one so long",
         ),
         pytest.param(placed("db"), "db", ZoneSource.SET_NAME, id="MT-12 MAZ-19"),
         pytest.param(
@@ -284,3 +297,32 @@ def test_a_set_of_an_unknown_zone_stays_alone() -> None:
     assert [finding.text for finding in found.findings] == [
         "nothing says the zone of StatefulSet db; it is a zone of its own"
     ]
+
+
+def test_what_is_written_counts_before_what_a_status_says_of_nodes() -> None:
+    """MAZ-20, SEC-13: a status by hand makes no zone of two that have labels."""
+    found = resolve(policy(), placed("a", "2a"), placed("b", "2b"), a="x", b="x")
+
+    assert names(found) == [("2a", ["a"]), ("2b", ["b"])]
+
+
+def test_a_zone_in_a_status_that_no_node_can_have_is_none() -> None:
+    zone = PolicyZoneStatus(
+        name="z" * 64, stateful_sets=(PolicySetStatus(name="db", source="Nodes"),)
+    )
+    known = PolicyStatus(start_time="2026-01-01T00:00:00Z", zones=(zone,))
+
+    assert list_frozen(known, KEY) == {}
+
+
+def test_of_a_template_nothing_is_kept_but_zones() -> None:
+    """A tenant may write a megabyte of labels and values, in each of many StatefulSets."""
+    many = {str(number): "x" for number in range(1000)}
+    told = PlacedSet(name="db", pod_labels={KEY: "2a", "zone": "b"}, node_selector={KEY: "2c"})
+    full = replace(told, pod_labels=many | told.pod_labels, node_selector={RACK: "r", KEY: "2c"})
+    terms = ({KEY: ("2a", "2b"), RACK: (*many, "r1")}, {KEY: ("2b",), RACK: ("r1",)})
+
+    assert keep_zones(full, KEY) == told
+    one = placed("db", node_terms=({KEY: ("2a",), **dict.fromkeys(many, ("y",))},))
+    assert keep_zones(one, KEY).node_terms == ({KEY: ("2a",)},)
+    assert keep_zones(replace(full, node_terms=terms), KEY).node_terms == ()
