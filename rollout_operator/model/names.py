@@ -12,6 +12,9 @@ Revision = NewType("Revision", str)
 # What the API server calls us in `managedFields`: the product of our User-Agent.
 FIELD_MANAGER: Final = "rollout-operator"
 
+LONGEST_NAME: Final = 253
+"""Of an object, in characters."""
+
 # Both spellings form groups; where both are present the first wins.
 GROUP_LABEL: Final = "rollout-group"
 GROUP_LABEL_LONG: Final = "grafana.com/rollout-group"

@@ -31,6 +31,11 @@ class _Shown:
     pods: Mapping[tuple[str, str], int]
     """By zone and state."""
 
+    @property
+    def zones(self) -> Collection[str]:
+        """Return those with series: a tenant may name others every second, for years."""
+        return dict.fromkeys(zone for zone, _ in self.pods)
+
 
 class PolicyMetrics:
     """The series of all policies of one namespace. Must be used from one event loop."""
@@ -100,7 +105,8 @@ class PolicyMetrics:
 
     def count_batch(self, name: str, zone: str) -> None:
         """Count a batch that has begun."""
-        self._batches.labels(self._namespace, name, zone).inc()
+        if self._has_zone(name, zone):
+            self._batches.labels(self._namespace, name, zone).inc()
 
     def record_duration(self, name: str, duration: timedelta) -> None:
         """Count a batch that is complete."""
@@ -108,7 +114,8 @@ class PolicyMetrics:
 
     def count_delete(self, name: str, zone: str) -> None:
         """Count a pod that was deleted."""
-        self._deleted.labels(self._namespace, name, zone).inc()
+        if self._has_zone(name, zone):
+            self._deleted.labels(self._namespace, name, zone).inc()
 
     def forget(self, name: str) -> None:
         """Remove all series of a policy that is gone; an unknown name is fine."""
@@ -121,6 +128,10 @@ class PolicyMetrics:
         ):
             family.remove_by_labels(own)
 
+    def _has_zone(self, name: str, zone: str) -> bool:
+        shown = self._shown.get(name)
+        return shown is not None and zone in shown.zones
+
     def _show_reasons(self, name: str, before: _Shown, shown: _Shown) -> None:
         for reason in {*before.reasons, *self._reasons, *shown.reasons}:
             is_blocking = reason in shown.reasons
@@ -131,9 +142,12 @@ class PolicyMetrics:
             self._pods.remove(self._namespace, name, zone, state)
         for (zone, state), number in shown.pods.items():
             self._pods.labels(self._namespace, name, zone, state).set(number)
-        for zone in dict.fromkeys(zone for zone, _ in shown.pods):
-            self._batches.labels(self._namespace, name, zone)
-            self._deleted.labels(self._namespace, name, zone)
+        for counter in (self._batches, self._deleted):
+            for zone in before.zones:
+                if zone not in shown.zones:
+                    counter.remove(self._namespace, name, zone)
+            for zone in shown.zones:
+                counter.labels(self._namespace, name, zone)
 
 
 def _count_pods(status: PolicyStatus) -> Mapping[tuple[str, str], int]:

@@ -68,7 +68,14 @@ def _list_refused() -> Iterator[tuple[str, Json]]:
         for value in values:
             yield f"{field} {value!r}"[:60], {"rollingUpdate": {field: value}}
     yield "rollingUpdate is a number", {"rollingUpdate": 3}
-    zones: list[Any] = [["a", "b", "a"], ["a", ""], [f"{one}" for one in range(65)], "a", [1]]
+    zones: list[Any] = [
+        ["a", "b", "a"],
+        ["a", ""],
+        [f"{one}" for one in range(65)],
+        "a",
+        [1],
+        ["z" * 254],
+    ]
     for value in zones:
         yield f"MT-24 azOrder {value!r}"[:60], {"azOrder": value}
     yield "MT-60 a namespace as a number", {"namespace": 1}
@@ -95,7 +102,7 @@ def _list_accepted() -> Iterator[Json]:
     yield from ({"rollingUpdate": {"azTopologyKey": key}} for key in keys)
     yield {"rollingUpdate": {"intervalSeconds": 0, "podOrder": "Ascending"}}
     yield {"rollingUpdate": {"intervalSeconds": 86400}, "progressDeadlineSeconds": 2**31 - 1}
-    yield {"azOrder": [f"{one}" for one in range(64)], "progressDeadlineSeconds": 30}
+    yield {"azOrder": [f"{one:0253}" for one in range(64)], "progressDeadlineSeconds": 30}
     yield {"azOrder": [], "namespace": "", "paused": True, "manageUpdateStrategy": True}
     yield {"statefulSetSelector": {**_term("In", "a", ""), "matchLabels": {"a.b/c": ""}}}
     yield {"statefulSetSelector": {**_term("DoesNotExist"), "matchLabels": {}}}

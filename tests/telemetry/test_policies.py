@@ -152,3 +152,19 @@ def test_two_zones_of_one_name_are_one_series() -> None:
 
 def test_without_policies_there_is_no_family_of_them() -> None:
     assert "multiaz" not in b"".join(Metrics().render()).decode()
+
+
+def test_sec13_series_of_zones_go_with_them() -> None:
+    """A tenant may name others as often as a StatefulSet can be labelled."""
+    metrics = Metrics()
+    own = PolicyMetrics(metrics.registry, "prod", REASONS)
+    own.show("db", status(zone("last", "db-a")), [])
+    expected = len(render(metrics))
+    for number in range(100):
+        own.show("db", status(zone(f"z{number}", "db-a")), [])
+        own.count_batch("db", f"z{number}")
+        own.count_delete("db", f"z{number - 1}")
+    own.show("db", status(zone("last", "db-a")), [])
+
+    assert len(render(metrics)) == expected
+    assert not [line for line in render(metrics) if 'zone="z' in line]

@@ -19,7 +19,7 @@ from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import Generation, JsonBytes, ObjectHead, Wire
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import LONGEST_NAME, Uid
 from rollout_operator.model.policy.label_syntax import check_label_key, check_label_value
 from rollout_operator.model.policy.policy import (
     PodOrder,
@@ -278,6 +278,9 @@ def _parse_zone_order(value: object) -> tuple[str, ...]:
     for place, zone in enumerate(value):
         if not isinstance(zone, str) or not zone:
             raise _Refused(f"{show_value(zone)} is no name of a zone", below=f"[{place}]")
+        if len(zone) > LONGEST_NAME:
+            problem = f"{show_value(zone)} has {len(zone)} characters, at most {LONGEST_NAME}"
+            raise _Refused(problem, below=f"[{place}]")
         if zone in value[:place]:
             raise _Refused(f"{show_value(zone)} is in the list before", below=f"[{place}]")
     return tuple(value)

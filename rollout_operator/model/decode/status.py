@@ -33,7 +33,8 @@ _NOTHING: Final = msgspec.Raw(b"null")
 # Of a policy over a thousand StatefulSets all zones take 200 KiB, and a batch of a thousand pods
 # 100 KiB. An object of more than 1.5 MiB is stored nowhere.
 _LONGEST_LIST: Final = 1 << 20
-_LISTS: Final = frozenset({"zones", "lastBatch", "conditions"})
+_LISTS: Final = frozenset({"zones", "lastBatch", "conditions", "unknownZones"})
+
 _NAMES: Final = {field.encode_name: field.name for field in fields(PolicyStatus)}
 _READ: Final = Fields(
     {

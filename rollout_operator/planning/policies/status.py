@@ -5,7 +5,7 @@ when the rollout began. All else in it is for people. Where everything is stoppe
 are counted, the numbers stay as they were.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.names import Revision, Uid
+from rollout_operator.model.names import LONGEST_NAME, Revision, Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy.plan import (
     Batch,
@@ -167,7 +167,8 @@ def _choose_phase(plan: PolicyPlan) -> PolicyPhase:
 def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> PolicyStatus:
     """Return the numbers of all zones, and whose turn it is."""
     if not plan.zones and snapshot.group.zones:
-        return before
+        present = {zone.sts.name for zone in snapshot.group.zones}
+        return replace(before, zones=tuple(_list_kept(before.zones, present)))
     sets = [sts for zone in plan.zones for sts in zone.sets]
     current = plan.target
     if not current and plan.is_open and plan.batch is not None:
@@ -193,6 +194,16 @@ def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> 
             for place, zone in enumerate(plan.zones, start=1)
         ),
     )
+
+
+def _list_kept(
+    zones: Iterable[PolicyZoneStatus], present: Collection[str]
+) -> Iterator[PolicyZoneStatus]:
+    """Yield zones with the StatefulSets that there are: a status by hand may have any number."""
+    for zone in zones:
+        sets = tuple(sts for sts in zone.stateful_sets if sts.name in present)
+        if sets and len(zone.name) <= LONGEST_NAME:
+            yield replace(zone, stateful_sets=sets)
 
 
 def _choose_state(zone: ZoneCounts, *, is_current: bool) -> PolicyZoneState:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from rollout_operator.model.decode.broken import show_value
 from rollout_operator.model.decode.policy import decode_policy
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
@@ -27,6 +28,7 @@ HEAD = PolicyHead(
     created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
 )
 DB = LabelSelector(labels={"app": "db"})
+LONG = show_value("z" * 254)
 NO_COUNT = "is neither an integer from 1 nor a share from 1% to 100%"
 
 
@@ -116,7 +118,7 @@ def test_a_policy_is_read_whole() -> None:
 
 def test_what_is_just_permitted() -> None:
     """MAZ-07, MAZ-10, MAZ-11: the last values that are; an empty namespace is none."""
-    zones = [f"{number}" for number in range(64)]
+    zones = [f"{number:0253}" for number in range(64)]
     policy = read(
         policy_tree(
             azOrder=zones,
@@ -207,6 +209,11 @@ def test_what_is_no_number_of_pods_is_refused(value: Any) -> None:
             policy_tree(azOrder=["a", ""]),
             ("InvalidSpec", 'spec.azOrder[1]: "" is no name of a zone'),
             id="MAZ-10 an empty zone",
+        ),
+        pytest.param(
+            policy_tree(azOrder=["z" * 254]),
+            ("InvalidSpec", f"spec.azOrder[0]: {LONG} has 254 characters, at most 253"),
+            id="MAZ-10 no zone has so long a name",
         ),
         pytest.param(
             policy_tree(azOrder=[f"{number}" for number in range(65)]),

@@ -161,6 +161,13 @@ def test_what_is_no_status_of_ours_is_told(status: Any) -> None:
     assert len(found.problems[0]) < 500
 
 
+def test_all_zones_that_a_policy_may_list_are_read_back() -> None:
+    """None of them may be there: else each pass would write the same status again."""
+    zones = [f"{number:0253}" for number in range(64)]
+
+    assert read({"unknownZones": zones}).status.unknown_zones == tuple(zones)
+
+
 def test_deep_json_does_not_end_the_process() -> None:
     tree = msgspec.json.encode({**policy_tree(), "status": {"zones": 0}})
     deep = tree.replace(b'"zones":0', b'"zones":' + b"[" * 100_000 + b"]" * 100_000)

@@ -187,7 +187,7 @@ def test_a_set_of_too_many_labels_is_neither_taken_nor_overlooked() -> None:
     assert owned(share_sets([policy(selector=elsewhere)], [many])) == {"db": []}
 
 
-def test_sec_16_hundreds_of_policies_over_all_groups_take_no_time_from_others() -> None:
+def test_li_09_hundreds_of_policies_over_all_groups_take_no_time_from_others() -> None:
     """A tenant may write them, and each change of a label has them shared anew."""
     every = LabelSelector(terms=(SelectorTerm(key="rollout-group", operator="Exists"),))
     sets = [member(f"db-{number}", f"group-{number}") for number in range(300)]

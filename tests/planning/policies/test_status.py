@@ -18,7 +18,7 @@ from rollout_operator.model.policy.policy import (
     PolicyRefusalCode,
     RefusedPolicy,
 )
-from rollout_operator.model.policy.status import PolicyStatus
+from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus, PolicyZoneStatus
 from rollout_operator.model.policy.zones import (
     ZoneFinding,
     ZoneFindingCode,
@@ -214,6 +214,20 @@ def test_numbers_where_nothing_is_counted(zones: tuple[Zone, ...], total: int) -
     found = render(snapshot(*zones), before=render(snapshot(prev("a"), B)))
 
     assert (found.total_pods, len(found.zones)) == (total, total // 3)
+
+
+def test_sec13_zones_by_hand_of_what_is_not_there_go() -> None:
+    """Each has series in metrics, also while nothing is counted."""
+    before = render(snapshot(prev("a"), B))
+    others = tuple(
+        PolicyZoneStatus(name=f"z{number}", stateful_sets=(PolicySetStatus(name=f"{number}"),))
+        for number in range(100)
+    )
+    long = replace(before.zones[0], name="z" * 254)
+    edited = replace(before, zones=(*before.zones, *others, long))
+    found = render(snapshot(prev("a", observed_generation=0), B), before=edited)
+
+    assert found.zones == before.zones
 
 
 def test_when_a_rollout_began_and_ended() -> None:

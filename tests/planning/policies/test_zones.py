@@ -318,11 +318,11 @@ def test_a_zone_in_a_status_that_no_node_can_have_is_none() -> None:
 def test_of_a_template_nothing_is_kept_but_zones() -> None:
     """A tenant may write a megabyte of labels and values, in each of many StatefulSets."""
     many = {str(number): "x" for number in range(1000)}
-    told = PlacedSet(name="db", pod_labels={KEY: "2a", "zone": "b"}, node_selector={KEY: "2c"})
-    full = replace(told, pod_labels=many | told.pod_labels, node_selector={RACK: "r", KEY: "2c"})
+    named = PlacedSet(name="db", pod_labels={KEY: "2a", "zone": "b"}, node_selector={KEY: "2c"})
+    full = replace(named, pod_labels=many | named.pod_labels, node_selector={RACK: "r", KEY: "2c"})
     terms = ({KEY: ("2a", "2b"), RACK: (*many, "r1")}, {KEY: ("2b",), RACK: ("r1",)})
 
-    assert keep_zones(full, KEY) == told
+    assert keep_zones(full, KEY) == named
     one = placed("db", node_terms=({KEY: ("2a",), **dict.fromkeys(many, ("y",))},))
     assert keep_zones(one, KEY).node_terms == ({KEY: ("2a",)},)
     assert keep_zones(replace(full, node_terms=terms), KEY).node_terms == ()
