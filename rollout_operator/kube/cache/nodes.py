@@ -41,7 +41,7 @@ class FollowedNodes:
         self._asked: dict[str, dict[str, timedelta]] = {}
         """By namespace, when each key was asked for last."""
         self._on_change: list[Callable[[], None]] = []
-        self._has_told = True
+        self._is_reported = True
         self._store = NodeStore()
         self._informer = make_informer(
             Collection(resource=NODES, namespace="", decode=self._decode, store=self._store)
@@ -49,7 +49,7 @@ class FollowedNodes:
         self._follow: OptionalInformer[Node | Unreadable] = OptionalInformer(
             self._informer, client, NODES, ""
         )
-        self._informer.on_change(lambda old, new: self._tell_soon())
+        self._informer.on_change(lambda old, new: self._report_soon())
         self._requested = asyncio.Event()
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -94,14 +94,14 @@ class FollowedNodes:
             self._keys = frozenset(TOPOLOGY_KEYS).union(*self._asked.values())
         asked[key] = now
 
-    def _tell_soon(self) -> None:
+    def _report_soon(self) -> None:
         """Call back in the next turn of the loop: a list brings thousands of nodes at once."""
-        if self._has_told:
-            self._has_told = False
-            asyncio.get_running_loop().call_soon(self._tell)
+        if self._is_reported:
+            self._is_reported = False
+            asyncio.get_running_loop().call_soon(self._report)
 
-    def _tell(self) -> None:
-        self._has_told = True
+    def _report(self) -> None:
+        self._is_reported = True
         for callback in self._on_change:
             callback()
 

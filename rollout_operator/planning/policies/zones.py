@@ -99,7 +99,7 @@ def list_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
 
 def keep_zones(template: PlacedSet, key: str) -> PlacedSet:
     """Return what a template says of zones by this key: the rest may have a megabyte."""
-    zone = _choose_permitted(template, key)
+    zone = _choose_affinity(template, key)
     keys = (key, *_ZONE_LABELS)
     return PlacedSet(
         name=template.name,
@@ -144,11 +144,11 @@ def _list_written(policy: Policy, sts: PlacedSet) -> Iterator[tuple[str, ZoneSou
         yield zone, ZoneSource.LABEL
     if zone := choose_label(keys, sts.node_selector):
         yield zone, ZoneSource.NODE_SELECTOR
-    if zone := _choose_permitted(sts, policy.topology_key):
+    if zone := _choose_affinity(sts, policy.topology_key):
         yield zone, ZoneSource.NODE_AFFINITY
 
 
-def _choose_permitted(sts: PlacedSet, key: str) -> str:
+def _choose_affinity(sts: PlacedSet, key: str) -> str:
     """Return the one zone that node affinity permits, if a node can have it: it may be any text."""
     zone = choose_permitted_zone(sts.node_terms, (key,))
     return zone if _is_of_node(zone) else ""
