@@ -319,7 +319,9 @@ def test_of_a_template_nothing_is_kept_but_zones() -> None:
     """A tenant may write a megabyte of labels and values, in each of many StatefulSets."""
     many = {str(number): "x" for number in range(1000)}
     named = PlacedSet(name="db", pod_labels={KEY: "2a", "zone": "b"}, node_selector={KEY: "2c"})
-    full = replace(named, pod_labels=many | named.pod_labels, node_selector={RACK: "r", KEY: "2c"})
+    full = replace(
+        named, pod_labels={**many, **named.pod_labels}, node_selector={RACK: "r", KEY: "2c"}
+    )
     terms = ({KEY: ("2a", "2b"), RACK: (*many, "r1")}, {KEY: ("2b",), RACK: ("r1",)})
 
     assert keep_zones(full, KEY) == named
