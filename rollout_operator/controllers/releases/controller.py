@@ -27,6 +27,7 @@ from rollout_operator.model.releases.flux_write import FluxWrite
 from rollout_operator.model.releases.plan import (
     ApplyTag,
     Correction,
+    FluxTarget,
     ReleasePlan,
     RemoveIntents,
     RequestReconcile,
@@ -145,7 +146,7 @@ class ReleaseController:
                 case RemoveIntents():
                     await self._remove(watched, action)
                 case RequestReconcile(target=target):
-                    await context.flux.request(target, context.observer.now())
+                    await self._request(watched.name, target)
                 case ApplyTag():
                     pass  # it is among the writes
 
@@ -166,6 +167,13 @@ class ReleaseController:
             self._write_problems[name] = "; ".join(problems.values())
         else:
             self._write_problems.pop(name, None)
+
+    async def _request(self, name: str, target: FluxTarget) -> None:
+        """Have Flux hurry; where that fails, it comes to it by its own interval."""
+        try:
+            await self._context.flux.request(target, self._context.observer.now())
+        except ApiError as error:
+            log.warn("Flux does not hurry", rollout=name, target=target.name, err=error)
 
     async def _remove(self, watched: WatchedObject, action: RemoveIntents) -> None:
         """Remove annotations that had their effect, where their values are still the same."""

@@ -57,10 +57,18 @@ DECODERS: Mapping[str, Any] = {
 }
 
 
+class Died(Exception):
+    """The process ended at a call."""
+
+
 class FakeReleaseApi:
     """Objects as JSON, by plural and name; errors are scripted by `verb plural`."""
 
     def __init__(self) -> None:
+        self.dies_before: int | None = None
+        """After so many calls more the process dies, and the next one is not sent."""
+        self.dies_after: int | None = None
+        """The call is carried out, and nothing learns of it."""
         self.objects: dict[tuple[str, str], Json] = {}
         self.errors: dict[str, deque[ApiError]] = {}
         self.calls: list[str] = []
@@ -132,6 +140,11 @@ class FakeReleaseApi:
         self, verb: str, resource: Resource, name: str, what: str = ""
     ) -> UnknownOutcome | None:
         """Record a call, and fail as it is scripted; an answer that is lost is returned."""
+        if self.dies_before is not None:
+            self.dies_before -= 1
+            if self.dies_before < 0:
+                self.dies_before = None
+                raise Died
         call = f"{verb} {what or resource.plural}"
         self.calls.append(f"{call}/{name}")
         scripted = self.errors.get(call)
@@ -152,6 +165,11 @@ class FakeReleaseApi:
         self._version += 1
         stored["metadata"]["resourceVersion"] = f"{self._version}"
         self.objects[resource.plural, name] = stored
+        if self.dies_after is not None:
+            self.dies_after -= 1
+            if self.dies_after < 0:
+                self.dies_after = None
+                raise Died
         if lost is not None:
             raise lost
         return json.dumps(stored).encode()

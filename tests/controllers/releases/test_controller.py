@@ -314,3 +314,20 @@ async def test_a_pass_regards_the_objects_of_its_rollout_alone() -> None:
     (repository,), (kustomization,) = bench.flux.list_of("app-7")
     assert (repository.head.name, kustomization.head.name) == ("app-7", "app-7")
     assert kustomization.rollouts == {}
+
+
+@in_virtual_time
+async def test_a_retry_does_not_depend_on_flux_being_hurried() -> None:
+    """RELB-35: the annotation goes all the same."""
+    bench = ReleaseBench()
+    bench.create(deployTimeout="1m", healthCheckSelector={"selector": {}})
+    await bench.rest()
+    key = "rollout.kuberik.com/retry"
+    failed = {**bench.status["history"][0], "bakeStatus": "Failed"}
+    bench.api.objects["rollouts", "app"]["status"]["history"] = [failed]
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "1"}
+    bench.api.errors["patch ocirepositories"] = deque([Refused("no")])
+    calls = await bench.rest()
+    assert "patch ocirepositories/app" in calls
+    assert bench.api.objects["rollouts", "app"]["metadata"]["annotations"] == {}
+    assert bench.status["history"][0]["retries"] == 1
