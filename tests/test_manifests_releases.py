@@ -1,6 +1,7 @@
 """The kinds of releases as shipped: with kuberik's fields, and those that the operator adds."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +12,16 @@ from rollout_operator.model.releases.health import HealthCheckStatus
 from rollout_operator.model.releases.schedule import ScheduleStatus
 from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
 from tests.kustomize import Object, render
-from tests.rendered import MANIFESTS, find_field
+from tests.rendered import (
+    MANIFESTS,
+    NAMESPACE,
+    POLICIES,
+    WEBHOOKS,
+    by_name,
+    container_of,
+    granted,
+    install,
+)
 
 FOLDER: Final = MANIFESTS / "crds" / "releases"
 SCHEMA: Final = "spec.versions.0.schema.openAPIV3Schema.properties"
@@ -137,3 +147,19 @@ def _list_silent(properties: Mapping[str, Any]) -> Iterator[str]:
             yield name
         inner = field.get("items", field).get("properties", {})
         yield from (f"{name}.{one}" for one in _list_silent(inner))
+
+
+@pytest.mark.parametrize("others", [(), (WEBHOOKS, POLICIES)])
+def test_relb_28_the_components_enable_it_in_the_own_namespace(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    """RELB-28: in whichever order they are listed, with rights of their own."""
+    parts = ("releases", "releases-registries", "releases-inventory", "releases-cluster")
+    objects = by_name(install(tmp_path, *others, *parts))
+    assert "-releases.enabled=true" in container_of(objects)["args"]
+    for name in (f"rollout-operator-{part}" for part in parts[:3]):
+        assert objects["Role", name]["metadata"]["namespace"] == NAMESPACE
+        assert objects["RoleBinding", name]["subjects"][0]["namespace"] == NAMESPACE
+    secrets = ("secrets", "get", "")
+    assert secrets in granted(objects["Role", "rollout-operator-releases-registries"])
+    assert secrets not in granted(objects["Role", "rollout-operator-releases"])

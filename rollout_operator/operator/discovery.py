@@ -1,7 +1,7 @@
 """Finds the namespaces of a whole cluster in which there is something to look after.
 
-Decides what makes a namespace one of those: a StatefulSet of a rollout group, a budget or a
-policy. Of these objects only the place is kept. Where StatefulSets of the cluster may not be
+Decides what makes a namespace one of those: a StatefulSet of a rollout group, a budget, a policy
+or, where releases are asked for, a Rollout. Of these objects only the place is kept. Where StatefulSets of the cluster may not be
 listed, nothing is found, and the operator looks after its own namespace.
 """
 
@@ -21,6 +21,7 @@ from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.optional import ASK_AGAIN, OptionalInformer
 from rollout_operator.kube.cache.store import Store
 from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.objects import place_decoder
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
 from rollout_operator.model.objects import Placed, Unreadable
@@ -43,6 +44,8 @@ class Discovery:
             self._follow(client, STATEFULSETS, GROUP_LABEL_LONG),
             *(self._follow(client, one) for one in (ZONE_BUDGETS, MULTI_AZ_ROLLOUTS)),
         ]
+        if process.settings.drives_releases:
+            self._others.append(self._follow(client, ROLLOUTS))
 
     @property
     def is_forbidden(self) -> bool:
