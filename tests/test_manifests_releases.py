@@ -19,6 +19,7 @@ from tests.rendered import (
     WEBHOOKS,
     by_name,
     container_of,
+    find_field,
     granted,
     install,
 )

@@ -1,8 +1,9 @@
 """Finds the namespaces of a whole cluster in which there is something to look after.
 
 Decides what makes a namespace one of those: a StatefulSet of a rollout group, a budget, a policy
-or, where releases are asked for, a Rollout. Of these objects only the place is kept. Where StatefulSets of the cluster may not be
-listed, nothing is found, and the operator looks after its own namespace.
+or, where releases are asked for, a Rollout. Of these objects only the place is kept. Where
+StatefulSets of the cluster may not be listed, nothing is found, and the operator looks after its
+own namespace.
 """
 
 import asyncio
