@@ -2,7 +2,7 @@
 
 A key that is added many times before it is taken comes out once. A key is never out twice at a
 time: added while it is out, it comes again after `done`. A delayed key comes at its earliest time.
-After `close` nothing comes out any more; who waits is told so.
+After `close` nothing comes out any more; waiters get an error.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
             self._put(key)
 
     def close(self) -> None:
-        """Give out nothing more and wake everyone who waits."""
+        """Give out nothing more and wake all waiters."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()

@@ -1,4 +1,4 @@
-"""One value for all who ask meanwhile: made once, given out for a time, then made anew when asked.
+"""One value for all concurrent callers: made once, given out for a time, then made anew when asked.
 
 Nothing is made while nothing asks. Unlike the answers of `single_flight`, the value may be older
 than the question: by how much is for its maker to say.
@@ -65,7 +65,7 @@ class Shared(Generic[V]):
     async def get(self) -> V:
         """Return a value whose making began at most its own duration and its keeping ago.
 
-        Raises what `make` raises to the caller that makes it; the next of those who wait tries.
+        Raises what `make` raises to the caller that makes it; the next waiter tries.
         """
         while self._underway is not None:
             underway = self._underway
@@ -84,7 +84,7 @@ class Shared(Generic[V]):
             underway.set_result(value)
         finally:
             self._underway = None
-            underway.cancel()  # where it was not made: then the next of those who wait makes it
+            underway.cancel()  # where it was not made: then the next waiter makes it
         end = self._clock.elapsed()
         self._kept = (value, end + self._keep(end - begin))
         return value

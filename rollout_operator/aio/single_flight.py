@@ -49,4 +49,4 @@ class SingleFlight(Generic[K, V]):
             return answer
         finally:
             del self._flights[key]
-            flight.cancel()  # without an answer only: who waits calls anew
+            flight.cancel()  # without an answer only: waiters call anew

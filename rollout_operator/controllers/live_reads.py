@@ -1,7 +1,7 @@
 """Read groups from the store; one read serves all groups that wait for their turn together.
 
 While many groups are due at once, a token of the process's own rate limits is what each of them
-waits for. Whoever stands first waits for the tokens of one read; all that have asked by the time it
+waits for. The first caller waits for the tokens of one read; all that have asked by the time it
 is sent share it, as long as it is one page. The age of a read counts from when it is sent.
 """
 
@@ -275,7 +275,7 @@ def _give_up() -> Unreachable:
 
 
 def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
-    """Return who shares the leader's read: as many as one page and one list of pods can serve."""
+    """Return the callers that share the leader's read: as many as its pages serve."""
     chosen, keys = [leader], _find_keys(leader.cached)
     if keys is None:
         return chosen

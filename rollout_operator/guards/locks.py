@@ -1,4 +1,4 @@
-"""One lock per rollout group: who looks at a group and then acts on it holds it meanwhile.
+"""One lock per rollout group: a caller that reads a group and then acts on it holds it.
 
 It makes a look and what follows from it one step: a downscale is not granted between a rollout's
 look and its deletes, nor the other way round (D-25). It is held across reads and deletes, never
@@ -21,7 +21,7 @@ class Locks:
 
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:
-        """Wait for the lock and hold it. Who came first gets it first."""
+        """Wait for the lock and hold it. The first waiter gets it first."""
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()

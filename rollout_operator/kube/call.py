@@ -187,7 +187,7 @@ def delete_options(precondition: Precondition) -> JsonObject:
 
 
 def without_managed_fields(body: JsonObject) -> JsonObject:
-    """Leave out who owns which field: it may nest deeply, and the API server keeps what it has."""
+    """Leave out managedFields: it may nest deeply, and the API server keeps what it has."""
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or MANAGED_FIELDS not in metadata:
         return body

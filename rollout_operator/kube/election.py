@@ -369,7 +369,7 @@ class Election:
         duration: timedelta = LEASE_DURATION,
         is_taken: bool = False,
     ) -> Lease:
-        """Write who holds the Lease, this process unless said otherwise; return it as written.
+        """Write the holder of the Lease, this process unless said otherwise; return it as written.
 
         Raises Conflict where it is not the one that was read.
         """

@@ -17,7 +17,7 @@ from rollout_operator.model.names import Uid
 # At most so many Events of an object at once, and one a minute after that.
 BURST: Final = 10
 REFILL: Final = timedelta(minutes=1)
-# Whoever reaches the webhooks may have refusals of any pod reported, one after the other: all
+# A client that reaches the webhooks may have refusals of any pod reported, one after the other: all
 # together they have this much, so that they neither fill the store nor crowd out other Events.
 REFUSALS_BURST: Final = 100
 REFUSALS_REFILL: Final = timedelta(seconds=2)

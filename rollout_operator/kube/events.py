@@ -1,6 +1,6 @@
 """Write Kubernetes Events (`events.k8s.io/v1`): never the cause of anything.
 
-Whoever records one goes on at once. A bounded queue keeps them until one task writes them, one
+The caller goes on at once. A bounded queue keeps them until one task writes them, one
 after the other, by a token bucket that no other request takes from: that of their API group. What
 is too much for an object or for the queue is dropped and counted. Where the right or the API is
 missing one line says so, and hardly anything is asked for from then on. What is worth an Event is

@@ -259,7 +259,7 @@ class _Life:
     async def _review(self, call: HookCall, answers: list[bytes]) -> None:
         self._enter()
         reviewer = self.reviewer
-        assert reviewer is not None, "only who serves is asked"
+        assert reviewer is not None, "only a serving process is asked"
         path, _, query = call.path.partition("?")
         deadline = reviewer.set_deadline(self.clock.elapsed(), query)
         try:

@@ -113,7 +113,7 @@ class BudgetVersions(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class DisruptionSource(StrEnum):
-    """Who wants a pod to go."""
+    """What wants a pod to go."""
 
     EVICTION = "eviction"
     ROLLOUT = "rollout"

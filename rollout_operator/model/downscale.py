@@ -1,4 +1,4 @@
-"""A downscale on its way: what it takes away, whom it asks, what is remembered of it."""
+"""A downscale on its way: what it takes away, which pods it calls, what is remembered of it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An admission review as far as it decides: who wants to change what, from what, to what."""
+"""An admission review as far as it decides: which user changes what, from what, to what."""
 
 from collections.abc import Mapping
 from enum import StrEnum, unique
@@ -63,7 +63,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     dry_run: bool = False
     user: str = ""
-    """Who sent the request, as the API server knows them, on one line of at most `MAX_USER`."""
+    """The user that sent the request, by the API server, on one line of at most `MAX_USER`."""
     old: Scalable | Unusable
     new: Scalable | Unusable
     body: bytes = b""

@@ -130,7 +130,7 @@ class ScaleZone:
     replicas: int
     reason: Reason
     keeps_time: bool = False
-    """Whether the time of it is to be recorded by whoever writes it: no review does."""
+    """Whether the time of it is to be recorded by its writer: no review does."""
     is_exact: bool = False
     """Whether it holds for this version of the set only, of which the status is a part."""
 

@@ -1,4 +1,4 @@
-"""Composition of the status of budgets: which changes matter to which budget, and who writes it.
+"""Composition of the status of budgets: which changes matter to which budget, and what writes it.
 
 Only on a cluster: nothing that is decided rests on it, so the lab does without.
 """

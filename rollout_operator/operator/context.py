@@ -195,7 +195,7 @@ class Context:
         )
 
     def make_name(self) -> str:
-        """Return a name for who writes records: no two processes of a namespace have the same."""
+        """Return a name for a writer of records: no two processes of a namespace have the same."""
         return f"{self.rng():.16f}"[2:]
 
     def _follow(

@@ -107,7 +107,7 @@ class Events:
     def on_refusal(self, review: Review, verdict: Verdict) -> None:
         """Report a refusal at the object that it is about, where that is one of ours.
 
-        Whoever reaches the port may send a review of any object.
+        A client that reaches the port may send a review of any object.
         """
         sender = self._sender
         if sender is None or review.dry_run or not is_reported(verdict):

@@ -1,6 +1,6 @@
 """The life of the operator between its clients: what starts when, and what stops when.
 
-Where the clients lead is decided by who opens them: `operator.main` to a cluster, `lab.world` to a
+Where the clients lead is decided by their opener: `operator.main` to a cluster, `lab.world` to a
 simulated one. Start: caches filled, reviews served, ready, elected, workers. Stop: not ready,
 workers finish the group they are at and begin nothing new, what is being prepared is finished, the
 lease is released, reviews get their answer until API servers ask others, the server ends. Each step

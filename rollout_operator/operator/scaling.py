@@ -152,7 +152,7 @@ class Scaling:
             self._queue.add(group)
 
     def _record_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
-        """Keep the time of a downscale that no other process keeps, whoever wrote it (SEED-066)."""
+        """Keep the time of a downscale that no other process keeps (SEED-066)."""
         if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
             return
         group = self._context.sets.list_group(new.group)

@@ -38,7 +38,7 @@ from rollout_operator.web.reviews.forward import Forwarder, ForwardOutcome, Peer
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 
 PEER_FLAG: Final = "-server-tls.peer-port"
-# Who leads next is known within a second; a read of one object costs next to nothing.
+# The next elected process is known within a second; a read of one object costs next to nothing.
 POLL_EVERY: Final = timedelta(milliseconds=500)
 SELF_SIGNED_FLAG: Final = "-server-tls.self-signed-cert.enabled"
 

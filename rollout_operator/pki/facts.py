@@ -74,7 +74,7 @@ def load_chain(pem: bytes, what: str) -> Chain:
 
 
 def is_trusted(chain: Chain, cas: Chain) -> bool:
-    """Return whether whoever trusts these CAs trusts the first certificate of a chain."""
+    """Return whether a client that trusts these CAs trusts the first certificate of a chain."""
     return _find_root(chain, cas) is not None
 
 
@@ -84,7 +84,7 @@ def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
         raise InvalidInput(f"{what}: missing")
     try:
         # Checking an RSA key of 4096 bits for primes would stop the loop for 0.2 s. TLS does not
-        # check either, and who may write the Secret may break it in simpler ways.
+        # check either, and a writer of the Secret may break it in simpler ways.
         return serialization.load_pem_private_key(
             pem, password=None, unsafe_skip_rsa_key_validation=True
         )

@@ -4,7 +4,7 @@ Decides versions, suites and options of TLS. A listener asks for the current con
 so that a swap is an assignment, and connections that are open go on as they are.
 
 `CertificateFiles` serves a certificate from files that others renew, such as a mounted Secret.
-Nothing is written, and no CA is published: who issues the certificate has made it known.
+Nothing is written, and no CA is published: its issuer has made it known.
 """
 
 import fcntl

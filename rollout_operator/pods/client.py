@@ -2,8 +2,8 @@
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
 called is decided in `planning.downscales.endpoint`, how it is sent in `sender`, what an answer says
-in `model.decode.pod_answer`; who is called, and what a failure means, is left to `guards` and
-`controllers`.
+in `model.decode.pod_answer`; which pods are called, and what a failure means, is left to `guards`
+and `controllers`.
 """
 
 import asyncio

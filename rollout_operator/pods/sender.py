@@ -88,7 +88,7 @@ class HttpSender:
 
 
 def render_url(endpoint: Endpoint) -> str:
-    """Return where to connect: the address itself, so that no name decides whom we talk to."""
+    """Return where to connect: the address itself, so that no name decides where we connect."""
     host = f"[{endpoint.ip}]" if ":" in endpoint.ip else endpoint.ip
     query = f"?{endpoint.query}" if endpoint.query else ""
     return f"{endpoint.scheme}://{host}:{endpoint.port}/{endpoint.path}{query}"

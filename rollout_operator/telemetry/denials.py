@@ -1,4 +1,4 @@
-"""Who is refused by the webhooks: one counter, by hook and user.
+"""Which users the webhooks refuse: one counter, by hook and user.
 
 Decides which names it shows. Reviews are hostile input: a client that reaches the port may send any
 name, and as many as it likes. So few names have series of their own, those that were refused most

@@ -2,7 +2,7 @@
 
 Decides how much of a family is read at a time: the library's own classes collect a family at once,
 tens of milliseconds with a thousand groups. How a piece reads on the wire is left to `exposition`,
-what happens between two pieces to whoever renders.
+what happens between two pieces to the renderer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

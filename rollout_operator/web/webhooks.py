@@ -1,7 +1,7 @@
 """The webhook server on -server-tls.port: one request in, one answer out.
 
 Decides what is a request worth a review. How it is answered, and when at the latest, is decided in
-`web.reviews.dispatch`, who may connect in `web.http.listener`, how much may be sent in
+`web.reviews.dispatch`, which clients may connect in `web.http.listener`, how much may be sent in
 `web.http.bodies`.
 """
 
@@ -194,7 +194,7 @@ class WebhookServer:
         return web.Response(body=body, headers=_ANSWER)
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
-        """Send the answer; who does not take it in time is cut."""
+        """Send the answer; a client that does not take it in time is cut."""
         cast(ReviewConnection, request.protocol).begin_answer(self._options.write_limit)
         try:
             await response.prepare(request)

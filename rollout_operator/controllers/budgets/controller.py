@@ -2,7 +2,7 @@
 
 An eviction that we allowed may be refused by the API server, and a process may die between a
 record and its effect. Whatever process sees the record on an untouched pod removes it, so that the
-budget is free again (LI-07). Who may go is decided in `planning.budgets.rule`.
+budget is free again (LI-07). Which pods may go is decided in `planning.budgets.rule`.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ class DisruptionController:
         if grant is None:
             return self._time_left_of_record(pod)
         if grant.state is GrantState.REQUESTED:
-            return UNTOUCHED_FOR  # whoever asked settles it, and that wakes us
+            return UNTOUCHED_FOR  # the requester settles it, and that wakes us
         own = grant.begun + _choose_span(grant.lasts) - self._context.clock.elapsed()
         if pod.disruption in ("", grant.record):
             return own

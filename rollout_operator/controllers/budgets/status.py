@@ -40,7 +40,7 @@ WRITE_PAUSE: Final = timedelta(milliseconds=300)
 RECONCILE_PAUSE: Final = timedelta(milliseconds=20)
 # Time alone brings a pod up that has to be ready for a while.
 REQUEUE_AFTER: Final = timedelta(seconds=30)
-# All budgets are read this often: whoever writes a status by hand has it for no longer.
+# All budgets are read this often: a status written by hand lasts no longer.
 READ_AGAIN: Final = timedelta(minutes=5)
 # A role, or a definition, is changed by a person.
 TRY_AGAIN: Final = timedelta(minutes=10)

@@ -1,6 +1,6 @@
 """Tell pods that they stay: where they had been told to go, and as often as it takes.
 
-To whom that is due is decided in `controller` and in the reviews, and remembered in
+Which pods are due is decided in `controller` and in the reviews, and remembered in
 `guards.downscales.reservations`; here it is carried out. Calls are made under the lock of the set,
 so that none overtakes what a review tells the same pods.
 """

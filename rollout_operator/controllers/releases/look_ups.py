@@ -102,7 +102,7 @@ class ReleaseLookUps:
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await asked.answered.wait()
         except TimeoutError:
-            # Whoever comes next waits no more: the answer wakes the Rollout.
+            # The next caller waits no more: the answer wakes the Rollout.
             asked.answered.set()
         return asked.is_known, asked.metadata
 

@@ -113,7 +113,7 @@ class Reservations:
         return reserved, [pod for pod in pods if pod.pod.uid not in self._by_pod]
 
     def hide(self, group: Group) -> Group:
-        """Return a group in which its own reservations do not count: who uses them is decided."""
+        """Return a group in which its own reservations do not count: their use is decided."""
         shown = {
             uid: how
             for uid, how in group.deletions.items()

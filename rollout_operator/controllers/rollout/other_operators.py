@@ -3,12 +3,13 @@
 Two operators that act on one group, two of ours without a Lease or one of grafana's, delete beside
 one another, and no live read of ours binds the other one. So a group is left alone while the signs
 last, and taken up again where they end. Counts of replicas are written as ever: another operator
-comes to the same ones, and a downscale waits for pods that are down whoever deleted them.
+comes to the same ones, and a downscale waits for pods that are down whatever deleted them.
 
 A sign is a pod that was ready and at an outdated revision and turns terminating, other than
 
 - by a delete of this process;
-- by an eviction, a preemption or the end of its node: the pod says so itself, whoever asked for it;
+- by an eviction, a preemption or the end of its node: the pod says so itself, whatever asked for
+it;
 - because it is not wanted any more: its ordinal was scaled down, or its StatefulSet goes.
 
 What is left are deletes by other operators, and by people. Two within a minute may well be a

@@ -1,4 +1,4 @@
-"""Counts that something else puts back: how soon they are written again, and who undoes them.
+"""Counts that something else puts back: how soon they are rewritten, and which clients undo them.
 
 An autoscaler, an owner or GitOps may look after the count of a zone that follows or mirrors. The
 operator goes on with what it was told, ever more seldom, and names the other writer to people. Who
@@ -28,14 +28,14 @@ NAMED_WITHIN: Final = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """Who undid a count, by a read that followed so many writes of it."""
+    """Which clients undid a count, by a read that followed so many writes of it."""
 
     times: int
     writers: tuple[str, ...]
 
 
 class Contests:
-    """The counts that were written last, by UID of the set, and who undoes them."""
+    """The counts that were written last, by UID of the set, and which clients undo them."""
 
     def __init__(self, client: Reader, clock: Clock, name: str = FIELD_MANAGER) -> None:
         """`name` is what the API server knows our own writes by."""
@@ -61,7 +61,7 @@ class Contests:
         self._named.pop(set_uid, None)
 
     async def describe(self, action: ScaleZone, wait: timedelta) -> Reason:
-        """Return why a count is not written now, with the names of those who undo it."""
+        """Return why a count is not written now, with the names of the clients that undo it."""
         zone, count = action.zone, action.replicas
         times = self._rewrites.count(zone.uid, count)
         writers = " and ".join(await self._list_writers(zone, times)) or "something else"

@@ -83,7 +83,7 @@ class PodCaller:
     def begin(self, due: CallPods) -> None:
         """Call the pods of a set, unless that is under way.
 
-        Then nothing is added: who plans again when it is over knows better what is due.
+        Then nothing is added: the plan after it knows better what is due.
         """
         if due.zone.uid not in self._due:
             self._due[due.zone.uid] = due

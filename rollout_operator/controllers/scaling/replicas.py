@@ -159,7 +159,7 @@ class Replicas:
         return underway is not None and underway.zone == sts.name
 
     def record_downscale(self, uid: Uid) -> None:
-        """A set has just been scaled down, whoever did it: others wait from now on."""
+        """A set has just been scaled down by any client: others wait from now on."""
         self._downscales.last.record(uid, self._observer.now())
         self._unrecorded.add(uid)
 

@@ -1,4 +1,4 @@
-"""What the budgets of a running operator are like now, for those who only look.
+"""What the budgets of a running operator are like now, for readers.
 
 From the same caches, grants and records as decisions, and by the same counting. Nothing here
 decides.

@@ -54,8 +54,9 @@ from rollout_operator.planning.budgets.rule import (
 )
 from rollout_operator.telemetry.logs import log
 
-# An answer leaves so soon after its record was written. Whoever finds the record on an untouched
-# pod waits twice as long before it is taken back, so that what the answer allowed has happened.
+# An answer leaves so soon after its record was written. A process that finds the record on an
+# untouched pod waits twice as long before it is taken back, so that what the answer allowed has
+# happened.
 ANSWER_LIMIT: Final = timedelta(seconds=4)
 # A delete of a rollout names the version of the pod that has the record: where that was removed
 # nothing comes of it, at whatever time. So it only has to count still when the delete is carried
@@ -66,7 +67,7 @@ REPEAT_LIMIT: Final = timedelta(seconds=2)
 # The other one of two releases its grant as soon as it has read.
 CONTEST_PAUSE: Final = timedelta(milliseconds=100)
 CONTEST_READS: Final = 6
-# More who wait are refused at once: each is decided on again when the first one is settled.
+# More waiters are refused at once: each is decided on again when the first one is settled.
 MOST_WAITING: Final = 64
 # Pods that are decided on before others have their turn: some milliseconds.
 SLICE: Final = 100
@@ -148,9 +149,10 @@ class Arbiter:
     async def reserve(
         self, request: DisruptionRequest, until: timedelta
     ) -> Reservation | Refusal | None:
-        """Write that a pod is to go, for who reads all pods live after that; None: no budget.
+        """Write that a pod is to go, for a caller that reads all pods live after that; None: no
+        budget.
 
-        Waits until `until` for others who are decided on. What comes of a reservation is `confirm`,
+        Waits until `until` for earlier requests. What comes of a reservation is `confirm`,
         or `release`.
         """
         with self._metrics.inflight.track_inprogress():
@@ -206,7 +208,7 @@ class Arbiter:
     ) -> Answer | BudgetSnapshot:
         """Return the answer, or what the caches show where they let a pod go under a budget.
 
-        Whoever is given that has to reserve the pod before anything else is awaited.
+        The caller has to reserve the pod before anything else is awaited.
         """
         while True:
             choice = self.choose(request)
@@ -244,7 +246,7 @@ class Arbiter:
     def _find_standing(self, snapshot: BudgetSnapshot) -> Refusal | None:
         """Return that the pod was permitted to go before, which may still be used.
 
-        It is not permitted anew: whoever took that back would take back the former, too.
+        It is not granted twice: to release the second grant would release the first.
         """
         pod = snapshot.pod
         grant = self._in_flight.get(pod.uid)
@@ -271,7 +273,7 @@ class Arbiter:
         return assess_disruption(replace(snapshot, deletions=going)) is None
 
     async def _wait(self, until: timedelta) -> bool:
-        """Wait until a grant has been settled; who came first goes on first. False: not in time."""
+        """Wait until a grant has been settled, in the order of arrival. False: not in time."""
         if len(self._waiting) >= MOST_WAITING:
             return False
         left = until - self._clock.elapsed()
@@ -328,7 +330,7 @@ class Arbiter:
                 grant.record = ""
             return refuse_unrecorded(request.pod, error)
         finally:
-            # Also where whoever asked has gone: the record may be in flight still.
+            # Also where the requester has gone: the record may be in flight still.
             if not stands:
                 self._in_flight.release_open(grant)
 

@@ -2,7 +2,7 @@
 
 Three ways to know of one: our own delete that the cache does not show yet, a grant of this process,
 and a record on the pod, which any process may have written. All engines count all of them as down.
-Who may go is decided in `planning.budgets.rule`, how a grant comes about in `arbiter`.
+Which pods may go is decided in `planning.budgets.rule`, how a grant comes about in `arbiter`.
 
 Beside them: pods whose eviction was allowed and did not happen. Another webhook or a
 PodDisruptionBudget may refuse what was allowed here, or the review was sent without an eviction
@@ -32,7 +32,7 @@ from rollout_operator.telemetry.logs import log
 REMEMBERED: Final = timedelta(hours=1)
 # More pods than one node holds; beyond that the one that was remembered first is forgotten.
 MOST_PODS: Final = 1_000
-# As long as an answer may take: others who wait for this grant to be settled wait no longer.
+# As long as an answer may take: waiters for this grant wait no longer.
 RECORD_REMOVAL_LIMIT: Final = timedelta(seconds=4)
 
 
@@ -187,7 +187,7 @@ class InFlight:
     def forget_seen(self) -> None:
         """Forget the grants of pods that the cache shows on their way out, or gone."""
         for grant in list(self._grants.values()):
-            # One that is being asked for is settled by whoever asks.
+            # One that is being requested is settled by the requester.
             if grant.state is not GrantState.REQUESTED and has_left(self._pods, grant.pod):
                 self.release(grant)
 

@@ -1,4 +1,4 @@
-"""Who goes first where there is room: an eviction that waits, or the rollout that held still.
+"""What goes first where there is room: an eviction that waits, or the rollout that held still.
 
 Evictions that were refused for lack of room will be asked for again: clients such as `kubectl
 drain` poll. How long one pauses is learned from its repeats; for twice as long its eviction is
@@ -149,7 +149,7 @@ class WaitingEvictions:
             self._turns[key] = turn
 
     def _forget_old(self) -> None:
-        """Forget whom no client asks for any more: some time later, as its pause may be longer."""
+        """Forget pods that no client asks for: some time later, as its pause may be longer."""
         now = self._clock.elapsed()
         if now < self._forget_at:  # where very many wait, each refusal would look at all of them
             return

@@ -18,7 +18,7 @@ class DisruptionRequest:
     limit: int = 0
     """`rollout-max-unavailable` of the zone; for the rollout only."""
     lasts: timedelta = timedelta(0)
-    """For how long from now who asks may act on the answer: an API server waits for it so long."""
+    """For how long from now the requester may act on the answer: an API server waits so long."""
     dry_run: bool = False
 
 
@@ -57,7 +57,7 @@ class Grant:
     begun: timedelta
     """On the clock's `elapsed`: from before the record was sent."""
     lasts: timedelta = timedelta(0)
-    """How long after that whoever asked may act on the answer."""
+    """How long after that the requester may act on the answer."""
     record: str = ""
     """The annotation as sent; empty where nothing was."""
     state: GrantState = GrantState.REQUESTED

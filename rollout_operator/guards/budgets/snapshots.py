@@ -43,7 +43,7 @@ class ArbiterContext:
 
     budgets: BudgetCatalog
     find_lack: Callable[[DisruptionSource], str | None]
-    """Says why budgets are not known, None where they are known well enough for who asks."""
+    """Says why budgets are not known, None where they are known well enough."""
     sets: StatefulSetStore
     pods: PodStore
     reader: PodReader

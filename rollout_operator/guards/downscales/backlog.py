@@ -224,7 +224,7 @@ class UnansweredCancels:
     ) -> Mapping[Uid, FailedCall]:
         """Un-prepare pods of a set; return which did not confirm.
 
-        Under the lock of its calls: who holds it next knows who has not answered.
+        Under the lock of its calls: its next holder knows which pods have not answered.
         """
         unanswered = {endpoint.uid for endpoint in endpoints}
         try:

@@ -18,8 +18,8 @@ from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.planning.downscales.intents import differ_in_intent, find_intent
 
-# Who wrote a mark that is not ours has ended, or leads no more, and sends nothing by it. What it
-# sent is stored within 90 s (`COMMIT_LIMIT`) or never.
+# The writer of a mark that is not ours has ended, or leads no more, and sends nothing by it. What
+# it sent is stored within 90 s (`COMMIT_LIMIT`) or never.
 REFUSED_LIMIT: Final = timedelta(minutes=5)
 
 

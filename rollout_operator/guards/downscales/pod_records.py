@@ -127,7 +127,7 @@ def read_downscale_record(pod: Pod, now: datetime) -> DownscaleRecord | None:
     if record.at - now > FURTHEST_AHEAD:
         ahead = f"at: {format_rfc3339(record.at)} lies in the future"
         raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {ahead}")
-    # Whoever may write annotations of pods must not send calls anywhere else (D-27).
+    # A client that may write annotations of pods must not send calls anywhere else (D-27).
     targets = (*(() if record.target is None else (record.target,)), *record.earlier)
     problem = next(filter(None, map(judge_target, targets)), "")
     if len(record.earlier) > MOST_EARLIER:

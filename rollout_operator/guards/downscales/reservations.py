@@ -162,7 +162,7 @@ class Downscales:
                 callback(set_uid, announced.group)
 
     def record_revoked(self, sts: StatefulSet, text: str, version: str) -> None:
-        """A mark is gone from its set since that version: who waits for its downscale goes on."""
+        """A mark is gone from its set since that version: waiters for its downscale go on."""
         self.intents.record_gone(sts.uid, text, version)
         for callback in self._callbacks:
             callback(sts.uid, sts.group)

@@ -68,7 +68,7 @@ class Times(Protocol):
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
         """Return the same as the store has it now.
 
-        Raises ApiError, and InvalidInput whose text is fit for who asked.
+        Raises ApiError, and InvalidInput whose text is fit for the client.
         """
         ...
 
@@ -127,7 +127,7 @@ class AnnotationTimes:
         return self._downscales.last.list_unshown({sts.uid: sts.resource_version for sts in sets})
 
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the same: sets are read live by who asks."""
+        """Return the same: sets are read live by the caller."""
         return self.recall(sets)
 
     async def refresh(self) -> bool:

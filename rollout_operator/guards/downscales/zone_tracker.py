@@ -144,7 +144,7 @@ class Tracker:
         """Write the time of a downscale that has happened. Raises ApiError and InvalidInput."""
         zone_map = await self._fetch()
         if zone_map is None:
-            # Whoever looks next lets all zones wait from then on: ZONE-03.
+            # The next reader lets all zones wait from then on: ZONE-03.
             return _ANY_VERSION
         if is_recorded(zone_map.data.get(sts.name), at):
             return zone_map.version

@@ -1,7 +1,7 @@
 """The cache behind a watch: newest known view of each object, and where to find it.
 
 Decides which of two views of an object is the newer one, and tells each change once. Where views
-come from is left to the informer, which changes matter to whom to its callers. Every step costs
+come from is left to the informer, which changes matter to its callers. Every step costs
 what it changes, not what is stored; only `replace_all` looks at everything.
 """
 

@@ -70,7 +70,7 @@ _APPLY_PATCH: Final = "application/apply-patch+yaml"
 class Client:
     """The API of one component, over the transport and the rate limits that all share.
 
-    Implements all Protocols of `api`. Cheap to make; the transport is closed by who opened it.
+    Implements all Protocols of `api`. Cheap to make; the transport is closed by its opener.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Find the resource of a kind: what API servers call discovery, read and remembered.
 
-Decides when a group is asked for again. Which kinds may be mirrored is left to who asks.
+Decides when a group is asked for again. Which kinds may be mirrored is left to callers.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from rollout_operator.model.errors import ApiError, NotFound, Unreachable
 
 # A kind may be installed at any time; one that is missing is a typing error more often.
 MISSING_LASTS: Final = timedelta(minutes=1)
-# What is there stays there, or is missed by those who use it.
+# What is there stays there, or is missed by its users.
 FOUND_LASTS: Final = timedelta(minutes=10)
-# All who wait for a group that could not be asked for share one failure.
+# All waiters for a group that could not be asked for share one failure.
 FAILURE_LASTS: Final = timedelta(seconds=5)
 
 
@@ -148,7 +148,7 @@ class KindCatalog:
                 state.read_at, state.is_doubted = self._clock.elapsed(), False
             except ApiError as error:
                 state.error, state.failed_at = error, self._clock.elapsed()
-        # What was found before is still the best guess, and whoever uses it finds out.
+        # What was found before is still the best guess, and its users find out.
         if state.error is not None and kind not in state.kinds:
             raise state.error.with_traceback(None)
 

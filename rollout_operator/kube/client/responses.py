@@ -146,7 +146,7 @@ def excerpt(text: str) -> str:
 
 
 def _class_of(call: Call, code: int, status: Status) -> type[ApiError]:
-    """Return the class; who is called has already taken out 429."""
+    """Return the class; the caller has already taken out 429."""
     if _is_denial(call, status):
         return Refused
     if status.reason in _TOO_OLD:

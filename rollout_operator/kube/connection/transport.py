@@ -52,7 +52,7 @@ class NotRepeated(aiohttp.ClientError):
 
 
 class Redirected(aiohttp.ClientError):
-    """An API server does not redirect: whoever answered must not see our credential."""
+    """An API server does not redirect: another server must not see our credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Transport:
     namespace: str
     clock: Clock
     server_clock: ServerClock
-    """One for all clients: who has not asked yet knows the time by the answers to others."""
+    """One for all clients: each knows the time by the answers to the others."""
     page_sizes: PageSizes
     """One for all clients: a live read needs no attempt of its own to learn what a cache has."""
     log_in: str = ""

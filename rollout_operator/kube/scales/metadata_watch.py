@@ -62,7 +62,7 @@ class MetadataWatch:
         self.subscribers: dict[str, Subscriber] = {}
         """By name of the object."""
         self.task: asyncio.Task[None] | None = None
-        """Runs `run`; set by whoever started it."""
+        """Runs `run`; set by its starter."""
         self._api = api
         self._resource = resource
         self._namespace = namespace

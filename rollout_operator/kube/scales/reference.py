@@ -78,7 +78,7 @@ class FollowedReference:
         self.resource: Resource | None = None
         """As it was found last; None before that."""
         self.task: asyncio.Task[None] | None = None
-        """Runs `run`; set by whoever started it."""
+        """Runs `run`; set by its starter."""
         self._callbacks = callbacks
         self._schedule = schedule
         self._clock = schedule.clock

@@ -1,4 +1,4 @@
-"""The webhooks of the simulated API server: whom it asks about a write, and what comes of it.
+"""The webhooks of the simulated API server: which it asks about a write, and what comes of it.
 
 Decides order, rounds, failure policies and the words of refusals, as the real server does: mutating
 webhooks one after another, by the names of their configurations; validating ones at the same time.
@@ -50,7 +50,7 @@ class HookCall:
     ca_bundle: str
     """Base64 of PEM, as the configuration has it."""
     taken_by: list[str] = field(default_factory=list)
-    """For whoever takes the call to write his name: shown in the history."""
+    """For the callee to write its name: shown in the history."""
 
 
 class HookCaller(Protocol):

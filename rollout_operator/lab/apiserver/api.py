@@ -73,7 +73,7 @@ class SimulatedApi:
     ) -> None:
         self.history = history
         self.hooks: HookCaller | None = None
-        """Who is called for webhooks; None: all of them are unreachable."""
+        """The caller of webhooks; None: all of them are unreachable."""
         self.clock_offset = timedelta(0)
         """How far the server's own clock is ahead of the world's."""
         self.forbidden: set[tuple[str, str, str]] = set()

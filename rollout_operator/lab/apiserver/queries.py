@@ -1,6 +1,6 @@
 """Which parameters a request may carry in its query, verb by verb.
 
-Decides only whether one is modelled: what it means is left to whoever answers the request.
+Decides only whether one is modelled: what it means is left to the answer.
 """
 
 from collections.abc import Mapping

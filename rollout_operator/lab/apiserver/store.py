@@ -1,7 +1,7 @@
 """The store of the simulated API server: one order of all writes, all versions until compacted.
 
 Decides revisions, and what a collection held at an earlier one. Which writes are allowed is decided
-before; who is told of them is `streams`' part. What it holds is never changed: a write replaces.
+before; which watches get them is `streams`' part. What it holds is never changed: a write replaces.
 """
 
 from collections import defaultdict

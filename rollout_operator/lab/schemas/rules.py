@@ -45,7 +45,7 @@ class Rules:
     has_label_name: bool = False
     """Whether its name must be a DNS label; else a subdomain."""
     keeps_status: bool = False
-    """Whether a status is taken from whoever creates it."""
+    """Whether a status is taken from its creator."""
     defaults: Mapping[str, Callable[[JsonObject], None]] = field(default_factory=dict)
     """What fills in what is absent in each field, given the whole object.
 

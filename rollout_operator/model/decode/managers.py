@@ -1,4 +1,4 @@
-"""Who writes fields of an object, such as `spec.replicas`, by its `metadata.managedFields`.
+"""Which clients write fields such as `spec.replicas`, by `metadata.managedFields` of an object.
 
 Decides only what names are there. Any client writes managedFields as it likes, a mebibyte of them
 and nested as deeply as the API server lets pass: what cannot be read names no manager. Names

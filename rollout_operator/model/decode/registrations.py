@@ -129,5 +129,5 @@ def decode_allowed(kind: str, raw: JsonBytes) -> bool:
 
 
 def decode_username(raw: JsonBytes) -> str:
-    """Return whom a SelfSubjectReview names. Raises DecodeError."""
+    """Return the user that a SelfSubjectReview names. Raises DecodeError."""
     return read_as("SelfSubjectReview", raw, _WHO).status.user_info.username

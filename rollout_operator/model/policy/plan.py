@@ -1,6 +1,6 @@
 """What one decision for a policy works on, and what it comes to.
 
-The decision is made in `planning.policies.plan`; who records a batch, and deletes its pods, is left
+The decision is made in `planning.policies.plan`; recording a batch, and deleting its pods, is left
 to the controllers.
 """
 

@@ -194,7 +194,7 @@ def _judge_path(text: str) -> str:
     if not text:
         return f"the {PREPARE_PATH} annotation is not set or empty."
     path = text.lstrip("/")
-    # A dot segment is resolved by whoever reads it first: `a/../b` may be `b` to a proxy.
+    # A dot segment is resolved by its first reader: `a/../b` may be `b` to a proxy.
     has_dots = not {".", ".."}.isdisjoint(path.split("/"))
     if len(path) <= _LONGEST_PATH and _PATH.fullmatch(path) and not has_dots:
         return ""
@@ -253,7 +253,7 @@ def _judge_url_path(path: str) -> str:
     decoded = path.lower()
     for escape, char in _DECODED.items():
         decoded = decoded.replace(escape, char)
-    # A dot segment is resolved by whoever reads it first: `a/../b` may be `b` to a proxy.
+    # A dot segment is resolved by its first reader: `a/../b` may be `b` to a proxy.
     return "" if {".", ".."}.isdisjoint(decoded.split("/")) else "has a path with . or .. in it"
 
 

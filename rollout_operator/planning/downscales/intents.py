@@ -2,8 +2,8 @@
 
 A write without an answer may be stored late, also when the process that sent it is gone. So a mark,
 an annotation of the set, is written before, and the write holds only while that very mark is there.
-Whoever finds the mark of another reckons with the downscale until he has removed it. Downscales
-that a review of ours announces need none: the review is asked again when they come late.
+A process that finds the mark of another reckons with the downscale until the mark is gone.
+Downscales that a review of ours announces need none: the review is asked again when they come late.
 """
 
 from typing import Final

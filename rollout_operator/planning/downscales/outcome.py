@@ -40,7 +40,7 @@ def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> Downsca
 def choose_staying(
     sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]
 ) -> dict[Uid, Pod]:
-    """Return the pods to tell that they stay, by who was told to go, in order of ordinals.
+    """Return the pods to un-prepare, by the UID that was prepared, in order of ordinals.
 
     `called` has the names. A pod that has gone meanwhile, and is wanted, is followed by another one
     of its name, which may find on its disk that it is to go: that one is told when it runs.

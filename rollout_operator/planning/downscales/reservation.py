@@ -86,7 +86,7 @@ class ReservationPlan:
 
     pods: PreparePods
     missing: tuple[Endpoint, ...]
-    """Who has not confirmed yet."""
+    """The pods that have not confirmed yet."""
     is_repeated: bool
     """Whether it is the same request again: then the time of the first answer stands."""
 

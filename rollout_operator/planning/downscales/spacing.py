@@ -72,7 +72,7 @@ def find_recent_downscale(
 
     The wait is the longest that any zone asks for, the one that is scaled included. `remembered`
     holds downscales that annotations may not show yet, and all there are where `source` is the zone
-    tracker. A time that cannot be read refuses, whoever has it (PREP-12, PREP-15): it may be the
+    tracker. A time that cannot be read refuses, on any zone (PREP-12, PREP-15): it may be the
     one that forbids.
     """
     found = list_recent(scaled, others, remembered, now, source)

@@ -1,7 +1,7 @@
 """Choose the pods to delete next in one zone.
 
 Asked only of a zone whose turn it is: that every other zone is whole is settled in `plan`. Which
-of the candidates are refused, and what is tried instead, is up to whoever carries the plan out.
+of the candidates are refused, and what is tried instead, is up to the executor of the plan.
 """
 
 from collections.abc import Sequence

@@ -32,7 +32,7 @@ class DesiredReplicas:
     replicas: int | None = None
     """None where it stays as it is, or cannot be known."""
     what: str = ""
-    """Who wants it, such as `zone-b follows zone-a`."""
+    """The cause, such as `zone-b follows zone-a`."""
     suffix: str = ""
     """What is said after the counts, with its comma; mostly empty."""
     keeps_apart: bool = False

@@ -38,7 +38,7 @@ _CIRCLE_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leads:
-    """Who follows whom in a group."""
+    """Which zone follows which in a group."""
 
     by_name: Mapping[str, StatefulSet]
     """All zones that can be read."""
@@ -54,7 +54,7 @@ def follows(sts: StatefulSet) -> bool:
 
 
 def map_leads(zones: Sequence[Zone]) -> Leads:
-    """Return who follows whom."""
+    """Return which zone follows which."""
     sets = [zone.sts for zone in zones]
     return Leads(
         by_name={sts.name: sts for sts in sets},
@@ -190,8 +190,8 @@ def _drop_ends(leading: dict[str, str]) -> None:
             followers[behind] -= 1
             if not followers[behind]:
                 ends.append(behind)
-    # Whoever is left is followed, and follows one only: there are as many of the one as of the
-    # other, so that each follows exactly one that is left.
+    # Each zone that is left is followed, and follows one only: there are as many of the one as of
+    # the other, so that each follows exactly one that is left.
 
 
 def _render_circle(name: str, leading: Mapping[str, str]) -> str:

@@ -97,7 +97,7 @@ class _Findings:
 def assess_answers(
     downscale: WantedDownscale, delay: Delay, scaling: ScalingSnapshot
 ) -> PodAnswers:
-    """Return how far down a zone may go now, and whom to ask for that.
+    """Return how far down a zone may go now, and which pods to ask for that.
 
     Newcomers have nothing to say: they go like ordinals without a pod (D-67).
     """
@@ -183,7 +183,7 @@ def _next_repeat(answer: PodAnswer) -> timedelta:
 
 
 def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
-    """Return whom to ask once more; where a pod cannot be, it is a problem."""
+    """Return which pods to ask once more; where a pod cannot be, it is a problem."""
     known = {endpoint.uid for endpoint in findings.post}
     found = list(findings.post)
     for delayed in findings.stale:

@@ -1,8 +1,8 @@
 """Accepting TLS connections: one at a time, within limits that hold against anyone.
 
 Decides how connections come in: the certificate of the moment, the time for a handshake, what
-happens where the process has no file descriptors left. How many there may be, and who has to go, is
-decided in `connection`; what is answered, in `webhooks`.
+happens where the process has no file descriptors left. How many there may be, and which has to go,
+is decided in `connection`; what is answered, in `webhooks`.
 
 Not a runner of aiohttp: that accepts a hundred connections in a turn of the loop, however many
 there are, and each costs up to 300 KiB from the start of its handshake. Here one is accepted in a

@@ -62,7 +62,7 @@ class Reviewer:
     keeps: Callable[[str], bool] = lambda path: False
     """Tells whether reviews on a path hold what was sent, to be passed on."""
     may_patch: Callable[[str], bool] = lambda path: False
-    """Tells whether who asks on a path takes patches: a mutating webhook does."""
+    """Tells whether the webhook of a path takes patches: a mutating webhook does."""
     on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
     """Called with the path for each review that is answered."""
 

@@ -254,7 +254,7 @@ def _open_session(namespace: str) -> aiohttp.ClientSession:
 
 
 def _render(error: Exception) -> str:
-    """Return what kept a review from being passed on, for whoever sent the request."""
+    """Return what kept a review from being passed on, for the sender of the request."""
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
             return "did not prove to be one of ours"

@@ -1,9 +1,9 @@
 """The hook prepare-downscale: pods that are to go are called, and must confirm, before they go.
 
 What has been reserved is recorded on the pods; they are called, the time is recorded, and the
-request is answered. Who must wait is decided in `prepare_reservation`, before that. What becomes of
-a downscale afterwards is the concern of `controllers.downscales.controller`; an answer that is
-never given, for whatever reason, leaves pods to it that are to be un-prepared.
+request is answered. Which reviews must wait is decided in `prepare_reservation`, before that. What
+becomes of a downscale afterwards is the concern of `controllers.downscales.controller`; an answer
+that is never given, for whatever reason, leaves pods to it that are to be un-prepared.
 """
 
 import asyncio

@@ -83,7 +83,7 @@ class PrepareContext:
 class DecreaseRequest:
     """One decrease of a set that is said to carry the label.
 
-    Who asks, of which set, from how many to how many: all else is looked up (D-68).
+    The user, the set, from how many to how many: all else is looked up (D-68).
     """
 
     decrease: Decrease
@@ -119,7 +119,7 @@ class DecreaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedDownscale:
-    """A downscale that is reserved, and who is still to be called for it."""
+    """A downscale that is reserved, and which pods are still to be called for it."""
 
     reservation: DownscaleReservation
     plan: ReservationPlan

@@ -1,6 +1,6 @@
 """What reviews may have the API server asked: a share of the rate limit for each cause.
 
-Decides how much of it whoever reaches the port can use up. A review goes before rollouts, and
+Decides how much of it a client of the port can use up. A review goes before rollouts, and
 anyone can send one: of objects that never were, of real ones with false counts, and of real ones
 again and again. What the cache confirms is read as ever. All else waits for a small bucket of its
 own, so that rollouts and honest reviews keep the rest; where its turn comes too late it is refused
@@ -112,8 +112,8 @@ class UnknownPods:
 class RepeatedReads:
     """Paces the live reads that reviews of confirmed sets lead to.
 
-    Who knows a name, a UID and a count can ask about that set for ever. The first read in a minute
-    is free, so that no other client's repetitions keep a set from its first answer.
+    A client that knows a name, a UID and a count can ask about that set for ever. The first read in
+    a minute is free, so that no other client's repetitions keep a set from its first answer.
     """
 
     def __init__(self, qps: float, clock: Clock) -> None:

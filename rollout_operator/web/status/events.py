@@ -2,7 +2,7 @@
 
 Each client has a place in the second, so that all of them together never keep the loop for long.
 It is sent only what has changed since it was last sent something, and nothing while the last has
-not gone; who takes nothing for a while is cut.
+not gone; a client that takes nothing for a while is cut.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ INTERVAL: Final = timedelta(seconds=1)
 CLIENTS_A_SECOND: Final = 50
 # Proxies cut what is silent for a minute or less; the page calls for help after 25 s.
 HEARTBEAT: Final = timedelta(seconds=10)
-# How long a browser waits until it connects again, and who found no place until it asks again.
+# How long a browser waits until it connects again, and one that found no place until it asks again.
 RETRY: Final = timedelta(seconds=3)
 RETRY_AFTER: Final = timedelta(seconds=10)
 _PLACES: Final = MOST_CLIENTS.bit_length() - 1

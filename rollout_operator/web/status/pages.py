@@ -1,4 +1,4 @@
-"""The routes of the status page, and who of those that ask shares what.
+"""The routes of the status page, and which clients share what.
 
 Nothing is described while nothing asks. All that is asked for within a second is a rendering of one
 description, and each rendering is made once.
