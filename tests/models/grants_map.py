@@ -15,7 +15,7 @@ READER: Final = "rollout_operator.controllers.live_reads:GroupReader"
 TAKER: Final = "rollout_operator.controllers.budgets.controller:DisruptionController"
 
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reserve": (f"{GATE}.ask", f"{GATE}.reserve", f"{PENDING}.reserve"),
+    "reserve": (f"{GATE}.request", f"{GATE}.reserve", f"{PENDING}.reserve"),
     "record": (f"{GATE}._record", f"{RECORDER}.write"),
     "be refused the record on": (f"{GATE}._record", f"{PENDING}.release_open"),
     "give up waiting for the record on": (f"{GATE}._record", f"{PENDING}.release_open"),
@@ -25,7 +25,7 @@ FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "refuse": (f"{GATE}._confirm", f"{GATE}.release"),
     "stall over": (f"{GATE}._read_until_sure",),
     "be too late for": (f"{GATE}._read_until_sure", f"{GATE}.confirm"),
-    "allow": (f"{GATE}._read_until_sure", f"{PENDING}.give"),
+    "allow": (f"{GATE}._read_until_sure", f"{PENDING}.confirm"),
     "withdraw from": (f"{RELEASES}.release", f"{RECORDER}.remove", f"{PENDING}.release"),
     "give up withdrawing from": (f"{RELEASES}.release", f"{RELEASES}.abandon"),
     "take back": (f"{TAKER}.reconcile", f"{RECORDER}.clear"),

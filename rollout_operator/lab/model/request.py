@@ -35,7 +35,7 @@ class ApiRequest:
     body: Body = None
     content_type: str = "application/json"
     """Of a patch: which of the three kinds it is."""
-    user: str = "person"
+    user: str = "client"
 
     @property
     def is_dry_run(self) -> bool:
