@@ -24,12 +24,14 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
-from rollout_operator.model.releases.flux import Kustomization
-from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
+from rollout_operator.model.releases.flux import FluxReference, Kustomization
+from rollout_operator.model.releases.health import CheckFinding, HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import NamespaceChecks
+from rollout_operator.planning.releases.checks.evaluate import describe_stall
 from rollout_operator.planning.releases.checks.references import find_class
 from rollout_operator.planning.releases.flux.targets import list_targets
 from rollout_operator.planning.releases.flux_waits import describe_flux_wait
@@ -90,7 +92,7 @@ class HealthChecks:
             CheckContext(
                 newest=newest,
                 statuses=StatusWriter(client, HEALTH_CHECKS, newest),
-                reader=CheckReader(client, KindCatalog(client, context.clock)),
+                reader=CheckReader(client, KindCatalog(client, context.clock), self._find_stall),
                 observe=self._observe,
                 find_lack=self._caches.find_lack,
                 attempts=Attempts(context.clock, longest=longest, rng=context.rng),
@@ -133,6 +135,14 @@ class HealthChecks:
             namespaces=self._list_namespaces() if selects else {},
             waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in found},
         )
+
+    def _find_stall(self, place: FluxReference) -> CheckFinding | None:
+        """Return what holds a group of this namespace until a person acts."""
+        context = self._context
+        if place.namespace != context.namespace:
+            return None
+        state = context.group_states.find(GroupName(place.name))
+        return None if state is None else describe_stall(state.plan.waits, state.since)
 
     def _list_namespaces(self) -> Mapping[str, Labels]:
         """Return labels of namespaces; none where they may not be read, as Rollouts say."""

@@ -42,6 +42,8 @@ from rollout_operator.telemetry.logs import log
 RECHECK: Final = timedelta(seconds=1)
 # What is held pending is reconciled again when Flux gets on, and this often in any case.
 HELD: Final = timedelta(seconds=30)
+# Evaluations that fail to read something count as one within this time.
+RECOUNT: Final = timedelta(seconds=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,8 @@ class CheckController:
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
-        self._unread: dict[str, int] = {}
+        self._unread: dict[str, tuple[int, datetime]] = {}
+        """How many evaluations in a row could not read something, and when the last one was."""
         self.held: set[str] = set()
         """What waits for Flux."""
 
@@ -142,11 +145,15 @@ class CheckController:
             place = parse_check_reference(check, own)
         except InvalidInput as error:
             return CheckFinding(status=HealthStatus.UNHEALTHY, text=str(error)), check.interval
-        unread = self._unread.get(name, 0)
-        request = CheckRequest(check=check, place=place, now=now, unread=unread)
+        count, moment = self._unread.get(name, (0, None))
+        if moment is None or now - moment >= RECOUNT:
+            moment = now
+        else:  # what wakes a check again and again makes no failure of one moment
+            count -= 1
+        request = CheckRequest(check=check, place=place, now=now, unread=count)
         found = await self._context.reader.evaluate(own, request)
         if found.has_unread:
-            self._unread[name] = unread + 1
+            self._unread[name] = (count + 1, moment)
         else:
             self._unread.pop(name, None)
         again = check.interval if found.again is None else min(found.again, check.interval)

@@ -5,7 +5,7 @@ is handed on by its error, and counts as `evaluate` says.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,17 +18,25 @@ from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.release_kinds import KUSTOMIZATIONS
 from rollout_operator.model.decode.nesting import decode_shallow
 from rollout_operator.model.decode.status import decode_watched_policy
-from rollout_operator.model.errors import ApiError, DecodeError, InvalidInput, NotFound
+from rollout_operator.model.errors import (
+    ApiError,
+    DecodeError,
+    InvalidInput,
+    NotElected,
+    NotFound,
+    Throttled,
+    TooManyRequests,
+)
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckClass, CheckFinding, HealthCheck
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.planning.releases.checks.evaluate import (
+    assess_group,
     assess_kustomization,
     assess_object,
     assess_policy,
-    assess_sets,
     assess_unread,
     get_next_look,
     needs_read,
@@ -41,10 +49,12 @@ from rollout_operator.planning.releases.flux.inventory import (
 from rollout_operator.planning.releases.kstatus.fields import ApiObject
 
 Tree = Mapping[str, object]
+FindStall = Callable[[FluxReference], CheckFinding | None]
 
 # Of one inventory so many objects are read at a time.
 _AT_A_TIME: Final = 8
 _TREE: Final = msgspec.json.Decoder(Mapping[str, object])
+_NO_ANSWER: Final = (Throttled, TooManyRequests, NotElected)
 _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 
@@ -73,12 +83,19 @@ class CheckRequest:
 class CheckReader:
     """Evaluates HealthChecks by live reads."""
 
-    def __init__(self, reader: Reader, catalog: KindCatalog) -> None:
+    def __init__(
+        self, reader: Reader, catalog: KindCatalog, find_stall: FindStall = lambda place: None
+    ) -> None:
+        """`find_stall` returns why a rollout group goes on only when a person acts."""
         self._reader = reader
         self._catalog = catalog
+        self._find_stall = find_stall
 
     async def evaluate(self, own: CheckClass, request: CheckRequest) -> Evaluation:
-        """Return what is found now."""
+        """Return what is found now.
+
+        Raises Throttled, TooManyRequests and NotElected: they say nothing of what is looked at.
+        """
         try:
             match own:
                 case CheckClass.KUSTOMIZATION:
@@ -87,6 +104,8 @@ class CheckReader:
                     return Evaluation(finding=await self._evaluate_group(request))
                 case CheckClass.MULTI_AZ_ROLLOUT:
                     return Evaluation(finding=await self._evaluate_policy(request))
+        except _NO_ANSWER:
+            raise
         except (ApiError, DecodeError) as error:
             finding = assess_unread(str(error), request.unread + 1)
             return Evaluation(finding=finding, has_unread=True)
@@ -124,6 +143,8 @@ class CheckReader:
             return InventoryFinding(name=inventory_id.key, verdict=_CURRENT)
         try:
             tree = await self._find(inventory_id)
+        except _NO_ANSWER:
+            raise
         except (ApiError, DecodeError, InvalidInput) as error:
             return InventoryFinding(name=inventory_id.key, problem=str(error), may_pass=True)
         if tree is None:
@@ -146,7 +167,9 @@ class CheckReader:
         for label in (GROUP_LABEL, GROUP_LABEL_LONG):
             for one in await self._list_sets(place.namespace, f"{label}={place.name}"):
                 sets[ApiObject(one).get_text("metadata", "name")] = one
-        return assess_sets([sets[name] for name in sorted(sets)], request.now)
+        return assess_group(
+            [sets[name] for name in sorted(sets)], request.now, self._find_stall(place)
+        )
 
     async def _evaluate_policy(self, request: CheckRequest) -> CheckFinding:
         place = request.place

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.model.outcome import Code, Reason
+from rollout_operator.model.reasons.urgency import HOLDING, find_leading
 from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.planning.releases.flux.inventory import (
@@ -32,6 +34,8 @@ MOST_UNREAD: Final = 3
 _FAILURES: Final = frozenset(
     {"BuildFailed", "HealthCheckFailed", "ReconciliationFailed", "ArtifactFailed"}
 )
+# A group that is paused waits because it shall.
+_STALLS: Final = HOLDING - {Code.POLICY_PAUSED}
 # Nothing in them can fail, and to read Secrets is a right that no cluster should have to give.
 _NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
 
@@ -84,6 +88,20 @@ def assess_policy(own: Tree, sets: Sequence[Tree], now: datetime) -> CheckFindin
     if verdict.status is not ObjectStatus.CURRENT:
         return CheckFinding(status=HealthStatus.PENDING, text=verdict.text)
     return assess_sets(sets, now)
+
+
+def assess_group(sets: Sequence[Tree], now: datetime, stall: CheckFinding | None) -> CheckFinding:
+    """Return the health of a rollout group; `stall` is what only a person ends, where it waits."""
+    finding = assess_sets(sets, now)
+    return finding if stall is None or finding.status is HealthStatus.HEALTHY else stall
+
+
+def describe_stall(waits: Sequence[Reason], since: datetime) -> CheckFinding | None:
+    """Return what a group waits for where a person must act; None where it goes on by itself."""
+    leading = find_leading(waits)
+    if leading is None or leading.code not in _STALLS:
+        return None
+    return CheckFinding(status=HealthStatus.UNHEALTHY, text=leading.text, failed_at=since)
 
 
 def assess_sets(sets: Sequence[Tree], now: datetime) -> CheckFinding:

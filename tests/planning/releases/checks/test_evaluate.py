@@ -6,15 +6,18 @@ from typing import Any, Final
 
 import pytest
 
+from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.releases.checks.evaluate import (
+    assess_group,
     assess_kustomization,
     assess_object,
     assess_policy,
     assess_sets,
     assess_unread,
+    describe_stall,
     get_next_look,
     needs_read,
 )
@@ -197,3 +200,38 @@ def test_when_a_failure_of_flux_counts() -> None:
     assert get_next_look(failing, at(0.5), GRACE) == timedelta(minutes=1.5)
     assert get_next_look(failing, at(2), GRACE) is None
     assert get_next_look(kustomization(), at(0.5), GRACE) is None
+
+
+STALL: Final = CheckFinding(status=UNHEALTHY, text="db-a: RollingUpdate", failed_at=at(0))
+
+
+@pytest.mark.parametrize(
+    ("sets", "stall", "expected"),
+    [
+        pytest.param([zone(1)], STALL, UNHEALTHY, id="RELB-36 only a person ends it"),
+        pytest.param([zone(1)], None, PENDING, id="RELB-36 it rolls out"),
+        pytest.param([zone(3)], STALL, HEALTHY, id="RELB-36 it is through all the same"),
+    ],
+)
+def test_a_group_that_is_stalled(
+    sets: list[Mapping[str, object]], stall: CheckFinding | None, expected: HealthStatus
+) -> None:
+    assert assess_group(sets, at(5), stall).status is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "is_stalled"),
+    [
+        (Code.WRONG_STRATEGY, True),
+        (Code.OBJECT_UNREADABLE, True),
+        (Code.POLICY_PAUSED, False),
+        (Code.ZONE_NOT_READY, False),
+    ],
+)
+def test_what_stalls_a_group(code: Code, is_stalled: bool) -> None:
+    """RELB-36: what goes on by itself, and what is paused, is no failure."""
+    found = describe_stall([Reason(code=code, text="why")], at(3))
+
+    assert found == (
+        CheckFinding(status=UNHEALTHY, text="why", failed_at=at(3)) if is_stalled else None
+    )

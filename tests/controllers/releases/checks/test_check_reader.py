@@ -1,0 +1,91 @@
+"""What is read for a HealthCheck, and which errors say nothing of it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
+from rollout_operator.kube.api import Page, Resource, Served
+from rollout_operator.kube.client.discovery import KindCatalog
+from rollout_operator.model.errors import ApiError, Denied, NotElected, Throttled, TooManyRequests
+from rollout_operator.model.releases.flux import FluxReference
+from rollout_operator.model.releases.health import CheckClass, HealthStatus
+from tests.planning.releases.builders import at, check
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+APPS = Resource("apps", "v1", "deployments", "Deployment")
+PLACE = FluxReference(kind="Kustomization", namespace="prod", name="app")
+READY = {"type": "Ready", "status": "True", "reason": "Ok", "message": "applied"}
+
+
+class OneKustomization:
+    """Stands in for the API server: a Kustomization of one Deployment, and perhaps an error."""
+
+    def __init__(self, *, own: ApiError | None = None, of_objects: ApiError | None = None) -> None:
+        self._own = own
+        self._of_objects = of_objects
+        self.reads: list[str] = []
+
+    async def fetch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        self.reads.append(f"{resource.kind} {namespace}/{name}")
+        error = self._own if resource.kind == "Kustomization" else self._of_objects
+        if error is not None:
+            raise error
+        entries = [{"id": "prod_web_apps_Deployment"}, {"id": "prod_s__Secret"}]
+        status: Mapping[str, object] = {"conditions": [READY], "inventory": {"entries": entries}}
+        is_own = resource.kind == "Kustomization"
+        body = {"apiVersion": "v1", "kind": resource.kind, "status": status if is_own else {}}
+        return json.dumps(body).encode()
+
+    async def fetch_page(self, *args: Any, **how: Any) -> Page:
+        raise AssertionError("nothing is listed for a Kustomization")
+
+    async def fetch_group(self, group: str) -> tuple[str, ...]:
+        return ("v1",)
+
+    async def fetch_resources(self, group: str, version: str) -> tuple[Served, ...]:
+        return (Served(resource=APPS, subresources=frozenset()),)
+
+
+async def evaluate(api: OneKustomization, unread: int = 0) -> tuple[HealthStatus, bool]:
+    reader = CheckReader(api, KindCatalog(api, VirtualClock()))
+    request = CheckRequest(check=check(), place=PLACE, now=at(0), unread=unread)
+    found = await reader.evaluate(CheckClass.KUSTOMIZATION, request)
+    return found.finding.status, found.has_unread
+
+
+@in_virtual_time
+async def test_what_is_read() -> None:
+    """RELB-28: the Kustomization, and of its inventory what may fail."""
+    api = OneKustomization()
+    await evaluate(api)
+    assert api.reads == ["Kustomization prod/app", "Deployment prod/web"]
+
+
+@pytest.mark.parametrize("unread", [0, 1, 2])
+@in_virtual_time
+async def test_what_may_not_be_read_counts_by_the_number_of_evaluations(unread: int) -> None:
+    """RELB-37: whether it is the Kustomization or what it applied."""
+    denied = Denied("forbidden")
+    expected = HealthStatus.UNHEALTHY if unread == 2 else HealthStatus.PENDING
+    for api in (OneKustomization(own=denied), OneKustomization(of_objects=denied)):
+        assert await evaluate(api, unread) == (expected, True)
+
+
+@pytest.mark.parametrize("error", [Throttled("x"), TooManyRequests("x"), NotElected("x")])
+@in_virtual_time
+async def test_what_was_not_sent_says_nothing_of_health(error: ApiError) -> None:
+    """RELB-37: our own limits, and a server under load, make nothing unhealthy."""
+    for api in (OneKustomization(own=error), OneKustomization(of_objects=error)):
+        with pytest.raises(type(error)):
+            await evaluate(api, 5)
