@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from rollout_operator.model.outcome import Action, Code, Plan, RecordRevision, ReplacePods
+from rollout_operator.model.outcome import Action, Plan, RecordRevision, ReplacePods
 
 # A line of a log or a page holds three names with their troubles; the rest is a number.
 NAMES_SHOWN: Final = 3
@@ -51,7 +51,7 @@ def verb(number: int, singular: str, plural: str) -> str:
     return singular if number == 1 else plural
 
 
-def camel_case(code: Code) -> str:
+def camel_case(code: str) -> str:
     """Return a code as Kubernetes writes reasons: `ZoneNotReady` for `zone_not_ready`."""
     return "".join(word.capitalize() for word in code.split("_"))
 

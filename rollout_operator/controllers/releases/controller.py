@@ -140,7 +140,7 @@ class ReleaseController:
         found = context.flux.list_of(watched.name)
         due = plan_due_writes(rollout, plan, found.repositories, found.kustomizations)
         context.reports.on_problems(watched, due.problems)
-        await self._write_tags(watched.name, due.writes)
+        await self._write_tags(watched, due.writes)
         for action in plan.actions:
             match action:
                 case RemoveIntents():
@@ -150,7 +150,7 @@ class ReleaseController:
                 case ApplyTag():
                     pass  # it is among the writes
 
-    async def _write_tags(self, name: str, writes: Iterable[FluxWrite]) -> None:
+    async def _write_tags(self, watched: WatchedObject, writes: Iterable[FluxWrite]) -> None:
         """Write what is due; one object that cannot be written holds no other one up."""
         problems: dict[tuple[str, str], str] = {}
         for write in writes:
@@ -162,11 +162,13 @@ class ReleaseController:
                 await self._context.flux.write(write)
             except (ApiError, DecodeError) as error:
                 problems[place] = str(error)
-                log.warn("Object of Flux not written", rollout=name, err=error)
+                log.warn("Object of Flux not written", rollout=watched.name, err=error)
+            else:
+                self._context.reports.on_write(watched, write)
         if problems:
-            self._write_problems[name] = "; ".join(problems.values())
+            self._write_problems[watched.name] = "; ".join(problems.values())
         else:
-            self._write_problems.pop(name, None)
+            self._write_problems.pop(watched.name, None)
 
     async def _request(self, name: str, target: FluxTarget) -> None:
         """Have Flux hurry; where that fails, it comes to it by its own interval."""

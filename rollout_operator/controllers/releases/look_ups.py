@@ -69,13 +69,13 @@ class ReleaseLookUps:
         registries: Registries,
         secrets: Reader,
         clock: Clock,
-        on_answer: Callable[[str], None],
+        wake: Callable[[str, timedelta], None],
     ) -> None:
-        """`on_answer` is called with a Rollout of which something more is known."""
+        """`wake` has a Rollout reconciled after so long: more is known, or may be."""
         self._registries = registries
         self._secrets = secrets
         self._clock = clock
-        self._on_answer = on_answer
+        self._wake = wake
         self.queue: WorkQueue[LookUpKey] = WorkQueue()
         self._asked: dict[str, OrderedDict[str, _Asked]] = {}
 
@@ -106,13 +106,6 @@ class ReleaseLookUps:
             asked.answered.set()
         return asked.is_known, asked.metadata
 
-    def next_due(self, rollout: str) -> timedelta | None:
-        """Return how long until something is asked again for a Rollout."""
-        asked = self._asked.get(rollout)
-        tags = () if asked is None else asked.values()
-        times = [one.due_at for one in tags if one.due_at is not None]
-        return max(min(times) - self._clock.elapsed(), timedelta(0)) if times else None
-
     def forget(self, rollout: str) -> None:
         """Forget a Rollout that is gone."""
         self._asked.pop(rollout, None)
@@ -136,7 +129,9 @@ class ReleaseLookUps:
         except (InvalidInput, ApiError) as error:
             self._retry(asked, image, error, asked.interval)
         asked.answered.set()
-        self._on_answer(key.rollout)
+        self._wake(key.rollout, timedelta(0))
+        if asked.due_at is not None:
+            self._wake(key.rollout, asked.due_at - self._clock.elapsed())
         return Result()
 
     def _retry(

@@ -4,15 +4,19 @@ What is worth one is decided in `planning.releases`.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
+from rollout_operator.model.releases.flux_write import FluxWrite, FluxWriteCode
 from rollout_operator.model.releases.plan import ReleaseEvent
 from rollout_operator.model.releases.status import ReleaseStatus
+from rollout_operator.planning.wording import camel_case
 from rollout_operator.telemetry.releases import ReleaseCounters
 
 BAD_ANNOTATION = "InvalidAnnotation"
+_OVER_OTHERS: Final = frozenset({FluxWriteCode.VALUE_TAKEN, FluxWriteCode.CHOICE_CLEARED})
 
 
 class ReleaseReports:
@@ -32,6 +36,11 @@ class ReleaseReports:
     def on_status(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
         """A status stands now in place of the one that was known."""
         self._counters.record(name, before, after)
+
+    def on_write(self, watched: WatchedObject, write: FluxWrite) -> None:
+        """Report a write that went over what another writer had chosen."""
+        if write.code in _OVER_OTHERS:
+            self._report(watched, ReleaseEvent(reason=camel_case(write.code), note=write.text))
 
     def on_problems(self, watched: WatchedObject, problems: Iterable[str]) -> None:
         """Report annotations of Flux's objects that cannot be obeyed, each once."""

@@ -104,7 +104,7 @@ class RolloutReleases:
             RegistryClient(exchange, context.clock, self._counters.count_request),
             context.open("reading pull secrets", Priority.READ),
             context.clock,
-            self._queue.add,
+            self._queue.add_after,
         )
 
     def _build_controller(self) -> ReleaseController:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -331,3 +332,23 @@ async def test_a_retry_does_not_depend_on_flux_being_hurried() -> None:
     assert "patch ocirepositories/app" in calls
     assert bench.api.objects["rollouts", "app"]["metadata"]["annotations"] == {}
     assert bench.status["history"][0]["retries"] == 1
+
+
+@in_virtual_time
+async def test_what_another_writer_had_chosen_is_told() -> None:
+    """RELB-14, RELB-12: whose value went, and what would have gone before the tag."""
+    bench = ReleaseBench()
+    bench.create()
+    source = bench.api.objects["ocirepositories", "app"]
+    source["spec"]["ref"]["digest"] = "sha256:0"
+    ref: dict[str, Any] = {"f:tag": {}, "f:digest": {}}
+    source["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:ref": ref}}}
+    ]
+    await bench.rest()
+    assert bench.api.objects["ocirepositories", "app"]["spec"]["ref"] == {"tag": "1.0.0"}
+    notes = {one.reason: one.note for one in bench.events}
+    assert notes["ValueTaken"].endswith("written by kubectl")
+    assert notes["ChoiceCleared"] == (
+        "OCIRepository prod/app: spec.ref: digest sha256:0 cleared: it would go before the tag"
+    )
