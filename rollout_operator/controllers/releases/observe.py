@@ -30,6 +30,7 @@ from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import PolicyReading, ReleaseSnapshot
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.planning.releases import conditions
+from rollout_operator.planning.releases.discovery import needs_metadata
 from rollout_operator.planning.releases.flux.targets import list_targets
 from rollout_operator.telemetry.logs import log
 
@@ -169,8 +170,9 @@ class ReleaseObserver:
         wanted, spec = rollout.spec.wanted_version, rollout.spec
         known = {one.tag for one in rollout.status.available_releases}
         digests: dict[str, str | None] = {}
-        if policy.latest is not None:
-            digests[policy.latest.tag] = policy.latest.digest
+        latest = policy.latest
+        if latest and needs_metadata(rollout.status, latest.tag, latest.digest):
+            digests[latest.tag] = latest.digest
         if wanted is not None and wanted not in known:
             digests.setdefault(wanted, None)
         if not digests:

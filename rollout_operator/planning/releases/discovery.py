@@ -55,6 +55,18 @@ def discover(
     return status, _compare(known, release)
 
 
+def needs_metadata(status: ReleaseStatus, tag: str, digest: str | None) -> bool:
+    """Tell whether a registry has to be queried about a tag: what is on record lasts (RELB-01).
+
+    `digest` is what the policy says of it; another one is another image.
+    """
+    known = next((one for one in status.available_releases if one.tag == tag), None)
+    if known is None or known.digest is None or digest not in {None, known.digest}:
+        return True
+    # Without any of these the registry may not have answered: the digest is then the policy's.
+    return not (known.version or known.revision or known.created)
+
+
 def make_release(tag: str, metadata: ReleaseMetadata | None) -> Release:
     """Return a release with what its image says of itself, as far as that is known."""
     if metadata is None:

@@ -14,6 +14,7 @@ from rollout_operator.planning.releases.discovery import (
     MOST_RELEASES,
     discover,
     forget,
+    needs_metadata,
     retain_releases,
 )
 from tests.planning.releases.builders import START, entry, releases
@@ -92,3 +93,22 @@ def test_what_is_known_of_a_release() -> None:
     assert discover(moved, PolicyReading(), {}) == (moved, ())
     added, _ = discover(moved, PolicyReading(latest="3"), {"3": None})
     assert added.available_releases[-1] == Release(tag="3")
+
+
+@pytest.mark.parametrize(
+    ("known", "digest", "is_needed"),
+    [
+        pytest.param(None, None, True, id="a new tag"),
+        pytest.param(Release(tag="1"), None, True, id="the registry did not answer"),
+        pytest.param(Release(tag="1", digest="d"), "d", True, id="the digest is the policy's"),
+        pytest.param(Release(tag="1", digest="d", version="1"), "d", False, id="all is on record"),
+        pytest.param(Release(tag="1", digest="d", revision="r"), None, False, id="no digest said"),
+        pytest.param(Release(tag="1", digest="d", version="1"), "e", True, id="a tag that moved"),
+    ],
+)
+def test_registries_are_queried_about_what_is_not_on_record(
+    known: Release | None, digest: str | None, is_needed: bool
+) -> None:
+    """RELB-01: so that a process that begins anew asks about nothing that it knew."""
+    status = ReleaseStatus(available_releases=() if known is None else (known,))
+    assert needs_metadata(status, "1", digest) is is_needed
