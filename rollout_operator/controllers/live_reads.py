@@ -28,7 +28,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 LIVE_READ_LASTS: Final = timedelta(seconds=5)
 # An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
 ANSWER_LASTS: Final = timedelta(seconds=8)
-# A read that is too old so often in a row is told as a failure.
+# A read that is too old so often in a row is reported as a failure.
 EXPIRED_IN_A_ROW: Final = 3
 # Groups that are read and acted upon at a time, where the API client has no rate limits.
 MOST_LIVE_READS: Final = 32

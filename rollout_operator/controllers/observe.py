@@ -42,7 +42,7 @@ class Observer:
     watches: tuple[Freshness, ...]
     in_flight: InFlight
     now: Callable[[], datetime]
-    """The API server's time: whether a pod has been ready for long enough is told by its clock."""
+    """The API server's time: by it a pod has been ready for long enough."""
     find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None] = (
         lambda name, sets: None
     )

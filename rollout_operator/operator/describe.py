@@ -1,7 +1,7 @@
 """What this process knows of its namespace, as the one description that every outlet renders.
 
-The numbers are those of the caches. What was decided is told by the process that decides; one that
-follows, or has not looked at a group yet, shows what it would decide on its own caches.
+The numbers are those of the caches. What was decided is reported by the process that decides; one
+that follows, or has not looked at a group yet, shows what it would decide on its own caches.
 """
 
 import asyncio

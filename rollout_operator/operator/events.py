@@ -1,8 +1,8 @@
 """Composition of Events: what the parts of an operator do, reported where it can be read.
 
-Takes what has been done and decided, and has `planning.events` choose what of it is told. No task
-waits for it, and nothing is decided by it. Start: before all else. Stop: after all else that calls
-the API server. What is no doing of one process is reported by the one that acts.
+Takes what has been done and decided, and has `planning.events` choose what of it is reported. No
+task waits for it, and nothing is decided by it. Start: before all else. Stop: after all else that
+calls the API server. What is no doing of one process is reported by the one that acts.
 """
 
 from collections import OrderedDict

@@ -125,7 +125,7 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         )
         transport = await connect(access, clock)
         stack.push_async_callback(transport.close)
-        # Not earlier: without any part it is told that the operator starts, and so not ready.
+        # Not earlier: without any part it reports that the operator starts, and so not ready.
         telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
         namespaces = _build_namespaces(config, transport, clock, telemetry)
         admin.show(namespaces.describe)

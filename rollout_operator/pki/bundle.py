@@ -45,7 +45,7 @@ from rollout_operator.telemetry.metrics import Metrics
 RESYNC: Final = timedelta(minutes=5)
 # Twice a person may have applied an old manifest; the third time it is a habit.
 FIGHT: Final = 3
-# The first failure is told, then one in so many.
+# The first failure is logged, then one in so many.
 REPORTED_EVERY: Final = 10
 # Ten attempts within the first minute: a co-writer that acts a few times is undone at once.
 BURST: Final = 8
@@ -216,7 +216,7 @@ class BundleInjector:
         return all(hook.ca_bundle == wanted for hook in hooks if calls_us(hook, names))
 
     async def run(self) -> None:
-        """Keep the bundles right until cancelled. Failures are told and tried again for ever."""
+        """Keep the bundles right until cancelled. Failures are logged and tried again for ever."""
         await both(self._resync(), self._work())
 
     async def _resync(self) -> None:

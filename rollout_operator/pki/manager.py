@@ -44,7 +44,7 @@ CHECK_EVERY: Final = timedelta(seconds=20)
 _SOONEST: Final = timedelta(milliseconds=100)
 # Longer than an API server takes to restart; then the process says why, and is started again.
 START_LIMIT: Final = timedelta(seconds=60)
-# Of what only a person can mend the first is told, then one in so many: every five minutes.
+# Of what only a person can mend the first is logged, then one in so many: every five minutes.
 _REPORTED_EVERY: Final = 15
 # Steps and lost races in one reconcile: a foreign Secret needs three steps at most.
 _MOST_STEPS: Final = 8
@@ -137,7 +137,7 @@ class CertificateController:
             await self._clock.sleep(wait)
 
     async def run(self) -> NoReturn:
-        """Look again and again; failures are told and tried again."""
+        """Reconcile again and again; failures are logged and tried again."""
         failures = 0
         while True:
             await self._clock.sleep(self._wait)
@@ -157,7 +157,7 @@ class CertificateController:
     async def confirm(self) -> None:
         """Look, so that `ca_bundle` is no older than the Secret is now. Raises ApiError.
 
-        One that is not ours, or may not be read, tells nothing: what is served still counts.
+        One that is not ours, or may not be read, says nothing: what is served still counts.
         """
         try:
             await self.reconcile()
@@ -268,7 +268,7 @@ class CertificateController:
         if logged == self._logged:
             return
         self._logged = logged
-        # What is left alone is told as a failure, with the way out.
+        # What is left alone is reported as a failure, with the way out.
         emit = (
             log.debug
             if decision.step in {CertificateStep.KEEP, CertificateStep.LEAVE}

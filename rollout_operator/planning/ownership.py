@@ -30,7 +30,7 @@ _NAME_FLAG: Final = "-server-tls.self-signed-cert.secret-name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """What tells whose a Secret is."""
+    """What says whose a Secret is."""
 
     is_labelled: bool = False
     """Whether it carries our label."""

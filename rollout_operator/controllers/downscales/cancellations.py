@@ -1,8 +1,8 @@
-"""Tell pods that they stay: where they had been told to go, and as often as it takes.
+"""Un-prepare pods that stay: where they were prepared, and as often as it takes.
 
 Which pods are due is decided in `controller` and in the reviews, and remembered in
 `guards.downscales.reservations`; here it is carried out. Calls are made under the lock of the set,
-so that none overtakes what a review tells the same pods.
+so that none overtakes the calls of a review to the same pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from rollout_operator.planning.downscales.outcome import choose_staying, is_want
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW
 from rollout_operator.telemetry.logs import log
 
-# Nothing is missed by events alone; this is for what events do not tell.
+# Nothing is missed by events alone; this is for what events do not show.
 RESYNC: Final = timedelta(seconds=30)
 # Timers may be early by a little.
 CATCH_UP: Final = timedelta(milliseconds=200)
@@ -66,7 +66,7 @@ class Cancellations:
             due.sort(key=lambda one: places[one.uid])
             # Not all at once: reviews of the set wait for the lock.
             await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
-        # Pods that come tell of themselves; those that have gone are forgotten in time.
+        # Pods that come have events; those that have gone are forgotten in time.
         now = self.clock.elapsed()
         waits = [now + RESYNC]
         for one, entry in self._list_free(sts).items():
@@ -120,7 +120,7 @@ class Cancellations:
     async def _call(
         self, sts: StatefulSet, target: Target | None, here: Mapping[DueCancel, Pod]
     ) -> None:
-        """Tell these pods at one place, and remember which could not be told."""
+        """Call these pods at one place, and remember which could not be reached."""
         pods = list({pod.uid: pod for pod in here.values()}.values())
         endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
         unanswered = self.downscales.unanswered
@@ -155,7 +155,7 @@ def _plan_endpoints(
 ) -> tuple[list[Endpoint], dict[Uid, str]]:
     """Return where pods are called, and why the others cannot be.
 
-    They are called where they were told, whatever the set says by now; where that is not known,
+    They are called where they were prepared, whatever the set says by now; where that is not known,
     where the set says it.
     """
     target = called_at or plan_target(sts.annotations, sts.service_name)

@@ -92,7 +92,7 @@ class DownscaleController:
         self._removed = _RecordsOfPods()
 
     def adopt_all(self) -> list[Uid]:
-        """Take over what the records on the pods of all sets tell.
+        """Take over what the records on the pods of all sets say.
 
         Return the sets where that failed by a bug: no other task waits for them.
         """
@@ -163,7 +163,7 @@ class DownscaleController:
         if not records:
             return
         self._known.add(sts.uid, pods)
-        # Several stories, of downscales that followed one another, are told as one.
+        # Several downscales that followed one another are taken as one.
         newest = max(records, key=lambda record: record.at)
         key = Key(
             set_uid=sts.uid,
@@ -171,7 +171,7 @@ class DownscaleController:
             replicas_to=min(record.replicas_to for record in records),
             target=newest.target,
         )
-        # The time in a record may be forged: it only picks among times that the API server tells.
+        # The time in a record may be forged: it only picks among times of the API server.
         recorded = self._find_record(sts, key, newest.at)
         now = context.server_time() + CLOCK_ERROR
         lowest = sts.first_ordinal + key.replicas_to
@@ -330,7 +330,7 @@ class DownscaleController:
     ) -> datetime | None:
         """Return the latest that it can have happened unseen; None where nothing shows that it did.
 
-        `took` tells whether pods have gone; an answer's time is on a set only if it was written.
+        `took` says whether pods have gone; an answer's time is on a set only if it was written.
         """
         context = self._context
         if reservation.is_adopted:
@@ -395,6 +395,6 @@ class _RecordsOfPods:
 
 
 def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
-    """Return where else than at a target pods were told to go, as their records say."""
+    """Return where else than at a target pods were prepared, as their records say."""
     called = (one for record in records for one in (record.target, *record.earlier))
     return [place for place in dict.fromkeys(called) if place is not None and place != target]

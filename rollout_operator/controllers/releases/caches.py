@@ -46,7 +46,7 @@ class ReleaseCaches:
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: a kind is not known, or its view is too old.
 
-        A kind that may not be read is told in statuses, and holds nothing but its Rollouts.
+        A kind that may not be read is shown in statuses, and holds nothing but its Rollouts.
         """
         for one in self.list_kinds():
             if one.lack is not None and not one.is_forbidden:

@@ -36,7 +36,7 @@ from rollout_operator.planning.rollout.comparison import is_replaced, is_wanted
 from rollout_operator.planning.rollout.zones import LEFT_ALONE
 
 # Of a group. Two decide; the others are there for those that turn out to be a downscale's, of which
-# the watch of StatefulSets told later than that of pods.
+# the watch of StatefulSets is later than that of pods.
 MOST_SIGNS: Final = 64
 
 

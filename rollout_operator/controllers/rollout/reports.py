@@ -55,7 +55,7 @@ def cut_short_by(report: Report, why: str) -> DeleteOutcome:
 
 
 def record_held(report: Report, answer: Refusal) -> DeleteOutcome:
-    """Record that a pod may not go. Raises the error for which the arbiter could not tell."""
+    """Record that a pod may not go. Raises the error for which the arbiter could not decide."""
     match answer.error:
         case None:
             report.held.append(answer)

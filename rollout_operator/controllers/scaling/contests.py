@@ -1,7 +1,7 @@
 """Counts that something else puts back: how soon they are rewritten, and which clients undo them.
 
 An autoscaler, an owner or GitOps may look after the count of a zone that follows or mirrors. The
-operator goes on with what it was told, ever more seldom, and names the other writer to people. Who
+operator goes on with its orders, ever more seldom, and names the other writer to people. Who
 that is stands in `managedFields`, which no cache keeps: it is read from the store, once for each
 write that did not stay.
 """

@@ -2,7 +2,7 @@
 
 Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
 read delay no rollout. What is due is decided in `planning.scaling.plan`; counts are written by
-`replicas`, those that do not stay are told by `contests`, pods are called by `pod_calls`,
+`replicas`, those that do not stay are reported by `contests`, pods are called by `pod_calls`,
 references are read by `kube.scales`.
 """
 
@@ -59,7 +59,7 @@ class MirroredReferences(Protocol):
         ...
 
     async def refresh(self, reference: Reference) -> Reading:
-        """Read one that is wanted now. Raises nothing of the network: the reading tells."""
+        """Read one that is wanted now. Raises nothing of the network: the reading shows it."""
         ...
 
     async def publish(self, reference: Reference, replicas: int) -> None:

@@ -40,7 +40,7 @@ class PodCaller:
         on_answers: Callable[[Uid], None],
         late_calls: timedelta,
     ) -> None:
-        """`now` tells the API server's time; `on_heard` is told the set that has answered.
+        """`now` gives the API server's time; `on_heard` is called with the set that has answered.
 
         So long after its caller has given up a call may still reach a pod: `late_calls`.
         """

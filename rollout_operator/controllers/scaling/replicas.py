@@ -51,7 +51,7 @@ from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# A cache that has not shown an own write for so long is told to be behind by its own age.
+# A cache that has not shown an own write for so long is reported as behind by its own age.
 UNSEEN_LIMIT: Final = timedelta(seconds=60)
 
 

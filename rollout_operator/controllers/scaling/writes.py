@@ -18,7 +18,7 @@ from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.planning.downscales.spacing import format_left
 from rollout_operator.telemetry.logs import log
 
-# Nothing is missed by events alone; this is for what events do not tell.
+# Nothing is missed by events alone; this is for what events do not show.
 RESYNC: Final = timedelta(minutes=4)
 # First wait after the store contradicted the cache, which shows it any moment.
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
@@ -49,7 +49,7 @@ class ReconcileOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write, and how it is told of where it fails."""
+    """One write, and how its failure is reported."""
 
     attempt: Attempt
     what: str

@@ -1,1 +1,1 @@
-"""Decide and tell without acting, beside another operator: `-mode=shadow`."""
+"""Decide and report without acting, beside another operator: `-mode=shadow`."""

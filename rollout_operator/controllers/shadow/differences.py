@@ -120,7 +120,7 @@ class Differences:
         return None
 
     def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:
-        """Count a pod that should have stayed, once nothing can tell otherwise any more."""
+        """Count a pod that should have stayed, once nothing can show otherwise any more."""
         left = went.at + SETTLES_IN - now
         if left > timedelta(0):
             return left

@@ -89,7 +89,7 @@ class ShadowController:
             reasons.extend(choice.held)
             if choice.held:
                 again = min(again or HELD_RECHECK, HELD_RECHECK)
-        # Without the actions, which pages would tell as done.
+        # Without the actions, which pages would show as done.
         return replace(plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again), going
 
     def _forget(self, name: GroupName) -> None:

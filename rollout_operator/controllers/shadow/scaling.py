@@ -2,7 +2,7 @@
 
 As `controllers.scaling`, on the caches and on what is read of references and of the zone tracker.
 No pod is called: a delayed downscale waits for the pods' own answers, which only the operator that
-acts has, and is told as far as to that.
+acts has, and is reported as far as to that.
 """
 
 from collections.abc import Mapping, Sequence

@@ -34,7 +34,7 @@ class BudgetCatalog:
     def on_change(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
         """Take a change of the cache: what was stored and what is stored now."""
         last = new or old
-        if last is None or not last.name:  # nothing that could be told from others
+        if last is None or not last.name:  # nothing that differs from others
             self._metrics.count(_IGNORED)
         elif new is None:
             self._forget(last)

@@ -212,7 +212,7 @@ class GrantReleases:
         self._abandoned: asyncio.Queue[Grant] | None = None
 
     async def release(self, grant: Grant) -> None:
-        """Leave nothing behind of a grant of which no answer has told, or none will be used."""
+        """Leave nothing behind of a grant that no answer has mentioned, or none will be used."""
         if await self._recorder.remove(grant):
             self._in_flight.release(grant)
         else:

@@ -20,8 +20,8 @@ from rollout_operator.model.objects import Pod
 # An API server ends every request after 60 s (`--request-timeout`); a write that it holds cannot be
 # committed later than that. The rest is room for a connection that was slow to deliver it.
 COMMIT_LIMIT: Final = timedelta(seconds=90)
-# A list is told in steps, between which groups are looked at: pods that it shows on their way out
-# are forgotten before all are told.
+# A list is reported in steps, between which groups are reconciled: pods that it shows on their way
+# out are forgotten before all are reported.
 REPORTED_WITHIN: Final = timedelta(minutes=1)
 
 

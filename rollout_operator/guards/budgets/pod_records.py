@@ -115,7 +115,7 @@ class Recorder:
         """Record a grant on the pod as it was decided on; None where the role forbids it.
 
         It counts from when it is sent: until then nothing of the grant is left where it is given
-        up. `now` tells the API server's time. Raises Conflict where the pod has changed since,
+        up. `now` gives the API server's time. Raises Conflict where the pod has changed since,
         UnknownOutcome where there is no answer within `WRITE_LASTS`, and what `TimedPatcher`
         raises.
         """

@@ -1,7 +1,7 @@
 """Which pods are to be un-prepared, and where, and which may still be un-prepared.
 
-A pod that was told to go, and stays, is due a cancellation at each place where it was called. It
-is told as often as it takes; see `controllers.downscales.cancellations`.
+A pod that was prepared, and stays, is due a cancellation at each place where it was called. It
+is called as often as it takes; see `controllers.downscales.cancellations`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
 
 class PreparedPod(NamedTuple):
-    """What a pod was told to prepare by: its name, and where it was called."""
+    """How a pod was prepared: its name, and where it was called."""
 
     pod: str
     target: Target | None
@@ -41,17 +41,17 @@ class BacklogEntry:
     again: timedelta | None = None
     """After how long it is called once more; None for not at all."""
     failures: int = 0
-    """How often it could not be told, one time after another."""
+    """How often it could not be reached, one time after another."""
     gone: timedelta | None = None
-    """When its pod was first found gone, and no other wanted; None while there is one to tell."""
+    """When its pod was first found gone, and no other wanted; None while there is one to call."""
     is_dormant: bool = False
-    """Whether its pod is on its way out, and not wanted: there is no pod to tell."""
+    """Whether its pod is on its way out, and not wanted: there is no pod to call."""
     causes: frozenset[str] = frozenset()
     """Why not, each time."""
 
     @property
     def over(self) -> timedelta | None:
-        """Return since when no pod was left to tell; None where one is, or may come."""
+        """Return since when no pod was left to call; None where one is, or may come."""
         if self.gone is None or self.is_dormant:
             return self.gone
         return max(self.gone, self.due)
@@ -78,14 +78,14 @@ class Backlog:
         )
 
     def count_unreached(self) -> int:
-        """Return how many of them could not be told when that was last tried."""
+        """Return how many of them could not be reached when that was last tried."""
         return sum(
             len({one.uid for one, entry in backlog.items() if entry.failures})
             for backlog in self._due.values()
         )
 
     def describe_unreached(self) -> str | None:
-        """Say which pods could not be told and why, the first few; None where there are none."""
+        """Say which pods could not be reached and why, the first few; None where there are none."""
         failed = [
             entry for backlog in self._due.values() for entry in backlog.values() if entry.failures
         ]
@@ -104,7 +104,7 @@ class Backlog:
         return tuple(dict.fromkeys(one.target for one in self._due.get(set_uid, {})))
 
     def get_version(self, set_uid: Uid) -> str:
-        """Return the version of a set that a cache must show before anyone is told anything."""
+        """Return the version of a set that a cache must show before any pod is called."""
         return self._versions.get(set_uid, "")
 
     def add(
@@ -119,7 +119,7 @@ class Backlog:
     ) -> None:
         """Add a cancellation where pods were called, and not on an older `version` of the set.
 
-        Those that `are_going` are told if they are wanted again before they have gone.
+        Those that `are_going` are called if they are wanted again before they have gone.
         """
         due = self._clock.elapsed() + after
         backlog = {
@@ -131,7 +131,7 @@ class Backlog:
             self._versions[set_uid] = version
 
     def record_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
-        """These pods have been told that they stay; some are called once more."""
+        """These pods have been un-prepared; some are called once more."""
         backlog = self._due.get(set_uid, {})
         settled: list[DueCancel] = []
         for due_cancel in called:
@@ -143,7 +143,7 @@ class Backlog:
         self.settle(set_uid, settled)
 
     def see(self, set_uid: Uid, due_cancel: DueCancel, *, is_wanted: bool) -> None:
-        """The pod is there, or another one of its name is wanted: it may have to be told still."""
+        """The pod is there, or another one of its name is wanted: it may need a call still."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog:
             backlog[due_cancel] = replace(backlog[due_cancel], gone=None, is_dormant=not is_wanted)
@@ -155,7 +155,7 @@ class Backlog:
             backlog[due_cancel] = replace(backlog[due_cancel], gone=self._clock.elapsed())
 
     def postpone(self, set_uid: Uid, due_cancel: DueCancel, by: timedelta, cause: str) -> None:
-        """A pod could not be told: not before this time again, whatever else happens."""
+        """A pod could not be reached: not before this time again, whatever else happens."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog:
             entry, due = backlog[due_cancel], self._clock.elapsed() + by
@@ -168,7 +168,7 @@ class Backlog:
         self.settle(set_uid, [DueCancel(uid, at) for uid, (_, at) in called.items()])
 
     def settle(self, set_uid: Uid, due: Iterable[DueCancel]) -> None:
-        """These pods have been told, or are gone."""
+        """These pods have been un-prepared, or are gone."""
         backlog = self._due.get(set_uid, {})
         for due_cancel in due:
             backlog.pop(due_cancel, None)
@@ -243,7 +243,7 @@ class UnansweredCancels:
         return failed
 
     def suspect(self, set_uid: Uid, pods: Iterable[Uid], target: Target | None) -> None:
-        """Reckon with calls of a process that has ended: it may have told these pods anything."""
+        """Reckon with calls of a process that has ended: it may have sent these pods anything."""
         path = None if target is None else target.path
         self._record(set_uid, [(uid, path) for uid in pods])
 

@@ -7,9 +7,9 @@ before the time of the downscale is recorded (SI-11). See `model.downscale.Downs
 
 Whatever may patch pods may write a record, so a record is a hint and no proof:
 - counts: they say which pods are un-prepared, and hold the group back until the set itself,
-  read live, says what became of the downscale. Pods that the set does not want are never told;
+  read live, says what became of the downscale. Pods that the set does not want are never called;
 - places: only those that the set and the pod's own spec confirm, see `assess_downscale_record`;
-- the time: it picks among times that the API server tells, and is recorded nowhere; a record of the
+- the time: it picks among times of the API server, and is recorded nowhere; a record of the
   future says nothing at all;
 - the process: a forged one has the record ignored, which is what removing it does, too.
 """

@@ -1,6 +1,6 @@
 """What is remembered of downscales that were allowed, until they have happened or been undone.
 
-One reservation per StatefulSet: fewer replicas were granted, and pods were told so. It is open
+One reservation per StatefulSet: fewer replicas were granted, and pods were prepared. It is open
 while the request may still persist, then settled by what the set really wants; until then it holds
 back the whole group. Pods that were prepared and stay are due a cancellation. What must survive a
 crash is written on the pods; see `pod_records`.
@@ -29,7 +29,7 @@ from rollout_operator.planning.downscales.outcome import spares
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 # No webhook may be given more time by its configuration.
 LONGEST_REVIEW: Final = timedelta(seconds=30)
-# A record tells when the first review began. The same may have been asked again for so long from
+# A record says when the first review began. The same may have been asked again for so long from
 # its answer on, and be written within as long again.
 LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
 
@@ -47,7 +47,7 @@ class ReservationState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class DownscaleReservation:
-    """A downscale of one StatefulSet that pods have been told of."""
+    """A downscale of one StatefulSet that pods have been prepared for."""
 
     key: Key
     namespace: str
@@ -58,10 +58,10 @@ class DownscaleReservation:
     asked_at: timedelta
     """When the newest review of it came, on the clock's `elapsed`."""
     seen_version: str
-    """`resourceVersion` of the set when it was reserved: what is older tells nothing of it."""
+    """`resourceVersion` of the set when it was reserved: what is older says nothing of it."""
     state: ReservationState = ReservationState.PREPARING
     pods: dict[Uid, PreparedPod] = field(default_factory=dict)
-    """Those that were told, or may have been."""
+    """Those that were prepared, or may have been."""
     prepared: set[Uid] = field(default_factory=set)
     """Those of them that have confirmed."""
     is_adopted: bool = False
@@ -176,7 +176,7 @@ class Downscales:
     def begin(
         self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
     ) -> DownscaleReservation:
-        """Reserve a downscale before anyone is told of it.
+        """Reserve a downscale before any pod is called.
 
         What is due to the same pods there, and to the zone tracker, is taken over. An older
         reservation on the set must have persisted, be of the same downscale, or be one that cannot
@@ -226,7 +226,7 @@ class Downscales:
     ) -> DownscaleReservation:
         """Take over what another process has begun; it may persist for the whole time from now on.
 
-        `begun` and `replaced_at` are times that the API server tells, never the time in a record;
+        `begun` and `replaced_at` are times of the API server, never the time in a record;
         `latest` may go by that: forged, it has no more effect than a record that was removed.
         Whether its pods were reached is not known: a review of the same calls them again. They may
         wait for a word at `earlier` targets, too.
@@ -312,8 +312,8 @@ class Downscales:
     ) -> None:
         """Forget a reservation; pods in `un_prepare` are still to be un-prepared.
 
-        They are told `after` that time, and `again` after another: a call that was slow to arrive
-        may make a pod forget that it stays. Those that `are_going` are told if they come back.
+        They are called `after` that time, and `again` after another: a call that was slow to arrive
+        may make a pod forget that it stays. Those that `are_going` are called if they come back.
         """
         if self._reservations.get(reservation.key.set_uid) is not reservation:
             return
@@ -340,7 +340,7 @@ class Downscales:
         self._entries.pop(set_uid, None)
 
     def forget_set(self, set_uid: Uid) -> None:
-        """The set is gone, and with it all that its pods were told."""
+        """The set is gone, and with it all that its pods were sent."""
         reservation = self._reservations.pop(set_uid, None)
         self.backlog.forget(set_uid)
         self.unanswered.forget(set_uid)

@@ -27,12 +27,12 @@ Member = StatefulSet | Unreadable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTimes:
-    """What one look at the records tells of a group."""
+    """What one read of the records says of a group."""
 
     times: Mapping[Uid, datetime] = field(default_factory=dict)
     """When its zones were scaled down last, beyond what annotations show."""
     zone_map: ZoneMap | None = None
-    """The state of the zone tracker that tells it."""
+    """The state of the zone tracker that says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ what follows a failure to `retries`, time-outs and HTTP to the client behind the
 
 An idle watch proves itself by ending when asked to: a server that is there ends it in order, and
 a connection that died cannot. So the end is asked for early and often; resuming costs one request.
-Bookmarks prove more; an idle server, whose etcd tells of progress every ten minutes, has none.
+Bookmarks prove more; an idle server, whose etcd reports progress every ten minutes, has none.
 """
 
 import asyncio

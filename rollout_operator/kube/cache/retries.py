@@ -70,7 +70,7 @@ class WentBack(Unreachable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """What to do next. `is_news` tells whether it is worth a line in the log."""
+    """What to do next. `is_news` says whether it is worth a line in the log."""
 
     cause: RetryCause
     delay: timedelta
@@ -79,7 +79,7 @@ class Retry:
 
     @property
     def severity(self) -> Severity:
-        """Return how loudly to tell of it."""
+        """Return how loudly to log it."""
         match self.cause:
             case RetryCause.GONE:
                 return Severity.INFO
@@ -107,7 +107,7 @@ class Failures:
     def next(self, error: ApiError, rng: float, *, has_list: bool) -> Retry:
         """Count one more failure and return what follows; `rng` is in 0..1.
 
-        `has_list` tells whether it was a watch that failed.
+        `has_list` says whether it was a watch that failed.
         """
         self.in_row += 1
         self.resumes += has_list
@@ -116,7 +116,7 @@ class Failures:
             cause=_cause(error),
             delay=self._delay(error, rng),
             needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,
-            # The first failures tell the story; one in ten then shows that it goes on.
+            # The first failures show what happens; one in ten then shows that it goes on.
             is_news=self.in_row <= FAILED_RESUMES or self.in_row % 10 == 0,
         )
 

@@ -1,6 +1,6 @@
 """The cache behind a watch: newest known view of each object, and where to find it.
 
-Decides which of two views of an object is the newer one, and tells each change once. Where views
+Decides which of two views of an object is the newer one, and reports each change once. Where views
 come from is left to the informer, which changes matter to its callers. Every step costs
 what it changes, not what is stored; only `replace_all` looks at everything.
 """
@@ -59,7 +59,7 @@ class Store(Generic[Cached]):
         self._on_replaced: list[Callable[[], None]] = []
 
     def on_replaced(self, callback: Callable[[], None]) -> None:
-        """Call back after each `replace_all`, before any of its changes is told."""
+        """Call back after each `replace_all`, before any of its changes is reported."""
         self._on_replaced.append(callback)
 
     def __len__(self) -> int:

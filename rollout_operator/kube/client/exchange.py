@@ -316,7 +316,7 @@ async def _receive(request: HttpRequest, response: aiohttp.ClientResponse) -> _A
     try:
         return replace(answer, body=await _read(call, response))
     except _LOST:
-        # What was done is told by the status; of a read only the body is of use.
+        # What was done is shown by the status; of a read only the body is of use.
         if response.ok and not call.is_write:
             raise
         return answer

@@ -4,7 +4,7 @@ Pure: status, headers and body in, an error of `model.errors` out. Time-outs and
 where there is no answer, are translated in `exchange`.
 
 Texts are looked at only where the API offers nothing better: both the authoriser and admission
-answer 403 with reason Forbidden, and only the sentence tells which of them it was.
+answer 403 with reason Forbidden, and only the sentence says which of them it was.
 """
 
 import re

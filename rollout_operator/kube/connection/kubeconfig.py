@@ -158,7 +158,7 @@ def _parse(file: Path, label: str) -> Mapping[str, object]:
     except OSError as error:
         raise ConfigError(f"{label}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        # The error quotes the file, which may hold a token: only its place is told.
+        # The error quotes the file, which may hold a token: only its place is shown.
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark is not None else ""
         raise ConfigError(f"{label}: it is not YAML{place}") from None

@@ -1,7 +1,7 @@
 """Which field of a kubeconfig is wrong: certificates, keys, and the program that gives a token.
 
 Looked at before the library uses them, because its own errors name neither file nor field. Values
-are not told: some of them are secret.
+are not shown: some of them are secret.
 """
 
 import base64

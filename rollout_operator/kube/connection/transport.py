@@ -1,7 +1,7 @@
 """The one shared way to the API server: session, TLS, credential, headers of every request.
 
 Made by `connect`, used by every `kube.client.client.Client`. The library's own session is replaced
-because of what it may not be told: see `_session`.
+because of what it may not receive: see `_session`.
 
 The proxy is chosen from the environment by the rules of Go programs. Python's own reading of
 NO_PROXY knows no networks: `10.0.0.0/8`, which operators write so that calls inside of the cluster

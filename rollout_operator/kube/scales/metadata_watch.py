@@ -49,7 +49,7 @@ class Subscriber(Protocol):
 
 
 class MetadataWatch:
-    """Tells subscribers of changes of all objects of a kind for as long as `run` runs."""
+    """Reports to subscribers changes of all objects of a kind for as long as `run` runs."""
 
     def __init__(
         self,

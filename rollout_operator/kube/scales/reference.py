@@ -103,7 +103,7 @@ class FollowedReference:
             self._woken.set()
 
     def expect(self, status_replicas: int) -> None:
-        """Show a status that was just written, until the next read tells what became of it."""
+        """Show a status that was just written, until the next read shows what became of it."""
         if isinstance(self.reading, Scale):
             self.reading = replace(self.reading, status_replicas=status_replicas)
         self.read_unless("")
@@ -166,7 +166,7 @@ class FollowedReference:
             self._due_at = None
             return None
         if self._due_at is None:
-            # The first time, and when a watch has ended that told of many.
+            # The first time, and when a watch has ended that reported many.
             self._due_at = self._clock.elapsed() + self._schedule.spread()
         return self._due_at - self._began
 

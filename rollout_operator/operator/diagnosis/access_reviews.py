@@ -66,7 +66,7 @@ async def ask_rights(
 
 
 async def _fetch_caller(client: Writer) -> str:
-    """Return the name by which the API server knows the caller, empty where it does not tell."""
+    """Return the name by which the API server knows the caller, empty where it does not say."""
     try:
         return decode_username(await client.create(SELF_REVIEWS, "", _body(SELF_REVIEWS)))
     except ApiError:  # before 1.28

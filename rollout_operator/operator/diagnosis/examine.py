@@ -1,6 +1,6 @@
 """Read one installation for `rollout-operator doctor`: rights to read are enough for most of it.
 
-Decides what is read. What may not be read is told in the snapshot and is no failure; what is asked
+Decides what is read. What may not be read is noted in the snapshot and is no failure; what is asked
 of the API server beyond that is in `access_reviews` and `dry_runs`, what follows from it all is
 decided in `planning.diagnosis`.
 """
@@ -110,7 +110,7 @@ class ExaminingClient(Reader, Writer, DryRunner, PodProxy, Protocol):
 async def examine(client: ExaminingClient, namespace: str, now: datetime) -> Diagnosis:
     """Return what is wrong with the installation of a namespace.
 
-    `now` counts where the API server does not tell the time. Raises OperatorError where the API
+    `now` counts where the API server does not give the time. Raises OperatorError where the API
     server cannot be asked at all.
     """
     return diagnose(await read_installation(client, namespace, now))

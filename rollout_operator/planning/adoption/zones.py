@@ -1,7 +1,7 @@
 """In which zone a StatefulSet is, what says so, and which StatefulSets are zones of one group.
 
-The zone is read from where the pods may run; from the name only where nothing else tells. Zones of
-one group have one name but for its end.
+The zone is read from where the pods may run; from the name only where nothing else says it. Zones
+of one group have one name but for its end.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Describe one disruption budget: whether it is obeyed, what it counts, how many pods may go now.
 
 Whatever is counted and refused here is counted and refused by `planning.budgets`, and in its words:
-a person reads what an eviction would be told. How many more may go is the most that could, one
+a person reads what an eviction would be answered. How many more may go is the most that could, one
 after the other and well chosen, if nothing else changed: by zone those of the zone with most room,
 by partition those of all partitions together. Where the names of pods are doubtful it is less.
 """
@@ -42,7 +42,7 @@ def describe_budget(
     """
     seen = _Scope() if snapshot is None else _observe(versions, snapshot, others)
     room = _Room() if snapshot is None or versions.budget is None else _measure(snapshot, seen)
-    # What only a person changes is told even where other pods may go.
+    # What only a person changes is shown even where other pods may go.
     holding = [
         blocker
         for blocker in room.blockers

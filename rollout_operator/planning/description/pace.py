@@ -23,7 +23,7 @@ MOST_LEFT: Final = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast the pods of a rollout are replaced; `began` is None where nothing tells."""
+    """How fast the pods of a rollout are replaced; `began` is None where nothing shows it."""
 
     began: datetime | None = None
     expected_end: datetime | None = None

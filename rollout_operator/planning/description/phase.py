@@ -1,6 +1,6 @@
 """Which phase a group is in.
 
-Only a code tells that a person must act: a reconcile that failed because a call failed is repeated,
+Only a code says that a person must act: a reconcile that failed because a call failed is repeated,
 and ends by itself.
 """
 

@@ -47,7 +47,7 @@ def _takes(budget: NativeBudget, sts: ZoneSet) -> bool:
 
 
 def count_room(budget: NativeBudget, pods: int) -> int | None:
-    """Return how many of so many ready pods may go at once, None where nothing tells."""
+    """Return how many of so many ready pods may go at once, None where nothing says it."""
     most = _count_share(budget.max_unavailable, pods)
     least = _count_share(budget.min_available, pods)
     if most is None and least is None:

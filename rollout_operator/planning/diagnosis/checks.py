@@ -1,6 +1,7 @@
-"""All checks of an installation, in the order in which they are told.
+"""All checks of an installation, in the order in which they are reported.
 
-A check is made where everything that it needs could be read; where not, it is skipped and told so.
+A check is made where everything that it needs could be read; where not, it is skipped and reported
+so.
 """
 
 from collections.abc import Callable, Iterable

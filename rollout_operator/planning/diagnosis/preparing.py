@@ -3,7 +3,7 @@
 One ready pod of each set is asked by GET, which prepares nothing: pods are prepared by POST, and
 told that they stay by DELETE. Any answer proves that the path is served, except that it is unknown
 (404, 410), or that a proxy before the program gave up (502, 504). A program that wants to know who
-asks (401, 403) tells nothing.
+asks (401, 403) proves nothing.
 """
 
 from collections.abc import Iterator, Sequence

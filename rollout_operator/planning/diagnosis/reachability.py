@@ -1,6 +1,6 @@
 """What the answers to dry runs say: of webhooks, and of pods that are to come.
 
-The API server has no words for machines here: the sentence alone tells which of its steps failed.
+The API server has no words for machines here: the sentence alone says which of its steps failed.
 """
 
 import re

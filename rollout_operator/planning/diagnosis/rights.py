@@ -38,7 +38,7 @@ def list_rights(
 ) -> tuple[Right, ...]:
     """Return what an operator with these arguments has to be allowed to do.
 
-    `needs_nodes` where zones of MultiAZRollouts are told by nothing but nodes.
+    `needs_nodes` where zones of MultiAZRollouts follow from nothing but nodes.
     """
     arguments = [word.replace(_OWN_NAMESPACE, namespace) for word in arguments]
     rights = [*_BASE, *_REPORTS]

@@ -43,7 +43,7 @@ def choose_staying(
     """Return the pods to un-prepare, by the UID that was prepared, in order of ordinals.
 
     `called` has the names. A pod that has gone meanwhile, and is wanted, is followed by another one
-    of its name, which may find on its disk that it is to go: that one is told when it runs.
+    of its name, which may find on its disk that it is to go: that one is called when it runs.
     """
     seated = {pod.name: pod for pod in pods if not pod.is_terminating}
     found: list[tuple[int, Uid, Pod]] = []
@@ -55,7 +55,7 @@ def choose_staying(
 
 
 def took_pods(sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]) -> bool:
-    """Return whether a pod that was told to go has gone, or is going, though its set wants it.
+    """Return whether a pod that was prepared has gone, or is going, though its set wants it.
 
     Then the downscale has happened and was taken back, whether or not a watch has shown it.
     `called` has the names.
@@ -70,7 +70,7 @@ def find_replaced(
     """Return when the newest pod came of a downscale of about `at`, None where none came after it.
 
     Then it has happened, and was taken back: `now` where a pod is still to come. The answer is a
-    time of the API server, however `at` was forged: at most it tells what is so.
+    time of the API server, however `at` was forged: at most it says what is so.
     """
     taken = range(sts.first_ordinal + key.replicas_to, sts.first_ordinal + key.replicas_from)
     wanted = range(taken.start, min(taken.stop, sts.ordinals.stop))
@@ -93,5 +93,5 @@ def spares(key: Key, sts: StatefulSet, pod: str) -> bool:
 
 
 def is_over(pods: Iterable[Pod], called: Collection[Uid]) -> bool:
-    """Return whether all pods that were told are gone or on their way out."""
+    """Return whether all pods that were prepared are gone or on their way out."""
     return not any(pod.uid in called and not pod.is_terminating for pod in pods)

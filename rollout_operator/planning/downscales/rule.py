@@ -147,7 +147,7 @@ def assess_unanswered(
     """Return the refusal where a pod may yet act on a call that it stays, None where none may.
 
     SI-10: such a call would undo what the pod confirms now, and the pod would go unprepared.
-    `waits` tells for how long, by pod; only those to be called count.
+    `waits` says for how long, by pod; only those to be called count.
     """
     pods = [endpoint.pod for endpoint in endpoints if endpoint.uid in waits]
     if not pods:
@@ -240,7 +240,7 @@ def _explain_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
 
     The text is empty where none is.
 
-    Those that are starting tell soon. A rollout waits for the others, perhaps for ever, and so
+    Those that are starting answer soon. A rollout waits for the others, perhaps for ever, and so
     would a client: nothing tells whether there was one before them (D-67), but a person may know.
     """
     sts = zone.sts

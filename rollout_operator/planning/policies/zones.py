@@ -1,6 +1,6 @@
 """In which zone each StatefulSet of a policy is, and which zone is updated first.
 
-What a person wrote down counts before what pods and names tell, and before what the status says of
+What a person wrote down counts before what pods and names say, and before what the status says of
 pods: that makes no zone of two which have labels, whoever wrote it. A StatefulSet of which nothing
 says the zone is one of its own, which is safe: it waits for all others. Pods in several zones are
 not safe, because one zone could then take down pods of another: nothing is updated. Which

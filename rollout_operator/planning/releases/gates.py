@@ -43,7 +43,7 @@ class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_passing(self) -> bool:
-        """Tell what the condition says."""
+        """Return what the condition says."""
         return self.code not in {GatesCode.BLOCKING, GatesCode.NONE_ALLOWED}
 
 

@@ -36,7 +36,7 @@ class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_blocking(self) -> bool:
-        """Tell what the condition says."""
+        """Return what the condition says."""
         return self.code not in {BlockedCode.HEALTHY, BlockedCode.MANUAL}
 
 

@@ -14,7 +14,7 @@ from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.wording import join_names
 
-# What is left of the settling time is told in steps: a message that changes each second is noise.
+# What is left of the settling time is shown in steps: a message that changes each second is noise.
 _STEP: Final = timedelta(seconds=10)
 
 

@@ -25,7 +25,7 @@ ASK_AGAIN: Final = timedelta(minutes=1)
 # How often pods are un-prepared though nothing has changed (SEED-079): the process before
 # this one may have asked them.
 CANCEL_AGAIN: Final = timedelta(minutes=10)
-# So often a pod is told soon again which never confirmed that it stays.
+# So often a pod is called soon again which never confirmed that it stays.
 SOON_TRIES: Final = 5
 
 # No pod is prepared for longer than there are years; sums of longer times would not fit.
@@ -148,7 +148,7 @@ def _next_cancel(calls: PodCalls, now: datetime) -> timedelta:
     if not times:
         return timedelta(0)
     # A pod that this process never reached may have been asked by the one before it (LI-05). One
-    # that does not know the call is not told every minute for ever (LI-11).
+    # that does not know the call is not called every minute for ever (LI-11).
     is_unheard = calls.cancelled_at is None and 0 < calls.tries <= SOON_TRIES
     is_due = calls.answer is not None or is_unheard
     return (ASK_AGAIN if is_due else CANCEL_AGAIN) - abs(now - max(times))

@@ -1,7 +1,7 @@
 """What a zone that mirrors an object with a `scale` should count, and what is published there.
 
 Decides which object that is, and by what is known of it what the zone should count (MIRR-01 to 11);
-how it is found and read is left to `kube`. It is told one value for all zones that mirror it
+how it is found and read is left to `kube`. It gets one value for all zones that mirror it
 (W-19): the replicas of the zone that is furthest from what is wanted, so that it is done only when
 all zones are. Whether a downscale may go on is decided in `permission`, how far by the answers
 of pods in `pod_answers`.

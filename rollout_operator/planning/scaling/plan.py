@@ -44,7 +44,7 @@ from rollout_operator.planning.wording import count, verb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message:
-    """What the pods of one zone should be told."""
+    """What the pods of one zone should be sent."""
 
     zone: StatefulSet
     stays: StayingPods

@@ -39,7 +39,7 @@ MAX_WAITING: Final = 32
 class Rejected(OperatorError):
     """A request that is no review: it is answered with an HTTP status and this text.
 
-    `closes` tells whether the connection ends with the answer.
+    `closes` says whether the connection ends with the answer.
     """
 
     def __init__(self, status: int, text: str, *, closes: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The answer to an AdmissionReview, byte for byte as Go's encoder writes it.
 
 Decides how a verdict reads on the wire: order of keys, what is left out, escapes, lengths. What
-the verdict says is decided by the hooks; whether the asker takes patches is told by the caller.
+the verdict says is decided by the hooks; whether the webhook takes patches is said by the caller.
 """
 
 import base64
@@ -41,7 +41,7 @@ _HEADS: Final = {
 
 
 def render_answer(review: Review, verdict: Verdict, *, may_patch: bool = False) -> bytes:
-    """Return the body of the answer; `may_patch` tells whether the asker takes patches."""
+    """Return the body of the answer; `may_patch` says whether the webhook takes patches."""
     parts = [
         _HEADS[review.version],
         _json(review.uid),

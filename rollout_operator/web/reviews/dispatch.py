@@ -60,9 +60,9 @@ class Reviewer:
     """How long the answer to any request may take at most."""
     clock: Clock
     keeps: Callable[[str], bool] = lambda path: False
-    """Tells whether reviews on a path hold what was sent, to be passed on."""
+    """Says whether reviews on a path hold what was sent, to be passed on."""
     may_patch: Callable[[str], bool] = lambda path: False
-    """Tells whether the webhook of a path takes patches: a mutating webhook does."""
+    """Says whether the webhook of a path takes patches: a mutating webhook does."""
     on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
     """Called with the path for each review that is answered."""
 

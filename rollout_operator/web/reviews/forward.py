@@ -127,7 +127,7 @@ class Forwarder:
     ) -> Verdict | bytes:
         """Return the body of that replica's answer, or a refusal, before `until`.
 
-        `is_confirmed` tells whether the cache shows what the review is about.
+        `is_confirmed` says whether the cache shows what the review is about.
         """
         log.debug("Passing review on", hook=path, uid=review.uid, leader=leader.holder)
         try:

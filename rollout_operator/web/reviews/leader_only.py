@@ -20,9 +20,9 @@ class LeaderOnly:
     describe: Callable[[], str]
     """Says which process leads."""
     assess: Callable[[Review], Verdict | None] = lambda review: None
-    """Returns the verdict where the review alone decides, which any process can tell."""
+    """Returns the verdict where the review alone decides, which any process can give."""
     confirms: Callable[[Review], bool] = lambda review: True
-    """Tells whether the cache shows what a review is about."""
+    """Says whether the cache shows what a review is about."""
     forwarder: Forwarder | None = None
     """The way to the process that leads, None where reviews are not passed on."""
 

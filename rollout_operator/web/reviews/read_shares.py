@@ -80,7 +80,7 @@ class UnconfirmedReads:
 
 
 class UnknownPods:
-    """Reads pods that the cache cannot tell enough of; all reviews of one pod share one read."""
+    """Reads pods of which the cache does not hold enough; all reviews of one pod share one read."""
 
     def __init__(self, reader: Reader, namespace: str, reads: UnconfirmedReads) -> None:
         self._reader = reader

@@ -38,7 +38,7 @@ from rollout_operator.telemetry.logs import log
 RECHECK: Final = timedelta(seconds=1)
 # Every schedule is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=5)
-# A gate that another client wrote meanwhile is tried again so often before the status tells.
+# A gate that another client wrote meanwhile is tried again so often before the status says so.
 _MOST_CONFLICTS: Final = 3
 
 

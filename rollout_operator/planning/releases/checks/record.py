@@ -1,7 +1,7 @@
 """What becomes of the status of a HealthCheck that was evaluated, and what holds it pending.
 
 A check may look healthy while Flux has yet to apply the release of its Rollout, so that it would
-tell of the version before. So it waits until Flux is through, and is looked at after that: a bake
+speak of the version before. So it waits until Flux is through, and is looked at after that: a bake
 starts only with what was seen of the new version.
 """
 
@@ -46,7 +46,7 @@ def find_flux_blocker(
     namespaces: Mapping[str, Labels],
     waits: Mapping[str, str],
 ) -> CheckFinding | None:
-    """Return why a check cannot tell anything of the release of a Rollout yet, None where it can.
+    """Return why a check says nothing of the release of a Rollout yet, None where it can.
 
     `waits` says, by namespace and name of a Rollout, what Flux has yet to do for it.
     """

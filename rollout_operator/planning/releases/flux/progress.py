@@ -2,7 +2,7 @@
 
 A HealthCheck may be healthy while the version before still runs. So each OCIRepository that carries
 the tag must have fetched it, and each Kustomization that has it in a variable, or applies what one
-of these fetched, must have applied that. What is suspended never comes to it: that is told.
+of these fetched, must have applied that. What is suspended never comes to it: that is reported.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
