@@ -4,11 +4,13 @@ Gates first, each by itself; then one status, which says what came of them. What
 in `planning.releases.schedules`; a pass that finds nothing to do writes nothing.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.schedules.gates import OWN_WRITES_LAST, KeptGates
@@ -38,6 +40,8 @@ from rollout_operator.telemetry.logs import log
 RECHECK: Final = timedelta(seconds=1)
 # Every schedule is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=5)
+# Many gates take minutes, and what they should be may have changed by then: it is decided anew.
+PASS_LIMIT: Final = timedelta(seconds=5)
 # A gate that another client wrote meanwhile is tried again so often before the status says so.
 _MOST_CONFLICTS: Final = 3
 
@@ -54,6 +58,15 @@ class ScheduleContext:
     gates: KeptGates
     attempts: Attempts
     report: Callable[[WatchedObject, Iterable[ReleaseEvent]], None]
+
+
+@dataclass(slots=True)
+class _Written:
+    """What became of the writes of one pass; errors by namespace and name of a gate."""
+
+    tried: list[GateAction] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    conflicts: dict[str, str] = field(default_factory=dict)
 
 
 class ScheduleController:
@@ -110,37 +123,42 @@ class ScheduleController:
         context, attempt = self._context, ("gates", watched.name)
         snapshot = context.observer.observe(schedule)
         plan = plan_schedule(snapshot, ZoneInfo)
-        failed, conflicts = await self._carry_out(plan.actions)
+        written = await self._carry_out(plan.actions)
+        conflicts, problems = written.conflicts, {**written.conflicts, **written.failed}
         if conflicts and context.attempts.count(attempt) < _MOST_CONFLICTS:
             return context.attempts.record_failure(attempt, next(iter(conflicts.values())))
-        status = render_schedule_status(snapshot, plan, {**conflicts, **failed})
-        if status != schedule.status:
+        is_done = len(written.tried) == len(plan.actions)
+        plan = msgspec.structs.replace(plan, actions=tuple(written.tried))
+        status = render_schedule_status(snapshot, plan, problems)
+        # Of many gates the status tells once, and at once what people wait for.
+        if status != schedule.status and (is_done or status.active is not schedule.status.active):
             await context.statuses.write(watched, status)
             context.report(watched, choose_schedule_events(schedule.status, status))
-        again = min(plan.requeue_after or RESYNC, RESYNC)
-        if problems := {**conflicts, **failed}:
-            return min(context.attempts.record_failure(attempt, "; ".join(problems)), again)
+        again = min(plan.requeue_after or RESYNC, RESYNC) if is_done else timedelta(0)
+        if problems:
+            again = min(context.attempts.record_failure(attempt, "; ".join(problems)), again)
+            return again if is_done else max(again, RECHECK)
         context.attempts.record_success(attempt)
         # Once more when all caches show what was written, or that it is gone.
         return min(again, OWN_WRITES_LAST) if plan.actions else again
 
-    async def _carry_out(
-        self, actions: Iterable[GateAction]
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Write gates; return, by namespace and name, which failed, and which have changed."""
-        failed: dict[str, str] = {}
-        conflicts: dict[str, str] = {}
+    async def _carry_out(self, actions: Sequence[GateAction]) -> _Written:
+        """Write gates for as long as what was decided is not too old."""
+        written, begin = _Written(), self._context.observer.now()
         for action in actions:
+            if self._context.observer.now() - begin >= PASS_LIMIT:
+                return written
             key = _get_key(action)
+            written.tried.append(action)
             try:
                 await self._context.gates.carry_out(action)
             except (Conflict, NotFound) as error:
                 log.debug("Gate has changed meanwhile", gate=key, err=error)
-                conflicts[key] = str(error)
+                written.conflicts[key] = str(error)
             except (ApiError, DecodeError) as error:
                 log.warn("Gate not written", gate=key, err=error)
-                failed[key] = str(error)
-        return failed, conflicts
+                written.failed[key] = str(error)
+        return written
 
     def _forget(self, name: str) -> None:
         context = self._context

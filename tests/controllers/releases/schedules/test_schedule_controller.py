@@ -198,3 +198,29 @@ async def test_a_crash_at_any_moment_leaves_no_twin() -> None:
         await process.wait_ready()
         await world.sleep(10)
         assert show_gates(world) == {f"nights-{name}": False for name in "abcd"}
+
+
+@in_virtual_time
+async def test_many_gates_are_decided_anew_in_between() -> None:
+    """REL-98: by our own limits they take longer than the schedule stays as it is."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        for number in range(60):
+            await world.create_rollout(f"app-{number}", labels=WEB)
+        brief = {"timeRange": {"start": "03:04", "end": "03:05"}}
+        await world.create(
+            ROLLOUT_SCHEDULES, "nights", {**SPEC, "action": "Allow", "rules": [brief]}
+        )
+        await world.start("-kubernetes.client-qps=1", "-kubernetes.client-burst=1")
+        passing: dict[str, bool] = {}
+        while len(passing) < 60:
+            await world.sleep(1)
+            for one in world.list_all(ROLLOUT_GATES):
+                passing.setdefault(one["metadata"]["name"], one["spec"]["passing"])
+        # Some were made in the window, and some well after its end.
+        assert {*passing.values()} == {True, False}
+        await world.sleep(600)
+        gates = show_gates(world)
+        assert len(gates) == 60
+        assert not any(gates.values())
+        assert len((await show_status(world))["managedGates"]) == 60
