@@ -12,6 +12,8 @@ from rollout_operator.aio.clock import Clock
 
 # `Date` headers have whole seconds: by so much the truth may be later.
 CLOCK_ERROR: Final = timedelta(seconds=1)
+# And by as much as the fastest of late answers took, on a machine on which much runs.
+_ANSWER_DELAY: Final = timedelta(seconds=1)
 # An answer that took long, or came after a later one, tells too early a time: the latest estimate
 # is the best one. For so long: clocks drift apart, and a server's may be set back.
 ESTIMATE_LASTS: Final = timedelta(minutes=5)
@@ -59,4 +61,4 @@ def refine_time(shown: datetime | None, own: datetime) -> datetime:
     `shown` is what `ServerClock.now` returned. Another writer, whose clock is right, stamps what it
     does a moment after us with a later time then, and not with an earlier one.
     """
-    return own if shown is None else min(max(own, shown), shown + CLOCK_ERROR)
+    return own if shown is None else min(max(own, shown), shown + CLOCK_ERROR + _ANSWER_DELAY)

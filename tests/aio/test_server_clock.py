@@ -104,7 +104,8 @@ def test_a_clock_of_ours_that_runs_fast_does_not_add_up(
     [
         pytest.param(0.4, 0.4, id="our own clock is finer"),
         pytest.param(-5, 0, id="and may be slow"),
-        pytest.param(5, 1, id="or fast"),
+        pytest.param(1.6, 1.6, id="answers take time"),
+        pytest.param(5, 2, id="or fast"),
     ],
 )
 def test_fractions_of_a_second_are_those_of_our_own_clock(own: float, expected: float) -> None:
