@@ -9,7 +9,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+AT_ONCE: Final = timedelta(0)
 
 K = TypeVar("K", bound=Hashable)
 

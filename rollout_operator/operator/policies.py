@@ -7,10 +7,11 @@ is known no rollout group is replaced by its label, because a policy might own i
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.observe import Observer
@@ -70,7 +71,7 @@ class Policies:
             ),
         )
         self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, context.namespace)
-        self.owners = Owners(self.store, context.sets)
+        self.owners = Owners(self.store, context.sets, context.clock)
         self._nodes = context.process.nodes
         self._observing = observing = context.open("observing policies", Priority.READ)
         self._placements = Placements(observing, context.namespace, context.pods, self._nodes)
@@ -89,8 +90,8 @@ class Policies:
         """Return how many policies are reconciled now."""
         return self._workers.busy
 
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back when another policy, or none, may drive a group from now on."""
+    def on_change(self, callback: Callable[[timedelta], None]) -> None:
+        """Call back when another policy, or none, may drive a group, with how long until then."""
         self.owners.on_change(callback)
 
     def find_driver(self, group: GroupName) -> str | None:
@@ -238,6 +239,6 @@ class Policies:
         if name is not None:
             self._queue.add(name)
 
-    def _wake_all(self) -> None:
+    def _wake_all(self, after: timedelta = AT_ONCE) -> None:
         for one in self.store.list_all():
-            self._queue.add(one.name)
+            self._queue.add_after(one.name, after)

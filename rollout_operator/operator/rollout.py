@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.aio.backoff import BUGS, Backoff
-from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.retries import Attempts
@@ -80,10 +80,10 @@ class Rollouts:
         """Wait until no group is reconciled."""
         await self._workers.wait_idle()
 
-    def wake_all(self) -> None:
-        """Reconcile all groups again."""
+    def wake_all(self, after: timedelta = AT_ONCE) -> None:
+        """Reconcile all groups again, after a while."""
         for group in self._context.sets.list_groups():
-            self._queue.add(group)
+            self._queue.add_after(group, after)
 
     def _build_controller(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
         context = self._context

@@ -4,9 +4,10 @@ In place of the composition of rollouts and of scaling; caches and budgets are t
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.shadow.differences import Differences
 from rollout_operator.controllers.shadow.rollouts import ShadowContext, ShadowController
@@ -94,10 +95,11 @@ class Shadow:
         for workers in self._workers:
             await workers.wait_idle()
 
-    def wake_all(self) -> None:
-        """Reconcile all groups again."""
+    def wake_all(self, after: timedelta = AT_ONCE) -> None:
+        """Reconcile all groups again, after a while."""
         for group in self._context.sets.list_groups():
-            self._wake(group)
+            for queue in self._queues:
+                queue.add_after(group, after)
 
     def _employ(self, reconcile: Callable[[GroupName], Awaitable[Result]]) -> Workers[GroupName]:
         queue: WorkQueue[GroupName] = WorkQueue()

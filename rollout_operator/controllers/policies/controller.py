@@ -5,6 +5,7 @@ repeats one or shortens the pause that follows. What may go is decided in `plann
 deletes are those of the executor, after a live read and under the budgets and locks of all others.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -72,6 +73,8 @@ class PolicyController:
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a policy once, do what is due, and return when to reconcile again."""
+        # One that is refused has nothing to wait for, and a tenant may write hundreds of them.
+        await asyncio.sleep(0)
         context, attempt = self._context, ("policy", name)
         wait, _ = context.attempts.wait_before(attempt)
         if wait:
@@ -103,7 +106,7 @@ class PolicyController:
         if context.statuses.is_doubtful(name):
             await context.statuses.read_back(name)
         known = context.statuses.get(name)
-        if known is None or context.statuses.is_behind(name):
+        if known is None or context.statuses.is_behind(name) or context.owners.is_behind(found):
             return RECHECK_WAIT
         self._log_problems(known)
         if isinstance(found, RefusedPolicy):

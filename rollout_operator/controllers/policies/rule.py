@@ -1,13 +1,18 @@
 """What a MultiAZRollout owns, and its rule for the executor: what is one group, by which plan.
 
 Which policy owns which StatefulSets is decided in `planning.policies.ownership`, anew once a
-policy, or what it may select, has changed. What is deleted is in the recorded batch, whatever a
-plan of this moment would begin as well: the record comes first, see `controller`.
+policy, or what it may select, has changed. Where that is many times a second, it is decided once a
+second: it costs a look at every policy, in which no other namespace has its turn. What is deleted
+is in the recorded batch, whatever a plan of this moment would begin as well: the record comes
+first, see `controller`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
 
+from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.locks import group_lock, policy_lock
@@ -19,6 +24,7 @@ from rollout_operator.model.outcome import Action, EqualPods, Plan, ReplacePods
 from rollout_operator.model.policy.plan import Batch, PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import (
     Policy,
+    PolicyHead,
     PolicyOwnership,
     PolicyScope,
     RefusedPolicy,
@@ -28,6 +34,10 @@ from rollout_operator.model.policy.zones import ZoneResolution
 from rollout_operator.planning.policies.ownership import share_sets
 from rollout_operator.planning.policies.plan import plan_policy
 
+# So often what policies own is decided at once, and after that once for each pause.
+BURST: Final = 30
+PAUSE: Final = timedelta(seconds=1)
+
 _AnyPolicy = WatchedPolicy | Unreadable
 _AnySet = StatefulSet | Unreadable
 
@@ -35,23 +45,35 @@ _AnySet = StatefulSet | Unreadable
 class Owners:
     """What the policies of one namespace own, as the caches show them."""
 
-    def __init__(self, policies: PolicyStore, sets: StatefulSetStore) -> None:
+    def __init__(self, policies: PolicyStore, sets: StatefulSetStore, clock: Clock) -> None:
         self._policies = policies
         self._sets = sets
+        self._clock = clock
         self._ownership: PolicyOwnership | None = None
+        self._is_behind = False
+        """Whether policies or StatefulSets have changed since."""
+        self._left = float(BURST)
+        """How often it may be decided at once."""
+        self._filled_at = timedelta(0)
         self._by_name: dict[str, PolicyScope | RefusedPolicy] = {}
         self._drivers: Mapping[GroupName, str] = {}
         self._names: Mapping[Uid, str] = {}
-        self._on_change: list[Callable[[], None]] = []
+        self._on_change: list[Callable[[timedelta], None]] = []
 
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back when another policy may own something from now on."""
+    def on_change(self, callback: Callable[[timedelta], None]) -> None:
+        """Call back when another policy may own something, with how long until it does."""
         self._on_change.append(callback)
 
     def find(self, name: str) -> PolicyScope | RefusedPolicy | None:
         """Return what a policy owns, or why it is out of service; None where it is gone."""
         self._share()
-        return self._by_name.get(name)
+        found = self._by_name.get(name)
+        return None if found is None or self._get_newest(found) is None else found
+
+    def is_behind(self, found: PolicyScope | RefusedPolicy) -> bool:
+        """Tell whether a policy asks for something else by now: nothing may be done for it."""
+        newest = self._get_newest(found)
+        return newest is None or newest.head != _get_head(found)
 
     def find_driver(self, group: GroupName) -> str | None:
         """Return the policy, by namespace and name, that replaces the pods of a group."""
@@ -78,13 +100,26 @@ class Owners:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._ownership = None
+        self._is_behind = True
+        wait = max((1 - self._count_left()) * PAUSE, timedelta(0))
         for callback in self._on_change:
-            callback()
+            callback(wait)
+
+    def _count_left(self) -> float:
+        now = self._clock.elapsed()
+        self._left = min(self._left + (now - self._filled_at) / PAUSE, BURST)
+        self._filled_at = now
+        return self._left
+
+    def _get_newest(self, found: PolicyScope | RefusedPolicy) -> Policy | RefusedPolicy | None:
+        head = _get_head(found)
+        return _get_policy(self._policies.get(head.namespace, head.name))
 
     def _share(self) -> PolicyOwnership:
-        if self._ownership is not None:
+        if self._ownership is not None and (not self._is_behind or self._count_left() < 1):
             return self._ownership
+        self._left -= 1
+        self._is_behind = False
         policies = [one for one in map(_get_policy, self._policies.list_all()) if one is not None]
         # Without a policy there is nothing to look for among thousands of StatefulSets.
         ownership = share_sets(policies, self._sets.list_all() if policies else ())
@@ -99,6 +134,10 @@ class Owners:
 
 def _get_policy(any_policy: _AnyPolicy | None) -> Policy | RefusedPolicy | None:
     return any_policy.policy if isinstance(any_policy, WatchedPolicy) else None
+
+
+def _get_head(found: PolicyScope | RefusedPolicy) -> PolicyHead:
+    return found.policy.head if isinstance(found, PolicyScope) else found.head
 
 
 def _selected_by(sts: _AnySet) -> tuple[object, ...]:
@@ -186,7 +225,8 @@ class PolicyRule:
 
     def _find_scope(self, name: GroupName) -> PolicyScope | None:
         found = self._owners.find(name)
-        return found if isinstance(found, PolicyScope) else None
+        is_known = isinstance(found, PolicyScope) and not self._owners.is_behind(found)
+        return found if is_known and isinstance(found, PolicyScope) else None
 
 
 def _list_actions(plan: PolicyPlan, batch: Batch | None) -> Iterable[Action]:

@@ -85,7 +85,7 @@ class ObservedNamespace:
         self._downscales = Downscales(clock, late_calls=timedelta(0))
         self.budgets = BudgetCatalog(source.metrics)
         self.policies = PolicyStore()
-        self._owners = Owners(self.policies, self.sets)
+        self._owners = Owners(self.policies, self.sets, clock)
         self._observer = self._make_observer()
         common = self._make_context()
         self._arbiter = Arbiter(common)
