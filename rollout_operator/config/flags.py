@@ -109,6 +109,10 @@ class Config:
         "releases.compat", TEXT, "", _RELEASES,
         "kuberik: decide in all cases as kuberik's own controller does.",
     )
+    verifies_wanted: bool = flag(
+        "releases.verify-wanted-version", BOOL, False, _RELEASES,
+        "Hold a wantedVersion that the registry does not have.",
+    )
     release_metadata: str = flag(
         "releases.metadata", TEXT, REGISTRY, _RELEASES,
         "registry: ask registries what releases are; none: no registry, and no Secret is read.",

@@ -76,6 +76,9 @@ class EngineSettings(Protocol):
     @property
     def release_metadata(self) -> str: ...
 
+    @property
+    def verifies_wanted(self) -> bool: ...
+
 
 class Feature(Protocol):
     """A part of the operator that works once this process acts."""

@@ -71,6 +71,7 @@ GIVEN: Final[dict[str, tuple[str, object]]] = {
     "releases.enabled=true": ("releases", True),
     "releases.compat=kuberik": ("release_compat", "kuberik"),
     "releases.metadata=none": ("release_metadata", "none"),
+    "releases.verify-wanted-version": ("verifies_wanted", True),
     "log.format=json": ("log_format", "json"),
     "mode=shadow": ("mode", "shadow"),
     "log.level=warn": ("log_level", "warn"),

@@ -60,6 +60,8 @@ class ReleaseObserver:
     now: Callable[[], datetime]
     """The API server's time."""
     compat: ReleaseCompat
+    verifies_wanted: bool = False
+    """Whether a pin of a tag that the registry does not have is held."""
 
     async def observe(
         self, rollout: ReleaseRollout | RefusedRelease, write_problem: str = ""
@@ -100,6 +102,7 @@ class ReleaseObserver:
                 flux.kustomizations,
             ),
             write_problem=write_problem,
+            verifies_wanted=self.verifies_wanted,
             compat=self.compat,
         )
 

@@ -134,6 +134,7 @@ class RolloutReleases:
                     wide=context.process.wide_checks,
                     now=lambda: refine_time(writing.server_time(), context.clock.now()),
                     compat=compat,
+                    verifies_wanted=context.settings.verifies_wanted,
                 ),
                 flux=flux,
                 patcher=writing,

@@ -10,6 +10,7 @@ from typing import Any
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects
+from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
@@ -228,6 +229,8 @@ class ReleaseBench:
             oci_repositories=FakeKind(kinds.OCI_REPOSITORIES, api),
             kustomizations=FakeKind(kinds.KUSTOMIZATIONS, api),
         )
+        self._look_ups: ReleaseLookUps | None = None
+        self._verifies_wanted = False
         self.wide_checks = FakeKind([kinds.HEALTH_CHECKS], api)
         self.namespaces = FakeKind([NAMESPACES], api)
         self.wide = WideChecks(self.wide_checks, self.namespaces)
@@ -243,7 +246,8 @@ class ReleaseBench:
             namespace=NAMESPACE,
             caches=caches,
             flux=flux,
-            look_ups=None,
+            look_ups=self._look_ups,
+            verifies_wanted=self._verifies_wanted,
             reader=api,
             wide=self.wide,
             now=now,
@@ -261,6 +265,11 @@ class ReleaseBench:
                 reports=ReleaseReports(self.events.append, counters),
             )
         )
+
+    def use(self, look_ups: ReleaseLookUps, *, verifies_wanted: bool) -> None:
+        """Begin anew, and ask registries by these from now on."""
+        self._look_ups, self._verifies_wanted = look_ups, verifies_wanted
+        self.restart()
 
     def restart(self) -> None:
         """Begin anew, with nothing that was remembered."""

@@ -1,5 +1,6 @@
 """One status a pass, written before anything else; what this process wrote counts at once."""
 
+import asyncio
 from collections import deque
 from datetime import timedelta
 from typing import Any
@@ -7,8 +8,14 @@ from typing import Any
 import pytest
 
 from rollout_operator.controllers.releases.controller import RECHECK, RESYNC
+from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
+from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.model.errors import Conflict, Refused, UnknownOutcome
+from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.reference import ImageReference
+from rollout_operator.oci.client import RegistryAccess
+from rollout_operator.oci.errors import ReleaseNotFound
 from tests.controllers.releases.bench import FakeKind, ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -352,3 +359,30 @@ async def test_what_another_writer_had_chosen_is_told() -> None:
     assert notes["ChoiceCleared"] == (
         "OCIRepository prod/app: spec.ref: digest sha256:0 cleared: it would go before the tag"
     )
+
+
+class Registries:
+    """Has no image at all."""
+
+    async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
+        raise ReleaseNotFound(f"{image}: there is none")
+
+
+@pytest.mark.parametrize(("is_held", "history"), [(True, "1.0.0"), (False, "7.7.7 1.0.0")])
+@in_virtual_time
+async def test_a_pin_that_the_registry_does_not_have(is_held: bool, history: str) -> None:
+    """RELB-23: is held where that is asked for, and told in any case."""
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.put(kinds.IMAGE_REPOSITORIES[0], "app", {"image": "registry.example/app"})
+    await bench.rest()
+    look_ups = ReleaseLookUps(Registries(), bench.api, VirtualClock(), lambda name, wait: None)
+    bench.use(look_ups, verifies_wanted=is_held)
+    bench.api.objects["rollouts", "app"]["spec"]["wantedVersion"] = "7.7.7"
+    async with asyncio.TaskGroup() as tasks:
+        workers = Workers(look_ups.queue, look_ups.look_up, count=1, rng=lambda: 0.5)
+        tasks.create_task(workers.run(), name="workers")
+        await bench.rest()
+        look_ups.queue.close()
+    assert bench.history() == history
+    assert bench.condition("WantedVersionFound").startswith("False NotFound: ")
