@@ -14,7 +14,8 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.model.event import EventAction, EventRecord
 from rollout_operator.model.names import Uid
 
-# At most so many Events of an object at once, and one a minute after that.
+# At most so many Events of an object at once, and one a minute after that. What warns counts by
+# itself: a rollout tells of each batch, and that must not crowd out that it has stopped.
 BURST: Final = 10
 REFILL: Final = timedelta(minutes=1)
 # A client that reaches the webhooks may have refusals of any pod reported, one after the other: all
@@ -86,19 +87,19 @@ class EventLimits:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._objects: _Recent[Uid, _Allowance] = _Recent(MOST_OBJECTS)
+        self._objects: _Recent[tuple[Uid, bool], _Allowance] = _Recent(MOST_OBJECTS)
         self._refusals = self._make(REFUSALS_BURST, REFUSALS_REFILL)
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def admit(self, uid: Uid, action: EventAction) -> bool:
+    def admit(self, uid: Uid, action: EventAction, *, warns: bool = False) -> bool:
         """Return whether there is room for an Event of an object, and take it."""
-        now = self._clock.elapsed()
-        own = self._objects.get(uid)
+        now, key = self._clock.elapsed(), (uid, warns)
+        own = self._objects.get(key)
         if own is None:
             own = self._make(BURST, REFILL)
-            self._objects.put(uid, own)
+            self._objects.put(key, own)
         last, spacing = own.last.get(action), SPACINGS.get(action)
         if last is not None and spacing is not None and now - last < spacing:
             return False

@@ -123,10 +123,10 @@ class EventSender:
 
     def record(self, event: EventRecord) -> None:
         """Have an event written soon, where there is room for it."""
-        if self.admit(event.regarding.uid, event.action):
+        if self.admit(event.regarding.uid, event.action, warns=event.severity in _LOUD):
             self.enqueue(event)
 
-    def admit(self, uid: Uid, action: EventAction) -> bool:
+    def admit(self, uid: Uid, action: EventAction, *, warns: bool = False) -> bool:
         """Return whether an object may have an event now, and count it where it may not.
 
         For what happens many times a second: only what is admitted need be put into words.
@@ -134,7 +134,7 @@ class EventSender:
         if self._clock.elapsed() < self._silent_until:
             self._count("denied")
             return False
-        if not self._limits.admit(uid, action):
+        if not self._limits.admit(uid, action, warns=warns):
             self._count("limited")
             return False
         return True

@@ -237,6 +237,8 @@ async def test_an_object_has_few_at_once_and_one_a_minute() -> None:
         await desk.report(*(event(f"later {number}") for number in range(3)))
         assert desk.api.notes[BURST:] == ["of another object", "later 0"]
         assert desk.counts == {"written": BURST + 2, "limited": BURST + 2}
+        await desk.report(event("it has stopped", severity=Severity.WARN))
+        assert desk.api.notes[-1] == "it has stopped"
 
 
 @in_virtual_time
