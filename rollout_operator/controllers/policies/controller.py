@@ -63,6 +63,7 @@ class PolicyController:
         self._waits: dict[str, tuple[Reason, ...]] = {}
         """Of the last plan of each policy."""
         self._problems: dict[str, tuple[str, ...]] = {}
+        self._stalled: set[str] = set()
 
     def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
         """Return a policy as it was last read or written, and what was decided that it waits for.
@@ -133,6 +134,7 @@ class PolicyController:
             snapshot = context.rule.snapshot(scope, group, before)
             plan = plan_policy(snapshot)
         self._log_wait(watched.name, plan)
+        self._log_stall(watched.name, plan)
         status = render_policy_status(snapshot, plan, before=watched.status)
         unwritten = await self._write(watched, status)
         context.rule.note(name, PolicyRecord(resolution=resolution, batch=plan.batch))
@@ -177,10 +179,20 @@ class PolicyController:
             write = log.at(leading.severity)
             write("Policy waits", **self._name(name), reason=code, why=why)
 
+    def _log_stall(self, name: str, plan: PolicyPlan) -> None:
+        """Log once that a batch has stalled, and on what: what it waits for is no news by then."""
+        if not plan.is_stalled:
+            self._stalled.discard(name)
+        elif name not in self._stalled:
+            self._stalled.add(name)
+            why = "; ".join(wait.text for wait in plan.waits)
+            log.warn("Policy has stalled", **self._name(name), why=why)
+
     def _forget(self, name: str) -> None:
         context = self._context
         self._waits.pop(name, None)
         self._problems.pop(name, None)
+        self._stalled.discard(name)
         context.steps.forget(GroupName(name))
         context.rule.forget(GroupName(name))
         context.statuses.forget(name)

@@ -165,8 +165,13 @@ async def test_mt45_an_outdated_pod_that_crashes_is_replaced() -> None:
 
 
 @in_virtual_time
-async def test_mt46_mt47_an_updated_pod_that_crashes_waits_until_the_rollback() -> None:
-    """MAZ-44, MAZ-47: it has stalled, other zones stay; the rollback waits for no pause."""
+async def test_mt46_mt47_an_updated_pod_that_crashes_waits_until_the_rollback(
+    lines: list[str],
+) -> None:
+    """MAZ-44, MAZ-47: it has stalled, other zones stay; the rollback waits for no pause.
+
+    One line of the log says so, and names the pod.
+    """
     policy = {**LONG, "progressDeadlineSeconds": 30}
     async with playing(policy=policy) as world:
         await world.roll_out(BAD, letters="ab")
@@ -175,6 +180,9 @@ async def test_mt46_mt47_an_updated_pod_that_crashes_waits_until_the_rollback() 
         conditions = await world.conditions()
         assert conditions["Progressing"] == "False ProgressDeadlineExceeded"
         assert conditions["Stalled"] == "True ProgressDeadlineExceeded"
+        (told,) = [line for line in lines if "Policy has stalled" in line]
+        assert "level=warn" in told
+        assert "db-a-1" in told
         await world.roll_out("v1", letters="ab")
         await world.sleep(30)
         assert (await world.conditions())["Ready"] == "True UpToDate"
