@@ -14,6 +14,7 @@ from rollout_operator.cli.text.layout import (
 from rollout_operator.lab.lines import Line, Style
 from rollout_operator.model.description import PolicyDescription, PolicyZoneDescription
 from rollout_operator.planning.description.text import render_batch
+from rollout_operator.planning.policies.conditions import DEADLINE_EXCEEDED
 from rollout_operator.planning.wording import join_names, one_line
 
 _STYLES: Final = {"Idle": Style.GREEN, "Blocked": Style.RED, "Invalid": Style.RED}
@@ -22,7 +23,7 @@ _LONGEST_NAME: Final = 24
 
 def draw_policy(policy: PolicyDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
     """Yield the lines about one MultiAZRollout."""
-    yield _head(policy, now)
+    yield _head(policy)
     if layout.is_terse and policy.phase == "Idle":
         return
     code = f" [{policy.code}]" if policy.code is not None else ""
@@ -35,7 +36,12 @@ def draw_policy(policy: PolicyDescription, now: datetime, layout: StatusLayout) 
     if layout.is_terse:
         return
     if policy.batch is not None and (layout.is_wide or policy.batch.completed is None):
-        yield from draw_labelled("batch", render_batch(policy.batch), layout)
+        yield from draw_labelled("last", render_batch(policy.batch), layout)
+    if policy.next_batch is not None and policy.next_batch > now:
+        yield from draw_labelled("next", f"batch in {render_age(policy.next_batch - now)}", layout)
+    if policy.unknown_zones:
+        names = join_names(policy.unknown_zones)
+        yield from draw_labelled("order", f"no StatefulSet is in {names}, of azOrder", layout)
     if policy.groups:
         yield from draw_labelled("group", join_names(policy.groups), layout)
     yield from draw_waits("waits", policy.waits[is_shown:], layout)
@@ -43,19 +49,23 @@ def draw_policy(policy: PolicyDescription, now: datetime, layout: StatusLayout) 
         yield from _draw_conditions(policy, layout)
 
 
-def _head(policy: PolicyDescription, now: datetime) -> Line:
+def _head(policy: PolicyDescription) -> Line:
     parts = [
         f"{policy.ready}/{policy.desired} ready",
         f"{policy.updated}/{policy.desired} updated",
     ]
-    if policy.next_batch is not None and policy.next_batch > now:
-        parts.append(f"next batch in {render_age(policy.next_batch - now)}")
     return (
         (one_line(f"MultiAZRollout {policy.title}"), Style.BOLD),
         ("  ", Style.PLAIN),
         (policy.phase or "not decided", _STYLES.get(policy.phase, Style.YELLOW)),
+        (", stalled" if _has_stalled(policy) else "", Style.RED),
         ("".join(f"  {part}" for part in parts), Style.PLAIN),
     )
+
+
+def _has_stalled(policy: PolicyDescription) -> bool:
+    """Return whether a batch makes no progress: the phase says so of all else that is stuck."""
+    return any(one.is_true and one.reason == DEADLINE_EXCEEDED for one in policy.conditions)
 
 
 def _draw_zones(policy: PolicyDescription, layout: StatusLayout) -> Iterator[Line]:

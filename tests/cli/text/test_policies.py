@@ -10,7 +10,7 @@ from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.status_changes import list_facts
 from rollout_operator.cli.text.status_renderer import draw_status
 from rollout_operator.lab.lines import Line
-from rollout_operator.model.description import PolicyDescription
+from rollout_operator.model.description import ConditionDescription, PolicyDescription
 from tests.web.status.descriptions import HOSTILE, MINUTE, NOW, describe, policy
 
 NARROW: Final = StatusLayout(width=80)
@@ -27,15 +27,26 @@ def draw(one: PolicyDescription, layout: StatusLayout = NARROW) -> list[str]:
 
 def test_zones_stand_in_the_order_of_their_updates() -> None:
     assert draw(replace(policy(), next_batch=NOW + timedelta(seconds=20))) == [
-        "MultiAZRollout prod/db  Progressing  5/6 ready  2/6 updated  next batch in 20s",
+        "MultiAZRollout prod/db  Progressing  5/6 ready  2/6 updated",
         "  batch 2 of db-a is open [batch_open]",
         "    look at the pods",
         "  ZONE        STATE     STATEFULSET    READY  UPDATED",
         "> us-west-2a  Updating  db-a             2/3      2/3",
         "  us-west-2b  Pending   db-b             3/3      0/3",
-        "  batch batch 2 in us-west-2a: db-a-1, open since 2026-01-02T03:03:05Z",
+        "  last  batch 2 in us-west-2a: db-a-1, open since 2026-01-02T03:03:05Z",
+        "  next  batch in 20s",
         "  group db",
     ]
+
+
+def test_a_batch_that_stalls_and_zones_without_a_statefulset_are_told() -> None:
+    stalled = ConditionDescription(
+        type="Stalled", is_true=True, reason="ProgressDeadlineExceeded", message="db-a-1 crashes"
+    )
+    lines = draw(replace(policy(), conditions=(stalled,), unknown_zones=("us-west-2d",)))
+
+    assert lines[0] == "MultiAZRollout prod/db  Progressing, stalled  5/6 ready  2/6 updated"
+    assert "  order no StatefulSet is in us-west-2d, of azOrder" in lines
 
 
 def test_wide_has_sources_and_conditions_as_well() -> None:
