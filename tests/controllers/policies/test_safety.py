@@ -180,9 +180,9 @@ async def test_mt46_mt47_an_updated_pod_that_crashes_waits_until_the_rollback(
         conditions = await world.conditions()
         assert conditions["Progressing"] == "False ProgressDeadlineExceeded"
         assert conditions["Stalled"] == "True ProgressDeadlineExceeded"
-        (told,) = [line for line in lines if "Policy has stalled" in line]
-        assert "level=warn" in told
-        assert "db-a-1" in told
+        (stalled,) = [line for line in lines if "Policy has stalled" in line]
+        assert "level=warn" in stalled
+        assert "db-a-1" in stalled
         await world.roll_out("v1", letters="ab")
         await world.sleep(30)
         assert (await world.conditions())["Ready"] == "True UpToDate"
