@@ -22,7 +22,7 @@ from rollout_operator.lab.model.fields import (
     timestamp,
 )
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.simulate.input import BadDump
+from rollout_operator.lab.simulate.input import HINT, BadDump
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import Phase, PolicyDescription
@@ -166,12 +166,21 @@ def put_policies(
     there = [obj for obj in copy.objects if is_policy(obj)]
     if not there and not given:
         return copy.objects
+    _check_sets(copy.objects)
     default = namespace or _choose_namespace(copy.objects)
     found = _index(there, default)
     merged = {key: _merge(found.get(key), one) for key, one in _index(given, default).items()}
     others = [obj for obj in copy.objects if not is_policy(obj)]
     every = (found | merged).items()
     return [*others, *(_make_whole(one, key, copy.read_at) for key, one in every)]
+
+
+def _check_sets(objects: Iterable[JsonObject]) -> None:
+    """Raise BadDump for a manifest: without a namespace its StatefulSets are selected by none."""
+    for sts in objects:
+        if sts.get("kind") == STATEFULSETS.kind and not namespace_of(sts):
+            why = "metadata.namespace is missing, so that no API server has it"
+            raise BadDump(f"{STATEFULSETS.kind} {name_of(sts)}: {why}: {HINT}")
 
 
 def _choose_namespace(objects: Iterable[JsonObject]) -> str:

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from rollout_operator.lab.nodes.nodes import node
+from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.dump import choose_objects
+from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import Json, grow
@@ -20,8 +23,11 @@ from tests.lab.simulate.policy_dumps import (
     render_words,
     run_changes,
 )
+from tests.virtual_time import EPOCH
 
 pytestmark = pytest.mark.thorough
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_sample_goes_zone_by_zone_with_pauses() -> None:
@@ -228,3 +234,12 @@ def test_what_no_policy_selects_is_no_input() -> None:
         BadDump, match=r"MultiAZRollout prod/db: spec\.statefulSetSelector: an empty"
     ):
         choose_objects([*grow(*lonely), refused], "")
+
+
+def test_a_manifest_that_was_never_applied_is_no_input() -> None:
+    """The sample as it is shipped: that nothing selects its StatefulSets would be no help."""
+    sample = (ROOT / "manifests/multi-az-rollouts/sample.yaml").read_bytes()
+    settings = read_settings(["-f", "-", "-namespace", "rollouts"])
+
+    with pytest.raises(BadDump, match="namespace is missing, so that no API server"):
+        simulate(settings, sample, EPOCH)
