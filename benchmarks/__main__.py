@@ -22,6 +22,7 @@ from benchmarks import (
     namespaces,
     plans,
     prepare,
+    releases,
     reviews,
     rollout,
     scaling_delays,
@@ -60,6 +61,7 @@ BENCHMARKS: Final[Mapping[str, Measure]] = {
     "scaling_up": scaling_up.measure,
     "scaling_delays": scaling_delays.measure,
     "scaling_idle": scaling_idle.measure,
+    "releases": releases.measure,
 }
 
 

@@ -27,6 +27,7 @@ from benchmarks.objects import (
     encode_set,
     list_places,
 )
+from benchmarks.releases_objects import encode_releases, list_roots, name_release
 from benchmarks.single import COUNTS_PATH, Replicas, Single, selects
 
 # What the operator asks for, and what is therefore prepared.
@@ -62,6 +63,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """Groups under a disruption budget of one pod each."""
     unready: tuple[str, ...] = ()
     """Names of pods."""
+    releases: int = 0
+    """Rollouts, each with what it depends on, and with nothing to do."""
 
 
 # Of a state that is streamed, objects in one write: this server is not to be what is measured.
@@ -101,6 +104,9 @@ class World:
             for plural, places in self._places.items()
             for place, one in zip(places, self._objects[plural], strict=True)
         }
+        for plural, released in encode_releases(spec.traits.releases).items():
+            self._objects[plural] = list(released)
+            self._by_name |= {(plural, name_release(n)): one for n, one in enumerate(released)}
         self._pages = {
             (plural, start): self._encode_page(plural, start, PAGE)
             for plural, objects in self._objects.items()
@@ -244,7 +250,7 @@ async def serve(spec: Spec) -> None:
     handlers, single = Handlers(world), Single(world.find)
     app = web.Application(middlewares=[counts.count])
     app.router.add_get(COUNTS_PATH, counts.answer)
-    for root in ("/api/v1", "/apis/apps/v1", f"/apis/{BUDGETS_VERSION}"):
+    for root in ("/api/v1", "/apis/apps/v1", f"/apis/{BUDGETS_VERSION}", *list_roots()):
         collection = f"{root}/namespaces/{{namespace}}/{{plural}}"
         app.router.add_get(collection, handlers.answer)
         single.add_routes(app.router, collection)

@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from benchmarks.objects import LIST_VERSION
+
 Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Find = Callable[[str, str], bytes | None]
@@ -60,6 +62,7 @@ class Single:
         """Answer below `root`, a collection's path with the placeholder for its plural."""
         router.add_get(f"{root}/{{name}}", self._get)
         router.add_patch(f"{root}/{{name}}", self._get)
+        router.add_patch(f"{root}/{{name}}/status", self._patch_status)
         router.add_put(f"{root}/{{name}}", self._put)
         router.add_post(root, self._put)
 
@@ -69,6 +72,18 @@ class Single:
             return _json(msgspec.json.encode(self._secrets[name]))
         found = self._find(plural, name)
         return _not_found(plural, name) if found is None else _json(found)
+
+    async def _patch_status(self, request: web.Request) -> web.Response:
+        """Answer with the status as it was asked for, of a newer version; nothing is kept."""
+        plural, name = request.match_info["plural"], request.match_info["name"]
+        found = self._find(plural, name)
+        if found is None:
+            return _not_found(plural, name)
+        body: Json = msgspec.json.decode(found)
+        patch: Json = msgspec.json.decode(await request.read())
+        body["status"] = {key: value for key, value in patch["status"].items() if value is not None}
+        body["metadata"]["resourceVersion"] = f"{LIST_VERSION + next(self._versions)}"
+        return _json(msgspec.json.encode(body))
 
     async def _put(self, request: web.Request) -> web.Response:
         plural = request.match_info["plural"]

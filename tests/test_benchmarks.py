@@ -69,6 +69,18 @@ SYNTHETIC = {
     ),
 }
 SLOW = {
+    "Rollouts at rest: no write, no look-up; against a process without releases": Smoke(
+        name="releases",
+        most={"writes": 0, "look_ups": 0},
+        figures={
+            "known": 3,
+            "writes": 0,
+            "look_ups": 0,
+            "rss_off_mib": SOME,
+            "memory_ratio": SOME,
+            "cpu_ratio": SOME,
+        },
+    ),
     "D-53: reviews, saturated and at a pace, against a bare server; the API is not asked": Smoke(
         name="reviews",
         most={

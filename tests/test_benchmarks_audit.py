@@ -15,6 +15,8 @@ from benchmarks.evictions_drain import read_drain
 from benchmarks.evictions_storm import Run as Stormed
 from benchmarks.evictions_storm import describe as describe_storm
 from benchmarks.figures import Figure
+from benchmarks.releases import Idle
+from benchmarks.releases import describe as describe_releases
 from benchmarks.scaling_delays import describe_delay, read_reactions
 from benchmarks.scaling_idle import describe as describe_idle
 from benchmarks.scaling_up import read_steps
@@ -357,3 +359,28 @@ def test_idle_requests_are_counted_by_the_minute() -> None:
     }.items()
     assert figures["plain_requests_per_minute"].is_met
     assert not figures["plain_writes_per_minute"].is_met
+
+
+def test_idle_releases_show_writes_look_ups_and_what_they_add() -> None:
+    """A write of a status counts, a watch that is opened anew does not."""
+    asked = Counter({"patch rollouts": 2, "list pods": 3, "watch pods": 9})
+    without = Idle(rss_mib=60, cpu_s=0.5, requests=Counter(), look_ups=0, known=0)
+    with_them = Idle(rss_mib=90, cpu_s=2.5, requests=asked, look_ups=4, known=1_000)
+
+    figures = {one.name: one for one in describe_releases(1_000, 30, without, with_them)}
+
+    assert {name: figure.value for name, figure in figures.items()} == {
+        "known": 1_000,
+        "writes": 2,
+        "reads": 3,
+        "look_ups": 4,
+        "rss_off_mib": 60,
+        "rss_on_mib": 90,
+        "memory_ratio": 1.5,
+        "bytes_per_rollout": about(30 * 2**20 / 1_000),
+        "cpu_ms_per_rollout_and_minute": about(4),
+        "cpu_share": about(2.5 / 30),
+        "cpu_ratio": 5,
+    }
+    assert not figures["writes"].is_met
+    assert not figures["look_ups"].is_met
