@@ -70,6 +70,8 @@ def _list_facts(policy: PolicyDescription) -> Iterator[str]:
     yield _render_fact("Batch", batch)
     yield _render_fact("Waits for", [*map(render_waiting, policy.waits[1:MOST_REASONS])])
     yield _render_fact("Replaces the pods of", [*map(escape, policy.groups[:MOST_SETS])])
+    unknown = policy.unknown_zones[:MOST_ZONES]
+    yield _render_fact("No StatefulSet, but in azOrder", [*map(escape, unknown)])
     yield _render_fact("Conditions", [*map(_render_condition, policy.conditions)])
 
 

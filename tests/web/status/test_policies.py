@@ -23,7 +23,8 @@ from tests.web.status.test_sections import SHOWN_HOSTILE, read
 
 @in_virtual_time
 async def test_a_policy_says_what_it_waits_for_and_where_it_is() -> None:
-    page = await read(describe(policies=(replace(policy(), next_batch=NOW + MINUTE),)))
+    shown = replace(policy(), next_batch=NOW + MINUTE, unknown_zones=("us-west-2d",))
+    page = await read(describe(policies=(shown,)))
 
     text = " ".join(page.text.split())
     for part in (
@@ -39,6 +40,7 @@ async def test_a_policy_says_what_it_waits_for_and_where_it_is() -> None:
         "2. us-west-2b Pending",
         "Ready is False, RollingOut",
         "Replaces the pods of db",
+        "No StatefulSet, but in azOrder us-west-2d",
     ):
         assert part in text, (part, text)
     assert "No rollout group" not in text
