@@ -73,6 +73,10 @@ class FakeReleaseApi:
         self.objects: dict[tuple[str, str], Json] = {}
         self.errors: dict[str, deque[ApiError]] = {}
         self.calls: list[str] = []
+        self.applied: list[str] = []
+        """Tags that OCIRepositories were given."""
+        self.deployed: set[tuple[int, str, str]] = set()
+        """Number, tag and time of each entry that any history ever had."""
         self._version = 100
 
     def put(self, resource: Resource, name: str, spec: Json, **more: Any) -> Json:
@@ -135,6 +139,7 @@ class FakeReleaseApi:
         is_forced: bool = False,
     ) -> bytes:
         lost = self._call("apply", resource, name)
+        self.applied.append(body["spec"]["ref"]["tag"])  # type: ignore[index]
         return self._store(resource, name, merge(self._get(resource, name), body), lost)
 
     def _call(
@@ -166,6 +171,8 @@ class FakeReleaseApi:
         self._version += 1
         stored["metadata"]["resourceVersion"] = f"{self._version}"
         self.objects[resource.plural, name] = stored
+        for one in stored.get("status", {}).get("history", ()):
+            self.deployed.add((one["id"], one["version"]["tag"], one["timestamp"]))
         if self.dies_after is not None:
             self.dies_after -= 1
             if self.dies_after < 0:
