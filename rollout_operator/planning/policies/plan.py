@@ -264,6 +264,9 @@ def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
 
 def _list_waits(case: _Case, walk: Walk, hold: Reason | None) -> tuple[Reason, ...]:
     """Return why no pod goes; first what holds the policy."""
+    if hold is not None and hold.code is Code.POLICY_PAUSED and case.open:
+        # What has failed in it is not ended by the pause, and stays worth to know.
+        return (hold, _explain_open(case, case.open))
     if hold is not None:
         return (hold,)
     short = [zone.name for zone in case.zones if not zone.is_whole]

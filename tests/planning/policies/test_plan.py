@@ -8,6 +8,7 @@ import pytest
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy.plan import PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import PodOrder
 from rollout_operator.model.policy.zones import (
@@ -249,6 +250,16 @@ def test_a_stateful_set_without_a_zone_stops_everything() -> None:
 )  # fmt: skip
 def test_a_paused_policy_begins_nothing(case: PolicySnapshot, expected: str) -> None:
     assert outline(plan_policy(case)) == expected
+
+
+def test_a_paused_policy_names_what_its_open_batch_waits_for() -> None:
+    """MAZ-11, MAZ-44: the pause does not hide the pod by which a batch has stalled."""
+    case = snapshot(prev("a", "pLp"), B, batch=batch("a-1"), is_paused=True)
+    paused, is_open = plan_policy(case).waits
+
+    assert (paused.code, is_open.code) == (Code.POLICY_PAUSED, Code.BATCH_OPEN)
+    assert is_open.text.startswith("batch 4 of zone-a is open: ")
+    assert "zone-a-1" in is_open.text
 
 
 def test_broken_and_healthy_pods_share_a_batch_within_the_budget() -> None:
