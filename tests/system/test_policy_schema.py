@@ -93,6 +93,9 @@ def _list_bad_selectors() -> Iterator[object]:
     yield from (_term("Is", "a"), _term("In"), _term("NotIn", "-"), _term("Exists", "a"))
     yield from (_term("In", "a", key=key) for key in ("a b", "", f"{'a' * 254}/b", "A.b/c"))
     yield {"matchExpressions": [{"key": "app"}]}
+    yield {"matchLabels": {f"l{one}": "" for one in range(65)}}
+    yield {"matchExpressions": _term("Exists")["matchExpressions"] * 65}
+    yield _term("In", *(f"v{one}" for one in range(65)))
 
 
 def _list_accepted() -> Iterator[Json]:
@@ -106,6 +109,9 @@ def _list_accepted() -> Iterator[Json]:
     yield {"azOrder": [], "namespace": "", "paused": True, "manageUpdateStrategy": True}
     yield {"statefulSetSelector": {**_term("In", "a", ""), "matchLabels": {"a.b/c": ""}}}
     yield {"statefulSetSelector": {**_term("DoesNotExist"), "matchLabels": {}}}
+    labels, terms = {f"l{one}": "" for one in range(64)}, _term("Exists")["matchExpressions"] * 64
+    yield {"statefulSetSelector": {"matchLabels": labels, "matchExpressions": terms}}
+    yield {"statefulSetSelector": _term("In", *(f"v{one}" for one in range(64)))}
 
 
 async def test_schema_and_decoder_refuse_and_accept_the_same(world: World) -> None:

@@ -5,7 +5,7 @@ cluster, or a schema that was changed, lets anything through. An absent field an
 same, as the API server has it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Final, TypeVar
 
@@ -34,6 +34,7 @@ from rollout_operator.model.units import IntOrPercent, parse_max_unavailable, qu
 KIND: Final = "MultiAZRollout"
 
 _MOST_ZONES: Final = 64
+_MOST_TERMS: Final = 64
 _MOST_SECONDS: Final = 86400
 _LEAST_DEADLINE: Final = 30
 _INT32: Final = 2**31 - 1
@@ -207,6 +208,8 @@ def _parse_selector(value: object) -> LabelSelector:
             "an empty selector takes every StatefulSet of the namespace",
             code=PolicyRefusalCode.EMPTY_SELECTOR,
         )
+    _check_length(".matchLabels", selector.labels)
+    _check_length(".matchExpressions", selector.terms)
     for key, label in selector.labels.items():
         _check_below(".matchLabels", check_label_key, key)
         _check_below(f".matchLabels[{key}]", check_label_value, label)
@@ -218,6 +221,7 @@ def _parse_selector(value: object) -> LabelSelector:
 def _check_term(path: str, term: SelectorTerm) -> None:
     """Refuse what the API's own selectors refuse: an unknown term would take everything."""
     _check_below(f"{path}.key", check_label_key, term.key)
+    _check_length(f"{path}.values", term.values)
     match term.operator:
         case "In" | "NotIn":
             if not term.values:
@@ -230,6 +234,12 @@ def _check_term(path: str, term: SelectorTerm) -> None:
             raise _Refused(f"{quote(term.operator)} is not {known}", below=f"{path}.operator")
     for value in term.values:
         _check_below(f"{path}.values", check_label_value, value)
+
+
+def _check_length(path: str, items: Collection[object]) -> None:
+    """Refuse more than any real selector has: each is compared with every StatefulSet."""
+    if len(items) > _MOST_TERMS:
+        raise _Refused(f"it has {len(items)} items, at most {_MOST_TERMS}", below=path)
 
 
 def _check_below(path: str, check: Callable[[str], str], text: str) -> None:
