@@ -125,6 +125,10 @@ func add(entries map[string]*entry, scrape Scrape) error {
 		parser.Labels(&own)
 		builder := labels.NewBuilder(own)
 		for name, text := range scrape.Labels {
+			// As Prometheus does where a scrape does not honor the labels of the page.
+			if old := own.Get(name); old != "" {
+				builder.Set("exported_"+name, old)
+			}
 			builder.Set(name, text)
 		}
 		all := builder.Labels()
