@@ -16,10 +16,10 @@ from rollout_operator.controllers.policies.reports import PolicyReports
 from rollout_operator.controllers.policies.rule import Owners, PolicyRecord, PolicyRule
 from rollout_operator.controllers.policies.statuses import PolicyStatuses
 from rollout_operator.controllers.policies.switches import Switches
-from rollout_operator.controllers.retries import Attempts, get_retry_after
+from rollout_operator.controllers.reconciles import Reconciles
+from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, Steps
 from rollout_operator.controllers.worker import Result
-from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Action, Code, Reason, Severity
 from rollout_operator.model.policy.plan import PolicyPlan
@@ -60,6 +60,14 @@ class PolicyController:
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
+        self._reconciles = Reconciles(
+            kind="Policy",
+            attempts=context.attempts,
+            once=self._observe_and_act,
+            name_keys=self._name,
+            on_failure=self._back_off,
+            recheck=RECHECK_WAIT,
+        )
         self._waits: dict[str, tuple[Reason, ...]] = {}
         """Of the last plan of each policy."""
         self._problems: dict[str, tuple[str, ...]] = {}
@@ -76,26 +84,10 @@ class PolicyController:
         """Reconcile a policy once, do what is due, and return when to reconcile again."""
         # One that is refused has nothing to wait for, and a tenant may write hundreds of them.
         await asyncio.sleep(0)
-        context, attempt = self._context, ("policy", name)
-        wait, _ = context.attempts.wait_before(attempt)
-        if wait:
-            return Result(again=wait)
-        try:
-            again = await self._observe_and_act(name)
-        except NotFound:
-            again = RECHECK_WAIT  # the cache will show that it is gone
-        except Conflict as error:
-            log.debug("Policy has changed meanwhile", **self._name(name), err=error)
-            again = context.attempts.record_failure(attempt, str(error))
-        except (ApiError, DecodeError) as error:
-            again = context.attempts.record_failure(
-                attempt, str(error), at_least=get_retry_after(error)
-            )
-            log.warn("Policy not reconciled", **self._name(name), again_in=again, err=error)
-            self._waits[name] = (Reason(Code.BACKING_OFF, f"{error}", Severity.WARN),)
-        else:
-            context.attempts.record_success(attempt)
-        return Result(again=again)
+        return await self._reconciles.reconcile(name)
+
+    def _back_off(self, name: str, error: Exception) -> None:
+        self._waits[name] = (Reason(Code.BACKING_OFF, f"{error}", Severity.WARN),)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""

@@ -12,16 +12,17 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.controllers.reconciles import RECHECK, Reconciles
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
 from rollout_operator.controllers.releases.statuses import StatusWriter
-from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after
+from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, Patcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
-from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
+from rollout_operator.model.errors import ApiError, DecodeError
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.flux_write import FluxWrite
 from rollout_operator.model.releases.plan import (
@@ -38,8 +39,6 @@ from rollout_operator.planning.releases.flux.targets import plan_due_writes
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.telemetry.logs import log
 
-# While the caches fill, or are too old to decide by.
-RECHECK: Final = timedelta(seconds=1)
 # Every Rollout is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=1)
 
@@ -63,41 +62,26 @@ class ReleaseController:
 
     def __init__(self, context: ReleaseContext) -> None:
         self._context = context
+        self._reconciles = Reconciles(
+            kind="Rollout",
+            attempts=context.attempts,
+            once=self._observe_and_act,
+            name_keys=lambda name: {"rollout": name},
+        )
         self._write_problems: dict[str, str] = {}
         self._corrections: dict[str, tuple[Correction, ...]] = {}
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a Rollout once, do what is due, and return when to reconcile again."""
-        attempts, attempt = self._context.attempts, ("release", name)
-        wait, _ = attempts.wait_before(attempt)
-        if wait:
-            return Result(again=wait)
-        try:
-            again = await self._observe_and_act(name)
-        except NotFound:
-            again = RECHECK  # the cache will show that it is gone
-        except Conflict as error:
-            log.debug("Rollout has changed meanwhile", rollout=name, err=error)
-            again = self._back_off(attempt, error)
-        except (ApiError, DecodeError) as error:
-            again = self._back_off(attempt, error)
-            log.warn("Rollout not reconciled", rollout=name, again_in=again, err=error)
-        return Result(again=again)
-
-    def _back_off(self, attempt: Attempt, error: Exception) -> timedelta:
-        return self._context.attempts.record_failure(
-            attempt, str(error), at_least=get_retry_after(error)
-        )
+        return await self._reconciles.reconcile(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
-        if context.newest.get(name) is None:
+        known = await context.newest.settle(ROLLOUTS, name)
+        if known is None:
             self._forget(name)
             return None
-        if context.newest.is_doubtful(name):
-            await context.newest.read_back(ROLLOUTS, name)
-        known = context.newest.get(name)
         if lack := context.observer.caches.find_lack():
             log.debug("Rollout waits", rollout=name, why=lack)
             return RECHECK
@@ -125,7 +109,6 @@ class ReleaseController:
         if isinstance(rollout, ReleaseRollout):
             await self._carry_out(known, rollout, plan)
         self._remember(name, remember(corrections, plan, snapshot.now))
-        context.attempts.record_success(("release", name))
         again = min(plan.requeue_after or RESYNC, RESYNC)
         # What the plan lacks wakes this Rollout as it comes; a refused write has to be repeated.
         if problem := self._write_problems.get(name):
@@ -206,7 +189,6 @@ class ReleaseController:
         self._write_problems.pop(name, None)
         context.newest.forget(name)
         context.reports.forget(name)
-        for what in ("release", "tags"):
-            context.attempts.record_success((what, name))
+        context.attempts.record_success(("tags", name))
         if context.observer.look_ups is not None:
             context.observer.look_ups.forget(name)

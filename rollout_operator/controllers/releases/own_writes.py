@@ -39,10 +39,6 @@ class NewestObjects:
         """Return the newest state of each object that mentions any of these."""
         return [self._choose(one) for one in self._cached.list_tagged(*tags)]
 
-    def is_doubtful(self, name: str) -> bool:
-        """Return whether it must be read back before anything is decided."""
-        return name in self._doubtful
-
     def doubt(self, name: str) -> None:
         """Have it read back before anything is decided."""
         self._doubtful.add(name)
@@ -53,6 +49,15 @@ class NewestObjects:
         self._written[found.name] = found
         self._doubtful.discard(found.name)
         return found
+
+    async def settle(self, resource: Resource, name: str) -> AnyWatched | None:
+        """Return the newest state of an object to decide by; None where it is gone.
+
+        Where there is a doubt it is read back first. Raises as `read_back`.
+        """
+        if self.get(name) is not None and name in self._doubtful:
+            await self.read_back(resource, name)
+        return self.get(name)
 
     async def read_back(self, resource: Resource, name: str) -> None:
         """Read an object as the store has it. Raises as `Reader.fetch`, and DecodeError."""

@@ -10,19 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from rollout_operator.controllers.reconciles import RECHECK, Reconciles
 from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.statuses import StatusWriter
-from rollout_operator.controllers.retries import Attempts, get_retry_after
+from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
-from rollout_operator.model.errors import (
-    ApiError,
-    Conflict,
-    DecodeError,
-    InvalidInput,
-    NotFound,
-)
+from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.health import (
     CheckClass,
@@ -38,8 +33,6 @@ from rollout_operator.planning.releases.health import Labels
 from rollout_operator.planning.releases.resets import find_reset
 from rollout_operator.telemetry.logs import log
 
-# While the caches fill, or are too old to decide by.
-RECHECK: Final = timedelta(seconds=1)
 # What is held pending is reconciled again when Flux gets on, and this often in any case.
 HELD: Final = timedelta(seconds=30)
 # Evaluations that fail to read something count as one within this time.
@@ -76,6 +69,12 @@ class CheckController:
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
+        self._reconciles = Reconciles(
+            kind="HealthCheck",
+            attempts=context.attempts,
+            once=self._observe_and_act,
+            name_keys=lambda name: {"check": name},
+        )
         self._unread: dict[str, tuple[int, datetime]] = {}
         """How many evaluations in a row could not read something, and when the last one was."""
         self.held: set[str] = set()
@@ -83,34 +82,18 @@ class CheckController:
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a HealthCheck once, write what is new, and return when to reconcile again."""
-        attempts, attempt = self._context.attempts, ("check", name)
-        wait, _ = attempts.wait_before(attempt)
-        if wait:
-            return Result(again=wait)
-        try:
-            again = await self._observe_and_act(name)
-        except NotFound:
-            return Result(again=RECHECK)  # the cache will show that it is gone
-        except (ApiError, DecodeError) as error:
-            again = attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
-            write_log = log.debug if isinstance(error, Conflict) else log.warn
-            write_log("HealthCheck not reconciled", check=name, again_in=again, err=error)
-        else:
-            attempts.record_success(attempt)
-        return Result(again=again)
+        return await self._reconciles.reconcile(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
-        if context.newest.get(name) is None:
+        known = await context.newest.settle(HEALTH_CHECKS, name)
+        if known is None:
             self._forget(name)
             return None
-        if context.newest.is_doubtful(name):
-            await context.newest.read_back(HEALTH_CHECKS, name)
         if lack := context.find_lack():
             log.debug("HealthCheck waits", check=name, why=lack)
             return RECHECK
-        known = context.newest.get(name)
         if not isinstance(known, WatchedObject) or not isinstance(known.view, HealthCheck):
             return None  # what cannot be read is on record in the log
         return await self._decide(known, known.view)
@@ -169,4 +152,3 @@ class CheckController:
         self._unread.pop(name, None)
         self.held.discard(name)
         self._context.newest.forget(name)
-        self._context.attempts.record_success(("check", name))

@@ -12,11 +12,12 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from rollout_operator.controllers.reconciles import RECHECK, Reconciles
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.schedules.gates import OWN_WRITES_LAST, KeptGates
 from rollout_operator.controllers.releases.schedules.observe import ScheduleObserver
 from rollout_operator.controllers.releases.statuses import StatusWriter
-from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after
+from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import Resource
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound
@@ -36,8 +37,6 @@ from rollout_operator.planning.releases.schedules.status import (
 )
 from rollout_operator.telemetry.logs import log
 
-# While the caches fill, or are too old to decide by.
-RECHECK: Final = timedelta(seconds=1)
 # Every schedule is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=5)
 # Many gates take minutes, and what they should be may have changed by then: it is decided anew.
@@ -74,44 +73,27 @@ class ScheduleController:
 
     def __init__(self, context: ScheduleContext) -> None:
         self._context = context
+        self._reconciles = Reconciles(
+            kind="Schedule",
+            attempts=context.attempts,
+            once=self._observe_and_act,
+            name_keys=lambda name: {"schedule": name},
+        )
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a schedule once, do what is due, and return when to reconcile again."""
-        attempts, attempt = self._context.attempts, ("schedule", name)
-        wait, _ = attempts.wait_before(attempt)
-        if wait:
-            return Result(again=wait)
-        try:
-            again = await self._observe_and_act(name)
-        except NotFound:
-            again = RECHECK  # the cache will show that it is gone
-        except Conflict as error:
-            log.debug("Schedule has changed meanwhile", schedule=name, err=error)
-            again = self._back_off(attempt, error)
-        except (ApiError, DecodeError) as error:
-            again = self._back_off(attempt, error)
-            log.warn("Schedule not reconciled", schedule=name, again_in=again, err=error)
-        else:
-            attempts.record_success(attempt)
-        return Result(again=again)
-
-    def _back_off(self, attempt: Attempt, error: Exception) -> timedelta:
-        return self._context.attempts.record_failure(
-            attempt, str(error), at_least=get_retry_after(error)
-        )
+        return await self._reconciles.reconcile(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
-        if context.newest.get(name) is None:
+        known = await context.newest.settle(context.resource, name)
+        if known is None:
             self._forget(name)
             return None
-        if context.newest.is_doubtful(name):
-            await context.newest.read_back(context.resource, name)
         if lack := context.observer.kinds.find_lack():
             log.debug("Schedule waits", schedule=name, why=lack)
             return RECHECK
-        known = context.newest.get(name)
         if not isinstance(known, WatchedObject) or not isinstance(known.view, ScheduleObject):
             return RESYNC  # what cannot be read is on record in the log
         if known.view.head.is_terminating:
@@ -161,10 +143,8 @@ class ScheduleController:
         return written
 
     def _forget(self, name: str) -> None:
-        context = self._context
-        context.newest.forget(name)
-        for what in ("schedule", "gates"):
-            context.attempts.record_success((what, name))
+        self._context.newest.forget(name)
+        self._context.attempts.record_success(("gates", name))
 
 
 def _get_key(action: GateAction) -> str:
