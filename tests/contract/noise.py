@@ -6,7 +6,7 @@ Each entry is something that the operator does not read and that the sandbox doe
 from collections.abc import Mapping
 from typing import Any, Final
 
-# Who wrote which field is the business of server-side apply, which the operator does not use.
+# Who wrote which field is compared by those sequences that apply, as far as the operator reads it.
 DROPPED_METADATA: Final = ("managedFields", "selfLink")
 # `name`, `kind`, `group` and `uid` repeat what the caller asked for; we read causes and seconds.
 KEPT_DETAILS: Final = ("causes", "retryAfterSeconds")

@@ -20,6 +20,7 @@ from tests.contract.real import Lethe, RealSide
 from tests.contract.world import World
 from tests.world.api import NAMESPACES, SERVICE_ACCOUNTS, Api, ApiError
 from tests.world.budgets import install_kinds
+from tests.world.flux import install_flux
 from tests.world.kubelet import Kubelet
 from tests.world.plane import ADMIN, ControlPlane
 
@@ -43,6 +44,7 @@ class RealStage:
             await stack.enter_async_context(self._api)
             await stack.enter_async_context(self._hooks)
             await install_kinds(self._api)
+            await install_flux(self._api)
             clock = LoopClock()
             file = self._plane.folder / "contract.conf"
             self._plane.kubeconfig(file, self._plane.tokens[ADMIN])

@@ -6,8 +6,8 @@ Decides only whether one is modelled: what it means is left to the answer.
 from collections.abc import Mapping
 from typing import Final
 
-from rollout_operator.lab.model.request import ApiRequest, not_modelled
-from rollout_operator.lab.schemas.refusals import expect_one_of
+from rollout_operator.lab.model.request import APPLY_PATCH, ApiRequest, not_modelled
+from rollout_operator.lab.schemas.refusals import expect, expect_one_of
 
 _LISTED: Final = frozenset(
     {
@@ -22,7 +22,7 @@ _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     "watch": _LISTED | {"watch"},
     "create": _WRITTEN,
     "update": _WRITTEN,
-    "patch": _WRITTEN,
+    "patch": _WRITTEN | {"force"},
     "delete": frozenset({"dryRun"}),
 }
 
@@ -35,4 +35,6 @@ def check_query(request: ApiRequest) -> None:
     if unknown := sorted(query.keys() - _PARAMETERS[request.verb]):
         not_modelled(f"the query parameters {', '.join(unknown)} of a {request.verb}")
     expect_one_of(("", "All"), "dryRun", query.get("dryRun", ""))
+    if "force" in query:
+        expect(request.content_type == APPLY_PATCH, "force of another patch", query["force"])
     expect_one_of(("", "Ignore", "Warn"), "fieldValidation", query.get("fieldValidation", ""))

@@ -6,7 +6,7 @@ they are asked and what their answers mean is `lab.admission.webhooks`' part.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from rollout_operator.kube.api import (
@@ -17,8 +17,14 @@ from rollout_operator.kube.api import (
 from rollout_operator.lab.admission.rules import Attempt
 from rollout_operator.lab.admission.webhooks import Admission
 from rollout_operator.lab.apiserver.store import By, ObjectKey, ObjectStore
-from rollout_operator.lab.model.fields import metadata_of, name_of
-from rollout_operator.lab.model.request import ApiRequest, api_version_of, not_modelled
+from rollout_operator.lab.model.fields import metadata_of, name_of, timestamp
+from rollout_operator.lab.model.request import (
+    APPLY_PATCH,
+    ApiRequest,
+    api_version_of,
+    not_modelled,
+)
+from rollout_operator.lab.schemas.field_owners import APPLY, UPDATE, FieldOwner
 from rollout_operator.lab.schemas.kinds import NAMESPACES, ObjectKind
 from rollout_operator.lab.schemas.labels import labels_of
 from rollout_operator.lab.schemas.refusals import expect, expect_one_of
@@ -62,6 +68,35 @@ class Turn:
     def by(self) -> By:
         """Return in whose name it writes."""
         return By(self.request.user, self.number)
+
+    @property
+    def is_apply(self) -> bool:
+        """Return whether it applies fields as their manager."""
+        return self.request.verb == "patch" and self.request.content_type == APPLY_PATCH
+
+    def read_config(self) -> JsonObject:
+        """Return the fields that an apply brings."""
+        body, query = self.request.body, self.request.query
+        if not (
+            self.kind.tracks_fields and isinstance(body, dict) and not self.request.subresource
+        ):
+            not_modelled(f"server-side apply of {self.kind.resource.plural}/{self.request.name}")
+        expect(bool(query.get("fieldManager")), "fieldManager", query.get("fieldManager"))
+        version, kind = self._type()
+        expect(body.get("apiVersion") == version, "apiVersion", body.get("apiVersion"))
+        expect(body.get("kind") == kind, "kind", body.get("kind"))
+        return body
+
+    def writer(self, now: datetime) -> FieldOwner:
+        """Return as which field manager it writes."""
+        request = self.request
+        return FieldOwner(
+            manager=request.query.get("fieldManager") or request.user,
+            operation=APPLY if self.is_apply else UPDATE,
+            api_version=api_version_of(self.kind.resource),
+            time=timestamp(now),
+            subresource=request.subresource,
+        )
 
     def read_body(self) -> JsonObject:
         """Return the object in the body, of the right kind, with metadata of its own.

@@ -6,7 +6,7 @@ kind must look like is `lab.schemas.rules`' part; deletions are `deletions`'.
 """
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +17,7 @@ from rollout_operator.lab.apiserver.store import ObjectKey, ObjectStore
 from rollout_operator.lab.apiserver.turns import Turn, WriteAdmission
 from rollout_operator.lab.model.fields import is_terminating, metadata_of, name_of, text, timestamp
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, not_modelled
+from rollout_operator.lab.schemas.field_owners import apply_fields, record_apply, record_update
 from rollout_operator.lab.schemas.kinds import NAMESPACES
 from rollout_operator.lab.schemas.patches import apply_patch
 from rollout_operator.lab.schemas.refusals import (
@@ -86,8 +87,14 @@ class Writes:
         """Change parts of an object, its status or its scale."""
         request = turn.request
 
+        if turn.is_apply and self.store.get(turn.place) is None:
+            raise _nothing_to_apply_to(turn)
+
         def patched(current: JsonObject) -> JsonObject:
-            new = apply_patch(current, request.content_type, request.body)
+            if turn.is_apply:
+                new = self._applied(turn, current)
+            else:
+                new = apply_patch(current, request.content_type, request.body)
             turn.check_identity(new)
             return new
 
@@ -153,6 +160,9 @@ class Writes:
         metadata["uid"] = make_uid(self._rng)
         metadata["creationTimestamp"] = timestamp(self.now())
         turn.kind.prepare_create(new)
+        if turn.kind.tracks_fields:
+            owners = record_update({}, new, turn.writer(self.now()))
+            metadata_of(new)["managedFields"] = owners
         await self.asker.validate(turn, "CREATE", None, new)
         is_dry_run = turn.is_dry_run
         given = metadata_of(new).pop("resourceVersion", "")
@@ -187,10 +197,26 @@ class Writes:
             new = await self.asker.mutate(turn, "UPDATE", current, new)
         self._check_version(turn, current, new)
         turn.kind.prepare_update(current, new, "" if is_scale else turn.request.subresource)
+        if turn.kind.tracks_fields:
+            metadata_of(new)["managedFields"] = self._list_owners(turn, current, new)
         if self.asker.has_webhooks:
             shown = (read_scale(current), read_scale(new)) if is_scale else (current, new)
             await self.asker.validate(turn, "UPDATE", *shown)
         return new
+
+    def _applied(self, turn: Turn, current: JsonObject) -> JsonObject:
+        is_forced = turn.request.query.get("force") == "true"
+        config, writer = turn.read_config(), turn.writer(self.now())
+        return apply_fields(current, config, writer, is_forced=is_forced)
+
+    def _list_owners(
+        self, turn: Turn, current: JsonObject, new: JsonObject
+    ) -> Sequence[Mapping[str, object]]:
+        """Return which managers own what once this version is stored."""
+        writer = turn.writer(self.now())
+        if turn.is_apply:
+            return record_apply(current, turn.read_config(), writer)
+        return record_update(current, new, writer)
 
     async def _mutated_scale(
         self, turn: Turn, current: JsonObject, make: Callable[[JsonObject], JsonObject]
@@ -230,6 +256,15 @@ class Writes:
         return ApiAnswer(
             status=200, body=read_scale(obj) if turn.request.subresource == "scale" else obj
         )
+
+
+def _nothing_to_apply_to(turn: Turn) -> ApiRefusal:
+    resource, name = turn.kind.resource, turn.request.name
+    uid = text(turn.read_config(), "metadata", "uid")
+    if not uid:
+        not_modelled(f"an apply that creates {resource.plural}/{name}")
+    why = f"the provided object specified uid {uid}, and no existing object was found"
+    return conflict(qualified(resource), name, f"uid mismatch: {why}")
 
 
 def uid_precondition(place: ObjectKey, asked: str, known: str) -> ApiRefusal:

@@ -17,6 +17,7 @@ Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "d
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 Body = JsonObject | Sequence[JsonObject] | None
 
@@ -34,7 +35,7 @@ class ApiRequest:
     """As in the URL: `resourceVersion`, `limit`, `continue`, `labelSelector`, `dryRun`, ..."""
     body: Body = None
     content_type: str = "application/json"
-    """Of a patch: which of the three kinds it is."""
+    """Of a patch: which of the kinds it is."""
     user: str = "client"
 
     @property

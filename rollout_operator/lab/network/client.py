@@ -28,6 +28,7 @@ from rollout_operator.kube.call import (
     DEFAULT_TIMEOUTS,
     Call,
     Timeouts,
+    apply_query,
     delete_options,
     discovery_call,
     object_call,
@@ -40,13 +41,13 @@ from rollout_operator.lab.apiserver.discovery import read_resources, read_versio
 from rollout_operator.lab.apiserver.streams import Stream
 from rollout_operator.lab.model.fields import metadata_of, uid_of
 from rollout_operator.lab.model.request import (
+    APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
     ApiAnswer,
     ApiRequest,
     Body,
     Verb,
-    not_modelled,
 )
 from rollout_operator.lab.network.delayed_watches import DelayedWatch
 from rollout_operator.lab.network.faults import Failure, FaultDecision, SentCall
@@ -285,8 +286,10 @@ class SimulatedClient:
         manager: str,
         is_forced: bool = False,
     ) -> bytes:
-        """Raise NotModelled: nothing in the lab follows who owns which field."""
-        not_modelled(f"server-side apply of {resource.plural}/{name} by {manager}")
+        """Apply fields of an object as a field manager; see `kube.api.Applier`."""
+        call = object_call("patch", resource, namespace, name)
+        query = apply_query(manager, is_forced=is_forced)
+        return await self._write(call, body, query=query, content_type=APPLY_PATCH)
 
     async def _read(self, sent: _Sent) -> JsonObject:
         body = await self._fetch_object(sent)

@@ -65,6 +65,8 @@ class ObjectKind:
     subresources: frozenset[str]
     allows_blind_update: bool
     """Whether a PUT without resourceVersion overwrites whatever is there."""
+    tracks_fields: bool = False
+    """Whether it is known which field manager owns what: only of these can fields be applied."""
 
     def prepare_create(self, obj: JsonObject) -> None:
         """Drop, default and check in a new object, a copy as of `tidy.copy_head`.
@@ -86,9 +88,12 @@ class ObjectKind:
 
 
 def _kind(resource: Resource, rules: Rules, *subresources: str, blind: bool = True) -> ObjectKind:
-    return ObjectKind(resource, rules, frozenset(subresources), blind)
+    tracks_fields = resource in _APPLIED
+    return ObjectKind(resource, rules, frozenset(subresources), blind, tracks_fields)
 
 
+# Others are written whole, or by patches that no conflict of managers ends.
+_APPLIED: Final = (OCI_REPOSITORIES[0], KUSTOMIZATIONS[0])
 # Nothing of them is judged either: what their schemas decide the operator decides again.
 _OF_RELEASES: Final = (
     *(ROLLOUTS, ROLLOUT_GATES, ROLLOUT_SCHEDULES, CLUSTER_ROLLOUT_SCHEDULES, HEALTH_CHECKS),

@@ -18,7 +18,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.lab.apiserver.garbage import ACTOR
 from rollout_operator.lab.model.fields import child, number, text
 from rollout_operator.lab.model.history import Called, Commit
-from rollout_operator.lab.model.request import ApiRefusal, NotModelled, Verb
+from rollout_operator.lab.model.request import APPLY_PATCH, ApiRefusal, NotModelled, Verb
 from rollout_operator.lab.schemas.kinds import BUDGETS, NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
@@ -161,6 +161,7 @@ def eviction(name: str = "p", **options: object) -> Asked:
         ("update", PODS, "p", Asked(body=pod(resourceVersion="x"))),
         ("patch", PODS, "p", Asked(body={}, query={"force": "true"})),
         ("patch", PODS, "p", Asked(body={"metadata": {"deletionTimestamp": "now"}})),
+        ("patch", PODS, "p", Asked(body={}, content_type=APPLY_PATCH)),
         ("get", PODS, "p", Asked(subresource="log")),
         ("get", PODS, "p", Asked(subresource="eviction")),
         ("get", PODS, "p", Asked(query={"resourceVersion": "99"})),

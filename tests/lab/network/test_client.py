@@ -9,10 +9,17 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import PODS, SECRETS
-from rollout_operator.lab.model.request import NotModelled
-from rollout_operator.model.errors import InvalidInput, NotFound, Unreachable
-from tests.lab.client_world import NAMESPACE, ClientWorld, loop_time, never_returns, secret
+from rollout_operator.kube.api import PODS, SECRETS, JsonObject
+from rollout_operator.kube.release_kinds import OCI_REPOSITORIES
+from rollout_operator.lab.network.faults import Failure
+from rollout_operator.model.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    UnknownOutcome,
+    Unreachable,
+)
+from tests.lab.client_world import NAMESPACE, ClientWorld, fails, loop_time, never_returns, secret
 from tests.virtual_time import in_virtual_time
 
 
@@ -25,11 +32,28 @@ async def test_a_call_that_names_nothing_is_not_sent() -> None:
 
 
 @in_virtual_time
-async def test_what_is_not_modelled_says_so() -> None:
-    world = ClientWorld()
-    with pytest.raises(NotModelled, match="server-side apply of secrets/a by team"):
-        await world.client.apply(SECRETS, NAMESPACE, "a", {}, manager="team")
-    assert world.calls() == []
+async def test_fields_are_applied_as_their_manager() -> None:
+    """Of another manager a field is a conflict, but by force; what may be lost reads so."""
+    world = ClientWorld(fails(Failure.RESET_AFTER, 4))
+    kind = OCI_REPOSITORIES[0]
+    head: JsonObject = {"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind.kind}
+    body: JsonObject = {**head, "metadata": {"name": "a", "namespace": NAMESPACE}}
+    await world.client.create(kind, NAMESPACE, {**body, "spec": {"ref": {"tag": "1"}}})
+
+    async def apply(tag: str, *, is_forced: bool) -> JsonObject:
+        wanted: JsonObject = {**body, "spec": {"ref": {"tag": tag}}}
+        applied = await world.client.apply(
+            kind, NAMESPACE, "a", wanted, manager="team", is_forced=is_forced
+        )
+        found: JsonObject = json.loads(applied)
+        return found
+
+    with pytest.raises(Conflict, match=r"conflict with .*operator-1.*: \.spec\.ref\.tag"):
+        await apply("2", is_forced=False)
+    assert (await apply("2", is_forced=True))["spec"] == {"ref": {"tag": "2"}}
+    with pytest.raises(UnknownOutcome):
+        await apply("3", is_forced=True)
+    assert (world.api.get(kind, NAMESPACE, "a") or {})["spec"] == {"ref": {"tag": "3"}}
 
 
 @in_virtual_time
