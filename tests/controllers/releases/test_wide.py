@@ -8,6 +8,7 @@ from rollout_operator.controllers.releases.wide import build_wide_checks
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.model.errors import Denied, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
+from tests.controllers.releases.bench import ReleaseBench
 from tests.kube.scripted_watch import ScriptedApi
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -33,3 +34,13 @@ async def test_they_are_followed_from_the_first_question_on() -> None:
         )
         assert news == ["all", "all"]
         running.cancel()
+
+
+@in_virtual_time
+async def test_labels_of_a_namespace_that_change_are_news_for_all() -> None:
+    """REL-54: which namespaces are selected depends on them."""
+    bench = ReleaseBench()
+    news: list[str] = []
+    bench.wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
+    bench.namespaces._notify(None, None)
+    assert news == ["all"]

@@ -1,0 +1,113 @@
+"""What a Rollout says of itself while something keeps it from being deployed."""
+
+from collections import deque
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.controllers.releases.controller import RESYNC
+from rollout_operator.model.errors import Refused
+from rollout_operator.model.event import EventKind, Regarding
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Severity
+from tests.controllers.releases.bench import FakeKind, ReleaseBench
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+
+@in_virtual_time
+async def test_a_tag_that_is_not_written_is_said_and_written_later() -> None:
+    """REL-62, RELB-15: the record stays, also over the end of the process."""
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.errors["apply ocirepositories"] = deque([Refused("webhook says no")] * 3)
+    await bench.step()
+    bench.show()
+    await bench.step()
+    assert bench.condition() == "False RolloutFailed: webhook says no"
+    bench.restart()
+    bench.show()
+    await bench.step()
+    await bench.rest()
+    assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
+    assert bench.condition().startswith("True RolloutSucceeded")
+    assert bench.reasons().count("DeploymentSucceeded") == 1
+
+
+@in_virtual_time
+async def test_a_write_that_was_made_up_for_is_no_problem_any_more() -> None:
+    """REL-62: the condition says so without another process, and all is at rest."""
+    bench = ReleaseBench()
+    bench.create()
+    bench.api.errors["apply ocirepositories"] = deque([Refused("webhook says no")])
+    await bench.step()
+    for _ in range(3):
+        await VirtualClock().sleep(timedelta(seconds=10))
+        bench.show()
+        result = await bench.step()
+    assert bench.condition().startswith("True RolloutSucceeded")
+    assert result.again == RESYNC
+
+
+@in_virtual_time
+async def test_a_rollout_that_cannot_be_obeyed_says_why() -> None:
+    """By its condition and an Event of its own, and nothing is deployed."""
+    bench = ReleaseBench()
+    bench.create(bakeTime="soon")
+    await bench.rest()
+    assert bench.condition() == (
+        'False InvalidSpec: Rollout prod/app: spec.bakeTime: "soon" is no duration such as 1h30m'
+    )
+    assert (bench.history(), bench.tag) == ("", "none")
+    (event,) = bench.events
+    assert event.regarding == Regarding(EventKind.RELEASE, "prod", "app", Uid("uid-app"))
+    assert event.severity is Severity.WARN
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("gates", "GateListFailed"),
+        ("checks", "HealthCheckListFailed"),
+        ("policies", "RolloutFailed"),
+        ("oci_repositories", "RolloutFailed"),
+    ],
+)
+@in_virtual_time
+async def test_a_kind_that_may_not_be_read_holds_and_is_told(kind: str, reason: str) -> None:
+    """REL-49, REL-71: a closed gate may be among what is not seen."""
+    bench = ReleaseBench()
+    bench.create()
+    hidden = getattr(bench.caches, kind)
+    hidden.may_be_read = False
+    await bench.rest()
+    assert bench.condition().startswith(f"False {reason}: ")
+    assert bench.history() == ""
+    hidden.may_be_read = True
+    await bench.rest()
+    assert bench.history() == "1.0.0"
+
+
+@in_virtual_time
+async def test_without_flux_a_rollout_says_so() -> None:
+    """RELB-27."""
+    bench = ReleaseBench()
+    bench.create()
+    policies = bench.caches.policies
+    assert isinstance(policies, FakeKind)
+    policies.is_there = False
+    await bench.rest()
+    assert bench.condition().startswith("False FluxNotInstalled: ")
+    assert bench.reasons() == ["FluxNotInstalled"]
+
+
+@in_virtual_time
+async def test_health_that_may_not_be_read_elsewhere_is_said() -> None:
+    """REL-71: nothing bakes by what is not seen."""
+    bench = ReleaseBench()
+    bench.create(healthCheckSelector={"selector": {}, "namespaceSelector": {}})
+    bench.namespaces.may_be_read = False
+    await bench.rest()
+    assert bench.condition() == (
+        "False HealthCheckListFailed: HealthChecks of other namespaces: Namespace: forbidden"
+    )
+    assert bench.history() == ""
