@@ -68,20 +68,30 @@ class Workers(Generic[K]):
         self._rng = rng
         self._bugs: dict[K, int] = {}  # in a row, per key
         self.busy = 0
+        self._has_next = False
+        """Whether a worker waits for the next key."""
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def run(self) -> None:
         """Work until the queue is closed; every key that was taken is finished."""
         async with asyncio.TaskGroup() as tasks:
-            for number in range(self._count):
-                tasks.create_task(self._work(), name=f"worker-{number}")
+            self._add_worker(tasks)
 
     async def wait_idle(self) -> None:
         """Wait until no key is being reconciled."""
         await self._idle.wait()
 
-    async def _work(self) -> None:
+    def _add_worker(self, tasks: asyncio.TaskGroup) -> None:
+        self._has_next = True
+        tasks.create_task(self._work(tasks), name="worker")
+
+    async def _work(self, tasks: asyncio.TaskGroup) -> None:
+        """Reconcile keys until another worker is there for the next one.
+
+        One is, wherever one more may be busy. As many as may be busy at a time would cost a third
+        of a megabyte for each namespace, and hardly any of them ever has something to do.
+        """
         while True:
             try:
                 key = await self._queue.take()
@@ -89,13 +99,22 @@ class Workers(Generic[K]):
                 return
             self.busy += 1
             self._idle.clear()
-            try:
-                await self._reconcile_key(key)
-            finally:
-                self.busy -= 1
-                if self.busy == 0:
-                    self._idle.set()
-                self._queue.done(key)
+            self._has_next = False
+            if self.busy < self._count:
+                self._add_worker(tasks)
+            await self._finish(key)
+            if self._has_next:
+                return
+            self._has_next = True
+
+    async def _finish(self, key: K) -> None:
+        try:
+            await self._reconcile_key(key)
+        finally:
+            self.busy -= 1
+            if self.busy == 0:
+                self._idle.set()
+            self._queue.done(key)
 
     async def _reconcile_key(self, key: K) -> None:
         try:

@@ -137,6 +137,45 @@ async def test_a_slow_key_does_not_delay_another() -> None:
     assert made.reconciled == ["slow", "quick"]
 
 
+async def test_there_are_as_many_workers_as_have_something_to_do() -> None:
+    """And one for the next key, up to the bound: hundreds of idle ones would cost memory."""
+    made, keys = Bench(count=3), ["a", "b", "c", "d"]
+    made.held = {key: asyncio.Event() for key in keys}
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(made.run())
+        counts = [await _count_workers()]
+        for key in keys:
+            made.queue.add(key)
+            counts.append(await _count_workers())
+        assert counts == [1, 2, 3, 3, 3]
+        assert made.reconciled == keys[:3]
+        for key in keys:
+            made.held[key].set()
+        assert await _count_workers() == 1
+        assert made.reconciled == keys
+        made.queue.close()
+
+
+async def test_no_more_keys_are_out_than_workers_where_some_never_wait() -> None:
+    made = Bench(count=2)
+    made.held = {key: asyncio.Event() for key in "bcd"}
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(made.run("a", "b", "c", "d"))
+        await _count_workers()
+        assert made.busy == {"b", "c"}
+        for event in made.held.values():
+            event.set()
+        await made.seen["d"].wait()
+        made.queue.close()
+
+
+async def _count_workers() -> int:
+    """Return how many workers there are once nothing is left to be done at once."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return sum(task.get_name() == "worker" for task in asyncio.all_tasks())
+
+
 async def test_a_bug_backs_off_and_does_not_end_the_worker(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
