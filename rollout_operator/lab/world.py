@@ -13,12 +13,14 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self
 
+from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.cluster import Cluster
+from rollout_operator.lab.flux import Flux, FluxTimes
 from rollout_operator.lab.model.history import History, Said
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.network.faults import Faults, NoFaults
@@ -47,10 +49,11 @@ class Sandbox:
         faults: Faults | None = None,
         namespace: str = "default",
         epoch: datetime = EPOCH,
+        flux: FluxTimes | None = None,
     ) -> None:
         """Make a world with an empty namespace; `choose` tells how each of its pods behaves.
 
-        `epoch` is the time at which it begins.
+        `epoch` is the time at which it begins, and `flux` how long its controllers take.
         """
         self.namespace = namespace
         self.epoch = epoch
@@ -70,6 +73,8 @@ class Sandbox:
             pace=pace or StepTimes(),
             elapsed=self.elapsed,
         )
+        self.flux = Flux(self.api, rng=self.rng("flux"), times=flux)
+        self._tasks = TaskStack()
         self._choice = self.rng("service")
         self._world = World(
             api=self.api,
@@ -93,8 +98,13 @@ class Sandbox:
     ) -> None:
         for process in self._processes:
             await process.end()
+        await self._tasks.stop()
         self.cluster.stop()
         self.api.stop()
+
+    def start_flux(self) -> None:
+        """Have the controllers of Flux work from now on."""
+        self._tasks.start("flux", self.flux.run())
 
     def elapsed(self) -> timedelta:
         """Return the time since this world began."""
