@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rollout_operator.controllers.releases.wide import WideChecks
     from rollout_operator.kube.cache.followed import FollowedKind
     from rollout_operator.kube.cache.nodes import FollowedNodes
+    from rollout_operator.model.releases.health import HealthCheck
     from rollout_operator.model.releases.rollout import ReleaseRollout
 
 
@@ -99,8 +100,8 @@ class Feature(Protocol):
 class NamespaceChecks(Protocol):
     """What evaluates the HealthChecks of one namespace, for Rollouts of others as well."""
 
-    def list_selecting(self) -> list["ReleaseRollout"]:
-        """Return the Rollouts of this namespace that select checks of several namespaces."""
+    def list_selecting(self, check: "HealthCheck") -> list["ReleaseRollout"]:
+        """Return the Rollouts of this namespace that may select a check of another one."""
         ...
 
     def describe_wait(self, rollout: "ReleaseRollout") -> str:

@@ -5,10 +5,13 @@ Whether the views may be decided by is said here; what their absence means is le
 
 from dataclasses import dataclass
 
+from rollout_operator.controllers.releases.tags import tag_labels
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.objects import list_views
 from rollout_operator.model.releases.flux import ImagePolicy, OciRepository
+from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.planning.releases.health import takes_check
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
 
@@ -34,6 +37,11 @@ class ReleaseCaches:
     def list_rollouts(self) -> tuple[ReleaseRollout, ...]:
         """Return the Rollouts that can be obeyed."""
         return list_views(self.rollouts.store.list_all(), ReleaseRollout)
+
+    def list_selecting(self, check: HealthCheck) -> tuple[ReleaseRollout, ...]:
+        """Return the Rollouts that may select a HealthCheck, by its labels alone."""
+        found = self.rollouts.store.list_tagged(*tag_labels(check.labels))
+        return tuple(one for one in list_views(found, ReleaseRollout) if takes_check(one, check))
 
     def list_policies(self) -> tuple[ImagePolicy, ...]:
         """Return the image policies."""

@@ -110,6 +110,9 @@ class ReleaseController:
             await self._carry_out(known, rollout, plan)
         self._remember(name, remember(corrections, plan, snapshot.now))
         again = min(plan.requeue_after or RESYNC, RESYNC)
+        if isinstance(rollout, ReleaseRollout):
+            # An image policy of another namespace is not followed: it is read each time.
+            again = min(again, rollout.spec.update_interval)
         # What the plan lacks wakes this Rollout as it comes; a refused write has to be repeated.
         if problem := self._write_problems.get(name):
             return min(context.attempts.record_failure(("tags", name), problem), again)

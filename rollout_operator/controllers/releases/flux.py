@@ -1,6 +1,6 @@
 """Objects of Flux in one namespace: as they are known, and writes of single fields of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ from rollout_operator.model.decode.releases.flux import (
 )
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome
-from rollout_operator.model.objects import list_views
+from rollout_operator.model.objects import AnyWatched, list_views
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -40,6 +40,28 @@ class FluxOfRollout(NamedTuple):
 
     repositories: tuple[OciRepository, ...]
     kustomizations: tuple[Kustomization, ...]
+
+
+class TaggedObjects(Protocol):
+    """Objects of a kind that are found by what they mention."""
+
+    def list_tagged(self, *tags: str) -> Iterable[AnyWatched]:
+        """Return those that mention any of these."""
+        ...
+
+
+def list_flux(
+    rollout: str, repositories: TaggedObjects, kustomizations: TaggedObjects
+) -> FluxOfRollout:
+    """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
+    tags = tag_rollout(rollout)
+    found = list_views(repositories.list_tagged(*tags), OciRepository)
+    sources = (
+        FluxReference(kind=OCI_REPOSITORY, namespace=one.head.namespace, name=one.head.name)
+        for one in found
+    )
+    applied = kustomizations.list_tagged(*tags, *map(tag_source, sources))
+    return FluxOfRollout(found, list_views(applied, Kustomization))
 
 
 class FluxObjects:
@@ -70,14 +92,8 @@ class FluxObjects:
 
     def list_of(self, rollout: str) -> FluxOfRollout:
         """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
-        tags = tag_rollout(rollout)
-        repositories = list_views(self._newest[OCI_REPOSITORY].list_tagged(*tags), OciRepository)
-        sources = (
-            FluxReference(kind=OCI_REPOSITORY, namespace=one.head.namespace, name=one.head.name)
-            for one in repositories
-        )
-        found = self._newest[KUSTOMIZATION].list_tagged(*tags, *map(tag_source, sources))
-        return FluxOfRollout(repositories, list_views(found, Kustomization))
+        newest = self._newest
+        return list_flux(rollout, newest[OCI_REPOSITORY], newest[KUSTOMIZATION])
 
     async def settle(self) -> None:
         """Read back what may have been written. Raises what `Reader.fetch` raises, DecodeError."""

@@ -1,6 +1,7 @@
 """What objects mention: by this those of one Rollout are found among thousands."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from rollout_operator.model.releases.flux import (
     OCI_REPOSITORY,
@@ -11,12 +12,18 @@ from rollout_operator.model.releases.flux import (
     Writers,
 )
 from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.planning.releases.flux.writes import name_manager
+
+# Of Rollouts that select HealthChecks by other means than the value of a label.
+_SELECTS: Final = "selects:"
 
 
 def list_tags(view: object) -> Iterator[str]:
     """Yield what an object mentions: Rollouts, field managers, and what it applies."""
     match view:
+        case ReleaseRollout():
+            yield from _list_selected(view)
         case ReleaseGate():
             yield view.rollout
         case OciRepository():
@@ -38,6 +45,20 @@ def tag_rollout(name: str) -> tuple[str, ...]:
 def tag_source(source: FluxReference) -> str:
     """Return what a Kustomization mentions that applies this; no name has a colon."""
     return f"source:{source.namespace}/{source.name}"
+
+
+def tag_labels(labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield what the Rollouts mention that may select a HealthCheck with these labels."""
+    yield _SELECTS
+    yield from (f"{_SELECTS}{key}={value}" for key, value in labels.items())
+
+
+def _list_selected(rollout: ReleaseRollout) -> Iterator[str]:
+    checks = rollout.spec.checks
+    if checks is not None and checks.selector is not None:
+        # One of the labels that must be there is enough to find it by.
+        first = min(checks.selector.labels.items(), default=None)
+        yield _SELECTS if first is None else f"{_SELECTS}{first[0]}={first[1]}"
 
 
 def _list_others(writers: Writers, problems: tuple[AnnotationProblem, ...]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from rollout_operator.controllers.releases.checks.controller import (
     CheckSnapshot,
 )
 from rollout_operator.controllers.releases.checks.reader import CheckReader
+from rollout_operator.controllers.releases.flux import list_flux
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.retries import Attempts
@@ -26,7 +27,7 @@ from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
-from rollout_operator.model.releases.flux import FluxReference, Kustomization
+from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckFinding, HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.operator.context import Context
@@ -99,9 +100,9 @@ class HealthChecks:
             )
         )
 
-    def list_selecting(self) -> list[ReleaseRollout]:
-        """Return the Rollouts of this namespace that select checks of several namespaces."""
-        return [one for one in self._caches.list_rollouts() if _selects_namespaces(one)]
+    def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
+        """Return the Rollouts of this namespace that may select a check of another one."""
+        return [one for one in self._caches.list_selecting(check) if _selects_namespaces(one)]
 
     def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
         """Look at what Rollouts of any namespace may select."""
@@ -114,20 +115,20 @@ class HealthChecks:
         current = rollout.status.current
         if current is None or not current.is_active:
             return ""
-        tag = current.version.tag
-        kustomizations = list_views(self._caches.kustomizations.store.list_all(), Kustomization)
-        repositories = self._caches.list_repositories()
-        targets = list_targets(rollout.head.name, tag, repositories, kustomizations)
+        tag, name = current.version.tag, rollout.head.name
+        caches = self._caches
+        flux = list_flux(name, caches.oci_repositories.store, caches.kustomizations.store)
+        targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
         return describe_flux_wait(rollout, tag, targets)
 
-    def _observe(self) -> CheckSnapshot:
-        """Return what is known of Rollouts, of other namespaces as well. Raises Unreachable."""
+    def _observe(self, check: HealthCheck) -> CheckSnapshot:
+        """Return what is known of the Rollouts that may select a check. Raises Unreachable."""
         found: list[tuple[NamespaceChecks, ReleaseRollout]] = [
-            (self, rollout) for rollout in self._caches.list_rollouts()
+            (self, rollout) for rollout in self._caches.list_selecting(check)
         ]
         for other in self._context.process.health_checks:
             if other is not self:
-                found += [(other, rollout) for rollout in other.list_selecting()]
+                found += [(other, rollout) for rollout in other.list_selecting(check)]
         selects = any(_selects_namespaces(rollout) for _, rollout in found)
         return CheckSnapshot(
             now=refine_time(self._client.server_time(), self._context.clock.now()),

@@ -179,6 +179,16 @@ async def test_a_policy_of_another_namespace_is_read_live() -> None:
     assert bench.api.calls == ["get imagepolicies/app", STATUS, TAG]
 
 
+@pytest.mark.parametrize(("interval", "again"), [("10s", 10), ("1h", 60)])
+@in_virtual_time
+async def test_a_rollout_is_looked_at_once_an_interval(interval: str, again: int) -> None:
+    """RELB-01, REL-13: what its image policy in another namespace selects is known by that."""
+    bench = ReleaseBench()
+    bench.create(releaseUpdateInterval=interval)
+    await bench.rest()
+    assert (await bench.step()).again == timedelta(seconds=again)
+
+
 @in_virtual_time
 async def test_an_annotation_that_cannot_be_obeyed_is_reported_once() -> None:
     """REL-61."""

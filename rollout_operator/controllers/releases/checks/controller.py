@@ -41,7 +41,7 @@ RECOUNT: Final = timedelta(seconds=4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSnapshot:
-    """What is known of the Rollouts to which checks may belong."""
+    """What is known of the Rollouts to which a check may belong."""
 
     now: datetime
     rollouts: tuple[ReleaseRollout, ...]
@@ -58,7 +58,7 @@ class CheckContext:
     """HealthChecks, with what this process wrote."""
     statuses: StatusWriter
     reader: CheckReader
-    observe: Callable[[], CheckSnapshot]
+    observe: Callable[[HealthCheck], CheckSnapshot]
     find_lack: Callable[[], str | None]
     """Says why nothing may be decided yet."""
     attempts: Attempts
@@ -100,7 +100,7 @@ class CheckController:
 
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
         # What is known of Rollouts comes before all reads: so no look is older than it.
-        snapshot = self._context.observe()
+        snapshot = self._context.observe(check)
         own = find_class(check)
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
         if reset is not None:

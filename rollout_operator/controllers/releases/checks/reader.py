@@ -51,7 +51,7 @@ from rollout_operator.planning.releases.kstatus.fields import ApiObject
 Tree = Mapping[str, object]
 FindStall = Callable[[FluxReference], CheckFinding | None]
 
-# Of one inventory so many objects are read at a time.
+# Of all inventories so many objects are read at a time: other lists wait for the same requests.
 _AT_A_TIME: Final = 8
 _TREE: Final = msgspec.json.Decoder(Mapping[str, object])
 _NO_ANSWER: Final = (Throttled, TooManyRequests, NotElected)
@@ -90,6 +90,7 @@ class CheckReader:
         self._reader = reader
         self._catalog = catalog
         self._find_stall = find_stall
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def evaluate(self, own: CheckClass, request: CheckRequest) -> Evaluation:
         """Return what is found now.
@@ -125,10 +126,9 @@ class CheckReader:
         self, tree: Tree, request: CheckRequest
     ) -> Sequence[InventoryFinding]:
         entries = ApiObject(tree).list_maps("status", "inventory", "entries")
-        turns = asyncio.Semaphore(_AT_A_TIME)
 
         async def read(text: str) -> InventoryFinding:
-            async with turns:
+            async with self._turns:
                 return await self._read_entry(text, request)
 
         return await gather_all(read(ApiObject(one).get_text("id")) for one in entries)

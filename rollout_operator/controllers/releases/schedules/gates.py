@@ -4,13 +4,14 @@ What this process wrote counts until the caches show it, or that the gate is gon
 minute at most. Each write holds only for the gate that was decided about.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import JsonObject, Precondition, Writer
+from rollout_operator.kube.api import JsonObject, Precondition, TimedPatcher, Writer
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.kube.cache.store import is_older
 from rollout_operator.kube.release_kinds import ROLLOUT_GATES
@@ -35,10 +36,14 @@ _LABELS: Final = (
 )
 
 
+class GateClient(Writer, TimedPatcher, Protocol):
+    """What a KeptGates calls."""
+
+
 class KeptGates:
     """All gates of one namespace, or of the cluster."""
 
-    def __init__(self, client: Writer, cached: FollowedKind, clock: Clock) -> None:
+    def __init__(self, client: GateClient, cached: FollowedKind, clock: Clock) -> None:
         self._client = client
         self._cached = cached
         self._clock = clock
@@ -59,26 +64,34 @@ class KeptGates:
                 gates[key] = gate
         return tuple(one for one in gates.values() if one.head.uid not in self._deleted)
 
-    async def carry_out(self, action: GateAction) -> None:
-        """Create, correct or delete a gate. Raises as `Writer`, and DecodeError."""
+    async def carry_out(
+        self, action: GateAction, still_holds: Callable[[], bool] = lambda: True
+    ) -> bool:
+        """Create, correct or delete a gate. Raises as `Writer`, and DecodeError.
+
+        Return whether it was sent: a gate that is there is not opened or closed by what does not
+        hold any more once our own limits let the request go.
+        """
+        client = self._client
         match action:
             case CreateGate(wanted=wanted):
                 self._log("Creating gate", wanted)
                 body = render_gate(wanted)
-                self._record(await self._client.create(ROLLOUT_GATES, wanted.namespace, body))
+                self._record(await client.create(ROLLOUT_GATES, wanted.namespace, body))
             case CorrectGate(head=head, wanted=wanted):
+                place = (ROLLOUT_GATES, head.namespace, head.name)
+                await client.wait_turn_to_patch(*place)
+                if not still_holds():
+                    return False
                 self._log("Correcting gate", wanted)
                 patch = render_correction(action)
-                self._record(
-                    await self._client.patch(ROLLOUT_GATES, head.namespace, head.name, patch)
-                )
+                self._record(await client.patch(*place, patch, has_turn=True))
             case DeleteGate(head=head):
                 log.info("Deleting gate", gate=head.key)
                 is_this = Precondition(uid=head.uid, resource_version=head.resource_version)
-                await self._client.delete(
-                    ROLLOUT_GATES, head.namespace, head.name, precondition=is_this
-                )
+                await client.delete(ROLLOUT_GATES, head.namespace, head.name, precondition=is_this)
                 self._deleted[head.uid] = self._clock.elapsed()
+        return True
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Forget what was written to a gate that is gone."""

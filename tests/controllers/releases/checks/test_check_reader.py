@@ -1,11 +1,13 @@
 """What is read for a HealthCheck, and which errors say nothing of it."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from rollout_operator.aio.tasks import gather_all
 from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
 from rollout_operator.kube.api import Page, Resource, Served
 from rollout_operator.kube.client.discovery import KindCatalog
@@ -23,9 +25,19 @@ READY = {"type": "Ready", "status": "True", "reason": "Ok", "message": "applied"
 class OneKustomization:
     """Stands in for the API server: a Kustomization of one Deployment, and perhaps an error."""
 
-    def __init__(self, *, own: ApiError | None = None, of_objects: ApiError | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        own: ApiError | None = None,
+        of_objects: ApiError | None = None,
+        names: Sequence[str] = ("web",),
+    ) -> None:
         self._own = own
         self._of_objects = of_objects
+        self._names = names
+        self._underway = 0
+        self.most = 0
+        """So many objects were read at a time."""
         self.reads: list[str] = []
 
     async def fetch(
@@ -38,10 +50,15 @@ class OneKustomization:
         has_turn: bool = False,
     ) -> bytes:
         self.reads.append(f"{resource.kind} {namespace}/{name}")
+        self._underway += 1
+        self.most = max(self.most, self._underway)
+        await asyncio.sleep(1)
+        self._underway -= 1
         error = self._own if resource.kind == "Kustomization" else self._of_objects
         if error is not None:
             raise error
-        entries = [{"id": "prod_web_apps_Deployment"}, {"id": "prod_s__Secret"}]
+        deployments = [{"id": f"prod_{one}_apps_Deployment"} for one in self._names]
+        entries = [*deployments, {"id": "prod_s__Secret"}]
         status: Mapping[str, object] = {"conditions": [READY], "inventory": {"entries": entries}}
         is_own = resource.kind == "Kustomization"
         body = {"apiVersion": "v1", "kind": resource.kind, "status": status if is_own else {}}
@@ -70,6 +87,17 @@ async def test_what_is_read() -> None:
     api = OneKustomization()
     await evaluate(api)
     assert api.reads == ["Kustomization prod/app", "Deployment prod/web"]
+
+
+@in_virtual_time
+async def test_large_inventories_are_read_a_few_objects_at_a_time() -> None:
+    """REL-30: of all checks together, so that nothing else waits long for its turn."""
+    api = OneKustomization(names=[f"web-{number}" for number in range(40)])
+    reader = CheckReader(api, KindCatalog(api, VirtualClock()))
+    request = CheckRequest(check=check(), place=PLACE, now=at(0))
+    await gather_all(reader.evaluate(CheckClass.KUSTOMIZATION, request) for _ in range(5))
+    assert len(api.reads) == 5 * 41
+    assert api.most == 8
 
 
 @pytest.mark.parametrize("unread", [0, 1, 2])

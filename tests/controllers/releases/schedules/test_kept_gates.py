@@ -6,11 +6,12 @@ from typing import Any, cast
 
 from rollout_operator.controllers.releases.schedules.gates import (
     OWN_WRITES_LAST,
+    GateClient,
     KeptGates,
     render_gate,
 )
 from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.kube.api import JsonObject, Precondition, Resource, Writer
+from rollout_operator.kube.api import JsonObject, Precondition, Resource
 from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.names import Uid
@@ -59,7 +60,7 @@ class Rig:
     def __init__(self) -> None:
         self.api = GateApi()
         self.cached = FakeKind([kinds.ROLLOUT_GATES], FakeReleaseApi())
-        self.gates = KeptGates(cast(Writer, self.api), self.cached, VirtualClock())
+        self.gates = KeptGates(cast(GateClient, self.api), self.cached, VirtualClock())
 
     async def create(self) -> WatchedObject:
         """Create the gate, and return it as the cache will show it."""

@@ -224,3 +224,44 @@ async def test_many_gates_are_decided_anew_in_between() -> None:
         assert len(gates) == 60
         assert not any(gates.values())
         assert len((await show_status(world))["managedGates"]) == 60
+
+
+@in_virtual_time
+async def test_gates_do_not_wait_for_the_statuses_of_all_rollouts() -> None:
+    """REL-98: of what our own limits let through in half a minute they have a third."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        for number in range(200):
+            await world.create_rollout(f"app-{number}", labels=WEB)
+        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+        await world.start()
+        await world.sleep(30)
+        assert len(show_gates(world)) > 40
+        assert world.count_writes(ROLLOUTS) > 40
+
+
+@in_virtual_time
+async def test_nothing_is_opened_that_our_own_limits_held_up_for_too_long() -> None:
+    """REL-98: what was decided before the end of a window is not sent long after it."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        for number in range(30):
+            await world.create_rollout(f"app-{number}", labels=WEB)
+        brief = {"timeRange": {"start": "03:06", "end": "03:07"}}
+        await world.create(
+            ROLLOUT_SCHEDULES, "nights", {**SPEC, "action": "Allow", "rules": [brief]}
+        )
+        process = await world.start()
+        await world.sleep(60)
+        assert len(show_gates(world)) == 30
+        process.crash()
+        await world.start("-kubernetes.client-qps=0.3", "-kubernetes.client-burst=1")
+        opened: dict[str, str] = {}
+        while (moment := sandbox.api.now().strftime("%H:%M:%S")) < "03:12:00":
+            await world.sleep(1)
+            for name, is_passing in show_gates(world).items():
+                if is_passing:
+                    opened.setdefault(name, moment)
+        assert 10 < len(opened) < 30
+        assert max(opened.values()) < "03:07:03"
+        assert not any(show_gates(world).values())
