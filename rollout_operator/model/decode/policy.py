@@ -18,9 +18,13 @@ from rollout_operator.model.decode.installation import WireSelector, convert_sel
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import Generation, JsonBytes, ObjectHead, Wire
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
+from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import LONGEST_NAME, Uid
-from rollout_operator.model.policy.label_syntax import check_label_key, check_label_value
+from rollout_operator.model.policy.label_syntax import (
+    SelectorRefused,
+    check_label_key,
+    check_selector,
+)
 from rollout_operator.model.policy.policy import (
     PodOrder,
     Policy,
@@ -210,43 +214,19 @@ def _parse_selector(value: object) -> LabelSelector:
         )
     _check_length(".matchLabels", selector.labels)
     _check_length(".matchExpressions", selector.terms)
-    for key, label in selector.labels.items():
-        _check_below(".matchLabels", check_label_key, key)
-        _check_below(f".matchLabels[{key}]", check_label_value, label)
     for place, term in enumerate(selector.terms):
-        _check_term(f".matchExpressions[{place}]", term)
+        _check_length(f".matchExpressions[{place}].values", term.values)
+    try:
+        check_selector(selector)
+    except SelectorRefused as error:
+        raise _Refused(str(error), below=error.below) from error
     return selector
-
-
-def _check_term(path: str, term: SelectorTerm) -> None:
-    """Refuse what the API's own selectors refuse: an unknown term would take everything."""
-    _check_below(f"{path}.key", check_label_key, term.key)
-    _check_length(f"{path}.values", term.values)
-    match term.operator:
-        case "In" | "NotIn":
-            if not term.values:
-                raise _Refused(f"{term.operator} needs a value", below=f"{path}.values")
-        case "Exists" | "DoesNotExist":
-            if term.values:
-                raise _Refused(f"{term.operator} takes no value", below=f"{path}.values")
-        case _:
-            known = "In, NotIn, Exists or DoesNotExist"
-            raise _Refused(f"{quote(term.operator)} is not {known}", below=f"{path}.operator")
-    for value in term.values:
-        _check_below(f"{path}.values", check_label_value, value)
 
 
 def _check_length(path: str, items: Collection[object]) -> None:
     """Refuse more than any real selector has: each is compared with every StatefulSet."""
     if len(items) > _MOST_TERMS:
         raise _Refused(f"it has {len(items)} items, at most {_MOST_TERMS}", below=path)
-
-
-def _check_below(path: str, check: Callable[[str], str], text: str) -> None:
-    try:
-        check(text)
-    except InvalidInput as error:
-        raise _Refused(str(error), below=path) from error
 
 
 def _parse_maximum(value: object) -> IntOrPercent:

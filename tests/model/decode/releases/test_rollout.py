@@ -130,12 +130,12 @@ def test_a_selector_is_also_read_where_the_examples_have_it() -> None:
         ),
         (
             {"healthCheckSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
-            'spec.healthCheckSelector.matchExpressions[0]: "Is" is not In, NotIn, Exists or '
-            "DoesNotExist",
+            'spec.healthCheckSelector.matchExpressions[0].operator: "Is" is not In, NotIn, '
+            "Exists or DoesNotExist",
         ),
         (
             {"healthCheckSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
-            "spec.healthCheckSelector.matchExpressions[0]: In needs a value",
+            "spec.healthCheckSelector.matchExpressions[0].values: In needs a value",
         ),
     ],
 )  # fmt: skip

@@ -188,7 +188,7 @@ def test_an_invalid_schedule_still_says_whom_it_concerns() -> None:
         ({"rules": [{}]}, "spec: object missing required field rolloutSelector"),
         (
             {**SPEC, "rolloutSelector": {"matchLabels": {"a": "b c"}}},
-            'spec.rolloutSelector.matchLabels: "b c" is no value of a label',
+            'spec.rolloutSelector.matchLabels[a]: "b c" is no value of a label',
         ),
     ],
 )
