@@ -7,14 +7,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.config.environment import NOTHING, POD_NAMESPACE, Environment, is_label
-from rollout_operator.config.flags import (
-    ACTIVE,
-    KUBERIK,
-    REGISTRY,
-    SHADOW,
-    Config,
-    read_arguments,
-)
+from rollout_operator.config.flags import Config, read_arguments
+from rollout_operator.config.rollout_flags import ACTIVE, KUBERIK, REGISTRY, SHADOW
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.pattern import compile_search

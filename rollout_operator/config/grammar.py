@@ -3,7 +3,7 @@
 Decides how words become values: `-name=value`, `--name=value`, `-name value`; a boolean takes a
 value only through `=`; the last of several wins; `--` or the first word that is no flag ends it;
 numbers are decimal. Errors begin as Go's do, and go on with what to write instead. Which flags
-exist is decided in `flags`, what they mean together in `checks`.
+exist is decided by the subjects of `flags`, what they mean together in `checks`.
 """
 
 import difflib
@@ -83,6 +83,13 @@ class Flag(Generic[T]):
     """Under which heading the help shows it."""
     alias: str = ""
     """Another spelling of the name; not shown in lists."""
+
+
+def flag(name: str, kind: FlagKind[T], default: T, group: str, help: str, *, alias: str = "") -> T:
+    """Return a field of a dataclass that a flag fills."""
+    declared = Flag(name=name, kind=kind, default=default, group=group, help=help, alias=alias)
+    made: T = field(default=default, metadata={"flag": declared})
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.config.flags import KUBERIK as FOLLOWING
+from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
 from rollout_operator.controllers.releases.wide import follow_everywhere
 from rollout_operator.kube import release_kinds as kinds

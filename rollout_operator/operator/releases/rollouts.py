@@ -8,8 +8,8 @@ from typing import Final
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.config.flags import KUBERIK as FOLLOWING
-from rollout_operator.config.flags import REGISTRY
+from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
+from rollout_operator.config.rollout_flags import REGISTRY
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects

@@ -13,7 +13,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.config.flags import KUBERIK as FOLLOWING
+from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.schedules.controller import (

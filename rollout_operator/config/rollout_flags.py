@@ -1,0 +1,56 @@
+"""Flags that say which rollouts are made to happen, of pods and of releases."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.config.grammar import BOOL, DURATION, TEXT, flag
+
+ACTIVE: Final = "active"
+SHADOW: Final = "shadow"
+REGISTRY: Final = "registry"
+KUBERIK: Final = "kuberik"
+
+_ROLLOUTS: Final = "Rollouts"
+_RELEASES: Final = "Releases"
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True)
+class RolloutFlags:
+    """Which rollouts are made to happen."""
+
+    reconcile_interval: timedelta = flag(
+        "reconcile.interval", DURATION, timedelta(seconds=5), _ROLLOUTS,
+        "Longest time until a group is reconciled again after an error. Must be positive."
+        " Without errors changes are acted upon as they happen, and nothing waits for this"
+        " interval.",
+    )
+    multi_az_rollouts: bool = flag(
+        "multi-az-rollouts.enabled", BOOL, False, _ROLLOUTS,
+        "Obey MultiAZRollouts. Also on where one of the environment variables WATCH_NAMESPACE,"
+        " LOG_LEVEL, OPERATOR_NAME and METRICS_PORT is set. Without effect in shadow mode.",
+    )
+    mode: str = flag(
+        "mode", TEXT, ACTIVE, _ROLLOUTS,
+        "active, or shadow: decide and tell in log, metrics and status page what would be done,"
+        " and count where another operator does otherwise. Nothing is written, no pod is called,"
+        " no webhook is answered; rights to read are enough.",
+    )
+    releases: bool = flag(
+        "releases.enabled", BOOL, False, _RELEASES,
+        "Make the Rollouts of kuberik.com happen. Without effect in shadow mode.",
+    )
+    release_compat: str = flag(
+        "releases.compat", TEXT, "", _RELEASES,
+        "kuberik: decide in all cases as kuberik's own controller does.",
+    )
+    verifies_wanted: bool = flag(
+        "releases.verify-wanted-version", BOOL, False, _RELEASES,
+        "Hold a wantedVersion that the registry does not have.",
+    )
+    release_metadata: str = flag(
+        "releases.metadata", TEXT, REGISTRY, _RELEASES,
+        "registry: ask registries what releases are; none: no registry, and no Secret is read.",
+    )
+# fmt: on
