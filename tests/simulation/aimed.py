@@ -240,7 +240,11 @@ def find_broken(aim: Aim) -> list[str]:
 
 
 def list_targets(limit: int, *, is_elected: bool) -> list[Target]:
-    """Return the calls from the record of the first batch to the end of the last of `BATCHES`."""
+    """Return the calls from the choice of the first batch to the pause after the last of `BATCHES`.
+
+    One that is killed with the answer to a record of the batch after that may delete its pod still,
+    and nothing would be left to go on with.
+    """
     course = AimedCourse(None)
     outcome = play(find_sample(limit, is_elected=is_elected), SEED, course, quiet=QUIET)
     begins = [at for at, *_ in list_batches(outcome.history)]
@@ -254,7 +258,7 @@ def list_targets(limit: int, *, is_elected: bool) -> list[Target]:
             round=ask.round,
         )
         for at, ask in course.faults.calls
-        if begins[0] - BEFORE <= at < begins[BATCHES]
+        if begins[0] - BEFORE <= at < begins[BATCHES] - BEFORE
     ]
 
 

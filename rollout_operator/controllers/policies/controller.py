@@ -6,9 +6,10 @@ deletes are those of the executor, after a live read and under the budgets and l
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from rollout_operator.controllers.policies.placements import Placements
@@ -20,6 +21,8 @@ from rollout_operator.controllers.reconciles import Reconciles
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, Steps
 from rollout_operator.controllers.worker import Result
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Action, Code, Reason, Severity
 from rollout_operator.model.policy.plan import PolicyPlan
@@ -53,6 +56,33 @@ class PolicyContext:
     reports: PolicyReports
     now: Callable[[], datetime]
     """The API server's time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """A policy in service, and what stands behind all that one reconcile decides for it."""
+
+    watched: WatchedPolicy
+    scope: PolicyScope
+    before: PolicyRecord
+
+
+class _Beginning:
+    """The record of a batch that begins: whether it was written, and what came of that."""
+
+    def __init__(self, write: Callable[[Group], Awaitable[timedelta]]) -> None:
+        self._write = write
+        self.again: timedelta | None = None
+        """When to reconcile again, once it was written."""
+        self.error: ApiError | None = None
+
+    async def record(self, live: Group) -> None:
+        """Write it by a live read. Raises ApiError, and DecodeError."""
+        try:
+            self.again = await self._write(live)
+        except ApiError as error:
+            self.error = error
+            raise
 
 
 class PolicyController:
@@ -118,24 +148,50 @@ class PolicyController:
         resolution = await context.placements.resolve(watched, scope.policy, group)
         group = context.rule.observe(name)
         before = PolicyRecord(resolution=resolution, batch=find_batch(watched.status))
-        snapshot = context.rule.snapshot(scope, group, before)
-        plan = plan_policy(snapshot)
+        case = _Case(watched=watched, scope=scope, before=before)
+        plan = plan_policy(context.rule.snapshot(scope, group, before))
         if plan.action is not None and plan.batch != before.batch:
-            # What is recorded is carried out, come what may: so it is chosen from what is live.
-            group = await context.rule.observe_live(group)
-            snapshot = context.rule.snapshot(scope, group, before)
-            plan = plan_policy(snapshot)
-        self._log_wait(watched.name, plan)
-        self._log_stall(watched.name, plan)
-        status = render_policy_status(snapshot, plan, before=watched.status)
-        unwritten = await self._write(watched, status)
-        context.rule.note(name, PolicyRecord(resolution=resolution, batch=plan.batch))
-        context.reports.on_plan(watched, scope.policy, group)
+            return await self._begin(case, group, plan)
+        unwritten = await self._record(case, group, plan)
         if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
             await context.switches.switch(scope.policy, group)
-        actions: list[Action] = [*([plan.action] if plan.action else []), *plan.records]
-        step = await context.steps.carry_out(group, actions)
-        return min(step.again, plan.requeue_after or RESYNC, unwritten)
+        step = await context.steps.carry_out(group, _list_actions(plan))
+        return min(step.again, unwritten)
+
+    async def _begin(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
+        """Begin a batch: it is recorded once it was read live, and its pods go by that read.
+
+        Two reads in a row would be slow: an API server that answers lists from its cache asks its
+        store only ten times a second how far that must have come.
+        """
+        context, beginning = self._context, _Beginning(partial(self._record_live, case))
+        name = GroupName(case.watched.name)
+        with context.rule.beginning(name, case.before, beginning.record):
+            step = await context.steps.carry_out(group, _list_actions(plan))
+        if beginning.error is not None:
+            raise beginning.error
+        if beginning.again is None:
+            # A budget holds it, or the caches are behind. What is recorded is carried out, come
+            # what may: so it is chosen from what is live.
+            await beginning.record(await context.rule.observe_live(group))
+        return min(step.again, beginning.again or RESYNC)
+
+    async def _record_live(self, case: "_Case", live: Group) -> timedelta:
+        """Decide by a live read, and record that."""
+        plan = plan_policy(self._context.rule.snapshot(case.scope, live, case.before))
+        return await self._record(case, live, plan)
+
+    async def _record(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
+        """Record what was decided by a snapshot; return when to reconcile again."""
+        context, watched = self._context, case.watched
+        self._log_wait(watched.name, plan)
+        self._log_stall(watched.name, plan)
+        snapshot = context.rule.snapshot(case.scope, group, case.before)
+        status = render_policy_status(snapshot, plan, before=watched.status)
+        unwritten = await self._write(watched, status)
+        context.rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
+        context.reports.on_plan(watched, case.scope.policy, group)
+        return min(plan.requeue_after or RESYNC, unwritten)
 
     async def _write(self, watched: WatchedPolicy, status: PolicyStatus) -> timedelta:
         """Write a status where it says anything new (MAZ-54); return when to do so again.
@@ -192,3 +248,7 @@ class PolicyController:
 
     def _name(self, name: str) -> dict[str, object]:
         return {**self._context.rule.name_keys(GroupName(name))}
+
+
+def _list_actions(plan: PolicyPlan) -> Sequence[Action]:
+    return [*([plan.action] if plan.action else []), *plan.records]

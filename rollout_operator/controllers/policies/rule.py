@@ -4,10 +4,11 @@ Which policy owns which StatefulSets is decided in `planning.policies.ownership`
 policy, or what it may select, has changed. Where that is many times a second, it is decided once a
 second: it costs a look at every policy, in which no other namespace has its turn. What is deleted
 is in the recorded batch, whatever a plan of this moment would begin as well: the record comes
-first, see `controller`.
+first. A batch that begins is recorded by the live read that its deletes rest on, under their locks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -165,6 +166,18 @@ class PolicyRule:
         self._observer = observer
         self._owners = owners
         self._records: dict[GroupName, PolicyRecord] = {}
+        self._beginnings: dict[GroupName, Callable[[Group], Awaitable[None]]] = {}
+
+    @contextmanager
+    def beginning(
+        self, name: GroupName, before: PolicyRecord, record: Callable[[Group], Awaitable[None]]
+    ) -> Iterator[None]:
+        """Let a batch begin that is not recorded yet: `record` is called with the live read."""
+        self._records[name], self._beginnings[name] = before, record
+        try:
+            yield
+        finally:
+            self._beginnings.pop(name, None)
 
     def note(self, name: GroupName, record: PolicyRecord) -> None:
         """Decide by this from now on."""
@@ -199,13 +212,20 @@ class PolicyRule:
             clock_error=CLOCK_ERROR,
         )
 
+    async def record(self, live: Group) -> None:
+        """Record the batch that begins. From now on only what is recorded may go."""
+        record = self._beginnings.pop(live.name, None)
+        if record is not None:
+            await record(live)
+
     def plan(self, group: Group) -> Plan:
-        """Return what may be done now of what is recorded."""
+        """Return what may be done now of what is recorded, or is about to be."""
         scope, record = self._find_scope(group.name), self._records.get(group.name)
         if scope is None or record is None:
             return Plan(group=group.name)
         plan = plan_policy(self.snapshot(scope, group, record))
-        return Plan(group=group.name, actions=tuple(_list_actions(plan, record.batch)))
+        batch = plan.batch if group.name in self._beginnings else record.batch
+        return Plan(group=group.name, actions=tuple(_list_actions(plan, batch)))
 
     def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
         """Return the limit of the policy; annotations do not count (MAZ-26)."""

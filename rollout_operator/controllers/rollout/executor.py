@@ -204,6 +204,7 @@ class Executor:
     ) -> None:
         live = await self._rule.observe_live(group)
         expires_at = self._clock.elapsed() + LIVE_READ_LASTS - live.snapshot_age
+        await self._rule.record(reservations.hide(live))
         agreed = None
         if group.owners == live.owners:
             agreed = self._agree(action, live, reservations)

@@ -28,6 +28,10 @@ class RolloutRule(Protocol):
         """Return them as the store has them now. Raises what `Reader.fetch_page` raises."""
         ...
 
+    async def record(self, live: Group) -> None:
+        """Record what a live read leads to, before any of it is done. Raises what writes raise."""
+        ...
+
     def plan(self, group: Group) -> Plan:
         """Return what may be done to them now."""
         ...
@@ -58,6 +62,9 @@ class LabelRule:
     async def observe_live(self, cached: Group) -> Group:
         """Return the group as the store has it now."""
         return await self._observer.observe_live(cached)
+
+    async def record(self, live: Group) -> None:
+        """Record nothing: what is to be done follows from the members alone."""
 
     def plan(self, group: Group) -> Plan:
         """Return what the group's members come to."""

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+)
 from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.history import Called, Commit
 from rollout_operator.lab.network.faults import EVENT_OUTCOME, EventOutcome, NoFaults
@@ -16,6 +22,7 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import PAUSED
 from tests.controllers.policies.world import PolicyWorld
+from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time
 
 BAD = "bad"
@@ -233,9 +240,58 @@ async def test_mt49_what_the_cache_shows_as_ready_is_read_live_before() -> None:
         reads = [one for one in sandbox.history.list_all(Called) if one.request.verb == "list"]
         assert len([one for one in reads if one.request.resource == PODS]) >= 2
         assert world.pods() == []
+        blind.is_blind = False  # what the live reads contradict is listed again
         sandbox.cluster.mend_pod("db-b-0")
         await world.sleep(60)
     assert world.pods() == ["db-a-1", "db-a-0"]
+
+
+@in_virtual_time
+async def test_a_batch_is_recorded_once_between_its_live_read_and_its_deletes() -> None:
+    """Steps 10 to 13: one read for both. A second one waits for the API server's own cache."""
+    async with playing(policy=NO_PAUSE) as world:
+        begun = world.sandbox.elapsed()
+        await world.roll_out(letters="ab")
+        await world.sleep(60)
+        calls = [
+            one.request.verb
+            for one in world.sandbox.history.list_all(Called)
+            if one.begun > begun
+            and one.actor.startswith("operator")
+            and one.request.resource in (PODS, MULTI_AZ_ROLLOUTS)
+        ]
+        assert world.pods() == ["db-a-1", "db-a-0", "db-b-1", "db-b-0"]
+    deletes = [place for place, verb in enumerate(calls) if verb == "delete"]
+    assert all(calls[place - 2 : place] == ["list", "patch"] for place in deletes)
+    assert calls.count("list") == len(deletes)
+
+
+@in_virtual_time
+async def test_a_batch_that_a_budget_holds_is_recorded_and_goes_once_it_may() -> None:
+    """Step 13: its record stays the same, and no other pod goes instead of one of it."""
+    team = {"team": "storage"}
+    own: dict[str, Any] = {"labels": {"app": "db", **team}, "pod_labels": team}
+    async with playing(policy=NO_PAUSE, **own) as world:
+        await world.create_zones("c", replicas=1, labels=team, pod_labels=team)
+        await world.create(ZONE_BUDGETS, zone_budget("storage", team, maxUnavailable=1))
+        world.sandbox.cluster.fail_pod("db-c-0")
+        await world.sleep(5)
+        await world.roll_out(letters="a")
+        await world.sleep(60)
+        held = (await world.get())["status"]["lastBatch"]
+        assert world.pods() == []
+        world.sandbox.cluster.mend_pod("db-c-0")
+        await world.sleep(60)
+        assert world.pods() == ["db-a-1", "db-a-0"]
+        bodies: list[Any] = [
+            one.request.body for one in world.sandbox.history.list_all(Called) if is_patch(one)
+        ]
+    batches = [batch for body in bodies if (batch := body["status"]["lastBatch"])]
+    assert (held["number"], [pod["name"] for pod in held["pods"]]) == (1, ["db-a-1"])
+    assert sorted({(one["number"], one["startTime"]) for one in batches}) == [
+        (1, held["startTime"]),
+        (2, batches[-1]["startTime"]),
+    ]
 
 
 @pytest.mark.parametrize("elects", [True, False])

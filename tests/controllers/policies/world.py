@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, Final
 
 from rollout_operator.kube.api import (
@@ -67,6 +68,14 @@ class PolicyWorld:
             "spec": {"statefulSetSelector": {"matchLabels": {"app": "db"}}, **spec},
         }
         await self._call("create", MULTI_AZ_ROLLOUTS, body=body)
+
+    async def create(self, resource: Resource, body: JsonObject) -> None:
+        """Create any other object of the namespace."""
+        await self._call("create", resource, body=body)
+
+    async def patch(self, resource: Resource, name: str, patch: JsonObject) -> None:
+        """Merge into any other object."""
+        await self._patch(resource, name, patch, MERGE_PATCH)
 
     async def patch_policy(self, patch: JsonObject, name: str = "db", part: str = "") -> None:
         await self._patch(MULTI_AZ_ROLLOUTS, name, patch, MERGE_PATCH, part)
@@ -138,6 +147,7 @@ class PolicyWorld:
             Deleted(at=called.at, pod=called.request.name)
             for called in self.sandbox.history.list_all(Called)
             if called.actor.startswith("operator")
+            and called.status == HTTPStatus.OK
             and (called.request.verb, called.request.resource) == ("delete", PODS)
         ]
 
