@@ -39,7 +39,8 @@ LAYERS: Mapping[str, Iterable[str]] = {
 # The folders of a layer, and which of its others each of them may import; "" are its own modules.
 INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
     "model": {
-        "": (),
+        "": ("described",),
+        "described": ("",),
         "reasons": ("",),
         "policy": ("",),
         "diagnosis": ("", "policy"),
@@ -55,6 +56,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "budgets": ("", "rollout", "downscales"),
         "scaling": ("", "rollout", "downscales"),
         "description": ("", "rollout", "budgets", "policies"),
+        "description.releases": ("", "description", "releases"),
         "diagnosis": ("", "rollout", "downscales", "policies"),
         "adoption": ("", "diagnosis"),
         "policies": ("", "rollout"),

@@ -51,6 +51,11 @@ class Reconciles:
             self.attempts.record_success(attempt)
         return Result(again=again)
 
+    def get_error(self, name: str) -> str:
+        """Return why an object could not be reconciled last; empty where it could."""
+        _, error = self.attempts.wait_before((self.kind, name))
+        return error
+
     def _log(self, name: str, error: Exception, again: timedelta) -> None:
         keys = self.name_keys(name)
         if isinstance(error, Conflict):

@@ -6,19 +6,21 @@ absolute, so that each outlet shows them as it likes. The field names are those 
 one is added freely, and none is renamed or removed without a new `SCHEMA_VERSION`.
 """
 
-from datetime import datetime
 from enum import StrEnum, unique
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rollout_operator.model.condition import ConditionDescription, Time
+from rollout_operator.model.described.releases import (
+    HealthCheckDescription,
+    ReleaseDescription,
+    ScheduleDescription,
+)
 from rollout_operator.model.outcome import Code, Severity
 
 SCHEMA_VERSION: Final = 1
-
-Time = Annotated[datetime, msgspec.Meta(tz=True)]
-"""One without a zone is refused where a description is read: it compares with no other."""
 
 
 @unique
@@ -234,16 +236,6 @@ class BatchDescription(msgspec.Struct, frozen=True, kw_only=True):
     """None while it is open."""
 
 
-class ConditionDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of a status."""
-
-    type: str
-    is_true: bool
-    reason: str
-    message: str
-    since: Time | None = None
-
-
 class PolicyDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One MultiAZRollout."""
 
@@ -322,7 +314,23 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Empty where one is watched."""
     policies: tuple[PolicyDescription, ...] | UnsetType = UNSET
     """Absent where MultiAZRollouts are not obeyed."""
+    releases: tuple[ReleaseDescription, ...] | UnsetType = UNSET
+    """Rollouts of `kuberik.com`; absent, as are the next two, where releases are not made."""
+    schedules: tuple[ScheduleDescription, ...] | UnsetType = UNSET
+    health_checks: tuple[HealthCheckDescription, ...] | UnsetType = UNSET
 
     def list_policies(self) -> tuple[PolicyDescription, ...]:
         """Return the MultiAZRollouts, none where they are not obeyed."""
         return () if isinstance(self.policies, UnsetType) else self.policies
+
+    def list_releases(self) -> tuple[ReleaseDescription, ...]:
+        """Return the Rollouts of releases, none where releases are not made."""
+        return () if isinstance(self.releases, UnsetType) else self.releases
+
+    def list_schedules(self) -> tuple[ScheduleDescription, ...]:
+        """Return the schedules of releases, none where releases are not made."""
+        return () if isinstance(self.schedules, UnsetType) else self.schedules
+
+    def list_checks(self) -> tuple[HealthCheckDescription, ...]:
+        """Return the HealthChecks of releases, none where releases are not made."""
+        return () if isinstance(self.health_checks, UnsetType) else self.health_checks

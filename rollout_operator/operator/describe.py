@@ -7,11 +7,17 @@ that follows, or has not looked at a group yet, shows what it would decide on it
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from rollout_operator import __version__
+from rollout_operator.model.described.releases import (
+    HealthCheckDescription,
+    ReleaseDescription,
+    ScheduleDescription,
+)
 from rollout_operator.model.description import (
     BudgetDescription,
     Description,
@@ -27,6 +33,24 @@ from rollout_operator.planning.description.zones import share_pods
 from rollout_operator.planning.rollout.plan import plan_group
 
 PolicySource = Callable[[], Iterable[PolicyDescription]]
+
+
+class ReleaseSource(Protocol):
+    """What describes the releases of a namespace."""
+
+    def describe_releases(self) -> Iterable[ReleaseDescription]:
+        """Yield all Rollouts by name."""
+        ...
+
+    def describe_schedules(self) -> Iterable[ScheduleDescription]:
+        """Yield the schedules of the namespace and of the cluster."""
+        ...
+
+    def describe_checks(self) -> Iterable[HealthCheckDescription]:
+        """Yield all HealthChecks by name."""
+        ...
+
+
 Described = TypeVar("Described")
 
 
@@ -34,12 +58,17 @@ class Describer:
     """Describes the namespace of one process, as often as it is asked."""
 
     def __init__(
-        self, context: Context, budgets: Budgets, policies: PolicySource | None = None
+        self,
+        context: Context,
+        budgets: Budgets,
+        policies: PolicySource | None = None,
+        releases: ReleaseSource | None = None,
     ) -> None:
-        """`policies` describe themselves, where MultiAZRollouts are obeyed."""
+        """`policies` and `releases` describe themselves, where they are asked for."""
         self._context = context
         self._budgets = budgets
         self._policies = policies
+        self._releases = releases
         self._observer = context.make_observer(context.following)
 
     async def describe(self) -> Description:
@@ -56,7 +85,7 @@ class Describer:
                 decision = self._choose_decision(group)
                 groups.append(describe_group(group, decision, most_pods))
             await asyncio.sleep(0)
-        return Description(
+        described = Description(
             namespace=self._context.namespace,
             now=self._context.clock.now(),
             operator=self._describe_operator(),
@@ -64,6 +93,7 @@ class Describer:
             budgets=await self._describe_budgets(),
             policies=UNSET if self._policies is None else await _list_slowly(self._policies()),
         )
+        return described if self._releases is None else await _add(described, self._releases)
 
     def _choose_decision(self, group: Group) -> GroupDecision:
         states = self._context.group_states
@@ -90,6 +120,15 @@ class Describer:
             missing=missing,
             parts=health.list_descriptions(),
         )
+
+
+async def _add(described: Description, releases: ReleaseSource) -> Description:
+    return msgspec.structs.replace(
+        described,
+        releases=await _list_slowly(releases.describe_releases()),
+        schedules=await _list_slowly(releases.describe_schedules()),
+        health_checks=await _list_slowly(releases.describe_checks()),
+    )
 
 
 async def _list_slowly(described: Iterable[Described]) -> tuple[Described, ...]:

@@ -60,7 +60,10 @@ class Engine:
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: LedReviews | None = None
         self._describer = Describer(
-            context, self._budgets, None if self._policies is None else self._policies.describe
+            context,
+            self._budgets,
+            None if self._policies is None else self._policies.describe,
+            None if self._releases is None else self._releases.describer,
         )
         self.health = context.health
         self.known = asyncio.Event()

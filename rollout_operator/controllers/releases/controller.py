@@ -75,6 +75,10 @@ class ReleaseController:
         """Reconcile a Rollout once, do what is due, and return when to reconcile again."""
         return await self._reconciles.reconcile(name)
 
+    def get_error(self, name: str) -> str:
+        """Return why a Rollout could not be reconciled last; empty where it could."""
+        return self._reconciles.get_error(name)
+
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context

@@ -36,7 +36,7 @@ from rollout_operator.planning.releases.checks.evaluate import describe_stall
 from rollout_operator.planning.releases.checks.references import find_class
 from rollout_operator.planning.releases.flux.targets import list_targets
 from rollout_operator.planning.releases.flux_waits import describe_flux_wait
-from rollout_operator.planning.releases.health import Labels, takes_check
+from rollout_operator.planning.releases.health import Labels, selects_namespaces, takes_check
 from rollout_operator.telemetry.spans import trace_keys
 
 # HealthChecks that are reconciled at a time; each mostly waits for the API server.
@@ -102,7 +102,7 @@ class HealthChecks:
 
     def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
         """Return the Rollouts of this namespace that may select a check of another one."""
-        return [one for one in self._caches.list_selecting(check) if _selects_namespaces(one)]
+        return [one for one in self._caches.list_selecting(check) if selects_namespaces(one)]
 
     def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
         """Look at what Rollouts of any namespace may select."""
@@ -129,7 +129,7 @@ class HealthChecks:
         for other in self._context.process.health_checks:
             if other is not self:
                 found += [(other, rollout) for rollout in other.list_selecting(check)]
-        selects = any(_selects_namespaces(rollout) for _, rollout in found)
+        selects = any(selects_namespaces(rollout) for _, rollout in found)
         return CheckSnapshot(
             now=refine_time(self._client.server_time(), self._context.clock.now()),
             rollouts=tuple(rollout for _, rollout in found),
@@ -164,7 +164,7 @@ class HealthChecks:
         if len(found) == 2 and _get_cause(found[0]) == _get_cause(found[1]):
             return
         self.wake(found)
-        if wide := [rollout for rollout in found if _selects_namespaces(rollout)]:
+        if wide := [rollout for rollout in found if selects_namespaces(rollout)]:
             for other in self._context.process.health_checks:
                 other.wake(wide)
 
@@ -180,10 +180,6 @@ class HealthChecks:
     def _wake_held(self) -> None:
         for name in self._controller.held:
             self._queue.add(name)
-
-
-def _selects_namespaces(rollout: ReleaseRollout) -> bool:
-    return rollout.spec.checks is not None and rollout.spec.checks.namespaces is not None
 
 
 def _get_wish(one: AnyWatched) -> object:

@@ -11,6 +11,7 @@ from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollo
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.releases.caches import build_caches, follow
 from rollout_operator.operator.releases.checks import HealthChecks
+from rollout_operator.operator.releases.described import DescribedReleases
 from rollout_operator.operator.releases.rollouts import RolloutReleases
 from rollout_operator.operator.releases.schedules import NamespacedSchedules
 from rollout_operator.telemetry.releases import show_releases
@@ -28,8 +29,10 @@ class Releases:
             lambda: list_views(caches.rollouts.store.list_all(), ReleaseRollout, RefusedRelease),
             lambda: list_views(caches.checks.store.list_all(), HealthCheck),
         )
+        rollouts = RolloutReleases(context, self._caches)
+        self.describer = DescribedReleases(context, self._caches, rollouts)
         self._controllers = (
-            RolloutReleases(context, self._caches),
+            rollouts,
             NamespacedSchedules(context, self._caches),
             HealthChecks(context, self._caches),
         )

@@ -29,12 +29,14 @@ from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.objects import AnyWatched, list_views
 from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.oci.client import RESULTS, RegistryClient
 from rollout_operator.oci.exchange import RegistryExchange
 from rollout_operator.oci.sender import RegistrySender
 from rollout_operator.operator.context import Context
-from rollout_operator.planning.releases.health import takes_check
+from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.health import selects_namespaces, takes_check
 from rollout_operator.telemetry.releases import ReleaseCounters
 from rollout_operator.telemetry.spans import trace_keys
 
@@ -59,11 +61,13 @@ class RolloutReleases:
         )
         self._sender = RegistrySender(REQUEST_LIMIT)
         self._queue: WorkQueue[str] = WorkQueue()
+        self._flux = self._build_flux()
         reads_registries = context.settings.release_metadata == REGISTRY
         self._look_ups = self._build_look_ups() if reads_registries else None
+        self._controller = self._build_controller()
         self._workers = Workers(
             self._queue,
-            trace_keys("reconcile release", self._build_controller().reconcile),
+            trace_keys("reconcile release", self._controller.reconcile),
             count=WORKERS,
             rng=context.rng,
         )
@@ -95,6 +99,16 @@ class RolloutReleases:
         """Wait until no Rollout is reconciled."""
         await self._workers.wait_idle()
 
+    def list_targets(self, rollout: ReleaseRollout) -> tuple[FluxTarget, ...]:
+        """Return the places that carry the tag of a Rollout, as they are known here."""
+        current, name = rollout.status.current, rollout.head.name
+        tag = None if current is None else current.version.tag
+        return list_targets(name, tag, *self._flux.list_of(name))
+
+    def get_error(self, name: str) -> str:
+        """Return why the last pass over a Rollout failed; empty where it did not."""
+        return self._controller.get_error(name)
+
     def _build_look_ups(self) -> ReleaseLookUps:
         context = self._context
         exchange = RegistryExchange(
@@ -107,17 +121,20 @@ class RolloutReleases:
             self._queue.add_after,
         )
 
+    def _build_flux(self) -> FluxObjects:
+        context, caches = self._context, self._caches
+        return FluxObjects(
+            context.open("writing objects of Flux", Priority.READ),
+            context.namespace,
+            caches.oci_repositories,
+            caches.kustomizations,
+        )
+
     def _build_controller(self) -> ReleaseController:
         context, caches = self._context, self._caches
         writing = context.open("recording releases", Priority.READ)
         newest = NewestObjects(
             caches.rollouts.store, context.namespace, writing, watch_as(decode_rollout)
-        )
-        flux = FluxObjects(
-            context.open("writing objects of Flux", Priority.READ),
-            context.namespace,
-            caches.oci_repositories,
-            caches.kustomizations,
         )
         longest = context.settings.reconcile_interval
         compat = KUBERIK if context.settings.release_compat == FOLLOWING else OURS
@@ -128,7 +145,7 @@ class RolloutReleases:
                 observer=ReleaseObserver(
                     namespace=context.namespace,
                     caches=caches,
-                    flux=flux,
+                    flux=self._flux,
                     look_ups=self._look_ups,
                     reader=writing,
                     wide=context.process.wide_checks,
@@ -136,7 +153,7 @@ class RolloutReleases:
                     compat=compat,
                     verifies_wanted=context.settings.verifies_wanted,
                 ),
-                flux=flux,
+                flux=self._flux,
                 patcher=writing,
                 attempts=Attempts(context.clock, longest=longest, rng=context.rng),
                 reports=ReleaseReports(context.events.report, self._counters),
@@ -166,7 +183,7 @@ class RolloutReleases:
 
     def _list_wide(self) -> list[ReleaseRollout]:
         rollouts = self._caches.list_rollouts()
-        return [one for one in rollouts if one.spec.checks and one.spec.checks.namespaces]
+        return [one for one in rollouts if selects_namespaces(one)]
 
     async def _query_registries(self, look_ups: ReleaseLookUps) -> None:
         await Workers(

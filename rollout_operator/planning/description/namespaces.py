@@ -1,6 +1,7 @@
 """Several namespaces as one description: what stands in it says where it is."""
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -9,8 +10,18 @@ from rollout_operator.model.description import (
     Description,
     NamespaceDescription,
     OperatorDescription,
-    PolicyDescription,
 )
+
+
+class _Located(Protocol):
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+
+Located = TypeVar("Located", bound=_Located)
 
 
 def merge_descriptions(own: Description, others: Iterable[Description]) -> Description:
@@ -29,7 +40,11 @@ def merge_descriptions(own: Description, others: Iterable[Description]) -> Descr
             for budget in one.budgets
         ),
         namespaces=tuple(_list_namespaces(ordered)),
-        policies=_merge_policies(ordered),
+        policies=_merge(one.policies for one in ordered),
+        releases=_merge(one.releases for one in ordered),
+        # What is of the cluster is described with each namespace.
+        schedules=_merge(one.schedules for one in ordered),
+        health_checks=_merge(one.health_checks for one in ordered),
     )
 
 
@@ -47,21 +62,26 @@ def select_namespace(description: Description, namespace: str) -> Description | 
         groups=tuple(group for group in description.groups if group.namespace == namespace),
         budgets=tuple(budget for budget in description.budgets if budget.namespace == namespace),
         namespaces=(),
-        policies=(
-            UNSET
-            if isinstance(description.policies, UnsetType)
-            else tuple(one for one in description.policies if one.namespace == namespace)
-        ),
+        policies=_select(description.policies, namespace),
+        releases=_select(description.releases, namespace),
+        schedules=_select(description.schedules, namespace, ""),
+        health_checks=_select(description.health_checks, namespace),
     )
 
 
-def _merge_policies(
-    descriptions: Iterable[Description],
-) -> tuple[PolicyDescription, ...] | UnsetType:
-    """Return the policies of all namespaces, UNSET where they are obeyed in none."""
-    if all(isinstance(one.policies, UnsetType) for one in descriptions):
+def _merge(found: Iterable[tuple[Located, ...] | UnsetType]) -> tuple[Located, ...] | UnsetType:
+    """Return what all namespaces have, each once; UNSET where none has anything of the kind."""
+    known = [some for some in found if not isinstance(some, UnsetType)]
+    merged = {(one.title, one.namespace): one for some in known for one in some}
+    return tuple(merged.values()) if known else UNSET
+
+
+def _select(
+    found: tuple[Located, ...] | UnsetType, *namespaces: str
+) -> tuple[Located, ...] | UnsetType:
+    if isinstance(found, UnsetType):
         return UNSET
-    return tuple(policy for one in descriptions for policy in one.list_policies())
+    return tuple(one for one in found if one.namespace in namespaces)
 
 
 def _narrow(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rollout_operator.model.described.releases import ReleaseDescription, ReleasePhase
 from rollout_operator.model.description import GroupDescription, Phase, Step
 from rollout_operator.model.outcome import Code, Plan
 from rollout_operator.model.reasons.urgency import ASIDE, HOLDING, HOLDING_ZONE
@@ -63,6 +64,12 @@ def list_worst_first(groups: Iterable[GroupDescription]) -> list[GroupDescriptio
     """Return groups as people read them: of a hundred those first that do not go on."""
     places = {phase: place for place, phase in enumerate(reversed(Phase))}
     return sorted(groups, key=lambda group: (places[group.phase], group.namespace, group.name))
+
+
+def list_worst_releases(releases: Iterable[ReleaseDescription]) -> list[ReleaseDescription]:
+    """Return Rollouts of releases in the same order."""
+    places = {phase: place for place, phase in enumerate(reversed(ReleasePhase))}
+    return sorted(releases, key=lambda one: (places[one.phase], one.namespace, one.name))
 
 
 def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:

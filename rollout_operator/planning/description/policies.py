@@ -4,7 +4,7 @@ Numbers, zones and batches are those of its status, which every process can read
 comes from the process that decides. Where none does here, the condition `Ready` says it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import UnsetType
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from rollout_operator.model.description import (
     BatchDescription,
-    ConditionDescription,
     PolicyDescription,
     PolicySetDescription,
     PolicyZoneDescription,
@@ -27,6 +26,7 @@ from rollout_operator.model.policy.status import (
     PolicyZoneStatus,
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.planning.description.conditions import describe_conditions
 from rollout_operator.planning.description.groups import describe_reason
 from rollout_operator.planning.policies.conditions import READY
 from rollout_operator.planning.policies.status import parse_time
@@ -34,7 +34,6 @@ from rollout_operator.planning.wording import cut
 
 _UNDECIDED: Final = "nothing has been decided yet"
 _GOING: Final = "it is being deleted: no batch begins"
-_TRUE: Final = "True"
 
 
 def describe_policy(
@@ -101,7 +100,7 @@ def _describe_status(watched: WatchedPolicy) -> PolicyDescription:
         batch=_describe_batch(status),
         next_batch=parse_time(status.next_batch_time),
         is_paused=isinstance(policy, Policy) and policy.is_paused,
-        conditions=tuple(_list_conditions(status)),
+        conditions=tuple(describe_conditions(status.conditions)),
     )
 
 
@@ -137,14 +136,3 @@ def _describe_batch(status: PolicyStatus) -> BatchDescription | None:
         began=parse_time(batch.start_time),
         completed=parse_time(batch.completion_time),
     )
-
-
-def _list_conditions(status: PolicyStatus) -> Iterator[ConditionDescription]:
-    for one in status.conditions:
-        yield ConditionDescription(
-            type=one.type,
-            is_true=one.status == _TRUE,
-            reason=one.reason,
-            message=cut(one.message),
-            since=parse_time(one.last_transition_time),
-        )

@@ -5,7 +5,6 @@ escaped, and cut to a readable length.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
 from rollout_operator.model.description import (
     BatchDescription,
@@ -19,7 +18,13 @@ from rollout_operator.model.description import (
     Waiting,
     ZoneDescription,
 )
-from rollout_operator.planning.description.phase import list_worst_first
+from rollout_operator.planning.description.phase import list_worst_first, list_worst_releases
+from rollout_operator.planning.description.release_text import (
+    list_release,
+    render_health_check,
+    render_schedule,
+)
+from rollout_operator.planning.description.times import render_time
 from rollout_operator.planning.wording import count, join_names, one_line
 
 
@@ -31,11 +36,6 @@ def render_description(description: Description) -> Iterator[str]:
 def render_group(group: GroupDescription) -> Iterator[str]:
     """Yield the lines of one group, without line feeds."""
     return map(one_line, _list_group(group))
-
-
-def render_time(time: datetime) -> str:
-    """Return a time to the second, such as `2026-01-02T03:04:05Z`."""
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def render_namespace(namespace: NamespaceDescription) -> str:
@@ -81,9 +81,22 @@ def _list_lines(description: Description) -> Iterator[str]:
     for policy in description.list_policies():
         yield ""
         yield from _list_policy(policy)
+    yield from _list_releases(description)
     for budget in description.budgets:
         yield ""
         yield from _list_budget(budget)
+
+
+def _list_releases(description: Description) -> Iterator[str]:
+    for release in list_worst_releases(description.list_releases()):
+        yield ""
+        yield from list_release(release)
+    for title, lines in (
+        ("schedules of releases", map(render_schedule, description.list_schedules())),
+        ("health of releases", map(render_health_check, description.list_checks())),
+    ):
+        shown = [f"  {line}" for line in lines]
+        yield from ["", f"{title}:", *shown] if shown else []
 
 
 def _list_operator(operator: OperatorDescription) -> Iterator[str]:

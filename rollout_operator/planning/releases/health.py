@@ -69,6 +69,11 @@ def takes_check(rollout: ReleaseRollout, check: HealthCheck) -> bool:
     )
 
 
+def selects_namespaces(rollout: ReleaseRollout) -> bool:
+    """Return whether HealthChecks of other namespaces may belong to a Rollout."""
+    return rollout.spec.checks is not None and rollout.spec.checks.namespaces is not None
+
+
 def assess_health(
     checks: Iterable[HealthCheck], forgiven: Collection[FailedHealthCheck] = ()
 ) -> HealthVerdict:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from html import escape as escape_html
 from typing import Final
 
+from rollout_operator.model.condition import ConditionDescription
 from rollout_operator.planning.wording import one_line
 
 # Characters; a millisecond of rendering, about.
@@ -89,3 +90,15 @@ def make_anchor(name: str) -> str:
 def make_policy_anchor(title: str) -> str:
     """Return the id of a MultiAZRollout's section, never that of a group."""
     return f"p-{make_anchor(title)}"
+
+
+def make_release_anchor(title: str) -> str:
+    """Return the id of a Rollout's section, never that of a group or of a MultiAZRollout."""
+    return f"r-{make_anchor(title)}"
+
+
+def render_condition(one: ConditionDescription) -> str:
+    """Return a condition of a status, and since when it is like this."""
+    since = f" {render_time(one.since, 'for')}" if one.since is not None else ""
+    text = f": {escape(one.message)}" if one.message else ""
+    return f"<b>{escape(one.type)}</b> is {one.is_true}, {escape(one.reason)}{since}{text}"

@@ -8,7 +8,6 @@ from typing import Final
 
 from rollout_operator.model.description import (
     BatchDescription,
-    ConditionDescription,
     PolicyDescription,
     PolicyZoneDescription,
 )
@@ -23,6 +22,7 @@ from rollout_operator.web.status.group import (
 from rollout_operator.web.status.markup import (
     escape,
     make_policy_anchor,
+    render_condition,
     render_icon,
     render_items,
     render_time,
@@ -72,7 +72,7 @@ def _list_facts(policy: PolicyDescription) -> Iterator[str]:
     yield _render_fact("Replaces the pods of", [*map(escape, policy.groups[:MOST_SETS])])
     unknown = policy.unknown_zones[:MOST_ZONES]
     yield _render_fact("No StatefulSet, but in azOrder", [*map(escape, unknown)])
-    yield _render_fact("Conditions", [*map(_render_condition, policy.conditions)])
+    yield _render_fact("Conditions", [*map(render_condition, policy.conditions)])
 
 
 def _render_fact(title: str, items: list[str]) -> str:
@@ -89,12 +89,6 @@ def _render_batch(batch: BatchDescription) -> str:
     elif batch.began is not None:
         state = f"open {render_time(batch.began, 'for')}"
     return f"batch {batch.number} in <b>{escape(batch.zone)}</b>: {pods}, {state}"
-
-
-def _render_condition(one: ConditionDescription) -> str:
-    since = f" {render_time(one.since, 'for')}" if one.since is not None else ""
-    text = f": {escape(one.message)}" if one.message else ""
-    return f"<b>{escape(one.type)}</b> is {one.is_true}, {escape(one.reason)}{since}{text}"
 
 
 def _list_zones(policy: PolicyDescription) -> Iterator[str]:

@@ -22,7 +22,7 @@ from rollout_operator.model.description import (
     OperatorDescription,
     Phase,
 )
-from rollout_operator.planning.description.phase import list_worst_first
+from rollout_operator.planning.description.phase import list_worst_first, list_worst_releases
 from rollout_operator.planning.description.text import render_namespace
 from rollout_operator.web.status.group import (
     PHASE_ICONS,
@@ -36,10 +36,12 @@ from rollout_operator.web.status.markup import (
     escape,
     make_anchor,
     make_policy_anchor,
+    make_release_anchor,
     render_icon,
     render_items,
 )
 from rollout_operator.web.status.policies import render_policy
+from rollout_operator.web.status.releases import render_release, render_schedules
 
 FULL_GROUPS: Final = 30
 # Pods that have a cell, over all groups: each takes some 120 bytes.
@@ -49,6 +51,7 @@ MOST_ROWS: Final = 1000
 ROWS_TOGETHER: Final = 25
 MOST_BUDGETS: Final = 100
 MOST_POLICIES: Final = 30
+MOST_RELEASES: Final = 30
 MOST_PARTS: Final = 40
 
 Render = Callable[[], str]
@@ -111,7 +114,8 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
     operator = description.operator
     chips = tuple((phase, phases[phase], firsts[phase]) for phase in firsts)
     lacking = tuple(namespace for namespace in description.namespaces if not namespace.is_ready)
-    summary = (chips, operator, lacking, bool(description.list_policies()))
+    has_others = bool(description.list_policies() or description.list_releases())
+    summary = (chips, operator, lacking, has_others)
     yield "summary", summary, partial(_render_summary, *summary)
     room = MOST_CELLS
     for group in groups[:FULL_GROUPS]:
@@ -125,17 +129,31 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
     rest = len(description.list_policies()) - MOST_POLICIES
     if rest > 0:
         yield "more-policies", rest, partial(_render_more_policies, rest)
+    yield from _list_releases(description)
     if description.budgets:
         yield "budgets", description.budgets, partial(_render_budgets, description.budgets)
     if operator is not None:
         yield "operator", operator, partial(_render_operator, operator)
 
 
+def _list_releases(description: Description) -> Iterator[tuple[str, object, Render]]:
+    releases = list_worst_releases(description.list_releases())
+    for release in releases[:MOST_RELEASES]:
+        yield make_release_anchor(release.title), release, partial(render_release, release)
+    rest = len(releases) - MOST_RELEASES
+    if rest > 0:
+        link = f'<a href="status.json">{rest} more Rollouts</a>'
+        html = f'<p id="more-releases" class="rest">and {link}</p>'
+        yield "more-releases", rest, lambda: html
+    if schedules := description.list_schedules():
+        yield "schedules", schedules, partial(render_schedules, schedules)
+
+
 def _render_summary(
     phases: Sequence[tuple[Phase, int, str]],
     operator: OperatorDescription | None,
     lacking: Sequence[NamespaceDescription],
-    has_policies: bool,
+    has_others: bool,
 ) -> str:
     chips = "".join(
         f'<a class="phase {PHASE_ICONS[phase]}" href="#{make_anchor(first)}">'
@@ -145,7 +163,7 @@ def _render_summary(
     title = ", ".join(f"{number} {phase}" for phase, number, _ in reversed(phases))
     remarks = "".join((*_list_remarks(operator), *_list_lacking(lacking)))
     # While it begins nothing is known of groups, and that there are none would be wrong.
-    is_known = (operator is None or operator.is_ready) and not has_policies
+    is_known = (operator is None or operator.is_ready) and not has_others
     empty = '<p class="empty">No rollout group in this namespace.</p>' if is_known else ""
     return (
         f'<section id="summary" data-title="{title or "no groups"}">{remarks}'

@@ -10,7 +10,8 @@ from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.status_changes import list_facts
 from rollout_operator.cli.text.status_renderer import draw_status
 from rollout_operator.lab.lines import Line
-from rollout_operator.model.description import ConditionDescription, PolicyDescription
+from rollout_operator.model.condition import ConditionDescription
+from rollout_operator.model.description import PolicyDescription
 from tests.web.status.descriptions import HOSTILE, MINUTE, NOW, describe, policy
 
 NARROW: Final = StatusLayout(width=80)

@@ -13,6 +13,7 @@ from rollout_operator.model.description import (
 from rollout_operator.planning.description.namespaces import merge_descriptions, select_namespace
 from rollout_operator.planning.description.text import render_description
 from tests.cli.described import EXAMPLE, NOW
+from tests.web.status.descriptions import release, release_schedule
 
 PROCESS: Final = OperatorDescription(version="9", is_ready=True, is_acting=True)
 OWN: Final = Description(namespace="ops", now=NOW, operator=PROCESS)
@@ -81,3 +82,26 @@ def test_policies_are_merged_and_taken_out_where_any_namespace_obeys_them() -> N
     assert chosen is not None
     assert chosen.policies == policies[1:]
     assert merge_descriptions(OWN, [HELD, READY]).policies is UNSET
+
+
+def test_releases_are_merged_and_what_is_of_the_cluster_stands_once() -> None:
+    everywhere = replace(release_schedule(), namespace="")
+    making = [
+        replace(
+            one,
+            releases=(replace(release(), namespace=one.namespace),),
+            schedules=(everywhere,),
+            health_checks=(),
+        )
+        for one in (READY, OTHER)
+    ]
+    merged = merge_descriptions(OWN, [HELD, *making])
+
+    assert [one.title for one in merged.list_releases()] == ["mimir/app", "other/app"]
+    assert merged.schedules == (everywhere,)
+    chosen = select_namespace(merged, "other")
+    assert chosen is not None
+    assert [one.title for one in chosen.list_releases()] == ["other/app"]
+    assert (chosen.schedules, chosen.health_checks) == ((everywhere,), ())
+    without = merge_descriptions(OWN, [HELD, READY])
+    assert (without.releases, without.schedules, without.health_checks) == (UNSET,) * 3

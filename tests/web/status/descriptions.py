@@ -1,13 +1,25 @@
 """Descriptions made by hand, in few words."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from rollout_operator.model.condition import ConditionDescription
+from rollout_operator.model.described.releases import (
+    DeploymentDescription,
+    GateDescription,
+    HealthCheckDescription,
+    ReleaseDescription,
+    ReleasePhase,
+    ReleaseWait,
+    ScheduleDescription,
+    SelectedCheckDescription,
+    TargetDescription,
+)
 from rollout_operator.model.description import (
     BatchDescription,
     BudgetDescription,
-    ConditionDescription,
     Description,
     GroupDescription,
     OperatorDescription,
@@ -34,15 +46,89 @@ def describe(
     operator: OperatorDescription | None = None,
     budgets: tuple[BudgetDescription, ...] = (),
     policies: tuple[PolicyDescription, ...] | UnsetType = UNSET,
+    **releases: Any,
 ) -> Description:
-    """Return a namespace."""
+    """Return a namespace; `releases`, `schedules` and `health_checks` by their names."""
     return Description(
+        **releases,
         namespace="prod",
         now=NOW,
         operator=operator,
         groups=groups,
         budgets=budgets,
         policies=policies,
+    )
+
+
+def release(
+    name: str = "app",
+    phase: ReleasePhase = ReleasePhase.WAITING,
+    *,
+    text: str = "not passing: nights-app",
+) -> ReleaseDescription:
+    """Return a Rollout whose next version waits for a gate; `text` is all that others write."""
+    return ReleaseDescription(
+        name=name,
+        namespace="prod",
+        phase=phase,
+        headline=text,
+        reason="SomeGatesBlocking",
+        tag="1.0.0",
+        next="1.1.0",
+        candidates=("1.1.0",),
+        announced="1.1.0",
+        policy="prod/app",
+        gates=(
+            GateDescription(
+                name="nights-app",
+                is_passing=False,
+                text=text,
+                schedule="RolloutSchedule prod/nights",
+                opens=NOW + MINUTE,
+            ),
+        ),
+        checks=(SelectedCheckDescription(name="prod/web", status="Healthy", text=text),),
+        targets=(TargetDescription(kind="OCIRepository", name="app", tag="1.0.0"),),
+        history=(
+            DeploymentDescription(
+                tag="1.0.0", began=NOW - MINUTE, status="Succeeded", message=text, by="ann"
+            ),
+        ),
+        waits=(
+            ReleaseWait(reason="SomeGatesBlocking", text=text, remedy="`bypass-gates`"),
+            ReleaseWait(reason="Excluded", text="0.9.0: it failed when it was deployed last"),
+        ),
+        conditions=(
+            ConditionDescription(
+                type="GatesPassing", is_true=False, reason="SomeGatesBlocking", message=text
+            ),
+        ),
+    )
+
+
+def release_schedule(text: str = "closed by night") -> ScheduleDescription:
+    """Return a schedule that is closed for a minute more."""
+    return ScheduleDescription(
+        kind="RolloutSchedule",
+        name="nights",
+        namespace="prod",
+        is_open=False,
+        text=text,
+        reason="GatesInSync",
+        is_active=True,
+        action="Deny",
+        active_rules=("night",),
+        changes=NOW + MINUTE,
+        time_zone="UTC",
+        rollouts=1,
+        gates=("nights-app",),
+    )
+
+
+def health_check(text: str = "200") -> HealthCheckDescription:
+    """Return a HealthCheck that a Rollout selects."""
+    return HealthCheckDescription(
+        name="web", namespace="prod", status="Healthy", text=text, rollouts=("prod/app",)
     )
 
 

@@ -18,8 +18,11 @@ from tests.web.status.descriptions import (
     budget,
     describe,
     group,
+    health_check,
     operator,
     policy,
+    release,
+    release_schedule,
     waiting,
 )
 from tests.web.status.elements import Elements
@@ -89,6 +92,9 @@ async def test_the_document_is_what_the_schema_says() -> None:
         operator=operator(missing=("pods: not followed yet",)),
         budgets=(budget(), budget("second")),
         policies=(policy(), policy("second")),
+        releases=(release(), release("second", text=HOSTILE)),
+        schedules=(release_schedule(),),
+        health_checks=(health_check(),),
     )
     for description in (everything, describe()):
         async with showing() as shown:

@@ -1,0 +1,1 @@
+"""Parts of `model.description` that only operators with a flag describe."""

@@ -1,0 +1,1 @@
+"""Rollouts of `kuberik.com` for people: nothing but what their objects say."""

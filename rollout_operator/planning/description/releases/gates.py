@@ -1,0 +1,109 @@
+"""Gates and schedules of releases as every outlet shows them: open or closed, and until when."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+from rollout_operator.model import names
+from rollout_operator.model.described.releases import GateDescription, ScheduleDescription
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import ReleaseHead
+from rollout_operator.model.releases.schedule import (
+    SCHEDULE,
+    ScheduleAction,
+    ScheduleObject,
+)
+from rollout_operator.model.releases.status import GateSummary
+from rollout_operator.planning.description.conditions import describe_conditions
+from rollout_operator.planning.description.times import choose_fit, render_time
+from rollout_operator.planning.releases.conditions import READY
+from rollout_operator.planning.releases.gates import list_gates
+from rollout_operator.planning.wording import cut, join_names
+
+MOST_TAGS: Final = 20
+MOST_GATES: Final = 50
+
+
+def describe_gates(
+    head: ReleaseHead,
+    summaries: Iterable[GateSummary],
+    gates: Iterable[ReleaseGate],
+    schedules: Iterable[ScheduleObject],
+) -> Iterator[GateDescription]:
+    """Yield what the status of a Rollout says of its gates, with the schedules behind them."""
+    known = {one.head.name: one for one in list_gates(head, gates)}
+    by_title = {name_schedule(one): one for one in schedules}
+    for summary in summaries:
+        schedule = name_keeper(known[summary.name]) if summary.name in known else ""
+        opens = _find_opening(by_title[schedule]) if schedule in by_title else None
+        allowed = summary.allowed_versions
+        yield GateDescription(
+            name=summary.name,
+            is_passing=summary.passing is not False,
+            text=cut(summary.message or ""),
+            allowed=None if allowed is None else tuple(map(cut, allowed[:MOST_TAGS])),
+            schedule=cut(schedule),
+            opens=opens if summary.passing is False else None,
+        )
+
+
+def name_keeper(gate: ReleaseGate) -> str:
+    """Return the schedule that keeps a gate, as it says itself; empty where none does."""
+    labels, controller = gate.origin.labels, gate.origin.controller
+    kind, name = labels.get(names.SCHEDULE_KIND, ""), labels.get(names.SCHEDULE_NAME, "")
+    if controller is not None:
+        kind, name = controller.kind, controller.name
+    if not kind or not name:
+        return ""
+    return _name(kind, gate.head.namespace if kind == SCHEDULE else "", name)
+
+
+def name_schedule(schedule: ScheduleObject) -> str:
+    """Return its kind, its namespace where it has one, and its name."""
+    return _name(schedule.kind, schedule.head.namespace, schedule.head.name)
+
+
+def describe_schedule(one: ScheduleObject) -> ScheduleDescription:
+    """Return one schedule, by what its status says."""
+    status, ready = one.status, next((c for c in one.status.conditions if c.type == READY), None)
+    is_refused = ready is not None and ready.status != "True"
+    action = None if one.schedule is None else one.schedule.action
+    is_open = action is not None and status.active == (action is ScheduleAction.ALLOW)
+    changes = choose_fit(status.next_transition)
+    text = _render_state(one, is_open=is_open, changes=changes)
+    if one.problem or ready is None or is_refused:
+        text = one.problem or (ready.message if ready else "no operator has decided on it yet")
+    return ScheduleDescription(
+        kind=one.kind,
+        name=one.head.name,
+        namespace=one.head.namespace,
+        is_open=is_open,
+        text=cut(text),
+        reason="" if ready is None else ready.reason,
+        is_active=status.active,
+        action="" if action is None else action,
+        active_rules=tuple(map(cut, status.active_rules[:MOST_TAGS])),
+        changes=changes,
+        time_zone="" if one.schedule is None else cut(one.schedule.time_zone),
+        rollouts=status.matching_rollouts,
+        gates=status.managed_gates[:MOST_GATES],
+        conditions=tuple(describe_conditions(status.conditions)),
+    )
+
+
+def _name(kind: str, namespace: str, name: str) -> str:
+    return f"{kind} {f'{namespace}/' if namespace else ''}{name}"
+
+
+def _render_state(one: ScheduleObject, *, is_open: bool, changes: datetime | None) -> str:
+    state = "open" if is_open else "closed"
+    rules = f" by {join_names(one.status.active_rules)}" if one.status.active_rules else ""
+    until = "" if changes is None else f", until {render_time(changes)}"
+    return f"{state}{rules}{until}"
+
+
+def _find_opening(one: ScheduleObject) -> datetime | None:
+    """Return when the gates of a schedule open that are closed now."""
+    described = describe_schedule(one)
+    is_known = one.schedule is not None and not described.is_open
+    return described.changes if is_known else None

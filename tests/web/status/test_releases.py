@@ -1,0 +1,157 @@
+"""Releases on the page, in its text and in its JSON; and no trace of them without."""
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.model.described.releases import ReleasePhase
+from rollout_operator.model.description import Description
+from rollout_operator.planning.description.text import render_description
+from rollout_operator.web.status.document import list_document
+from rollout_operator.web.status.releases import MOST_SCHEDULES
+from rollout_operator.web.status.sections import MOST_RELEASES
+from tests.virtual_time import in_virtual_time
+from tests.web.status.descriptions import (
+    HOSTILE,
+    MINUTE,
+    NOW,
+    budget,
+    describe,
+    group,
+    health_check,
+    operator,
+    policy,
+    release,
+    release_schedule,
+)
+from tests.web.status.test_sections import SHOWN_HOSTILE, read
+
+OF_RELEASES: Final = ("releases", "schedules", "health_checks")
+
+
+@in_virtual_time
+async def test_a_rollout_says_what_it_waits_for_and_what_comes_next() -> None:
+    shown = replace(
+        release(),
+        wanted="1.1.0",
+        is_suspended=True,
+        bake_ends=NOW + MINUTE,
+        deadline=NOW + MINUTE,
+        requests=("rollout.kuberik.com/retry: x",),
+    )
+    page = await read(describe(releases=(shown,), schedules=(release_schedule(),)))
+
+    text = " ".join(page.text.split())
+    for part in (
+        "Rollout prod/app",
+        "waiting",
+        "not passing: nights-app SomeGatesBlocking",
+        "To do bypass-gates",
+        "1.0.0 deployed",
+        "pinned to 1.1.0",
+        "next 1.1.0",
+        "announced 1.1.0",
+        "suspended",
+        "0.9.0: it failed when it was deployed last Excluded",
+        "is over 2026-01-02 03:05:05 UTC",
+        "has to start 2026-01-02 03:05:05 UTC",
+        "nights-app closed: not passing: nights-app, kept by RolloutSchedule prod/nights,"
+        " opens 2026-01-02 03:05:05 UTC",
+        "prod/web is Healthy",
+        "OCIRepository app has 1.0.0",
+        "rollout.kuberik.com/retry: x",
+        "1.0.0 Succeeded 2026-01-02 03:03:05 UTC by ann",
+        "GatesPassing is False, SomeGatesBlocking",
+        "RolloutSchedule prod/nights: closed by night, 1 Rollouts, opens 2026-01-02 03:05:05 UTC",
+    ):
+        assert part in text, (part, text)
+    assert "No rollout group" not in text
+
+
+@in_virtual_time
+async def test_what_failed_is_said_with_what_failed() -> None:
+    failed = replace(release().history[0], failed_checks=("prod/web: 503",), retries=2)
+    shown = replace(release(phase=ReleasePhase.FAILED), history=(failed,))
+    text = " ".join((await read(describe(releases=(shown,)))).text.split())
+
+    assert "failed: prod/web: 503" in text
+    assert "tried again 2 times" in text
+
+
+@in_virtual_time
+async def test_no_text_of_a_registry_or_a_tenant_is_more_than_text() -> None:
+    hostile = release(text=HOSTILE)
+    page = await read(
+        describe(
+            releases=(replace(hostile, tag=HOSTILE, next=HOSTILE, announced=HOSTILE),),
+            schedules=(release_schedule(HOSTILE),),
+        )
+    )
+
+    assert page.text.count(SHOWN_HOSTILE) >= 8
+
+
+def test_no_text_of_a_registry_or_a_tenant_commands_a_terminal() -> None:
+    hostile = release(text=HOSTILE)
+    described = describe(
+        releases=(replace(hostile, tag=HOSTILE, next=HOSTILE, requests=(HOSTILE,)),),
+        schedules=(release_schedule(HOSTILE),),
+        health_checks=(health_check(HOSTILE),),
+    )
+
+    lines = [*render_description(described)]
+    assert all(line.isprintable() for line in lines)
+    assert sum("\\x1b[31m" in line for line in lines) >= 7
+
+
+@in_virtual_time
+async def test_of_very_many_the_worst_are_shown_and_the_rest_is_counted() -> None:
+    many = tuple(release(f"app-{number}") for number in range(MOST_RELEASES + 2))
+    failed = release("zzz", ReleasePhase.FAILED)
+    schedules = (release_schedule(),) * (MOST_SCHEDULES + 3)
+    page = await read(describe(releases=(*many, failed), schedules=schedules))
+
+    assert "3 more Rollouts" in page.text
+    assert "Rollout prod/zzz" in page.text
+    assert "and 3 more" in page.text
+
+
+def test_the_text_has_schedules_and_health_below_the_rollouts() -> None:
+    described = describe(
+        releases=(release(),), schedules=(release_schedule(),), health_checks=(health_check(),)
+    )
+    lines = [*render_description(described)]
+
+    assert lines[2] == (
+        "Rollout prod/app: waiting, 1.0.0 deployed, then 1.1.0: not passing: nights-app"
+        " [SomeGatesBlocking]"
+    )
+    assert lines[-6:] == [
+        "",
+        "schedules of releases:",
+        "  RolloutSchedule prod/nights: closed by night",
+        "",
+        "health of releases:",
+        "  HealthCheck prod/web: Healthy: 200",
+    ]
+
+
+@in_virtual_time
+async def test_where_releases_are_not_made_nothing_is_said_of_them() -> None:
+    """Not a byte more than without."""
+    plain = describe(group(), operator=operator(), budgets=(budget(),), policies=(policy(),))
+    document = b"".join(list_document(plain))
+    page = await read(plain)
+
+    assert not {*OF_RELEASES} & {*msgspec.json.decode(document)}
+    assert b"kuberik" not in document
+    assert not any(" Rollout " in one for one in (page.text, *render_description(plain)))
+    assert not any(one.get("id", "").startswith("r-") for _, one in page.tags)
+
+
+def test_where_releases_are_made_and_there_is_none_that_is_said() -> None:
+    document = b"".join(list_document(describe(releases=(), schedules=(), health_checks=())))
+    found = msgspec.json.decode(document, type=Description)
+
+    assert (found.releases, found.schedules, found.health_checks) == ((), (), ())
