@@ -19,7 +19,7 @@ from rollout_operator.controllers.policies.statuses import PolicyStatuses
 from rollout_operator.controllers.policies.switches import Switches
 from rollout_operator.controllers.reconciles import Reconciles
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, Steps
+from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, StepOutcome, Steps
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Group
@@ -100,6 +100,8 @@ class PolicyController:
         )
         self._waits: dict[str, tuple[Reason, ...]] = {}
         """Of the last plan of each policy."""
+        self._held: dict[str, list[Reason]] = {}
+        """Why not all was done that the last plan of each policy asked for."""
         self._problems: dict[str, tuple[str, ...]] = {}
         self._stalled: set[str] = set()
 
@@ -135,6 +137,7 @@ class PolicyController:
         if isinstance(found, RefusedPolicy):
             context.rule.forget(GroupName(name))
             self._waits.pop(name, None)
+            self._held.pop(name, None)
             status = render_refused_status(found, before=known.status, now=context.now())
             return await self._write(known, status)
         return await self._drive(known, found)
@@ -144,6 +147,7 @@ class PolicyController:
         context, name = self._context, GroupName(watched.name)
         group = context.rule.observe(name)
         if step := await context.steps.settle(group):
+            self._log_wait(name, step.reasons)
             return step.again
         resolution = await context.placements.resolve(watched, scope.policy, group)
         group = context.rule.observe(name)
@@ -155,7 +159,7 @@ class PolicyController:
         unwritten = await self._record(case, group, plan)
         if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
             await context.switches.switch(scope.policy, group)
-        step = await context.steps.carry_out(group, _list_actions(plan))
+        step = await self._carry_out(group, plan)
         return min(step.again, unwritten)
 
     async def _begin(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
@@ -167,7 +171,7 @@ class PolicyController:
         context, beginning = self._context, _Beginning(partial(self._record_live, case))
         name = GroupName(case.watched.name)
         with context.rule.beginning(name, case.before, beginning.record):
-            step = await context.steps.carry_out(group, _list_actions(plan))
+            step = await self._carry_out(group, plan)
         if beginning.error is not None:
             raise beginning.error
         if beginning.again is None:
@@ -175,6 +179,14 @@ class PolicyController:
             # what may: so it is chosen from what is live.
             await beginning.record(await context.rule.observe_live(group))
         return min(step.again, beginning.again or RESYNC)
+
+    async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
+        """Do what is planned, and keep why not all of it was done: a policy waits for that."""
+        step = await self._context.steps.carry_out(group, _list_actions(plan))
+        # What another look settles, as a rule, is not worth a line or a write.
+        held = (one for one in step.reasons if one.severity is not Severity.DEBUG)
+        self._held[group.name] = [*held]
+        return step
 
     async def _record_live(self, case: "_Case", live: Group) -> timedelta:
         """Decide by a live read, and record that."""
@@ -184,7 +196,8 @@ class PolicyController:
     async def _record(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
         """Record what was decided by a snapshot; return when to reconcile again."""
         context, watched = self._context, case.watched
-        self._log_wait(watched.name, plan)
+        plan = self._add_held(watched.name, plan)
+        self._log_wait(watched.name, plan.waits)
         self._log_stall(watched.name, plan)
         snapshot = context.rule.snapshot(case.scope, group, case.before)
         status = render_policy_status(snapshot, plan, before=watched.status)
@@ -216,14 +229,22 @@ class PolicyController:
             why = "; ".join(known.problems)
             log.warn("Status of policy counts as lost", **self._name(known.name), why=why)
 
-    def _log_wait(self, name: str, plan: PolicyPlan) -> None:
+    def _add_held(self, name: str, plan: PolicyPlan) -> PolicyPlan:
+        """Return a plan that says why it could not be done when it was last tried."""
+        held = self._held.get(name, [])
+        if plan.action is not None:
+            return replace(plan, waits=(*held, *plan.waits))
+        # No pod waits for a record of what is done.
+        return replace(plan, waits=(*plan.waits, *held)) if plan.records else plan
+
+    def _log_wait(self, name: str, waits: tuple[Reason, ...]) -> None:
         """Log why nothing goes; the numbers in it change more often than is worth a line."""
-        leading, before = plan.leading, self._waits.get(name)
+        before, leading = self._waits.get(name), waits[0] if waits else None
         code = leading.code if leading else None
         is_news = not before or before[0].code is not code
-        self._waits[name] = plan.waits
+        self._waits[name] = waits
         if leading is not None and is_news:
-            why = "; ".join(wait.text for wait in plan.waits)
+            why = "; ".join(wait.text for wait in waits)
             write = log.at(leading.severity)
             write("Policy waits", **self._name(name), reason=code, why=why)
 
@@ -239,6 +260,7 @@ class PolicyController:
     def _forget(self, name: str) -> None:
         context = self._context
         self._waits.pop(name, None)
+        self._held.pop(name, None)
         self._problems.pop(name, None)
         self._stalled.discard(name)
         context.steps.forget(GroupName(name))

@@ -2,6 +2,7 @@
 
 from msgspec import UNSET
 
+from rollout_operator.lab.model.history import Said
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.outcome import Code
@@ -135,3 +136,32 @@ async def test_a_policy_that_is_refused_is_described_by_its_refusal() -> None:
 
     assert (described["old"].phase, described["young"].phase) == ("Idle", "Invalid")
     assert "default/old" in described["young"].headline
+
+
+@in_virtual_time
+async def test_a_delete_that_is_refused_is_what_a_policy_waits_for_until_it_is_not() -> None:
+    """MAZ-44, MAZ-50: page, condition and log have the error, also of a batch that has stalled."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("a", replicas=1)
+        await world.create_policy(progressDeadlineSeconds=30)
+        process = await world.start()
+        sandbox.api.forbidden.add(("operator-1", "delete", "pods"))
+        with sandbox.listening():
+            await world.roll_out(letters="a")
+            await world.sleep(60)
+        held = (await process.describe()).list_policies()[0]
+        conditions = {one["type"]: one for one in (await world.get())["status"]["conditions"]}
+        said = [one.text for one in sandbox.history.list_all(Said) if "Policy " in one.text]
+        sandbox.api.forbidden.clear()
+        await world.sleep(120)
+        ended = (await process.describe()).list_policies()[0]
+
+    assert (held.phase, held.code) == ("Waiting", Code.BACKING_OFF)
+    assert "cannot delete pods/db-a-0" in held.headline
+    assert held.headline in conditions["Ready"]["message"]
+    assert conditions["Stalled"]["reason"] == "ProgressDeadlineExceeded"
+    assert "cannot delete pods/db-a-0" in conditions["Stalled"]["message"]
+    for message in ("Policy waits", "Policy has stalled"):
+        assert any(message in one and "cannot delete pods/db-a-0" in one for one in said)
+    assert (ended.phase, ended.code) == ("Idle", Code.UP_TO_DATE)
