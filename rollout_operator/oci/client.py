@@ -1,4 +1,4 @@
-"""Read a registry: what a tag names and says of itself, and which tags there are.
+"""Read a registry: what a tag names and says of itself.
 
 Decides what is asked in which order, what an answer means, and for how long all of it may take. The
 digest is asked first: what it names never changes, so it is read once. How requests are made is
@@ -8,11 +8,11 @@ failure, is left to the caller.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import InvalidInput
@@ -48,10 +48,7 @@ from rollout_operator.oci.manifest import (
 )
 from rollout_operator.oci.refusals import deny, error_of
 from rollout_operator.oci.sender import RegistryAnswer, Route
-from rollout_operator.oci.tags import FIRST_PAGE, LONGEST_PAGE, read_next_page, read_tags
 from rollout_operator.oci.tokens import NotAccepted
-
-T = TypeVar("T")
 
 RESULTS: Final[Mapping[type[RegistryError], str]] = {
     ReleaseNotFound: "not_found",
@@ -66,8 +63,6 @@ RESULTS: Final[Mapping[type[RegistryError], str]] = {
 LOOK_UP_LIMIT: Final = timedelta(seconds=60)
 # Each is a kilobyte or less for most, and seven at the most.
 MOST_CACHED: Final = 1000
-MOST_TAGS: Final = 20_000
-MOST_PAGES: Final = 100
 _DIGEST_HEADER: Final = "Docker-Content-Digest"
 # HEAD is younger than GET, and not each proxy passes it on.
 _WITHOUT_HEAD: Final = frozenset({400, 405, 501})
@@ -119,12 +114,6 @@ class RegistryClient:
             look_up = _begin(image.repository, access)
             return await self._bounded(look_up, shown, self._read_release(look_up, image))
 
-    async def list_tags(self, repository: Repository, access: RegistryAccess) -> Sequence[str]:
-        """Return all tags of a repository, as the registry orders them."""
-        with self._counted():
-            look_up = _begin(repository, access)
-            return await self._bounded(look_up, "tags", self._read_tags(look_up))
-
     @contextmanager
     def _counted(self) -> Iterator[None]:
         """Count the outcome of what it surrounds by the class of its error."""
@@ -141,7 +130,9 @@ class RegistryClient:
         finally:
             self._count(result)
 
-    async def _bounded(self, look_up: LookUp, shown: str, work: Coroutine[Any, Any, T]) -> T:
+    async def _bounded(
+        self, look_up: LookUp, shown: str, work: Coroutine[Any, Any, ReleaseMetadata]
+    ) -> ReleaseMetadata:
         """Return what the work returns, or say in one sentence what went wrong with it."""
         repository = look_up.repository
         subject = f"cannot read {shown} of {repository.name} in registry {repository.registry}"
@@ -219,22 +210,6 @@ class RegistryClient:
         answer = _check(await self._exchange.ask(look_up, question))
         verify_digest(digest, answer.body)
         return decode_config(answer.body)
-
-    async def _read_tags(self, look_up: LookUp) -> Sequence[str]:
-        tags: list[str] = []
-        page: str | None = FIRST_PAGE
-        asked: set[str] = set()
-        while page is not None:
-            if page in asked or len(asked) == MOST_PAGES:
-                raise BadAnswer("its list of tags has no end")
-            asked.add(page)
-            question = RegistryQuestion(path=page, longest=LONGEST_PAGE)
-            answer = _check(await self._exchange.ask(look_up, question))
-            tags += read_tags(answer.body)
-            if len(tags) > MOST_TAGS:
-                raise BadAnswer(f"it has more than {MOST_TAGS} tags")
-            page = read_next_page(answer.headers.getall("Link", ()))
-        return tags
 
 
 def _begin(repository: Repository, access: RegistryAccess) -> LookUp:

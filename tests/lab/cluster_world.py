@@ -10,7 +10,7 @@ from datetime import timedelta
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.cluster import Cluster
-from rollout_operator.lab.controllers.members import ready_since, revision_of
+from rollout_operator.lab.controllers.members import ready_since
 from rollout_operator.lab.model.fields import child, children, name_of, number, text
 from rollout_operator.lab.model.history import Called, Commit, History
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Verb
@@ -18,6 +18,7 @@ from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
 from rollout_operator.lab.virtual_loop.pace import StepTimes
 from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.model.names import REVISION_LABEL
 from tests.virtual_time import EPOCH, elapsed
 
 NAMESPACE = "default"
@@ -154,8 +155,8 @@ class World:
 
     def is_rolled(self, name: str) -> bool:
         target = text(self.sts(name), "status", "updateRevision")
-        pods = self.pods(f"{name}-")
-        return self.is_ready(name) and all(revision_of(one) == target for one in pods)
+        found = [text(one, "metadata", "labels", REVISION_LABEL) for one in self.pods(f"{name}-")]
+        return self.is_ready(name) and all(one == target for one in found)
 
 
 @contextmanager

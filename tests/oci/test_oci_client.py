@@ -17,7 +17,6 @@ from tests.oci.registries import (
     access,
     labels,
     refuse,
-    reply,
 )
 
 DOCKER = "application/vnd.docker"
@@ -226,46 +225,3 @@ async def test_long_texts_are_cut(registry: FakeRegistry, reader: Reader) -> Non
     registry.push("1.0.0", {"config": {}, "annotations": labels(description="x" * 100_000)})
 
     assert len((await read(reader, registry)).description) == 1024
-
-
-async def test_tags_come_in_pages(registry: FakeRegistry, reader: Reader) -> None:
-    """RELB-30: of the link only the query counts, whatever host it names."""
-    path = f"/v2/{NAME}/tags/list"
-    links = {"": "</v2/team/app/tags/list?last=b&n=2>; rel=\"next\"",
-             "b": "<http://10.0.0.1/other?last=c>;rel=next", "c": ""}  # fmt: skip
-
-    async def answer(request: object) -> object:
-        last = registry.seen[-1].query.get("last", "")
-        body = {"": b'{"tags": ["a", "b"]}', "b": b'{"tags": ["c"]}', "c": b'{"tags": null}'}[last]
-        headers = {"Link": links[last]} if links[last] else {}
-        return await reply(200, body, **headers)(request)  # type: ignore[arg-type]  # fields by name
-
-    registry.at[path] = answer  # type: ignore[assignment]  # any request
-
-    found = await reader.client.list_tags(registry.image().repository, access(registry))
-
-    assert found == ["a", "b", "c"]
-    assert [seen.query for seen in registry.seen] == [
-        {"n": "1000"}, {"last": "b", "n": "2"}, {"last": "c"},
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("body", "link", "problem"),
-    [
-        (b'{"tags": ["a"]}', "</x?last=a>; rel=next", "has no end"),
-        (b"<html>", "", "no JSON of tags"),
-        (b'{"tags": [1]}', "", "no JSON of tags"),
-        (b'{"tags": ["a"]}', "</x>; rel=next", "its link to more tags is none"),
-        (b'{"tags": [' + b'"a",' * 20_000 + b'"a"]}', "", "more than 20000 tags"),
-    ],
-)
-async def test_a_list_of_tags_that_lies(
-    registry: FakeRegistry, reader: Reader, body: bytes, link: str, problem: str
-) -> None:
-    """RELB-30: is not followed for ever."""
-    headers = {"Link": link} if link else {}
-    registry.at[f"/v2/{NAME}/tags/list"] = reply(200, body, **headers)
-    with pytest.raises(RegistryDistrusted, match=problem):
-        await reader.client.list_tags(registry.image().repository, access(registry))
-    assert len(registry.seen) <= 3

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from rollout_operator.model.releases.metadata import ReleaseMetadata
-from rollout_operator.model.releases.reference import parse_reference, parse_repository
+from rollout_operator.model.releases.reference import parse_reference
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryDenied, RegistryUnreachable, ReleaseNotFound
 from rollout_operator.oci.pull_secret import decode_pull_secret
@@ -70,11 +70,6 @@ async def test_a_release_is_read(
     assert found == await reader.client.fetch_release(image, access(host))
     by_digest = parse_reference(f"{host}/{NAME}@{found.digest}")
     assert found == await reader.client.fetch_release(by_digest, access(host))
-
-
-async def test_tags_are_listed(host: str, reader: Reader) -> None:
-    found = await reader.client.list_tags(parse_repository(f"{host}/{NAME}"), access(host))
-    assert sorted(found) == ["1.0.0", "1.1.0", "2.0.0", "2.1.0", "2.2.0"]
 
 
 async def test_what_it_refuses_is_named(host: str, reader: Reader) -> None:

@@ -118,11 +118,6 @@ def selects(sts: JsonObject, labels: Mapping[str, str]) -> bool:
     return matches(child(sts, "spec", "selector"), labels)
 
 
-def revision_of(pod: JsonObject) -> str:
-    """Return the revision that a pod was made from, empty where it does not say."""
-    return text(pod, "metadata", "labels", REVISION_LABEL)
-
-
 def phase_of(pod: JsonObject) -> str:
     """Return the phase; empty for a pod that is not there yet."""
     return text(pod, "status", "phase")

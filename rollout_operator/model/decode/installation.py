@@ -61,7 +61,6 @@ class _Container(Wire):
 
 class _PodSpec(Wire):
     service_account_name: str = ""
-    host_network: bool = False
     containers: list[_Container] | None = None
 
 
@@ -224,7 +223,6 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
         variables={one.name: _get_value(one) for one in container.env or ()},
         replicas=1 if wire.spec.replicas is None else wire.spec.replicas,
         ready=wire.status.ready_replicas if wire.status is not None else 0,
-        uses_host_network=pod.host_network,
     )
 
 

@@ -62,7 +62,6 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
     """Of its environment, by name; one with a value from elsewhere is written as `$(NAME)`."""
     replicas: int = 1
     ready: int = 0
-    uses_host_network: bool = False
 
     @property
     def title(self) -> str:

@@ -108,10 +108,3 @@ class PolicyOwnership(msgspec.Struct, frozen=True, kw_only=True):
 
     scopes: tuple[PolicyScope, ...] = ()
     refused: tuple[RefusedPolicy, ...] = ()
-
-    def owns_group(self, namespace: str, group: GroupName) -> bool:
-        """Return whether a policy replaces the pods of a rollout group."""
-        return any(
-            scope.policy.head.namespace == namespace and group in scope.groups
-            for scope in self.scopes
-        )

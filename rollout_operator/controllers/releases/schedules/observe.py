@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from rollout_operator.controllers.releases.schedules.gates import KeptGates
 from rollout_operator.kube.cache.followed import FollowedKind
@@ -14,8 +13,6 @@ from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollo
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.schedule_plan import GatedRollout, ScheduleSnapshot
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
-
-_NONE: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 A world begins on a Friday at 03:04:05.
 """
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
@@ -15,6 +17,17 @@ LATE: Final = {"name": "late", "timeRange": {"start": "03:08", "end": "03:10"}}
 SPEC: Final = {"rolloutSelector": {"matchLabels": {"tier": "web"}}, "rules": [NIGHT, LATE]}
 WEB: Final = {"tier": "web"}
 GATE: Final = "nights-app"
+
+
+@asynccontextmanager
+async def nights(rollouts: Sequence[str] = ("app",), **spec: Any) -> AsyncIterator[ReleaseSandbox]:
+    """Run a cluster with a schedule for these Rollouts, and nothing that keeps it."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        for name in rollouts:
+            await world.create_rollout(name, labels=WEB)
+        await world.create(ROLLOUT_SCHEDULES, "nights", {**SPEC, **spec})
+        yield world
 
 
 def show_gates(world: ReleaseSandbox) -> dict[str, bool]:
@@ -34,11 +47,8 @@ async def show_status(world: ReleaseSandbox) -> dict[str, Any]:
 @in_virtual_time
 async def test_gates_follow_the_clock() -> None:
     """REL-98, REL-100, RT-113: at the transition, by one write each, and none in between."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        await world.create_rollout(labels=WEB)
+    async with nights() as world:
         await world.create_rollout("other", labels={"tier": "db"})
-        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
         await world.start()
         await world.sleep(20)
         assert show_gates(world) == {GATE: False}
@@ -67,9 +77,7 @@ async def test_gates_follow_the_clock() -> None:
 @in_virtual_time
 async def test_gates_come_and_go_with_rollouts() -> None:
     """REL-99, REL-101: labels decide, and what is deleted has no gate."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+    async with nights([]) as world:
         await world.start()
         await world.create_rollout(labels=WEB)
         await world.create_rollout("b")
@@ -88,10 +96,7 @@ async def test_gates_come_and_go_with_rollouts() -> None:
 @in_virtual_time
 async def test_what_people_change_is_put_right() -> None:
     """RELB-31 (l): but for the versions that they allow."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        await world.create_rollout(labels=WEB)
-        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+    async with nights() as world:
         await world.start()
         await world.sleep(5)
         wanted = (await world.get(ROLLOUT_GATES, GATE))["metadata"]["labels"]
@@ -120,10 +125,7 @@ async def test_what_people_change_is_put_right() -> None:
 @in_virtual_time
 async def test_gates_go_with_their_schedule() -> None:
     """REL-99: by their owner reference."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        await world.create_rollout(labels=WEB)
-        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+    async with nights() as world:
         await world.start()
         await world.sleep(5)
         await world.delete(ROLLOUT_SCHEDULES, "nights")
@@ -134,10 +136,7 @@ async def test_gates_go_with_their_schedule() -> None:
 @in_virtual_time
 async def test_an_invalid_schedule_opens_nothing() -> None:
     """RELB-31 (f): its gate stays closed, also past the transition, and a new one is closed."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        await world.create_rollout(labels=WEB)
-        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+    async with nights() as world:
         await world.start()
         await world.sleep(5)
         await world.patch(ROLLOUT_SCHEDULES, "nights", {"spec": {"timezone": "Mars/Olympus"}})
@@ -183,12 +182,8 @@ async def test_one_gate_that_is_refused_stops_no_other() -> None:
 @in_virtual_time
 async def test_a_crash_at_any_moment_leaves_no_twin() -> None:
     """RELB-31 (h): the name of a gate follows from both names."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        for name in ("a", "b", "c", "d"):
-            await world.create_rollout(name, labels=WEB)
-        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
-        process = sandbox.process(args=("-releases.enabled", "-releases.metadata=none"))
+    async with nights("abcd") as world:
+        process = world.sandbox.process(args=("-releases.enabled", "-releases.metadata=none"))
         for pause in range(8):
             process.start()
             await process.wait_ready()
@@ -203,14 +198,9 @@ async def test_a_crash_at_any_moment_leaves_no_twin() -> None:
 @in_virtual_time
 async def test_many_gates_are_decided_anew_in_between() -> None:
     """REL-98: by our own limits they take longer than the schedule stays as it is."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        for number in range(60):
-            await world.create_rollout(f"app-{number}", labels=WEB)
-        brief = {"timeRange": {"start": "03:04", "end": "03:05"}}
-        await world.create(
-            ROLLOUT_SCHEDULES, "nights", {**SPEC, "action": "Allow", "rules": [brief]}
-        )
+    brief = {"timeRange": {"start": "03:04", "end": "03:05"}}
+    rollouts = [f"app-{number}" for number in range(60)]
+    async with nights(rollouts, action="Allow", rules=[brief]) as world:
         await world.start("-kubernetes.client-qps=1", "-kubernetes.client-burst=1")
         passing: dict[str, bool] = {}
         while len(passing) < 60:
@@ -229,11 +219,7 @@ async def test_many_gates_are_decided_anew_in_between() -> None:
 @in_virtual_time
 async def test_gates_do_not_wait_for_the_statuses_of_all_rollouts() -> None:
     """REL-98: of what our own limits let through in half a minute they have a third."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        for number in range(200):
-            await world.create_rollout(f"app-{number}", labels=WEB)
-        await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
+    async with nights([f"app-{number}" for number in range(200)]) as world:
         await world.start()
         await world.sleep(30)
         assert len(show_gates(world)) > 40
@@ -243,21 +229,16 @@ async def test_gates_do_not_wait_for_the_statuses_of_all_rollouts() -> None:
 @in_virtual_time
 async def test_nothing_is_opened_that_our_own_limits_held_up_for_too_long() -> None:
     """REL-98: what was decided before the end of a window is not sent long after it."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        for number in range(30):
-            await world.create_rollout(f"app-{number}", labels=WEB)
-        brief = {"timeRange": {"start": "03:06", "end": "03:07"}}
-        await world.create(
-            ROLLOUT_SCHEDULES, "nights", {**SPEC, "action": "Allow", "rules": [brief]}
-        )
+    brief = {"timeRange": {"start": "03:06", "end": "03:07"}}
+    rollouts = [f"app-{number}" for number in range(30)]
+    async with nights(rollouts, action="Allow", rules=[brief]) as world:
         process = await world.start()
         await world.sleep(60)
         assert len(show_gates(world)) == 30
         process.crash()
         await world.start("-kubernetes.client-qps=0.3", "-kubernetes.client-burst=1")
         opened: dict[str, str] = {}
-        while (moment := sandbox.api.now().strftime("%H:%M:%S")) < "03:12:00":
+        while (moment := world.sandbox.api.now().strftime("%H:%M:%S")) < "03:12:00":
             await world.sleep(1)
             for name, is_passing in show_gates(world).items():
                 if is_passing:
