@@ -65,6 +65,11 @@ class FluxTimes:
     """From a change of a Kustomization, or of its artifact, until it is applied."""
 
 
+def label_owner(name: str, namespace: str) -> dict[str, str]:
+    """Return the labels of what a Kustomization applies."""
+    return dict(zip(OWNER_LABELS, (name, namespace), strict=True))
+
+
 class _Key(NamedTuple):
     resource: Resource
     namespace: str

@@ -27,6 +27,7 @@ from rollout_operator.lab.model.history import (
     Reviewed,
 )
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.trace.releases import is_of_releases
 from rollout_operator.model.names import PREPARE_PATH
 from tests.judge.desired import read_delay_path
 from tests.judge.objects import Pod, Set, read_pod, read_set
@@ -164,6 +165,8 @@ class Book:
     """Writes of zone-aware disruption budgets."""
     policies: list[Commit] = field(default_factory=list)
     """Writes of MultiAZRollouts."""
+    releases: list[Commit] = field(default_factory=list)
+    """Writes of the kinds of releases, those of Flux included."""
     leases: list[Commit] = field(default_factory=list)
     """Writes of Leases: of the election, there is no other."""
     evictions: dict[int, Called] = field(default_factory=dict)
@@ -244,6 +247,8 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAg
         book.budgets.append(commit)
     if plural == MULTI_AZ_ROLLOUTS.plural and commit.namespace == book.promises.namespace:
         book.policies.append(commit)
+    if is_of_releases(commit.resource):
+        book.releases.append(commit)
     if plural == CONFIG_MAPS.plural and commit.namespace == book.promises.namespace:
         book.maps.append(commit)
     if plural == LEASES.plural:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from rollout_operator.kube.api import NODES
+from rollout_operator.kube.api import NODES, SELF_ACCESS_REVIEWS, Resource
+from rollout_operator.kube.release_kinds import CLUSTER_ROLLOUT_SCHEDULES
 from tests.judge.book import Book, Write
 from tests.judge.budgets import Eviction, Rule
 from tests.judge.deletes import Delete, list_deletes
@@ -146,11 +147,19 @@ def find_foreign(book: Book) -> Iterator[Violation]:
             # Where nothing else says the zones of a policy its nodes do.
             is_read = request.verb in ("get", "list", "watch")
             is_zones = resource == NODES and is_read and book.policies
-            is_fine = bool(is_zones) or resource.plural.endswith("webhookconfigurations")
+            is_schedules = book.releases and _is_of_schedules(resource, request.verb)
+            is_hooks = resource.plural.endswith("webhookconfigurations")
+            is_fine = bool(is_zones or is_schedules) or is_hooks
         if not is_fine:
             where = request.namespace or "the whole cluster"
             text = f"{request.verb} {resource.plural} {request.name} in {where}"
             yield Violation(invariant="SI-24", at=called.begun, text=text)
+
+
+def _is_of_schedules(resource: Resource, verb: str) -> bool:
+    """Tell whether a request is about schedules of the cluster, or the right to read them."""
+    is_read = resource == CLUSTER_ROLLOUT_SCHEDULES and verb in ("get", "list", "watch")
+    return is_read or (resource == SELF_ACCESS_REVIEWS and verb == "create")
 
 
 def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:

@@ -10,12 +10,20 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.lab.model.history import Called, Fault, Lived, PodCalled
+from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.lab.model.fields import children, number, text
+from rollout_operator.lab.model.history import Called, Commit, Fault, Lived, PodCalled
 from rollout_operator.lab.network.faults import Failure, FaultDecision
 from rollout_operator.lab.trace.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.judge.book import list_deletes
-from tests.simulation import traces_downscales, traces_drains, traces_policies, traces_rollouts
+from tests.simulation import (
+    traces_downscales,
+    traces_drains,
+    traces_policies,
+    traces_releases,
+    traces_rollouts,
+)
 from tests.simulation.traces import Director, GoldenScenario, GoldenTrace, Mishap, play_scenario
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
@@ -26,6 +34,7 @@ TRACES: Final = (
     *traces_downscales.SCALING_TRACES,
     *traces_drains.TRACES,
     *traces_policies.TRACES,
+    *traces_releases.TRACES,
 )
 BY_NAME: Final = {scenario.name: scenario for scenario in TRACES}
 
@@ -72,6 +81,9 @@ def list_pods(letters: str, pods: int = 3) -> list[str]:
     return [f"zone-{letter}-{number}" for letter in letters for number in range(pods)]
 
 
+ZONES: Final = [f"web-{letter}-0" for letter in "abc"]
+
+
 @pytest.mark.parametrize(
     ("name", "deleted"),
     [
@@ -98,11 +110,39 @@ def list_pods(letters: str, pods: int = 3) -> list[str]:
             [f"db-{letter}-{ordinal}" for letter in "cab" for ordinal in (1, 0)],
             id="in the order of the policy, the highest ordinal first",
         ),
+        pytest.param("first-release", [], id="the zones have the first release already"),
+        pytest.param("gated-release", ZONES, id="each zone once for one of two versions"),
+        pytest.param("failed-bake", 2 * ZONES, id="each zone for the version after it as well"),
+        pytest.param("retried-release", ZONES, id="no pod for a retry"),
+        pytest.param("rolled-back-release", 3 * ZONES, id="there, back, and to the next"),
+        pytest.param("release-after-the-night", ZONES, id="each zone once, in the morning"),
     ],
 )
 def test_the_trace_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:
     """A file that is updated without being read fails here."""
     assert list_deletes(play(name).history) == deleted
+
+
+def list_deployed(name: str) -> list[str]:
+    """Return what the Rollout of a scenario deployed, in order, and how each ended."""
+    statuses: dict[int, str] = {}
+    for commit in play(name).history.list_all(Commit):
+        if commit.resource == ROLLOUTS and commit.after is not None:
+            for entry in children(commit.after, "status", "history"):
+                shown = f"{text(entry, 'version', 'tag')} {text(entry, 'bakeStatus')}"
+                statuses[number(entry, "id")] = shown
+    return list(statuses.values())
+
+
+def test_each_release_ends_as_its_title_says() -> None:
+    """REL-44, REL-60, REL-76, REL-80, RELB-24: the examples of releases, each to its end."""
+    first, second = "1.0.0 Succeeded", "1.1.0 Failed"
+    assert list_deployed("first-release") == [first]
+    assert list_deployed("gated-release") == [first, "1.2.0 Succeeded"]
+    assert list_deployed("failed-bake") == [first, second, "1.2.0 Succeeded"]
+    assert list_deployed("retried-release") == [first, "1.1.0 Succeeded"]
+    assert list_deployed("rolled-back-release") == [first, second, first, "1.2.0 Succeeded"]
+    assert list_deployed("release-after-the-night") == [first, "1.1.0 Succeeded"]
 
 
 def list_requested(name: str) -> list[tuple[str, str]]:

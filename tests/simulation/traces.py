@@ -10,10 +10,11 @@ import random
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.flux import FluxTimes
 from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.lab.model.history import Called, Fault, History
 from rollout_operator.lab.network.faults import OUTCOME, FaultDecision, NoFaults, SentCall
@@ -22,7 +23,7 @@ from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.virtual_loop.pace import StepTimes
-from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.world import EPOCH, Sandbox
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
@@ -48,6 +49,12 @@ PACE: Final = StepTimes(
     status=(SPAN, SPAN),
     scheduler=(SPAN, SPAN),
     kubelet=(SPAN, SPAN),
+)
+
+
+FLUX_TIMES: Final = FluxTimes(
+    fetch=(timedelta(seconds=2), timedelta(seconds=2)),
+    apply=(timedelta(seconds=1), timedelta(seconds=1)),
 )
 
 
@@ -79,6 +86,8 @@ class GoldenScenario:
     """Of the operator."""
     templates: Mapping[str, int] = field(default_factory=dict)
     """ReplicaTemplates by name, and how many replicas they want."""
+    epoch: datetime = EPOCH
+    """When it begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +119,11 @@ class Director:
 
     async def until_image(self, pod: str, image: str) -> None:
         """Wait until a pod of this image exists."""
-        await self._until(lambda: self._image(pod) == image, f"{pod} at {image}")
+        await self.until(lambda: self._image(pod) == image, f"{pod} at {image}")
 
     async def until_rolled(self) -> None:
         """Wait until every zone is whole and at its update revision."""
-        await self._until(lambda: not find_unrolled(self.sandbox), "all zones rolled out")
+        await self.until(lambda: not find_unrolled(self.sandbox), "all zones rolled out")
 
     async def until_rolled_out(self, zone: str) -> None:
         """Wait until the status of one zone says that it is rolled out."""
@@ -125,11 +134,11 @@ class Director:
             seen = number(status, "observedGeneration") == number(sts, "metadata", "generation")
             return seen and status.get("currentRevision") == status.get("updateRevision")
 
-        await self._until(holds, f"{zone} rolled out")
+        await self.until(holds, f"{zone} rolled out")
 
     async def until_whole(self) -> None:
         """Wait until every zone has as many pods available as it wants."""
-        await self._until(lambda: not find_unready(self.sandbox), "all zones whole")
+        await self.until(lambda: not find_unready(self.sandbox), "all zones whole")
 
     async def until_counts(self, replicas: int) -> None:
         """Wait until every zone wants so many pods, and has them available."""
@@ -139,15 +148,15 @@ class Director:
             counts = {number(one, "spec", "replicas") for one in sets}
             return counts == {replicas} and not find_unready(self.sandbox)
 
-        await self._until(holds, f"all zones with {replicas} pods")
+        await self.until(holds, f"all zones with {replicas} pods")
 
     async def until_unmarked(self, pod: str) -> None:
         """Wait until nothing on a pod says any more that it may go."""
-        await self._until(lambda: not self._is_marked(pod), f"{pod} without a record")
+        await self.until(lambda: not self._is_marked(pod), f"{pod} without a record")
 
     async def until_dead(self) -> None:
         """Wait until the operator has crashed."""
-        await self._until(lambda: not self.process.is_running, "the crash of the operator")
+        await self.until(lambda: not self.process.is_running, "the crash of the operator")
 
     def fail(self, pod: str) -> None:
         """Let a pod die and stay down."""
@@ -167,7 +176,8 @@ class Director:
         found = self.sandbox.api.get(PODS, self.sandbox.namespace, pod)
         return "" if found is None else image_of(found)
 
-    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until something holds."""
         limit = now() + PATIENCE
         while not holds():
             assert now() < limit, f"waited in vain for {what}"
@@ -185,7 +195,9 @@ def play_scenario(scenario: GoldenScenario) -> GoldenTrace:
 
 async def _play(scenario: GoldenScenario, take: Callable[[GoldenTrace], None]) -> None:
     faults = _OneMishap(scenario.mishap)
-    sandbox = Sandbox(choose=_choose, pace=PACE, faults=faults)
+    sandbox = Sandbox(
+        choose=_choose, pace=PACE, faults=faults, epoch=scenario.epoch, flux=FLUX_TIMES
+    )
     faults.record = sandbox.history.add
     people = People(sandbox=sandbox, rng=_Even(0))
     process = sandbox.process(OPERATOR, args=scenario.args, webhooks=scenario.has_webhooks)

@@ -34,6 +34,11 @@ from rollout_operator.lab.model.history import (
 )
 from rollout_operator.lab.trace.log_lines import read_log_line
 from rollout_operator.lab.trace.policies import list_policy_changes
+from rollout_operator.lab.trace.releases import (
+    is_of_releases,
+    list_release_changes,
+    name_of_release,
+)
 from rollout_operator.model.names import MAX_UNAVAILABLE, PAUSED, REVISION_LABEL
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
@@ -131,6 +136,9 @@ class Storyteller:
             case Commit() if record.resource == MULTI_AZ_ROLLOUTS:
                 for sentence in list_policy_changes(record.before, record.after):
                     yield TraceLine(at=record.at, who=f"policy {record.name}", text=sentence)
+            case Commit() if is_of_releases(record.resource):
+                for sentence in list_release_changes(record):
+                    yield TraceLine(at=record.at, who=name_of_release(record), text=sentence)
             case Reviewed():
                 yield from self._render_review(record)
             case PodCalled():

@@ -23,10 +23,15 @@ _RECORDED: Final = frozenset(
 _MUTE: Final = frozenset(
     {
         "Allowing change",
+        "Correcting gate",
+        "Creating gate",
+        "Deleting gate",
         "Listed",
         "Recording revision",
         "Refusing change",
+        "Resetting HealthCheck",
         "Rollout operator is ready",
+        "Writing an object of Flux",
     }
 )
 

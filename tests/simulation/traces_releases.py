@@ -1,0 +1,264 @@
+"""Scenarios of releases: the first one, gates, a failed bake, retry, rollback, and a night.
+
+A Rollout named app takes what an image policy announces. Flux fetches and applies it to the zones
+of a rollout group; once all of these are through it bakes, by their health and by that of alerts.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.release_kinds import HEALTH_CHECKS, ROLLOUT_GATES, ROLLOUTS
+from rollout_operator.lab.flux import label_owner
+from rollout_operator.lab.model.fields import children, text
+from rollout_operator.lab.releases import (
+    ReleaseObject,
+    foreign_check,
+    gate,
+    group_check,
+    list_release,
+    patch,
+    request_of_rollout,
+    schedule,
+)
+from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.units import format_rfc3339
+from tests.simulation.scenarios_people import People
+from tests.simulation.traces import Director, GoldenScenario
+
+RELEASING: Final = ("-releases.enabled", "-releases.metadata=none")
+APP: Final = "app"
+GROUP: Final = "web"
+BAKE: Final[Mapping[str, object]] = {"bakeTime": "1m", "deployTimeout": "10m"}
+MINUTE: Final = 60
+EVENING: Final = datetime(2026, 1, 2, 22, 25, tzinfo=UTC)
+Play = Callable[[Director], Awaitable[None]]
+NIGHT: Final[JsonObject] = {
+    "name": "night",
+    "timeRange": {"start": "23:30", "end": "00:30"},
+    "daysOfWeek": ["Friday"],
+}
+
+
+def list_zones(letters: str = "abc", image: str = "app:1.0.0") -> list[ZoneSpec]:
+    """Return the zones that the Kustomization applies."""
+    return [
+        ZoneSpec(
+            name=f"{GROUP}-{letter}",
+            group=GROUP,
+            replicas=1,
+            image=image,
+            labels=label_owner(APP, "default"),
+        )
+        for letter in letters
+    ]
+
+
+async def create(people: People, *manifests: ReleaseObject) -> None:
+    """Create objects of releases. Raises Refusal."""
+    for one in manifests:
+        people.say(f"creates the {one.resource.kind} {text(one.body, 'metadata', 'name')}")
+        await people.sandbox.call(one.create(people.sandbox.namespace, people.name))
+
+
+async def create_release(people: People) -> None:
+    """Create all that a release stands on, and have Flux work."""
+    people.sandbox.start_flux()
+    checks = [group_check("zones", APP, GROUP), foreign_check("alerts", APP)]
+    await create(people, *list_release(APP, BAKE), *checks)
+
+
+async def announce(director: Director, tag: str) -> None:
+    """Have the image policy select a tag."""
+    director.sandbox.say("registry", f"has {tag}")
+    await director.sandbox.flux.announce(director.sandbox.namespace, APP, tag)
+
+
+async def set_health(director: Director, status: str, message: str) -> None:
+    """Write what the controller of alerts finds."""
+    now = format_rfc3339(director.sandbox.api.now())
+    found: JsonObject = {"status": status, "message": message, "lastChangeTime": now}
+    if status == "Unhealthy":
+        found["lastErrorTime"] = now
+    sandbox = director.sandbox
+    request = patch(HEALTH_CHECKS, "alerts", sandbox.namespace, {"status": found})
+    await sandbox.call(replace(request, subresource="status"))
+
+
+async def open_gate(director: Director, name: str, *, is_open: bool) -> None:
+    """Open or close a gate as a person does."""
+    director.people.say(f"{'opens' if is_open else 'closes'} the gate {name}")
+    sandbox = director.sandbox
+    body: JsonObject = {"spec": {"passing": is_open}}
+    await sandbox.call(patch(ROLLOUT_GATES, name, sandbox.namespace, body))
+
+
+async def ask(director: Director, what: str, **asked: str) -> None:
+    """Ask the Rollout for something, as a person does."""
+    director.people.say(what)
+    sandbox = director.sandbox
+    await sandbox.call(request_of_rollout(APP, sandbox.namespace, **asked))
+
+
+async def pin(director: Director, tag: str | None) -> None:
+    """Want a version, or none in particular."""
+    director.people.say(f"wants {tag}" if tag else "wants no version in particular any more")
+    sandbox = director.sandbox
+    body: JsonObject = {"spec": {"wantedVersion": tag}}
+    await sandbox.call(patch(ROLLOUTS, APP, sandbox.namespace, body))
+
+
+async def deploy(director: Director, tag: str) -> None:
+    """Release a version that is good, to its end."""
+    await announce(director, tag)
+    await until_status(director, f"{tag} Deploying")
+    await set_health(director, "Healthy", "no alert fires")
+    await until_status(director, f"{tag} Succeeded")
+
+
+async def until_status(director: Director, shown: str) -> None:
+    """Wait until the newest entry of the history is such as `1.0.0 Succeeded`."""
+    await director.until(lambda: show_newest(director) == shown, shown)
+
+
+def show_newest(director: Director) -> str:
+    """Return version and bake of the newest entry."""
+    found = director.sandbox.api.get(ROLLOUTS, director.sandbox.namespace, APP) or {}
+    entry = next(iter(children(found, "status", "history")), {})
+    return f"{text(entry, 'version', 'tag')} {text(entry, 'bakeStatus')}"
+
+
+async def _deploy_first(director: Director) -> None:
+    await deploy(director, "1.0.0")
+
+
+async def _wait_for_gate(director: Director) -> None:
+    await deploy(director, "1.0.0")
+    await create(director.people, gate("freeze", APP, is_passing=False))
+    await announce(director, "1.1.0")
+    await asyncio.sleep(60)
+    await announce(director, "1.2.0")
+    await asyncio.sleep(60)
+    await open_gate(director, "freeze", is_open=True)
+    await until_status(director, "1.2.0 Deploying")
+    await set_health(director, "Healthy", "no alert fires")
+    await until_status(director, "1.2.0 Succeeded")
+
+
+async def _fail(director: Director) -> None:
+    """Release a version by which an alert fires while it bakes."""
+    await deploy(director, "1.0.0")
+    await announce(director, "1.1.0")
+    await until_status(director, "1.1.0 Deploying")
+    await set_health(director, "Healthy", "no alert fires")
+    await until_status(director, "1.1.0 InProgress")
+    await asyncio.sleep(20)
+    await set_health(director, "Unhealthy", "5% of requests fail")
+    await until_status(director, "1.1.0 Failed")
+
+
+async def _fail_bake(director: Director) -> None:
+    await _fail(director)
+    await announce(director, "1.2.0")
+    await asyncio.sleep(60)
+    await set_health(director, "Healthy", "no alert fires")
+    await ask(director, "lets the next version go on", unblock_failed="true")
+    await until_status(director, "1.2.0 Deploying")
+    await set_health(director, "Healthy", "no alert fires")
+    await until_status(director, "1.2.0 Succeeded")
+
+
+async def _retry(director: Director) -> None:
+    await _fail(director)
+    await asyncio.sleep(60)
+    await ask(director, "tries 1.1.0 again", retry="true")
+    await until_status(director, "1.1.0 Deploying")
+    await set_health(director, "Healthy", "no alert fires")
+    await until_status(director, "1.1.0 Succeeded")
+
+
+async def _roll_back(director: Director) -> None:
+    await _fail(director)
+    await asyncio.sleep(60)
+    await pin(director, "1.0.0")
+    await until_status(director, "1.0.0 Deploying")
+    await set_health(director, "Healthy", "no alert fires")
+    await until_status(director, "1.0.0 Succeeded")
+    await asyncio.sleep(60)
+    await pin(director, None)
+    await asyncio.sleep(60)
+    await deploy(director, "1.2.0")
+
+
+async def _wait_for_morning(director: Director) -> None:
+    await deploy(director, "1.0.0")
+    await create(director.people, schedule("nights", [NIGHT], timezone="Europe/Berlin"))
+    await asyncio.sleep(15 * MINUTE)
+    await announce(director, "1.1.0")
+    await asyncio.sleep(45 * MINUTE)
+    await until_status(director, "1.1.0 Deploying")
+    await set_health(director, "Healthy", "no alert fires")
+    await until_status(director, "1.1.0 Succeeded")
+
+
+def _scenario(name: str, title: str, about: str, play: Play, **more: Any) -> GoldenScenario:
+    return GoldenScenario(
+        name=name,
+        title=title,
+        about=about,
+        zones=list_zones(),
+        play=play,
+        prepare=create_release,
+        args=RELEASING,
+        **more,
+    )
+
+
+TRACES: Final = (
+    _scenario(
+        "first-release",
+        "The first release of a Rollout",
+        "It waits for no gate. Flux fetches and applies it, the zones have it already, and it bakes"
+        " for a minute once the zones and the controller of alerts are content.",
+        _deploy_first,
+    ),
+    _scenario(
+        "gated-release",
+        "A release behind a closed gate",
+        "While a gate is closed two versions are announced. Once it is open the newest of them is"
+        " deployed, zone after zone, and the other one never.",
+        _wait_for_gate,
+    ),
+    _scenario(
+        "failed-bake",
+        "A release that fails while it bakes",
+        "An alert fires. Nothing more is deployed by itself, until a person lets the next version"
+        " go on.",
+        _fail_bake,
+    ),
+    _scenario(
+        "retried-release",
+        "A release that is tried again",
+        "An alert fires for a reason outside. A person has the same version prove itself anew: no"
+        " pod goes for that.",
+        _retry,
+    ),
+    _scenario(
+        "rolled-back-release",
+        "A rollback by wantedVersion, and its end",
+        "After a failure a person wants the version before. Without that wish later, the version"
+        " that failed is not deployed again, but the one after it.",
+        _roll_back,
+    ),
+    _scenario(
+        "release-after-the-night",
+        "A schedule over midnight",
+        "On Fridays nothing is deployed from 23:30 to 00:30 in Berlin. The story begins at 23:25"
+        " there. What is announced before midnight waits until half an hour into Saturday.",
+        _wait_for_morning,
+        epoch=EVENING,
+    ),
+)
