@@ -169,6 +169,15 @@ def test_gates_are_bypassed_by_name() -> None:
     assert world.rollout.intents.bypass_gates is None
 
 
+def test_a_bypass_that_is_not_needed_is_none() -> None:
+    """RELB-34: gates let the release through, so no person has a part in it."""
+    world = deployed("0.1.0")
+    world.post(bypass_gates="0.2.0")
+    world.step("0.2.0")
+    assert world.current.message == "Automatic deployment"
+    assert world.current.triggered_by == TriggeredBy(kind=Kind.SYSTEM, name="rollout-controller")
+
+
 def test_a_bypass_of_what_is_past_is_dropped_and_one_to_come_stays() -> None:
     """RT-27, RELB-11."""
     world = deployed("0.1.0")

@@ -25,6 +25,7 @@ from rollout_operator.planning.releases.flux.inventory import InventoryFinding, 
 from tests.planning.releases.builders import at
 
 HEALTHY, UNHEALTHY, PENDING = HealthStatus
+FAILED: Final = (("Ready", "False", "Stalled"), ("Stalled", "True", "x"))
 GRACE: Final = timedelta(minutes=2)
 FINE: Final = InventoryFinding(name="a", verdict=StatusVerdict(ObjectStatus.CURRENT, "applied"))
 UNREAD: Final = InventoryFinding(name="b", problem="timeout", may_pass=True)
@@ -191,6 +192,14 @@ def test_zones_of_a_policy(
 
     assert found.status is expected
     assert (found.failed_at == at(0)) is (expected is UNHEALTHY)
+
+
+def test_a_policy_that_failed_says_why_and_since_when() -> None:
+    """RELB-36."""
+    found = assess_policy(
+        thing("rollout.grafana.com/v1alpha1", "MultiAZRollout", *FAILED), [], at(9)
+    )
+    assert found == CheckFinding(status=UNHEALTHY, text="m", failed_at=at(0))
 
 
 def test_when_a_failure_of_flux_counts() -> None:
