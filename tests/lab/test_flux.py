@@ -112,6 +112,7 @@ async def test_a_release_goes_through_gate_flux_zones_and_bake() -> None:
         assert list_statuses(world)[-1] == "1.0.0 Succeeded"
         gate = {"rolloutRef": {"name": "app"}, "passing": False}
         await world.create(ROLLOUT_GATES, "closed", gate)
+        await world.sleep(5)
         await sandbox.flux.announce("default", "app", "2.0.0")
         await world.sleep(60)
         assert list_statuses(world)[-1] == "1.0.0 Succeeded", "the gate is closed"
