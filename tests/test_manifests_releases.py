@@ -154,13 +154,16 @@ def _list_silent(properties: Mapping[str, Any]) -> Iterator[str]:
 def test_relb_28_the_components_enable_it_in_the_own_namespace(
     tmp_path: Path, others: tuple[str, ...]
 ) -> None:
-    """RELB-28: in whichever order they are listed, with rights of their own."""
+    """RELB-28, REL-118, REL-119: in whichever order they are listed, with rights of their own."""
     parts = ("releases", "releases-registries", "releases-inventory", "releases-cluster")
     objects = by_name(install(tmp_path, *others, *parts))
     assert "-releases.enabled=true" in container_of(objects)["args"]
     for name in (f"rollout-operator-{part}" for part in parts[:3]):
         assert objects["Role", name]["metadata"]["namespace"] == NAMESPACE
         assert objects["RoleBinding", name]["subjects"][0]["namespace"] == NAMESPACE
+    assert all(
+        "*" not in grant for one in objects.values() if "rules" in one for grant in granted(one)
+    )
     secrets = ("secrets", "get", "")
     assert secrets in granted(objects["Role", "rollout-operator-releases-registries"])
     assert secrets not in granted(objects["Role", "rollout-operator-releases"])

@@ -59,6 +59,17 @@ def test_relb_28_rights_are_those_of_the_components() -> None:
     assert _roles(releases(clusterSchedules=True))[WIDE] == _grants("releases-cluster")
 
 
+def test_people_may_have_rights_for_the_kinds() -> None:
+    """REL-118: by the roles of the cluster, and only where releases are enabled."""
+    people = {"rbac": {"aggregateToDefaultRoles": True}}
+    kinds = ("rollouts", "rolloutgates", "rolloutschedules", "healthchecks")
+    for role, verbs in (("view", ("get", "list", "watch")), ("edit", ("create", "delete"))):
+        wanted = {(kind, verb, "") for kind in kinds for verb in verbs}
+        name = f"{NAME}-{NAMESPACE}-{role}"
+        assert wanted <= _roles({**releases(), **people})[name]
+        assert not wanted & _roles({"webhooks": {"enabled": False}, **people})[name]
+
+
 def test_what_is_asked_for_is_a_flag() -> None:
     assert _args(releases()) == ["-releases.enabled=true"]
     assert _args(releases(compat="kuberik", metadata="none")) == [

@@ -169,7 +169,7 @@ async def test_a_deployment_outlives_its_process(world: World) -> None:
 
 @pytest.mark.slow
 async def test_kinds_of_flux_come_go_and_come_back_older(world: World) -> None:
-    """RELB-27: without Flux a Rollout says so; it is picked up as it comes, in either version."""
+    """RELB-27, REL-121: a Rollout says that Flux is missing; it is picked up as it comes."""
     await install_kinds(world.api, FOLDER / "releases")
     await remove_flux(world.api)
     await world.grant("releases")

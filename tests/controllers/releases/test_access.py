@@ -45,7 +45,7 @@ async def test_without_secrets_a_registry_is_asked_without_credentials() -> None
 
 
 async def test_credentials_are_those_of_the_pull_secret() -> None:
-    """REL-38, RT-93: whatever the provider."""
+    """REL-26, REL-38, RT-93: whatever the provider."""
     auth = base64.b64encode(f"amy:{HIDDEN}".encode()).decode()
     config = json.dumps({"auths": {"https://registry.example/v2/": {"auth": auth}}})
     api = api_with(__dockerconfigjson=config)

@@ -111,7 +111,7 @@ def test_the_order_of_announcements_where_the_original_is_asked_for() -> None:
 
 
 def test_versions_in_the_order_of_the_standard() -> None:
-    """RELB-03: chapter 11 of Semantic Versioning, and numbers as numbers."""
+    """RELB-03, REL-43: chapter 11 of Semantic Versioning, and numbers as numbers."""
     ordered = [
         *("0.9.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta"),
         *("1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "v1.0.1", "1.2", "1.10.0"),

@@ -50,6 +50,7 @@ def aged(**others: int | None) -> tuple[Release, ...]:
     ],
 )
 def test_which_stay(known: tuple[Release, ...], history: str, least: int, first: int) -> None:
+    """REL-84."""
     deployed = {f"0.{one}.0" for one in history.split()}
     kept = retain_releases(known, deployed, horizon=START - timedelta(days=7), least=least)
 
@@ -76,7 +77,7 @@ def test_what_the_policy_selects_is_not_forgotten() -> None:
 
 
 def test_what_is_known_of_a_release() -> None:
-    """REL-35, RELB-04: it keeps its place, and a tag that moves is told."""
+    """REL-34, REL-35, RELB-04: it keeps its place, and a tag that moves is told."""
     status, events = discover(
         ReleaseStatus(available_releases=releases("1 2")),
         PolicyReading(latest="1", digest="sha256:a"),
@@ -93,6 +94,24 @@ def test_what_is_known_of_a_release() -> None:
     assert discover(moved, PolicyReading(), {}) == (moved, ())
     added, _ = discover(moved, PolicyReading(latest="3"), {"3": None})
     assert added.available_releases[-1] == Release(tag="3")
+
+
+def test_the_status_describes_the_release_that_is_selected() -> None:
+    """REL-36: what an image does not say is said no more, and without an answer all stays."""
+    described = ReleaseMetadata(
+        digest="1", artifact_type="t", source="s", title="a", description="d"
+    )
+    policy = PolicyReading(latest="1")
+    status, _ = discover(ReleaseStatus(), policy, {"1": described})
+    assert (status.artifact_type, status.source, status.title, status.description) == (
+        "t", "s", "a", "d"
+    )  # fmt: skip
+    for answer in ({}, {"1": None}):
+        assert discover(status, policy, answer)[0] == status
+    silent, _ = discover(status, policy, {"1": ReleaseMetadata(digest="1", title="b")})
+    assert (silent.artifact_type, silent.source, silent.title, silent.description) == (
+        None, None, "b", None
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

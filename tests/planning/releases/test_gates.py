@@ -115,7 +115,7 @@ def test_a_gate_that_cannot_be_read_says_why_it_is_closed() -> None:
 
 
 def test_only_gates_of_the_namespace_that_name_the_rollout_hold_it() -> None:
-    """REL-49."""
+    """REL-49, REL-03."""
     gates = (
         gate("z"), gate("other", rollout="web"), gate("foreign", namespace="dev"), gate("a")
     )  # fmt: skip

@@ -46,7 +46,7 @@ def terms(operator: str, *values: str) -> LabelSelector:
     ],
 )
 def test_which_belong_to_a_rollout(selector: CheckSelector | None, expected: list[str]) -> None:
-    """RT-55, REL-54."""
+    """RT-55, REL-03, REL-11, REL-12, REL-54."""
     found = list_checks(head(), selector, CHECKS, TEAM)
 
     assert [one.head.key for one in found] == expected
@@ -65,6 +65,7 @@ def test_which_belong_to_a_rollout(selector: CheckSelector | None, expected: lis
 def test_what_holds_the_next_release_back(
     checks: tuple[HealthCheck, ...], is_blocking: bool
 ) -> None:
+    """REL-55."""
     assert assess_health(checks).is_blocking is is_blocking
 
 

@@ -24,7 +24,7 @@ def tags_of(found: object) -> str:
 
 
 def test_the_newest_release_is_deployed_once() -> None:
-    """RT-01, RT-02."""
+    """RT-01, RT-02, REL-83."""
     world = deployed("0.1.0")
     assert "Automatic deployment" in (world.current.message or "")
     world.step("0.2.0")
@@ -37,7 +37,7 @@ def test_the_newest_release_is_deployed_once() -> None:
 
 
 def test_entries_without_a_number_stay_so() -> None:
-    """RT-04."""
+    """RT-04, REL-83."""
     world = ReleaseWorld(known="2.0.0 1.0.0", latest="3.0.0")
     world.set_status(history=(entry("2.0.0", id=None), entry("1.0.0", id=None)))
     world.step()

@@ -302,7 +302,7 @@ def test_a_release_that_recovers_is_not_asked_about_all_the_time() -> None:
 def test_when_a_pin_is_looked_at_again(
     spec: dict[str, Any], begins: bool, least: float, most: float
 ) -> None:
-    """RT-91."""
+    """RT-91, REL-90."""
     world = baking(**spec) if begins else silent(**spec)
     world.set_spec(wanted_version="0.1.0")
     pause = world.step().requeue_after
@@ -352,7 +352,7 @@ def test_there_is_nothing_to_try_again(world: ReleaseWorld) -> None:
 
 
 def test_errors_count_from_the_retry_on() -> None:
-    """RT-85, RT-86."""
+    """RT-85, RT-86, REL-82."""
     world = failed()
     world.wait(1)
     world.post(retry="1")

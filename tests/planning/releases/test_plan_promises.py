@@ -5,6 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
+from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget
 from rollout_operator.model.releases.release import PolicyOrder
@@ -61,6 +62,46 @@ def change(world: ReleaseWorld, rng: Random) -> None:
             )
 
 
+NORMAL = {
+    *("AllGatesPassing", "GatesBypassed", "NoReleaseCandidates", "DeploymentSucceeded"),
+    *("BakeTimeDeploying", "BakeTimeStarted", "BakeTimePassed", "BakeTimeCancelled"),
+    *("RetryRequested", "ForceDeployNoop", "BypassGatesDropped", "DriftCorrected"),
+}
+WARNINGS = {
+    *("SomeGatesBlocking", "NoAllowedVersions", "HealthCheckBlocking", "BakeTimeFailed"),
+    *("RolloutFailed", "NoReleasesAvailable"),
+}
+BOTH = {"TargetConflict"}
+# By the status of an entry, what it may become in one pass. A retry makes it a new one.
+NEXT = {
+    "Deploying": {"Deploying", "InProgress", "Succeeded", "Failed", "Cancelled"},
+    "InProgress": {"InProgress", "Succeeded", "Failed", "Cancelled"},
+    "Succeeded": {"Succeeded"},
+    "Failed": {"Failed"},
+    "Cancelled": {"Cancelled"},
+}
+
+
+def check_events(world: ReleaseWorld) -> None:
+    """Check that each event has its severity."""
+    for one in world.plan.events:
+        known = NORMAL if one.severity is Severity.INFO else WARNINGS
+        assert one.reason in known | BOTH, one
+
+
+def check_entries(before: ReleaseStatus, after: ReleaseStatus, *, is_retry: bool) -> None:
+    """Check what became of the entries of a history: only the newest one changes."""
+    known = {(one.id, one.timestamp): one for one in after.history}
+    for place, old in enumerate(before.history):
+        new = known.get((old.id, old.timestamp))
+        if new is None or (place == 0 and is_retry and old.has_failed):
+            continue
+        assert new.bake_status in NEXT[old.bake_status or ""]
+        assert place == 0 or new == old
+        if new.bake_status == BakeStatus.CANCELLED:
+            assert after.history[0] != new
+
+
 def check_step(world: ReleaseWorld, before: ReleaseStatus, asked: set[str]) -> None:
     """Check what one pass did; `asked` are the tags that were asked for by name."""
     status = world.status
@@ -88,7 +129,10 @@ def check_step(world: ReleaseWorld, before: ReleaseStatus, asked: set[str]) -> N
 
 @pytest.mark.parametrize("seed", range(100))
 def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
-    """REL-01, REL-52, RELB-10, RELB-21: also where the process dies between record and effect."""
+    """REL-01, REL-52, RELB-10, RELB-21: also where the process dies between record and effect.
+
+    REL-86 and REL-88 hold at each step: what an entry may become, and what events say.
+    """
     rng = Random(seed)
     world = ReleaseWorld(history_limit=50)
     world.order = rng.choice([PolicyOrder.SEMVER, PolicyOrder.ALPHABETICAL])
@@ -98,6 +142,8 @@ def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
         before, intents = world.status, world.rollout.intents
         asked = {intents.force_deploy, intents.bypass_gates, world.rollout.spec.wanted_version}
         world.step(acts=rng.random() < 0.8)
+        check_events(world)
+        check_entries(before, world.status, is_retry=intents.retry is not None)
         check_step(world, before, {one for one in asked if one})
     world.write_problem = ""
     passes = 0

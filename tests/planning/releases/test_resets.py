@@ -47,6 +47,7 @@ def deployed(
 def test_when_a_check_starts_anew(
     known: HealthCheck, owner: ReleaseRollout, is_reset: bool
 ) -> None:
+    """REL-103, REL-104."""
     assert (find_reset(known, (owner,), SPACES, NOW) is not None) is is_reset
 
 

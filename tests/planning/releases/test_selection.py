@@ -41,6 +41,7 @@ USER = "rollout.kuberik.com/deploy-user"
 def test_what_is_asked_for_by_name(
     wanted: str | None, forced: str | None, expected: ManualRequest | None
 ) -> None:
+    """REL-46."""
     spec = ReleaseSpec(policy_name="app", wanted_version=wanted)
 
     assert find_manual(spec, ReleaseIntents(force_deploy=forced), KNOWN) == expected

@@ -76,7 +76,7 @@ async def test_gates_follow_the_clock() -> None:
 
 @in_virtual_time
 async def test_gates_come_and_go_with_rollouts() -> None:
-    """REL-99, REL-101: labels decide, and what is deleted has no gate."""
+    """REL-101: labels decide, and what is deleted has no gate."""
     async with nights([]) as world:
         await world.start()
         await world.create_rollout(labels=WEB)

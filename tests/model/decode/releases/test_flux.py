@@ -159,6 +159,15 @@ def test_an_artifact_with_its_tag_and_its_progress(version: str) -> None:
     )
 
 
+def test_a_tag_below_another_field_is_none() -> None:
+    """REL-31: of the two spellings in kuberik's examples Flux has `spec.ref`."""
+    found = decode_oci_repository(
+        as_json({"reference": {"tag": "1.0.0"}}, apiVersion="source.toolkit.fluxcd.io/v1")
+    )
+
+    assert found.reference == {}
+
+
 def test_objects_that_flux_has_not_looked_at() -> None:
     """REL-27 and REL-28: Flux begins with the generation -1."""
     status = {"observedGeneration": -1}

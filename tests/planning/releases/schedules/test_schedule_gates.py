@@ -18,7 +18,8 @@ from rollout_operator.model.releases.schedule_plan import (
     SchedulePlan,
     ScheduleSnapshot,
 )
-from tests.planning.releases.builders import at, gate, head
+from rollout_operator.planning.releases.gates import assess_gates
+from tests.planning.releases.builders import at, gate, head, releases
 from tests.planning.releases.schedules.schedule_builders import (
     ALLOW,
     DENY,
@@ -103,6 +104,20 @@ def test_the_value_follows_and_the_name_stays(
     (corrected,) = found.actions
     assert isinstance(corrected, CorrectGate)
     assert (corrected.head.name, corrected.wanted.is_passing) == (own.head.name, is_passing)
+
+
+def test_several_schedules_of_one_rollout_must_all_let_it_pass() -> None:
+    """REL-102: each keeps a gate of its own, and none takes that of another one for its own."""
+    nights, weekends = schedule(), schedule("weekends", action=ALLOW)
+    gates = (*make_gates(snapshot(nights)), *make_gates(snapshot(weekends)))
+
+    assert [(one.head.name, one.is_passing) for one in gates] == [
+        ("nights-app", False),
+        ("weekends-app", True),
+    ]
+    assert assess_gates(releases("2"), gates).passed == ()
+    for one in (nights, weekends):
+        assert with_gates(snapshot(one), *gates).actions == ()
 
 
 PROD, DEV = gated(), gated(namespace="dev")
