@@ -9,7 +9,13 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rollout_operator.cli.access import ACCESS_FLAGS
-from rollout_operator.cli.inspection import be_quiet, open_inspector, suggest
+from rollout_operator.cli.inspection import (
+    POLICY_WORDS,
+    be_quiet,
+    miss_policy,
+    open_inspector,
+    suggest,
+)
 from rollout_operator.cli.text.layout import StatusLayout, wrap_text
 from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.screen import OutputStream, read_output
@@ -41,7 +47,7 @@ EXPLAIN_FLAGS: Final[tuple[Flag[Any], ...]] = ACCESS_FLAGS
 _KINDS: Final = {
     **dict.fromkeys(("pod", "pods", "po"), ExplainedKind.POD),
     **dict.fromkeys(("statefulset", "statefulsets", "sts"), ExplainedKind.SET),
-    **dict.fromkeys(("multiazrollout", "multiazrollouts", "mazr"), ExplainedKind.POLICY),
+    **dict.fromkeys(POLICY_WORDS, ExplainedKind.POLICY),
 }
 _HEAD: Final = """\
 Usage: rollout-operator explain POD|STATEFULSET [flags]
@@ -131,13 +137,10 @@ async def draw_explanation(
 
 def _draw_policy(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:
     """Return all that is known of a MultiAZRollout. Raises InvalidInput where there is none."""
-    policies = seen.description.list_policies()
-    for policy in policies:
+    for policy in seen.description.list_policies():
         if policy.name == target.name:
             return [*draw_policy(policy, seen.description.now, replace(layout, is_wide=True))]
-    hint = suggest(target.name, [policy.name for policy in policies])
-    where = seen.description.namespace
-    raise InvalidInput(f"no multiazrollout {target.name} is seen in namespace {where}{hint}")
+    raise miss_policy(seen.description, target.name)
 
 
 async def _draw_driven(

@@ -31,6 +31,8 @@ SERVICE: Final = Flag(
     help="Service and port by which the operator's own view is asked for, through the API server;"
     " of one in another namespace, NAMESPACE/NAME:PORT. Empty asks for none.",
 )
+# How a MultiAZRollout is named, as `mazr/NAME` or `mazr NAME`.
+POLICY_WORDS: Final = ("multiazrollout", "multiazrollouts", "mazr")
 INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
 
 
@@ -100,6 +102,13 @@ def suggest(name: str, known: Sequence[str]) -> str:
     if close:
         return f"; did you mean {close[0]}?"
     return f"; there are {join_names(sorted(known))}" if known else "; there is none"
+
+
+def miss_policy(description: Description, name: str) -> InvalidInput:
+    """Return the error where no MultiAZRollout has that name: it may lack, or not be shown."""
+    hint = suggest(name, [policy.name for policy in description.list_policies()])
+    where = description.namespace
+    return InvalidInput(f"no multiazrollout {name} is seen in namespace {where}{hint}")
 
 
 def choose_group(seen: Inspection, name: str) -> Inspection:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.cli.main import main
-from rollout_operator.cli.wait import HELD_FOR, Goal, GroupWait
+from rollout_operator.cli.wait import HELD_FOR, Goal, RolloutWait
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
@@ -27,17 +27,22 @@ class Wait:
     """One wait, with all that it tells."""
 
     def __init__(
-        self, world: ObservedCluster, goal: Goal = Goal.ROLLED_OUT, timeout: timedelta = LONG
+        self,
+        world: ObservedCluster,
+        goal: Goal = Goal.ROLLED_OUT,
+        timeout: timedelta = LONG,
+        policy: str = "",
     ) -> None:
         self.reported: list[str] = []
         self.fails: Callable[[], ApiError | None] = lambda: None
         self._inspector = world.inspector()
-        self._waiter = GroupWait(
+        self._waiter = RolloutWait(
             inspect=self._inspect,
             goal=goal,
             timeout=timeout,
             clock=VirtualClock(),
             write_line=self.reported.append,
+            policy=policy,
         )
 
     async def _inspect(self) -> Inspection:

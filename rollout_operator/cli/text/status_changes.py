@@ -30,11 +30,11 @@ def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
     yield from (one_line(f"{about} is gone") for about in before if about not in now)
 
 
-def render_group_line(group: GroupDescription) -> str:
-    """Return a group in one line."""
+def render_group_line(group: GroupDescription, what: str = "group") -> str:
+    """Return a group in one line, or `what` is described as one."""
     ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
     code = "" if group.code is None else f" [{group.code}]"
-    return one_line(f"group {group.name}: {group.phase}, {ready}: {group.headline}{code}")
+    return one_line(f"{what} {group.name}: {group.phase}, {ready}: {group.headline}{code}")
 
 
 def _list_groups(description: Description) -> Iterator[tuple[str, str]]:

@@ -85,11 +85,10 @@ class Inspection:
         """Return the operator's own view, which knows more, or else what was computed."""
         return self.description if self.own is None else self.own
 
-    @property
-    def is_settled(self) -> bool:
-        """Return whether the status of each set shows its newest spec."""
-        sets = [zone.sts for group in self.groups.values() for zone in group.zones]
-        return all(sts.observed_generation >= sts.generation for sts in sets)
+
+def is_settled(group: Group) -> bool:
+    """Return whether the status of each of its StatefulSets shows the newest spec."""
+    return all(zone.sts.observed_generation >= zone.sts.generation for zone in group.zones)
 
 
 @dataclass(frozen=True, slots=True)

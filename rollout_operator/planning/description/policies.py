@@ -5,6 +5,7 @@ comes from the process that decides. Where none does here, the condition `Ready`
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec import UnsetType
@@ -12,12 +13,16 @@ from msgspec.structs import replace
 
 from rollout_operator.model.description import (
     BatchDescription,
+    GroupDescription,
+    Phase,
     PolicyDescription,
     PolicySetDescription,
     PolicyZoneDescription,
 )
+from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.outcome import Code, Reason
+from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.model.policy.plan import PolicyPlan
 from rollout_operator.model.policy.policy import Policy, PolicyScope, RefusedPolicy
 from rollout_operator.model.policy.status import (
     PolicyPhase,
@@ -27,7 +32,11 @@ from rollout_operator.model.policy.status import (
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.planning.description.conditions import describe_conditions
-from rollout_operator.planning.description.groups import describe_reason
+from rollout_operator.planning.description.groups import (
+    GroupDecision,
+    describe_group,
+    describe_reason,
+)
 from rollout_operator.planning.policies.conditions import READY
 from rollout_operator.planning.policies.status import parse_time
 from rollout_operator.planning.wording import cut
@@ -59,6 +68,31 @@ def describe_policy(
         return replace(described, headline=_GOING)
     described = replace(described, groups=tuple(sorted(found.groups)))
     return _with_waits(described, waits) if waits else described
+
+
+def describe_driven(group: Group, plan: PolicyPlan, now: datetime) -> GroupDescription:
+    """Return what a policy owns as if it were a rollout group, by the plan of this moment.
+
+    A batch that has stalled waits for a person.
+    """
+    actions = () if plan.action is None else (plan.action,)
+    decided = Plan(group=group.name, actions=actions, waits=plan.waits, failed=plan.is_stalled)
+    return describe_group(group, GroupDecision(plan=decided, looked=now))
+
+
+def describe_idle(policy: PolicyDescription, now: datetime) -> GroupDescription:
+    """Return a policy that drives nothing as such a group: it is refused, or not decided yet."""
+    is_refused = policy.phase == PolicyPhase.INVALID
+    return GroupDescription(
+        name=policy.name,
+        phase=Phase.HELD if is_refused else Phase.WAITING,
+        headline=policy.headline,
+        code=policy.code,
+        looked=now,
+        desired=policy.desired,
+        ready=policy.ready,
+        updated=policy.updated,
+    )
 
 
 def describe_unreadable_policy(one: Unreadable) -> PolicyDescription:
