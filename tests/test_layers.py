@@ -113,7 +113,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
             "nodes",
             "network",
         ),
-        "demo": ("", "model", "virtual_loop", "schemas", "admission", "nodes"),
+        "demo": ("", "model", "virtual_loop", "trace", "schemas", "admission", "nodes"),
         "simulate": (
             "",
             "model",

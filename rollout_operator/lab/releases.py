@@ -100,7 +100,9 @@ def schedule(name: str, rules: list[JsonObject], **spec: object) -> ReleaseObjec
     return _manifest(ROLLOUT_SCHEDULES, name, {"rolloutSelector": {}, "rules": rules, **spec})
 
 
-def patch(resource: Resource, name: str, namespace: str, body: JsonObject) -> ApiRequest:
+def patch(
+    resource: Resource, name: str, namespace: str, body: JsonObject, user: str = "person"
+) -> ApiRequest:
     """Return the request that merges fields into an object."""
     return ApiRequest(
         verb="patch",
@@ -109,6 +111,7 @@ def patch(resource: Resource, name: str, namespace: str, body: JsonObject) -> Ap
         name=name,
         body=body,
         content_type=MERGE_PATCH,
+        user=user,
     )
 
 

@@ -11,10 +11,13 @@ from typing import Final
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.lab.demo.keys import NEXT, QUIT
-from rollout_operator.lab.demo.objects import cordon, name_node, pause, scale
-from rollout_operator.lab.demo.snapshot import PodCell, ZoneRow
-from rollout_operator.lab.demo.stage import DemoRun, is_at_rest
+from rollout_operator.lab.demo.objects import PERSON, cordon, name_node, pause, scale
+from rollout_operator.lab.demo.snapshot import PodCell, ZoneRow, is_at_rest
+from rollout_operator.lab.demo.stage import DemoRun
+from rollout_operator.lab.drains import Draining
 
+# As `kubectl drain` waits five seconds: pods of a story are faster.
+RETRY: Final = timedelta(seconds=2)
 # Until a pod, a node or an operator that was lost is there again.
 REPAIR: Final = timedelta(seconds=4)
 
@@ -88,10 +91,26 @@ def _list_ready(row: ZoneRow) -> list[str]:
     return [f"{row.name}-{number}" for number, cell in enumerate(row.cells) if cell.state in ready]
 
 
+async def drain(stage: DemoRun, node: str) -> None:
+    """Cordon a node and evict its pods, as `kubectl drain` does: again where it is refused."""
+    await stage.act(f"drain {node}", cordon(node))
+    draining = Draining(
+        sandbox=stage.sandbox,
+        what=f"the drain of {node}",
+        nodes=[node],
+        actor=PERSON,
+        retry=stage.settings.scale(RETRY),
+    )
+    async with TaskStack() as tasks:
+        tasks.start("drain", draining.run())
+        while not tasks.list_dead():
+            await stage.tick()
+
+
 async def drain_node(stage: DemoRun) -> None:
     """Drain a node, and give it back."""
     node = name_node(stage.settings.names[0], 1)
-    await stage.drain(node)
+    await drain(stage, node)
     await stage.act(f"uncordon {node}", cordon(node, is_cordoned=False))
 
 

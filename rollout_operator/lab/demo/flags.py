@@ -47,6 +47,7 @@ STORIES: Final = (
     "no-room",
     "failover",
     "policy",
+    "release",
 )
 
 STORY: Final = Flag(

@@ -4,7 +4,7 @@ What stands in the grid anyway, as pods that come and go, is no entry.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,7 +15,20 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.demo.objects import OPERATOR, PERSON
 from rollout_operator.lab.demo.snapshot import DemoEntry, DemoReason
 from rollout_operator.lab.model.fields import text as read_text
-from rollout_operator.lab.model.history import Called, Fault, PodCalled, Record, Reviewed, Said
+from rollout_operator.lab.model.history import (
+    Called,
+    Commit,
+    Fault,
+    PodCalled,
+    Record,
+    Reviewed,
+    Said,
+)
+from rollout_operator.lab.trace.releases import (
+    is_of_releases,
+    list_release_changes,
+    name_of_release,
+)
 from rollout_operator.model.lease import LEASE_DURATION
 from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.registry import GroupState
@@ -25,8 +38,14 @@ TERMINATING: Final = "Terminating pod"
 POLICY_WAITING: Final = "Policy waits"
 RECORDING: Final = "Recording revision"
 ELECTED: Final = "Elected: this process acts"
+# Told by what comes of it.
+WRITING: Final = "Writing an object of Flux"
 
 
+_ACTORS: Final = {
+    OPERATOR: "operator",
+    **dict.fromkeys(("source-controller", "kustomize-controller"), "Flux"),
+}
 # What is shown of the log of an operator that is stuck.
 TAIL_LINES: Final = 6
 
@@ -54,6 +73,8 @@ class Journal:
 
     def record(self, record: Record, begin: timedelta) -> None:
         """Take a record of the world; what is refused in the same words again is no news."""
+        for said in read_release(record, begin):
+            self._add(said)
         entry = read_record(record, begin)
         if entry is not None and is_retried(record):
             if entry.text in self._refused:
@@ -64,6 +85,15 @@ class Journal:
     def _add(self, entry: DemoEntry | None) -> None:
         if entry is not None and self.is_open:
             self.entries.append(entry)
+
+
+def read_release(record: Record, begin: timedelta) -> Iterator[DemoEntry]:
+    """Yield what a write to an object of releases says first."""
+    if isinstance(record, Commit) and is_of_releases(record.resource):
+        at = (record.at - begin).total_seconds()
+        for sentence in list_release_changes(record):
+            text = f"{name_of_release(record)}: {sentence}"
+            yield DemoEntry(at=at, who=_ACTORS.get(record.actor, record.actor), text=text)
 
 
 def read_record(record: Record, begin: timedelta) -> DemoEntry | None:
@@ -112,7 +142,7 @@ def read_log(keys: Mapping[str, object], at: float, who: str = "operator") -> De
         before = _name_holder(str(keys.get("before")))
         text = f"takes the lease {keys.get('lease')} after {before}, and acts from now on"
         return DemoEntry(at=at, who=who, text=text)
-    if code is None or code == Code.STATUS_BEHIND or "why" not in keys:
+    if code is None or code == Code.STATUS_BEHIND or "why" not in keys or message == WRITING:
         return None  # a status that is behind catches up at once
     return DemoEntry(at=at, who=who, text=f"{code}: {keys['why']}", is_why=True)
 

@@ -17,17 +17,20 @@ from rollout_operator.lab.demo.keys import Controls, set_loop_pace
 from rollout_operator.lab.demo.objects import FIRST, NAMESPACE, REPLICAS
 from rollout_operator.lab.demo.screen import Screen
 from rollout_operator.lab.demo.stage import DemoRun, Story
+from rollout_operator.lab.flux import FluxTimes
 from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
+from rollout_operator.lab.virtual_loop.pace import Range
 from rollout_operator.lab.world import EPOCH, Sandbox
 from rollout_operator.telemetry import logs
 
 # Pods of the initial version start fast: set-up time is not part of the scenario.
 AT_ONCE: Final = timedelta(milliseconds=50)
+FETCH: Final = timedelta(milliseconds=800)
+APPLY: Final = timedelta(milliseconds=600)
 # Of a loop that can: what comes before the story is mostly waiting.
 SET_UP_PACE: Final = 8.0
 # The people of a story do not wait for the operator's turn at the API server.
 _ARGS: Final = ("-kubernetes.client-qps=0",)
-_OBEYING: Final = ("-multi-az-rollouts.enabled",)
 
 
 @asynccontextmanager
@@ -42,8 +45,9 @@ async def open_stage(
         namespace=NAMESPACE,
         # What is recorded is the same on any day.
         epoch=EPOCH if settings.record else LoopClock().now(),
+        flux=FluxTimes(fetch=_span(settings, FETCH), apply=_span(settings, APPLY)),
     )
-    args = (*_ARGS, *(_OBEYING if story.has_policy else ()))
+    args = (*_ARGS, *story.args)
     replicas = tuple(
         sandbox.process(name, args=args, webhooks=True, elects=story.replicas > 1)
         for name in REPLICAS[: story.replicas]
@@ -70,6 +74,10 @@ async def open_stage(
                 await process.link.ground()
     finally:
         logs.configure()
+
+
+def _span(settings: DemoSettings, span: timedelta) -> Range:
+    return (settings.scale(span), settings.scale(span))
 
 
 def choose_behaviour(bad_versions: Set[str], settings: DemoSettings) -> Choose:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.election import RENEW_EVERY
+from rollout_operator.lab.demo import releases
+from rollout_operator.lab.demo.acts import drain
 from rollout_operator.lab.demo.objects import (
     APART,
     DELAY,
@@ -19,6 +21,7 @@ from rollout_operator.lab.demo.objects import (
     PREPARED,
     allow_downscale,
     cordon,
+    create_policy,
     name_node,
     pause,
     scale,
@@ -117,7 +120,7 @@ async def drain_node(stage: DemoRun) -> None:
     first = stage.settings.names[0]
     await stage.change_all(GOOD)
     await stage.until(f"{first} done", lambda now: is_done(first, now))
-    await stage.drain(name_node(first, 1))
+    await drain(stage, name_node(first, 1))
     await until_done(stage)
     await stage.rest(READ / 2)
 
@@ -166,6 +169,18 @@ async def obey_policy(stage: DemoRun) -> None:
     await stage.rest(2 * READ)
     stage.mend_pod(f"{first}-0")
     await until_done(stage, spare=_pauses(stage))
+
+
+async def release(stage: DemoRun) -> None:
+    """Play a version that a gate holds, then Flux, the zones and a bake."""
+    await stage.publish(GROUP, GOOD)
+    await stage.until("a release that is held", lambda now: releases.is_held(stage.sandbox))
+    await stage.rest(READ)
+    await stage.act("open the gate freeze", releases.open_gate())
+    await stage.until(
+        "a release that has proven itself",
+        lambda now: releases.is_deployed(stage.sandbox, GOOD),
+    )
 
 
 def _pauses(stage: DemoRun) -> timedelta:
@@ -337,6 +352,23 @@ _ALL: Final = (
         proof="The zones went in the order of the policy, and no pause was shortened.",
         play=obey_policy,
         has_policy=True,
+        has_pauses=True,
+        args=("-multi-az-rollouts.enabled",),
+        list_objects=lambda settings: [create_policy(settings)],
+    ),
+    Story(
+        name="release",
+        title="A release",
+        about="A Rollout takes v2 from the registry. It waits for a gate; then Flux applies it, the"
+        " zones go one after the other, and it bakes once all of them are through.",
+        proof="v2 went through its gate, Flux, the zones and its bake, in this order.",
+        play=release,
+        has_pauses=True,
+        args=releases.RELEASING,
+        labels=releases.APPLIED,
+        list_objects=releases.list_objects,
+        begin=releases.deploy_first,
+        list_waits=releases.list_waits,
     ),
 )
 SCENARIOS: Final[Mapping[str, Story]] = {story.name: story for story in _ALL}

@@ -130,6 +130,14 @@ class DemoSnapshot:
         return [cell for row in self.rows for cell in row.cells]
 
 
+def is_at_rest(now: DemoSnapshot) -> bool:
+    """Return whether all pods have what is wanted, and the StatefulSets say so."""
+    states = {cell.state for cell in now.cells}
+    return states == {PodCell.NEW} and all(
+        row.ready == len(row.cells) and row.current == row.update for row in now.rows
+    )
+
+
 def read_row(sts: JsonObject, pods: Mapping[str, JsonObject]) -> ZoneRow:
     """Return the row of a zone from its StatefulSet and its own pods by name."""
     name = name_of(sts)

@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.keys import Controls
@@ -22,17 +21,21 @@ from rollout_operator.lab.demo.objects import (
     NAMESPACE,
     PERSON,
     change_version,
-    cordon,
-    create_policy,
     create_template,
     create_webhook,
     create_zone,
     set_up_nodes,
 )
 from rollout_operator.lab.demo.screen import Screen
-from rollout_operator.lab.demo.snapshot import DemoReason, DemoSnapshot, PodCell, ZoneRow, read_row
+from rollout_operator.lab.demo.snapshot import (
+    DemoReason,
+    DemoSnapshot,
+    PodCell,
+    ZoneRow,
+    is_at_rest,
+    read_row,
+)
 from rollout_operator.lab.demo.totals import Totals, add_up, draw_totals
-from rollout_operator.lab.drains import Draining
 from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.lab.model.fields import child, controller_of, name_of, number, text
 from rollout_operator.lab.model.request import ApiRequest
@@ -49,8 +52,6 @@ TICK: Final = timedelta(milliseconds=50)
 PATIENCE: Final = 5
 SPARE: Final = timedelta(seconds=20)
 FIRST_STEPS: Final = timedelta(seconds=1)
-# As `kubectl drain` waits five seconds: pods of a story are faster.
-RETRY: Final = timedelta(seconds=2)
 # Of the bars: ten minutes.
 MOST_SAMPLES: Final = 12_000
 _DOWN: Final = frozenset({PodCell.BROKEN, PodCell.ENDING, PodCell.GONE, PodCell.STARTING})
@@ -87,6 +88,16 @@ class Story:
     """Whether the zones have the replicas of another object, and give pods up with a delay."""
     has_policy: bool = False
     """Whether a MultiAZRollout drives the zones."""
+    has_pauses: bool = False
+    """Whether the operator is to wait in between: no comparison is fair then."""
+    args: tuple[str, ...] = ()
+    """Flags of the operator."""
+    list_objects: Callable[[DemoSettings], Iterable[ApiRequest]] = lambda settings: ()
+    """What people create beside the zones."""
+    begin: Callable[["DemoRun"], Awaitable[None]] | None = None
+    """What has to happen before the story begins."""
+    list_waits: Callable[[Sandbox], Iterable[DemoReason]] = lambda sandbox: ()
+    """What something else than the group waits for now."""
     replicas: int = 1
     """Of the operator; of several one is elected to act."""
 
@@ -138,8 +149,8 @@ class DemoRun:
             request = create_zone(self.settings, name, story.labels, leading)
             await self.sandbox.call(request)
             leading = name if self.story.is_chain else ""
-        if story.has_policy:
-            await self.sandbox.call(create_policy(self.settings))
+        for request in story.list_objects(self.settings):
+            await self.sandbox.call(request)
         if self.story.webhook:
             await self.sandbox.call(create_webhook(self.story.webhook))
         await self.until("all pods ready", is_at_rest)
@@ -148,6 +159,8 @@ class DemoRun:
             await process.wait_ready()
             while len(self.replicas) > 1 and self.acting is None:
                 await self.tick()
+        if story.begin is not None:
+            await story.begin(self)
         # What the operator does first of all is no part of the story.
         await self._clock.sleep(FIRST_STEPS)
         self._begun = self._counted = self.sandbox.elapsed()
@@ -184,6 +197,12 @@ class DemoRun:
         requests = [change_version(name, version) for name in self.settings.names]
         await self.act(f"new template for all zones: {version}", *requests)
 
+    async def publish(self, name: str, version: str) -> None:
+        """Have an image policy announce a version, and show how many pods have it."""
+        self._versions.append(version)
+        self.sandbox.say("registry", f"has {version}")
+        await self.sandbox.flux.announce(NAMESPACE, name, version)
+
     def next_version(self) -> str:
         """Return a version that no pod has had yet."""
         return f"v{max(int(version.removeprefix('v')) for version in self._versions) + 1}"
@@ -203,21 +222,6 @@ class DemoRun:
         self.sandbox.say(PERSON, what)
         answers = [await self.sandbox.api.call(request) for request in requests]
         return all(answer.is_ok for answer in answers)
-
-    async def drain(self, node: str) -> None:
-        """Cordon a node and evict its pods, as `kubectl drain` does: again where it is refused."""
-        await self.act(f"drain {node}", cordon(node))
-        drain = Draining(
-            sandbox=self.sandbox,
-            what=f"the drain of {node}",
-            nodes=[node],
-            actor=PERSON,
-            retry=self.settings.scale(RETRY),
-        )
-        async with TaskStack() as tasks:
-            tasks.start("drain", drain.run())
-            while not tasks.list_dead():
-                await self.tick()
 
     def fail_pod(self, name: str) -> None:
         """Let a pod die and stay down."""
@@ -335,7 +339,7 @@ class DemoRun:
     def totals(self) -> Totals:
         """Return the figures of the story so far, or since the reader began to act."""
         totals = add_up(self.sandbox.history.records, self._counted, self.settings.limit)
-        return replace(totals, has_pauses=self.story.has_policy)
+        return replace(totals, has_pauses=self.story.has_pauses)
 
     def read_line(self, line: bytes) -> None:
         """Record a line of the operator's log."""
@@ -379,6 +383,7 @@ class DemoRun:
         if acting is not None and self.story.has_policy:
             yield from self._journal.policy_waits
         elif acting is not None:
+            yield from self.story.list_waits(self.sandbox)
             yield from read_waits(acting.entries())
         elif len(self.replicas) > 1 and self._is_shown:
             yield read_lease(self._get_lease(), self.sandbox.clock().now())
@@ -387,11 +392,3 @@ class DemoRun:
                 "the operator is down: until it is back no pod is replaced, and no eviction allowed"
             )
             yield DemoReason(zone="", code=Code.NOT_ELECTED, text=text)
-
-
-def is_at_rest(now: DemoSnapshot) -> bool:
-    """Return whether all pods have what is wanted, and the StatefulSets say so."""
-    states = {cell.state for cell in now.cells}
-    return states == {PodCell.NEW} and all(
-        row.ready == len(row.cells) and row.current == row.update for row in now.rows
-    )
