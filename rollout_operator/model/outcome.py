@@ -42,6 +42,7 @@ class Code(StrEnum):
     POLICY_PAUSED = "policy_paused"
     BATCH_OPEN = "batch_open"
     INTERVAL_WAIT = "interval_wait"
+    BATCH_DUE = "batch_due"
     ZONE_SCALING = "zone_scaling"
     ZONE_NOT_FOUND = "zone_not_found"
     NO_STATEFUL_SETS = "no_stateful_sets"
@@ -175,6 +176,7 @@ POLICY_CODES: Final = frozenset(
         Code.POLICY_PAUSED,
         Code.BATCH_OPEN,
         Code.INTERVAL_WAIT,
+        Code.BATCH_DUE,
         Code.ZONE_SCALING,
         Code.ZONE_NOT_FOUND,
         Code.NO_STATEFUL_SETS,

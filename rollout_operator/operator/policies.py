@@ -107,7 +107,8 @@ class Policies:
                 yield describe_unreadable_policy(one)
             else:
                 newest, waits = self._controller.get(one.name)
-                yield describe_policy(newest or one, self.owners.find(one.name), waits)
+                found = self.owners.find(one.name)
+                yield describe_policy(newest or one, found, waits, now=self._context.clock.now())
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow policies."""

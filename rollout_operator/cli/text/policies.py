@@ -13,8 +13,8 @@ from rollout_operator.cli.text.layout import (
 )
 from rollout_operator.lab.lines import Line, Style
 from rollout_operator.model.description import PolicyDescription, PolicyZoneDescription
+from rollout_operator.planning.description.policies import has_stalled
 from rollout_operator.planning.description.text import render_batch
-from rollout_operator.planning.policies.conditions import DEADLINE_EXCEEDED
 from rollout_operator.planning.wording import join_names, one_line
 
 _STYLES: Final = {"Idle": Style.GREEN, "Blocked": Style.RED, "Invalid": Style.RED}
@@ -58,14 +58,9 @@ def _head(policy: PolicyDescription) -> Line:
         (one_line(f"MultiAZRollout {policy.title}"), Style.BOLD),
         ("  ", Style.PLAIN),
         (policy.phase or "not decided", _STYLES.get(policy.phase, Style.YELLOW)),
-        (", stalled" if _has_stalled(policy) else "", Style.RED),
+        (", stalled" if has_stalled(policy) else "", Style.RED),
         ("".join(f"  {part}" for part in parts), Style.PLAIN),
     )
-
-
-def _has_stalled(policy: PolicyDescription) -> bool:
-    """Return whether a batch makes no progress: the phase says so of all else that is stuck."""
-    return any(one.is_true and one.reason == DEADLINE_EXCEEDED for one in policy.conditions)
 
 
 def _draw_zones(policy: PolicyDescription, layout: StatusLayout) -> Iterator[Line]:

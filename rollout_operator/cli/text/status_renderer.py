@@ -29,6 +29,7 @@ from rollout_operator.model.description import (
     ZoneDescription,
 )
 from rollout_operator.planning.description.phase import list_worst_first
+from rollout_operator.planning.description.policies import list_worst_policies
 from rollout_operator.planning.wording import count, one_line
 
 COMPUTED: Final = "this is computed from the objects"
@@ -75,7 +76,7 @@ def draw_status(
     groups = list_worst_first(description.groups)
     for group in groups:
         lines += [BLANK, *_draw_group(group, description.now, layout)]
-    for policy in description.list_policies():
+    for policy in list_worst_policies(description.list_policies()):
         lines += [BLANK, *draw_policy(policy, description.now, layout)]
     if description.budgets:
         lines += [BLANK, *_draw_budgets(description.budgets, layout)]

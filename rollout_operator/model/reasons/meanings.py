@@ -46,6 +46,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
             "a MultiAZRollout begins no batch before all pods of the last one are available"
         ),
         Code.INTERVAL_WAIT: "a MultiAZRollout lets its pause pass before the next batch",
+        Code.BATCH_DUE: "the pause of a MultiAZRollout is over, and its next batch has not begun",
         Code.ZONE_SCALING: "a MultiAZRollout replaces no pod while another zone is being scaled",
         Code.ZONE_NOT_FOUND: "the zone of a StatefulSet of a MultiAZRollout is not known yet",
         Code.NO_STATEFUL_SETS: "the selector of a MultiAZRollout finds no StatefulSet",

@@ -34,6 +34,9 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.POLICY_PAUSED: "set spec.paused to false when it may go on",
         Code.BATCH_OPEN: "when it stays, find out why the named pods are not ready",
         Code.INTERVAL_WAIT: "",
+        Code.BATCH_DUE: (
+            "when it stays, see that an operator acts, or raise -kubernetes.client-qps"
+        ),
         Code.ZONE_SCALING: "when it stays, find out why the zone does not get its number of pods",
         Code.ZONE_NOT_FOUND: "",
         Code.NO_STATEFUL_SETS: (

@@ -125,7 +125,10 @@ class ObservedNamespace:
             describe_unreadable_policy(policy)
             if isinstance(policy, Unreadable)
             else describe_policy(
-                policy, self._owners.find(policy.name), waits.get(policy.policy.head.key, ())
+                policy,
+                self._owners.find(policy.name),
+                waits.get(policy.policy.head.key, ()),
+                now=self.now,
             )
             for policy in sorted(self.policies.list_all(), key=lambda policy: policy.name)
         ]

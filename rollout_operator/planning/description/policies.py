@@ -2,10 +2,12 @@
 
 Numbers, zones and batches are those of its status, which every process can read; what it waits for
 comes from the process that decides. Where none does here, the condition `Ready` says it.
+
+Of a hundred those come first that do not go on, as of groups.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import UnsetType
@@ -21,7 +23,7 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.policy.plan import PolicyPlan
 from rollout_operator.model.policy.policy import Policy, PolicyScope, RefusedPolicy
 from rollout_operator.model.policy.status import (
@@ -31,22 +33,36 @@ from rollout_operator.model.policy.status import (
     PolicyZoneStatus,
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.description.conditions import describe_conditions
 from rollout_operator.planning.description.groups import (
     GroupDecision,
     describe_group,
     describe_reason,
 )
-from rollout_operator.planning.policies.conditions import READY
+from rollout_operator.planning.policies.conditions import (
+    DEADLINE_EXCEEDED,
+    INTERVAL_WAIT,
+    PROGRESSING,
+    READY,
+)
 from rollout_operator.planning.policies.status import parse_time
 from rollout_operator.planning.wording import cut
 
 _UNDECIDED: Final = "nothing has been decided yet"
 _GOING: Final = "it is being deleted: no batch begins"
+# A batch begins sooner after its pause, but for a process that has much to do.
+DUE_AFTER: Final = timedelta(seconds=10)
+_HELD: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
+_LOUD: Final = (Severity.WARN, Severity.ERROR)
 
 
 def describe_policy(
-    watched: WatchedPolicy, found: PolicyScope | RefusedPolicy | None, waits: Sequence[Reason] = ()
+    watched: WatchedPolicy,
+    found: PolicyScope | RefusedPolicy | None,
+    waits: Sequence[Reason] = (),
+    *,
+    now: datetime,
 ) -> PolicyDescription:
     """Return one policy.
 
@@ -67,7 +83,51 @@ def describe_policy(
     if found is None:
         return replace(described, headline=_GOING)
     described = replace(described, groups=tuple(sorted(found.groups)))
+    is_pause = not waits or waits[0].code is Code.INTERVAL_WAIT
+    if is_pause and _is_due(described, now):
+        return _with_waits(described, [_explain_due(described)])
     return _with_waits(described, waits) if waits else described
+
+
+def list_worst_policies(policies: Iterable[PolicyDescription]) -> list[PolicyDescription]:
+    """Return policies as people read them; a pause is a step of a rollout that goes on."""
+    return sorted(policies, key=lambda one: (_rank(one), one.namespace, one.name))
+
+
+def is_held(policy: PolicyDescription) -> bool:
+    """Return whether a person or the cluster has to mend something."""
+    leading = policy.waits[0].severity if policy.waits else None
+    return policy.phase in _HELD or has_stalled(policy) or leading in _LOUD
+
+
+def has_stalled(policy: PolicyDescription) -> bool:
+    """Return whether a batch makes no progress: the phase says so of all else that is stuck."""
+    return any(one.is_true and one.reason == DEADLINE_EXCEEDED for one in policy.conditions)
+
+
+def _rank(policy: PolicyDescription) -> int:
+    if is_held(policy):
+        return 0
+    if policy.phase == PolicyPhase.IDLE:
+        return 4
+    if policy.phase == PolicyPhase.PAUSED:
+        return 2
+    return 3 if policy.phase == PolicyPhase.PROGRESSING or _is_in_pause(policy) else 1
+
+
+def _is_in_pause(policy: PolicyDescription) -> bool:
+    return any((one.type, one.reason) == (PROGRESSING, INTERVAL_WAIT) for one in policy.conditions)
+
+
+def _is_due(policy: PolicyDescription, now: datetime) -> bool:
+    """Return whether a pause is over for so long that something else is waited for."""
+    end = policy.next_batch
+    return end is not None and _is_in_pause(policy) and now - end > DUE_AFTER
+
+
+def _explain_due(policy: PolicyDescription) -> Reason:
+    end = "" if policy.next_batch is None else format_rfc3339(policy.next_batch)
+    return Reason(Code.BATCH_DUE, f"the pause was over at {end}, and the next batch has not begun")
 
 
 def describe_driven(group: Group, plan: PolicyPlan, now: datetime) -> GroupDescription:

@@ -19,6 +19,7 @@ from rollout_operator.model.description import (
     ZoneDescription,
 )
 from rollout_operator.planning.description.phase import list_worst_first, list_worst_releases
+from rollout_operator.planning.description.policies import has_stalled, list_worst_policies
 from rollout_operator.planning.description.release_text import (
     list_release,
     render_health_check,
@@ -49,7 +50,7 @@ def render_policy(policy: PolicyDescription) -> str:
     """Return a MultiAZRollout in one line, which changes only where something happens."""
     numbers = f"{policy.ready} of {policy.desired} ready, {policy.updated} of {policy.desired}"
     code = f" [{policy.code}]" if policy.code is not None else ""
-    phase = policy.phase or "not decided"
+    phase = (policy.phase or "not decided") + (", stalled" if has_stalled(policy) else "")
     head = f"MultiAZRollout {policy.title}: {phase}, {numbers} updated"
     return f"{head}: {policy.headline}{code}"
 
@@ -78,7 +79,7 @@ def _list_lines(description: Description) -> Iterator[str]:
     for group in list_worst_first(description.groups):
         yield ""
         yield from _list_group(group)
-    for policy in description.list_policies():
+    for policy in list_worst_policies(description.list_policies()):
         yield ""
         yield from _list_policy(policy)
     yield from _list_releases(description)
@@ -179,6 +180,8 @@ def _list_policy(policy: PolicyDescription) -> Iterator[str]:
         yield f"  {render_batch(policy.batch)}"
     if policy.next_batch is not None:
         yield f"  next batch at {render_time(policy.next_batch)}"
+    if policy.unknown_zones:
+        yield f"  no StatefulSet is in {join_names(policy.unknown_zones)}, of azOrder"
     if policy.groups:
         yield f"  replaces the pods of {join_names(policy.groups)}"
     yield from _list_waits("waits", policy.waits[is_shown:])

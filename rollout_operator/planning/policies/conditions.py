@@ -27,6 +27,7 @@ TYPES: Final = (ACCEPTED, ZONES_RESOLVED, PROGRESSING, READY, RECONCILING, STALL
 DEADLINE_EXCEEDED: Final = "ProgressDeadlineExceeded"
 NOT_ON_DELETE: Final = "UpdateStrategyNotOnDelete"
 SPANS_ZONES: Final = "StatefulSetSpansZones"
+INTERVAL_WAIT: Final = "IntervalWait"
 SEVERAL_ZONES: Final = "MultipleZonesUnavailable"
 _UP_TO_DATE: Final = "UpToDate"
 _ZONE_NOT_READY: Final = "ZoneNotReady"
@@ -123,7 +124,7 @@ def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:
     if plan.is_open:
         return ConditionFinding(PROGRESSING, True, "BatchOpen", text)
     if code is Code.INTERVAL_WAIT:
-        return ConditionFinding(PROGRESSING, True, "IntervalWait", text)
+        return ConditionFinding(PROGRESSING, True, INTERVAL_WAIT, text)
     if code in _PAUSES:
         return ConditionFinding(PROGRESSING, False, "Paused", text)
     # Stopped as a whole it has no numbers, and may be up to date or not.

@@ -11,6 +11,7 @@ from rollout_operator.model.description import (
     PolicyDescription,
     PolicyZoneDescription,
 )
+from rollout_operator.planning.description.policies import has_stalled, is_held
 from rollout_operator.planning.description.text import render_policy_set
 from rollout_operator.web.status.group import (
     MOST_REASONS,
@@ -34,26 +35,29 @@ MOST_SETS: Final = 20
 _ICONS: Final[Mapping[str, str]] = {
     "Idle": "done",
     "Progressing": "moving",
-    "Blocked": "held",
-    "Invalid": "held",
 }
 
 
 def render_policy(policy: PolicyDescription) -> str:
     """Return the section of a MultiAZRollout."""
-    name, icon = escape(policy.title), _ICONS.get(policy.phase, "waiting")
+    name, icon = escape(policy.title), _choose_icon(policy)
     code = f" {render_code(policy.code)}" if policy.code is not None else ""
     zones = "".join(_list_zones(policy))
     return (
         f'<article class="card {icon}" id="{make_policy_anchor(policy.title)}">'
         f'<header><h2 title="{name}">MultiAZRollout {name}</h2>'
-        f'<span class="phase {icon}">{render_icon(icon)}{escape(policy.phase or "-")}</span>'
+        f'<span class="phase {icon}">{render_icon(icon)}{escape(policy.phase or "-")}'
+        f"{', stalled' if has_stalled(policy) else ''}</span>"
         f'</header><p class="headline">{escape(policy.headline)}{code}</p>'
         f'{_render_remedy(policy)}<p class="figures"><b>{policy.updated} of {policy.desired}</b>'
         f' pods updated <span class="dot">·</span> <b>{policy.ready} of {policy.desired}</b> ready'
         f'</p><div class="facts">{"".join(_list_facts(policy))}</div>'
         f'<div class="zones">{zones}</div></article>'
     )
+
+
+def _choose_icon(policy: PolicyDescription) -> str:
+    return "held" if is_held(policy) else _ICONS.get(policy.phase, "waiting")
 
 
 def _render_remedy(policy: PolicyDescription) -> str:

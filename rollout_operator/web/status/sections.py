@@ -23,6 +23,7 @@ from rollout_operator.model.description import (
     Phase,
 )
 from rollout_operator.planning.description.phase import list_worst_first, list_worst_releases
+from rollout_operator.planning.description.policies import list_worst_policies
 from rollout_operator.planning.description.text import render_namespace
 from rollout_operator.web.status.group import (
     PHASE_ICONS,
@@ -124,9 +125,10 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
         render = partial(render_group, group, has_grid=has_grid)
         yield make_anchor(group.title), (group, has_grid), render
     yield from _list_rows(groups[FULL_GROUPS:])
-    for policy in description.list_policies()[:MOST_POLICIES]:
+    policies = list_worst_policies(description.list_policies())
+    for policy in policies[:MOST_POLICIES]:
         yield make_policy_anchor(policy.title), policy, partial(render_policy, policy)
-    rest = len(description.list_policies()) - MOST_POLICIES
+    rest = len(policies) - MOST_POLICIES
     if rest > 0:
         yield "more-policies", rest, partial(_render_more_policies, rest)
     yield from _list_releases(description)

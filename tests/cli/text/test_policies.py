@@ -50,6 +50,14 @@ def test_a_batch_that_stalls_and_zones_without_a_statefulset_are_told() -> None:
     assert "  order no StatefulSet is in us-west-2d, of azOrder" in lines
 
 
+def test_of_several_those_come_first_that_do_not_go_on() -> None:
+    held = replace(policy("zz"), phase="Invalid")
+    lines = plain(draw_status(describe(policies=(policy(), held)), (), NARROW))
+
+    heads = [line.split()[1:3] for line in lines if line.startswith("MultiAZRollout")]
+    assert heads == [["prod/zz", "Invalid"], ["prod/db", "Progressing"]]
+
+
 def test_wide_has_sources_and_conditions_as_well() -> None:
     lines = draw(policy(), WIDE)
 

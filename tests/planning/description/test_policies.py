@@ -9,7 +9,7 @@ from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.description import PolicyDescription
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.outcome import Code, Reason
+from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.policy.policy import (
     PolicyRefusal,
     PolicyRefusalCode,
@@ -25,8 +25,11 @@ from rollout_operator.model.policy.status import (
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.planning.description.policies import (
+    DUE_AFTER,
     describe_policy,
     describe_unreadable_policy,
+    is_held,
+    list_worst_policies,
 )
 from tests.planning.policies.policies import policy
 
@@ -72,8 +75,10 @@ def watched(status: PolicyStatus = STATUS, **fields: Any) -> WatchedPolicy:
     return WatchedPolicy(resource_version="1", policy=policy(**fields), status=status)
 
 
-def describe(*waits: Reason, status: PolicyStatus = STATUS) -> PolicyDescription:
-    return describe_policy(watched(status), SCOPE, waits)
+def describe(
+    *waits: Reason, status: PolicyStatus = STATUS, now: datetime = NOW
+) -> PolicyDescription:
+    return describe_policy(watched(status), SCOPE, waits, now=now)
 
 
 def test_what_is_not_decided_here_is_said_by_the_status() -> None:
@@ -118,14 +123,16 @@ def test_a_refusal_is_the_headline_whatever_the_status_says() -> None:
         for text in ("one", "two")
     )
     refused = RefusedPolicy(head=policy().head, refusals=refusals)
-    found = describe_policy(watched(), refused)
+    found = describe_policy(watched(), refused, now=NOW)
 
     assert (found.phase, found.headline, found.reason) == ("Invalid", "one; two", "Conflict")
     assert found.next_batch is None
 
 
 def test_one_that_is_being_deleted_or_was_never_looked_at_says_so() -> None:
-    assert describe_policy(watched(), None).headline == "it is being deleted: no batch begins"
+    assert (
+        describe_policy(watched(), None, now=NOW).headline == "it is being deleted: no batch begins"
+    )
     assert describe(status=PolicyStatus()).headline == "nothing has been decided yet"
 
 
@@ -156,3 +163,49 @@ def test_an_object_that_cannot_be_read_has_its_name_and_the_error() -> None:
         "spec: expected object",
         Code.OBJECT_UNREADABLE,
     )
+
+
+def named(name: str, phase: str, *waits: Reason, reason: str = "") -> PolicyDescription:
+    conditions = (replace(READY, type="Progressing", reason=reason, status="True"),)
+    status = replace(STATUS, phase=phase, conditions=conditions)
+    return replace(describe(*waits, status=status), name=name)
+
+
+def test_of_a_hundred_policies_those_come_first_that_do_not_go_on() -> None:
+    """The page shows thirty: one that only a person can mend is among them, whatever its name."""
+    refused = Reason(Code.DELETE_REFUSED, "no", Severity.WARN)
+    policies = [
+        named("a", "Idle"),
+        named("b", "Progressing"),
+        named("c", "Waiting", reason="IntervalWait"),
+        named("d", "Paused"),
+        named("e", "Waiting"),
+        named("f", "Waiting", refused, reason="BatchOpen"),
+        named("g", "Progressing", reason="ProgressDeadlineExceeded"),
+        named("h", "Invalid"),
+        named("i", "Blocked"),
+    ]
+    found = list_worst_policies(policies)
+
+    assert "".join(one.name for one in found) == "fghiedbca"
+    assert [is_held(one) for one in found] == [True] * 4 + [False] * 5
+
+
+def test_a_pause_that_is_long_over_is_not_what_is_waited_for() -> None:
+    """A process that shares few requests among many policies comes late."""
+    pause = Reason(Code.INTERVAL_WAIT, "db-a waits for the end of a pause")
+    progress = replace(READY, type="Progressing", reason="IntervalWait")
+    status = replace(STATUS, conditions=(READY, progress))
+    end = NOW + timedelta(seconds=30)
+    soon = describe(pause, status=status, now=end + DUE_AFTER)
+    late = describe(pause, status=status, now=end + DUE_AFTER + timedelta(seconds=1))
+
+    paused = Reason(Code.POLICY_PAUSED, "the policy is paused")
+    stopped = describe(paused, status=status, now=end + timedelta(minutes=1))
+
+    assert (soon.code, stopped.code) == (Code.INTERVAL_WAIT, Code.POLICY_PAUSED)
+    assert (late.code, late.headline) == (
+        Code.BATCH_DUE,
+        "the pause was over at 2026-01-02T03:04:35Z, and the next batch has not begun",
+    )
+    assert "-kubernetes.client-qps" in late.waits[0].remedy

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
+from rollout_operator.model.condition import ConditionDescription
 from rollout_operator.model.description import Description
 from rollout_operator.planning.description.text import render_description
 from rollout_operator.web.status.document import list_document
@@ -67,11 +68,30 @@ async def test_no_text_of_a_tenant_is_more_than_text() -> None:
 
 
 @in_virtual_time
+async def test_a_batch_that_stalls_is_told_on_the_page_and_in_its_text() -> None:
+    stalled = ConditionDescription(
+        type="Stalled", is_true=True, reason="ProgressDeadlineExceeded", message="db-a-1 crashes"
+    )
+    shown = replace(policy(), conditions=(stalled,), unknown_zones=("us-west-2d",))
+    page = await read(describe(policies=(shown,)))
+    text = "\n".join(render_description(describe(policies=(shown,))))
+
+    assert "Progressing, stalled" in page.text
+    assert "MultiAZRollout prod/db: Progressing, stalled, 5 of 6 ready" in text
+    assert "  no StatefulSet is in us-west-2d, of azOrder" in text
+
+
+@in_virtual_time
 async def test_of_very_many_the_rest_is_counted() -> None:
     many = tuple(policy(f"db-{number}") for number in range(MOST_POLICIES + 2))
-    page = await read(describe(policies=many))
+    held = replace(policy("zz-held"), phase="Blocked")
+    described = describe(policies=(*many, held))
+    page = await read(described)
+    lines = [*render_description(described)]
 
-    assert "2 more MultiAZRollouts" in page.text
+    assert "3 more MultiAZRollouts" in page.text
+    assert page.text.index("zz-held") < page.text.index("db-0")
+    assert lines[2].startswith("MultiAZRollout prod/zz-held: Blocked")
 
 
 def test_the_text_has_a_policy_line_by_line() -> None:
