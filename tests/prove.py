@@ -9,6 +9,7 @@ aimed       kills at every call of the batches of a policy, and what goes on aft
 deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, asked about by all suites
 kills       two and three operators on a real control plane, killed, frozen and ended at random
+flux        releases with Flux's own controllers, and whether these do as it was recorded
 """
 
 import argparse
@@ -22,6 +23,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Final
 
+from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
 from tests.mutants import automatic
 from tests.mutants.__main__ import run_all as ask_about_all
@@ -139,6 +141,11 @@ def _prove_kills(given: argparse.Namespace) -> Found:
     return Found(ran=ran, missed=missed, is_failure=bool(missed))
 
 
+def _prove_flux(given: argparse.Namespace) -> Found:
+    missed = prove_contract(is_recording=given.record)
+    return Found(ran="one play", missed=missed, is_failure=bool(missed))
+
+
 PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "schedules": _prove_schedules,
     "repeats": _prove_repeats,
@@ -147,6 +154,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
     "kills": _prove_kills,
+    "flux": _prove_flux,
 }
 
 
@@ -159,6 +167,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
     parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")
     parser.add_argument("--kills", type=int, default=KILLS, help="of operators, by SIGKILL")
+    parser.add_argument("--record", action="store_true", help="what Flux does, in tests/flux")
     parser.add_argument("--output", type=Path, default=Path("mutants.json"), help="their verdicts")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     return parser

@@ -13,6 +13,8 @@ from tests.world.flux import (
     KUSTOMIZATIONS,
     OCI_REPOSITORIES,
     install_flux,
+    render_applied,
+    render_fetched,
 )
 from tests.world.images import render_pull_secret
 from tests.world.world import World
@@ -56,14 +58,17 @@ async def create(
     await world.api.create(resource, world.namespace, body)
 
 
-async def create_targets(world: World, rollout: str = "app") -> None:
-    """Create an OCIRepository and a Kustomization of it, both annotated for a Rollout."""
+async def create_targets(world: World, rollout: str = "app", **source: Any) -> None:
+    """Create an OCIRepository and a Kustomization of it, both annotated for a Rollout.
+
+    More of the `spec` of the OCIRepository by keyword.
+    """
     await create(
         world,
         OCI_REPOSITORIES,
         "OCIRepository",
         "app",
-        {"interval": "1m", "url": "oci://registry/app", "ref": {"tag": "none"}},
+        {"interval": "1m", "url": "oci://registry/app", "ref": {"tag": "none"}, **source},
         annotations={"rollout.kuberik.com/rollout": rollout},
     )
     await create(
@@ -72,6 +77,8 @@ async def create_targets(world: World, rollout: str = "app") -> None:
         "Kustomization",
         "app",
         {
+            "interval": "1m",
+            "prune": True,
             "sourceRef": {"kind": "OCIRepository", "name": "app"},
             "postBuild": {"substitute": {"version": "none", "color": "red"}},
         },
@@ -95,22 +102,13 @@ async def run_flux(world: World) -> None:
     """Have Flux observe, fetch and apply what stands in its objects now."""
     source = await world.get(OCI_REPOSITORIES, "app")
     revision = f"{source['spec']['ref']['tag']}@{DIGEST}"
-    for resource, done in (
-        (OCI_REPOSITORIES, {"artifact": {"revision": revision}}),
-        (KUSTOMIZATIONS, {"lastAppliedRevision": revision}),
-    ):
-        found = await world.get(resource, "app")
-        ready = {"type": "Ready", "status": "True", "reason": "Ok", "message": "done"}
-        await patch_status(
-            world,
-            resource,
-            "app",
-            {
-                "observedGeneration": found["metadata"]["generation"],
-                "conditions": [{**ready, "lastTransitionTime": now()}],
-                **done,
-            },
-        )
+    for resource, render in ((OCI_REPOSITORIES, render_fetched), (KUSTOMIZATIONS, render_applied)):
+        metadata = (await world.get(resource, "app"))["metadata"]
+        asked = (metadata.get("annotations") or {}).get("reconcile.fluxcd.io/requestedAt")
+        # Flux cuts the fraction of a second.
+        status = render(revision, metadata["generation"], f"{now()[:19]}Z")
+        handled = {"lastHandledReconcileAt": asked} if asked else {}
+        await patch_status(world, resource, "app", {**status, **handled})
 
 
 async def set_health(world: World, name: str, status: str, **more: str) -> None:

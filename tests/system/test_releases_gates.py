@@ -25,7 +25,7 @@ from tests.system.releasing import (
 )
 from tests.system.waits import wait_true
 from tests.world.api import Json, Resource
-from tests.world.flux import KUSTOMIZATIONS
+from tests.world.flux import KUSTOMIZATIONS, render_inventory
 from tests.world.kubelet import image_of
 from tests.world.world import World
 
@@ -98,8 +98,8 @@ async def test_a_release_bakes_only_after_its_zones_are_through(world: World) ->
     ):
         metadata: Json = {"labels": {"app": "app"}, "annotations": {**named, **SOON}}
         await create(world, CHECKS, "HealthCheck", name, {"class": of}, **metadata)
-    entries = [{"id": f"{world.namespace}_{one}_apps_StatefulSet", "v": "v1"} for one in zones]
-    await patch_status(world, KUSTOMIZATIONS, "app", {"inventory": {"entries": entries}})
+    inventory = render_inventory(world.namespace, zones)
+    await patch_status(world, KUSTOMIZATIONS, "app", {"inventory": inventory})
     await announce(world, "1.0.0")
     selected = {"selector": {"matchLabels": {"app": "app"}}}
     spec = {**POLICY, "bakeTime": "2s", "healthCheckSelector": selected}

@@ -4,8 +4,9 @@ The schemas are ours: the fields by their names, and whatever else Flux has in t
 """
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from tests.world.api import Api, ApiError, Json, Resource
 from tests.world.budgets import CRDS, POLL, SERVED_LIMIT, wait_served
@@ -75,8 +76,53 @@ def render_kind(kind: str, *, without: str = "") -> Json:
     }
 
 
+def render_fetched(revision: str, generation: int, now: str) -> Json:
+    """Return the status of an OCIRepository that source-controller is through with."""
+    message = f"stored artifact for digest '{revision}'"
+    return {
+        "observedGeneration": generation,
+        "artifact": {"revision": revision},
+        "conditions": [
+            _render_condition(kind, "Succeeded", message, generation, now)
+            for kind in ("Ready", "ArtifactInStorage")
+        ],
+    }
+
+
+def render_applied(revision: str, generation: int, now: str) -> Json:
+    """Return the status of a Kustomization that kustomize-controller is through with.
+
+    What it has in its inventory is left to `render_inventory`.
+    """
+    message = f"Applied revision: {revision}"
+    return {
+        "observedGeneration": generation,
+        "lastAppliedRevision": revision,
+        "lastAttemptedRevision": revision,
+        "conditions": [
+            _render_condition("Ready", "ReconciliationSucceeded", message, generation, now)
+        ],
+    }
+
+
+def render_inventory(namespace: str, sets: Iterable[str]) -> Json:
+    """Return the inventory of a Kustomization that applied StatefulSets."""
+    return {"entries": [{"id": f"{namespace}_{one}_apps_StatefulSet", "v": "v1"} for one in sets]}
+
+
+def _render_condition(kind: str, reason: str, message: str, generation: int, now: str) -> Any:
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+        "lastTransitionTime": now,
+    }
+
+
 async def install_flux(api: Api, *, without: str = "") -> None:
-    """Create the kinds and wait until they are served."""
+    """Create the kinds that are not there yet, and wait until all are served."""
     for kind in _KINDS:
         crd = render_kind(kind, without=without)
         try:
@@ -84,6 +130,8 @@ async def install_flux(api: Api, *, without: str = "") -> None:
         except ApiError as error:
             if error.status != 409:
                 raise
+            # Flux's own one, perhaps, which has other versions.
+            crd = await api.get(CRDS, "", crd["metadata"]["name"])
         await wait_served(api, crd)
 
 

@@ -25,11 +25,15 @@ def _call(method: str, url: str, body: bytes = b"", kind: str = "") -> Mapping[s
 
 
 def push_blob(host: str, document: Mapping[str, object]) -> Mapping[str, object]:
-    body = json.dumps(document).encode()
+    return push_bytes(host, json.dumps(document).encode(), CONFIG)
+
+
+def push_bytes(host: str, body: bytes, kind: str) -> Mapping[str, object]:
+    """Push a blob of any kind, and return the descriptor by which a manifest names it."""
     digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
     place = _call("POST", f"http://{host}/v2/{NAME}/blobs/uploads/")["Location"]
     _call("PUT", f"{place}&digest={digest}", body)
-    return {"mediaType": CONFIG, "digest": digest, "size": len(body)}
+    return {"mediaType": kind, "digest": digest, "size": len(body)}
 
 
 def push(host: str, tag: str, document: Mapping[str, object], kind: str) -> Mapping[str, object]:

@@ -72,6 +72,8 @@ class FluxProgress(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool = False
     message: str = ""
     """Of the condition `Ready`."""
+    failed_generation: int = 0
+    """Which generation it failed with: that is not observed until it succeeds."""
     revision: str = ""
     """What an OCIRepository fetched or a Kustomization applied last; empty for nothing."""
 

@@ -27,6 +27,7 @@ from rollout_operator.model.releases.health import (
     HealthStatus,
 )
 from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.planning.releases.checks.failures import FluxFailure
 from rollout_operator.planning.releases.checks.record import find_flux_blocker, record_finding
 from rollout_operator.planning.releases.checks.references import find_class, parse_check_reference
 from rollout_operator.planning.releases.health import Labels
@@ -77,6 +78,8 @@ class CheckController:
         )
         self._unread: dict[str, tuple[int, datetime]] = {}
         """How many evaluations in a row could not read something, and when the last one was."""
+        self._failures: dict[str, Mapping[str, FluxFailure]] = {}
+        """By check, the failures of Flux that go on. Without memory each begins anew."""
         self.held: set[str] = set()
         """What waits for Flux."""
 
@@ -105,22 +108,25 @@ class CheckController:
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
         if reset is not None:
             log.info("Resetting HealthCheck", check=check.head.key, why=reset.message)
+            self._failures.pop(watched.name, None)
             await self._write(watched, check, reset)
             return None if own is None else RECHECK
         if own is None:
             return None
         hold = find_flux_blocker(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)
-        if hold is not None:
+        if hold is None:
+            self.held.discard(watched.name)
+        else:
             self.held.add(watched.name)
-            await self._write(watched, check, record_finding(check.status, hold, snapshot.now))
-            return HELD
-        self.held.discard(watched.name)
-        finding, again = await self._evaluate(check, own, snapshot.now)
+        if hold is not None and own is not CheckClass.KUSTOMIZATION:
+            finding, again = hold, HELD
+        else:  # whether Flux fails is known while it is waited for, too
+            finding, again = await self._evaluate(check, own, snapshot.now, hold)
         await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
-        return again
+        return again if hold is None else min(again, HELD)
 
     async def _evaluate(
-        self, check: HealthCheck, own: CheckClass, now: datetime
+        self, check: HealthCheck, own: CheckClass, now: datetime, hold: CheckFinding | None
     ) -> tuple[CheckFinding, timedelta]:
         """Return what is found, and when to reconcile again."""
         name = check.head.name
@@ -133,8 +139,12 @@ class CheckController:
             moment = now
         else:  # what wakes a check again and again makes no failure of one moment
             count -= 1
-        request = CheckRequest(check=check, place=place, now=now, unread=count)
+        known = self._failures.get(name, {})
+        request = CheckRequest(
+            check=check, place=place, now=now, unread=count, failures=known, hold=hold
+        )
         found = await self._context.reader.evaluate(own, request)
+        self._failures[name] = found.failures
         if found.has_unread:
             self._unread[name] = (count + 1, moment)
         else:
@@ -150,5 +160,6 @@ class CheckController:
 
     def _forget(self, name: str) -> None:
         self._unread.pop(name, None)
+        self._failures.pop(name, None)
         self.held.discard(name)
         self._context.newest.forget(name)

@@ -6,7 +6,7 @@ is handed on by its error, and counts as `evaluate` says.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -34,12 +34,18 @@ from rollout_operator.model.releases.health import CheckClass, CheckFinding, Hea
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.planning.releases.checks.evaluate import (
     assess_group,
+    assess_held,
     assess_kustomization,
     assess_object,
     assess_policy,
     assess_unread,
-    get_next_look,
     needs_read,
+)
+from rollout_operator.planning.releases.checks.failures import (
+    FluxFailure,
+    get_next_look,
+    has_lasted,
+    track_failure,
 )
 from rollout_operator.planning.releases.flux.inventory import (
     InventoryFinding,
@@ -67,6 +73,8 @@ class Evaluation:
     """Whether something could not be read that may be there the next time."""
     again: timedelta | None = None
     """When time alone may change it."""
+    failures: Mapping[str, FluxFailure] = field(default_factory=dict)
+    """By object, as the next one has to know them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +86,10 @@ class CheckRequest:
     now: datetime
     unread: int = 0
     """So many evaluations in a row could not read something."""
+    failures: Mapping[str, FluxFailure] = field(default_factory=dict)
+    """Of Flux, by object, as the evaluation before found them."""
+    hold: CheckFinding | None = None
+    """What a Kustomization is at that has yet to apply a release, unless it fails with that."""
 
 
 class CheckReader:
@@ -108,32 +120,38 @@ class CheckReader:
         except _NO_ANSWER:
             raise
         except (ApiError, DecodeError) as error:
-            finding = assess_unread(str(error), request.unread + 1)
-            return Evaluation(finding=finding, has_unread=True)
+            finding = request.hold or assess_unread(str(error), request.unread + 1)
+            return Evaluation(finding=finding, has_unread=True, failures=request.failures)
 
     async def _evaluate_kustomization(self, request: CheckRequest) -> Evaluation:
-        place, grace = request.place, request.check.failure_grace
+        place, failures = request.place, dict[str, FluxFailure]()
         (resource,) = KUSTOMIZATIONS
         tree = await self._fetch(resource, place.namespace, place.name)
-        own = assess_object(f"{place.kind} {place.name}", tree, request.now, grace)
-        findings = await self._read_inventory(tree, request)
-        has_unread = any(one.problem and one.may_pass for one in findings)
-        finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
-        again = get_next_look(tree, request.now, grace)
-        return Evaluation(finding=finding, has_unread=has_unread, again=again)
+        own = _assess(f"{place.kind} {place.name}", tree, request, failures)
+        has_unread = False
+        if request.hold is not None:
+            finding = assess_held(request.hold, own)
+        else:
+            findings = await self._read_inventory(tree, request, failures)
+            has_unread = any(one.problem and one.may_pass for one in findings)
+            finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
+        again = get_next_look(failures.values(), request.now, request.check.failure_grace)
+        return Evaluation(finding=finding, has_unread=has_unread, again=again, failures=failures)
 
     async def _read_inventory(
-        self, tree: Tree, request: CheckRequest
+        self, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> Sequence[InventoryFinding]:
         entries = ApiObject(tree).list_maps("status", "inventory", "entries")
 
         async def read(text: str) -> InventoryFinding:
             async with self._turns:
-                return await self._read_entry(text, request)
+                return await self._read_entry(text, request, failures)
 
         return await gather_all(read(ApiObject(one).get_text("id")) for one in entries)
 
-    async def _read_entry(self, text: str, request: CheckRequest) -> InventoryFinding:
+    async def _read_entry(
+        self, text: str, request: CheckRequest, failures: dict[str, FluxFailure]
+    ) -> InventoryFinding:
         """Return what is found where an entry points to; nothing where it is gone (REL-109)."""
         try:
             inventory_id = parse_inventory_id(text)
@@ -149,7 +167,7 @@ class CheckReader:
             return InventoryFinding(name=inventory_id.key, problem=str(error), may_pass=True)
         if tree is None:
             return InventoryFinding(name=inventory_id.key)
-        return assess_object(inventory_id.key, tree, request.now, request.check.failure_grace)
+        return _assess(inventory_id.key, tree, request, failures)
 
     async def _find(self, entry: InventoryObject) -> Tree | None:
         """Return an object, None where there is none, or no such kind."""
@@ -196,6 +214,17 @@ class CheckReader:
     async def _fetch(self, resource: Resource, namespace: str, name: str) -> Tree:
         namespace = namespace if resource.is_namespaced else ""
         return _decode(resource.kind, await self._reader.fetch(resource, namespace, name))
+
+
+def _assess(
+    name: str, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
+) -> InventoryFinding:
+    """Return what one object is at, and keep what Flux fails with there."""
+    failure = track_failure(tree, request.failures.get(name), request.now)
+    if failure is not None:
+        failures[name] = failure
+    counts = has_lasted(failure, request.now, request.check.failure_grace)
+    return assess_object(name, tree, request.now, failure if counts else None)
 
 
 def _decode(kind: str, raw: bytes | msgspec.Raw) -> Tree:

@@ -92,6 +92,7 @@ class _Condition(Wire):
     type: str = ""
     status: str = ""
     message: str | None = None
+    observed_generation: int | None = None
 
 
 class _Artifact(Wire):
@@ -281,7 +282,8 @@ def _convert_progress(status: _Status, revision: str, is_suspended: bool) -> Flu
         is_suspended=is_suspended,
         observed_generation=max(status.observed_generation or 0, 0),
         is_ready=ready.status == "True",
-        message=ready.message or "",
+        message=(ready.message or "").strip(),
+        failed_generation=(ready.observed_generation or 0) if ready.status == "False" else 0,
         revision=revision,
     )
 

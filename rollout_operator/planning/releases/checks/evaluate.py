@@ -7,7 +7,7 @@ time: it counts as a failure only once it could not be read several times in a r
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -16,13 +16,14 @@ from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.model.reasons.urgency import HOLDING, find_leading
 from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.planning.releases.checks.failures import FluxFailure
 from rollout_operator.planning.releases.flux.inventory import (
     InventoryFinding,
     InventoryObject,
     assess_inventory,
 )
 from rollout_operator.planning.releases.kstatus.assess import assess_status
-from rollout_operator.planning.releases.kstatus.fields import ApiObject, ObjectCondition
+from rollout_operator.planning.releases.kstatus.fields import ApiObject
 from rollout_operator.planning.releases.kstatus.witness import get_failure_time
 
 Tree = Mapping[str, object]
@@ -30,10 +31,6 @@ Tree = Mapping[str, object]
 MOST_UNREAD: Final = 3
 """So many evaluations in a row may fail to read something."""
 
-# With these reasons Flux has given up until the next interval, and says what is wrong.
-_FAILURES: Final = frozenset(
-    {"BuildFailed", "HealthCheckFailed", "ReconciliationFailed", "ArtifactFailed"}
-)
 # A group that is paused waits because it shall.
 _STALLS: Final = HOLDING - {Code.POLICY_PAUSED}
 # Nothing in them can fail, and to read Secrets is a right that no cluster should have to give.
@@ -45,14 +42,27 @@ def needs_read(entry: InventoryObject) -> bool:
     return (entry.group, entry.kind) not in _NEVER_READ
 
 
-def assess_object(name: str, tree: Tree, now: datetime, grace: timedelta) -> InventoryFinding:
-    """Return what one object is at, and when it failed."""
+def assess_object(
+    name: str, tree: Tree, now: datetime, failure: FluxFailure | None = None
+) -> InventoryFinding:
+    """Return what one object is at, and when it failed; `failure` is one of Flux that counts."""
     verdict = assess_status(tree, now)
-    failure = _get_failure(tree, now, grace)
     if failure is not None and verdict.status is not ObjectStatus.TERMINATING:
-        failed = StatusVerdict(ObjectStatus.FAILED, f"{failure.reason}: {failure.message}")
+        failed = StatusVerdict(ObjectStatus.FAILED, failure.text)
         return InventoryFinding(name=name, verdict=failed, failed_at=failure.since)
     return InventoryFinding(name=name, verdict=verdict, failed_at=get_failure_time(tree))
+
+
+def assess_held(hold: CheckFinding, own: InventoryFinding) -> CheckFinding:
+    """Return the health of a Kustomization that has yet to apply a release, or fails with it.
+
+    What it has applied is of the version before, and says nothing (RELB-16).
+    """
+    if own.verdict is None or own.verdict.status is not ObjectStatus.FAILED:
+        return hold
+    return CheckFinding(
+        status=HealthStatus.UNHEALTHY, text=own.verdict.text, failed_at=own.failed_at
+    )
 
 
 def assess_kustomization(
@@ -115,34 +125,9 @@ def assess_sets(sets: Sequence[Tree], now: datetime) -> CheckFinding:
     return msgspec.structs.replace(finding, text="all pods run the update revision and are ready")
 
 
-def get_next_look(tree: Tree, now: datetime, grace: timedelta) -> timedelta | None:
-    """Return after what time a failure of Flux counts, None where there is none that may."""
-    found = _find_false(tree)
-    if found is None or found.since is None or now - found.since >= grace:
-        return None
-    return grace - (now - found.since)
-
-
 def _assess_set(tree: Tree, now: datetime) -> InventoryFinding:
     name = ApiObject(tree).get_text("metadata", "name")
-    return assess_object(f"StatefulSet {name}", tree, now, timedelta(0))
-
-
-def _get_failure(tree: Tree, now: datetime, grace: timedelta) -> ObjectCondition | None:
-    """Return the condition by which Flux says that it failed, once that lasts."""
-    found = _find_false(tree)
-    if found is None or found.since is None or now - found.since < grace:
-        return None
-    return found
-
-
-def _find_false(tree: Tree) -> ObjectCondition | None:
-    read = ApiObject(tree)
-    ready = read.find_condition("Ready")
-    is_flux = read.group.endswith(".toolkit.fluxcd.io")
-    if not is_flux or ready is None or ready.status != "False" or ready.reason not in _FAILURES:
-        return None
-    return ready
+    return assess_object(f"StatefulSet {name}", tree, now)
 
 
 def _soften(finding: InventoryFinding) -> InventoryFinding:

@@ -80,7 +80,7 @@ def _list_unapplied(
 
 
 def _explain_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
-    if progress.observed_generation != head.generation:
+    if progress.observed_generation != head.generation != progress.failed_generation:
         observed = progress.observed_generation
         return f"generation {head.generation} is not observed yet, only {observed}"
     if not progress.is_ready:

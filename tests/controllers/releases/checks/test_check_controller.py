@@ -306,3 +306,26 @@ async def test_a_check_waits_until_flux_has_applied_the_release() -> None:
         assert (await show(world))[0] == "Healthy"
         await world.sleep(15)
         assert await show_bake(world) == "1.0.0 Succeeded"
+
+
+@in_virtual_time
+async def test_flux_that_fails_with_a_release_fails_its_bake() -> None:
+    """RELB-16, RELB-37: it tries again within the grace, and each attempt has a time of its own."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        tagged = {"rollout.kuberik.com/substitute.version.from": "app"}
+        source = {"sourceRef": {"kind": "GitRepository", "name": "x"}}
+        await world.create(APPLIED, "app", source, annotations=tagged)
+        await create_check(world, **NAMED, **SOON)
+        await create_release(world)
+        await world.start()
+        await world.sleep(10)
+        for _ in range(3):
+            await apply_inventory(world, status="Unknown", reason="Progressing")
+            await world.sleep(2)
+            await apply_inventory(world, status="False", reason="BuildFailed")
+            assert await show_bake(world) == "1.0.0 Deploying"
+            await world.sleep(38)
+        await world.sleep(10)
+        assert await show(world) == ("Unhealthy", "BuildFailed: applied")
+        assert await show_bake(world) == "1.0.0 Failed"

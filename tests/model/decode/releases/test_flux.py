@@ -176,6 +176,15 @@ def test_objects_that_flux_has_not_looked_at() -> None:
     assert decode_kustomization(as_json(SOURCE, status=status)).progress == FluxProgress()
 
 
+@pytest.mark.parametrize(("status", "failed"), [("False", 4), ("Unknown", 0), ("True", 0)])
+def test_which_generation_flux_fails_with(status: str, failed: int) -> None:
+    """RELB-16: it is observed only with success; the condition says it before."""
+    ready = {"type": "Ready", "status": status, "message": "m\n", "observedGeneration": 4}
+    found = decode_oci_repository(as_json({}, status={"conditions": [ready]})).progress
+
+    assert (found.failed_generation, found.message) == (failed, "m")
+
+
 def test_variables_inventory_and_source() -> None:
     """REL-28: values that no Rollout writes are not kept."""
     found = decode_kustomization(

@@ -12,15 +12,16 @@ from rollout_operator.model.releases.object_status import ObjectStatus, StatusVe
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.releases.checks.evaluate import (
     assess_group,
+    assess_held,
     assess_kustomization,
     assess_object,
     assess_policy,
     assess_sets,
     assess_unread,
     describe_stall,
-    get_next_look,
     needs_read,
 )
+from rollout_operator.planning.releases.checks.failures import has_lasted, track_failure
 from rollout_operator.planning.releases.flux.inventory import InventoryFinding, parse_inventory_id
 from tests.planning.releases.builders import at
 
@@ -69,12 +70,12 @@ def zone(updated: int, ready: int = 3) -> Mapping[str, object]:
     [
         pytest.param(kustomization(), 9, ObjectStatus.CURRENT, at(0), id="REL-108 it is ready"),
         pytest.param(
-            kustomization("BuildFailed", "False"), 1, ObjectStatus.IN_PROGRESS, at(0),
+            kustomization("BuildFailed", "False"), 2, ObjectStatus.IN_PROGRESS, at(0),
             id="RELB-37 within the grace",
         ),
         pytest.param(
-            kustomization("BuildFailed", "False"), 2, ObjectStatus.FAILED, at(0),
-            id="RELB-37 after the grace",
+            kustomization("BuildFailed", "False"), 2.1, ObjectStatus.FAILED,
+            at(0) + timedelta(seconds=1), id="RELB-37 after the grace",
         ),
         pytest.param(
             kustomization("DependencyNotReady", "False"), 99, ObjectStatus.IN_PROGRESS, at(0),
@@ -93,10 +94,26 @@ def zone(updated: int, ready: int = 3) -> Mapping[str, object]:
 def test_one_object(
     tree: Mapping[str, object], minutes: float, status: ObjectStatus, failed_at: object
 ) -> None:
-    found = assess_object("Kustomization app", tree, at(minutes), GRACE)
+    now = at(minutes)
+    failure = track_failure(tree, None, now)
+    counts = has_lasted(failure, now, GRACE)
+    found = assess_object("Kustomization app", tree, now, failure if counts else None)
 
     assert found.verdict is not None
     assert (found.verdict.status, found.failed_at) == (status, failed_at)
+
+
+def test_one_that_has_yet_to_apply_a_release() -> None:
+    """RELB-16, RELB-37: what it has applied says nothing, but that it fails does."""
+    hold = CheckFinding(status=PENDING, text="waiting for Flux")
+    failed = InventoryFinding(
+        name="app", verdict=StatusVerdict(ObjectStatus.FAILED, "BuildFailed: m"), failed_at=at(1)
+    )
+
+    assert assess_held(hold, FINE) == hold
+    assert assess_held(hold, failed) == CheckFinding(
+        status=UNHEALTHY, text="BuildFailed: m", failed_at=at(1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,15 +217,6 @@ def test_a_policy_that_failed_says_why_and_since_when() -> None:
         thing("rollout.grafana.com/v1alpha1", "MultiAZRollout", *FAILED), [], at(9)
     )
     assert found == CheckFinding(status=UNHEALTHY, text="m", failed_at=at(0))
-
-
-def test_when_a_failure_of_flux_counts() -> None:
-    """RELB-37: it is looked at then, however long the interval is."""
-    failing = kustomization("ArtifactFailed", "False")
-
-    assert get_next_look(failing, at(0.5), GRACE) == timedelta(minutes=1.5)
-    assert get_next_look(failing, at(2), GRACE) is None
-    assert get_next_look(kustomization(), at(0.5), GRACE) is None
 
 
 STALL: Final = CheckFinding(status=UNHEALTHY, text="db-a: RollingUpdate", failed_at=at(0))

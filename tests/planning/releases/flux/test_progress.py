@@ -72,6 +72,16 @@ def applied(
             id="RELB-16 the write is not observed",
         ),
         pytest.param(
+            [oci(observed_generation=2, is_ready=False, message="no such tag")],
+            ["OCIRepository prod/app: generation 3 is not observed yet, only 2"],
+            id="RELB-16 another generation failed",
+        ),
+        pytest.param(
+            [oci(observed_generation=2, is_ready=False, message="x", failed_generation=3)],
+            ["OCIRepository prod/app: it is not ready: x"],
+            id="RELB-16 this generation fails, and is not observed until it does not",
+        ),
+        pytest.param(
             [oci(is_ready=False, message="no such tag")],
             ["OCIRepository prod/app: it is not ready: no such tag"],
             id="RELB-16 not ready",
