@@ -73,6 +73,18 @@ def test_maz_83_it_starts_with_nothing_but_its_environment() -> None:
     assert (found.watched, found.own_namespace, found.warnings) == ((), OWN, ())
 
 
+def test_the_service_of_the_status_page_finds_the_deployment() -> None:
+    """`status` of another namespace asks the operator through it."""
+    objects = by_name(render(FOLDER))
+    service, deployment = objects["Service", NAME], objects["Deployment", NAME]
+    (port,) = service["spec"]["ports"]
+
+    assert service["metadata"]["namespace"] == OWN
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    names = {one["name"]: one["containerPort"] for one in container_of(objects)["ports"]}
+    assert names[port["targetPort"]] == port["port"] == 8001
+
+
 def test_maz_83_security_and_probes_are_those_of_the_base() -> None:
     page, base = by_name(render(FOLDER)), by_name(render(BASE))
     one, other = container_of(page), container_of(base)

@@ -237,6 +237,8 @@ class Inspector:
             why = f"no answer within {OWN_LIMIT.total_seconds():g} s"
         except Denied:
             why = f"it takes the right to get services/proxy of {self._service}"
+        except NotFound as error:
+            why = f"{error}; where it is in another namespace: -service=NAMESPACE/{self._service}"
         except (ApiError, InvalidInput, msgspec.MsgspecError, RecursionError) as error:
             why = f"{error}"
         remarks.append(f"operator not reached: {why}")

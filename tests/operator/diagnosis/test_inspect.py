@@ -220,6 +220,15 @@ async def test_maz60_of_an_operator_of_several_namespaces_the_one_is_shown() -> 
 
 
 @in_virtual_time
+async def test_where_no_service_is_the_flag_is_named_for_one_elsewhere() -> None:
+    async with observed_cluster(*ZONES) as world:
+        seen = await asking(world).inspect()
+
+    assert seen.remarks[0].startswith("operator not reached: no rollout-operator:8001")
+    assert seen.remarks[0].endswith("-service=NAMESPACE/rollout-operator:8001")
+
+
+@in_virtual_time
 async def test_an_operator_of_another_version_is_not_misread() -> None:
     async with observed_cluster(*ZONES) as world:
         own = Description(schema_version=2, namespace="default", now=world.sandbox.clock().now())
