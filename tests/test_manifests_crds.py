@@ -139,6 +139,7 @@ COLUMNS: Final = {
         "Updated": ".status.updatedPods",
         "Total": ".status.totalPods",
         "Ready": '.status.conditions[?(@.type=="Ready")].status',
+        "Stalled": '.status.conditions[?(@.type=="Stalled")].status',
         "Age": ".metadata.creationTimestamp",
         "Reason": '.status.conditions[?(@.type=="Ready")].reason',
         "Next": ".status.nextBatchTime",

@@ -8,14 +8,15 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Final, Generic, TypeVar
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.event import EventAction, EventRecord
 from rollout_operator.model.names import Uid
 
-# At most so many Events of an object at once, and one a minute after that. What warns counts by
-# itself: a rollout tells of each batch, and that must not crowd out that it has stopped.
+# At most so many Events of an object at once, and one a minute after that, of each rank: a rollout
+# tells of each batch, and that must not crowd out that it has stopped, or is complete.
 BURST: Final = 10
 REFILL: Final = timedelta(minutes=1)
 # A client that reaches the webhooks may have refusals of any pod reported, one after the other: all
@@ -32,6 +33,15 @@ MOST_OBJECTS: Final = 4096
 SERIES_LASTS: Final = timedelta(minutes=6)
 # A note may have a kilobyte.
 MOST_SERIES: Final = 1024
+
+
+class EventRank(Enum):
+    """What shares the room that an object has for Events."""
+
+    ROUTINE = auto()
+    NORMAL = auto()
+    WARNING = auto()
+
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -87,15 +97,15 @@ class EventLimits:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._objects: _Recent[tuple[Uid, bool], _Allowance] = _Recent(MOST_OBJECTS)
+        self._objects: _Recent[tuple[Uid, EventRank], _Allowance] = _Recent(MOST_OBJECTS)
         self._refusals = self._make(REFUSALS_BURST, REFUSALS_REFILL)
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def admit(self, uid: Uid, action: EventAction, *, warns: bool = False) -> bool:
+    def admit(self, uid: Uid, action: EventAction, rank: EventRank = EventRank.NORMAL) -> bool:
         """Return whether there is room for an Event of an object, and take it."""
-        now, key = self._clock.elapsed(), (uid, warns)
+        now, key = self._clock.elapsed(), (uid, rank)
         own = self._objects.get(key)
         if own is None:
             own = self._make(BURST, REFILL)

@@ -28,7 +28,7 @@ from rollout_operator.kube.api import (
     Patcher,
     Resource,
 )
-from rollout_operator.kube.event_memory import EventLimits, SeriesMemory
+from rollout_operator.kube.event_memory import EventLimits, EventRank, SeriesMemory
 from rollout_operator.kube.release_kinds import (
     CLUSTER_ROLLOUT_SCHEDULES,
     ROLLOUT_SCHEDULES,
@@ -123,10 +123,12 @@ class EventSender:
 
     def record(self, event: EventRecord) -> None:
         """Have an event written soon, where there is room for it."""
-        if self.admit(event.regarding.uid, event.action, warns=event.severity in _LOUD):
+        rank = EventRank.WARNING if event.severity in _LOUD else EventRank.NORMAL
+        rank = EventRank.ROUTINE if event.is_routine else rank
+        if self.admit(event.regarding.uid, event.action, rank):
             self.enqueue(event)
 
-    def admit(self, uid: Uid, action: EventAction, *, warns: bool = False) -> bool:
+    def admit(self, uid: Uid, action: EventAction, rank: EventRank = EventRank.NORMAL) -> bool:
         """Return whether an object may have an event now, and count it where it may not.
 
         For what happens many times a second: only what is admitted need be put into words.
@@ -134,7 +136,7 @@ class EventSender:
         if self._clock.elapsed() < self._silent_until:
             self._count("denied")
             return False
-        if not self._limits.admit(uid, action, warns=warns):
+        if not self._limits.admit(uid, action, rank):
             self._count("limited")
             return False
         return True

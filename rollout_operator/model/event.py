@@ -57,3 +57,5 @@ class EventRecord:
     """A code of `outcome.Code` in CamelCase, or a word for what no code says."""
     note: str
     severity: Severity = Severity.INFO
+    is_routine: bool = False
+    """Whether it is one of many that a rollout has of its kind: they crowd out no other."""

@@ -222,6 +222,12 @@ def format_rfc3339(time: datetime) -> str:
     return f"{text.rstrip('0') if '.' in text else text}Z"
 
 
+def format_next_second(time: datetime) -> str:
+    """Return an aware timestamp as UTC in whole seconds, as the API has times; never too early."""
+    whole = time.replace(microsecond=0)
+    return format_rfc3339(whole if whole == time else whole + timedelta(seconds=1))
+
+
 def parse_rfc3339(text: str) -> datetime:
     """Return a timestamp such as `2006-01-02T15:04:05Z`, with the offset that it was written with.
 

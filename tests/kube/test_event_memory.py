@@ -1,21 +1,30 @@
-"""How many Events an object may have: what warns has room of its own."""
+"""How many Events an object may have: each rank has room of its own."""
 
-from rollout_operator.kube.event_memory import BURST, EventLimits
+from rollout_operator.kube.event_memory import BURST, EventLimits, EventRank
 from rollout_operator.model.event import EventAction
 from rollout_operator.model.names import Uid
+from tests.kube.test_events import event, working
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 POLICY = Uid("uid-policy")
 
 
 @in_virtual_time
-async def test_what_is_told_of_each_batch_crowds_out_no_warning() -> None:
+async def test_what_is_told_of_each_batch_crowds_out_no_warning_and_no_end() -> None:
     limits = EventLimits(VirtualClock())
 
-    def count_admitted(*, warns: bool) -> int:
-        return sum(
-            limits.admit(POLICY, EventAction.ROLL_OUT, warns=warns) for _ in range(BURST * 2)
-        )
+    def count_admitted(rank: EventRank) -> int:
+        return sum(limits.admit(POLICY, EventAction.ROLL_OUT, rank) for _ in range(BURST * 2))
 
-    assert count_admitted(warns=False) == BURST
-    assert count_admitted(warns=True) == BURST
+    for rank in EventRank:
+        assert count_admitted(rank) == BURST
+
+
+@in_virtual_time
+async def test_maz53_the_end_of_a_rollout_is_told_after_all_its_batches() -> None:
+    async with working() as desk:
+        await desk.report(*(event(f"batch {one}", is_routine=True) for one in range(2 * BURST)))
+        await desk.report(event("all are updated"))
+
+        assert desk.api.notes[-1] == "all are updated"
+        assert len(desk.api.notes) == BURST + 1

@@ -106,5 +106,6 @@ class PolicyReports:
                 reason=event.reason,
                 note=event.note,
                 severity=event.severity,
+                is_routine=event.is_routine,
             )
         )

@@ -1,6 +1,7 @@
 """What a reader is told of a MultiAZRollout: its batches and pauses, as its status records them."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
@@ -62,7 +63,9 @@ def _describe_pause(before: JsonObject, after: JsonObject) -> str:
     if not new or old == new or not begin:
         return ""
     span = parse_rfc3339(new) - parse_rfc3339(begin)
-    return f"a pause of {format_duration(span)} follows"
+    # Its end is rounded up.
+    whole = span // timedelta(seconds=1) * timedelta(seconds=1)
+    return f"a pause of {format_duration(whole)} follows"
 
 
 def _render_end(before: JsonObject, after: JsonObject) -> Iterator[str]:

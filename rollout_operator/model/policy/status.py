@@ -127,3 +127,5 @@ class PolicyEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     note: str
     severity: Severity = Severity.INFO
+    is_routine: bool = False
+    """Whether it is of a batch or a zone, and a rollout has many of its kind."""

@@ -16,6 +16,7 @@ from rollout_operator.model.tracker import TimesSource
 from rollout_operator.model.units import (
     format_duration,
     format_go_time,
+    format_next_second,
     format_rfc3339,
     parse_duration,
     parse_rfc3339,
@@ -148,8 +149,7 @@ def hint_future(
 
 def format_downscale_time(now: datetime) -> str:
     """Return the text that records a downscale: whole seconds, never earlier than it was."""
-    whole = now.replace(microsecond=0)
-    return format_rfc3339(whole if whole == now else whole + timedelta(seconds=1))
+    return format_next_second(now)
 
 
 def format_left(left: timedelta) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import UnsetType
+from msgspec.structs import replace
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Group
@@ -108,14 +109,16 @@ def _report_ends(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEv
     last = find_ended(before, after)
     if last is not None:
         note = f"batch {last.number} of {last.stateful_set} in zone {last.zone} is complete"
-        yield _inform("BatchCompleted", note)
+        yield _inform_of_many("BatchCompleted", note)
     states = {zone.name: zone.state for zone in before.zones}
     old = before.last_batch
     for zone in after.zones:
         is_done = zone.state == PolicyZoneState.UPDATED != states.get(zone.name, zone.state)
         # Others become whole again by themselves.
         if is_done and not isinstance(old, UnsetType) and zone.name == old.zone:
-            yield _inform("ZoneCompleted", f"zone {zone.name} is updated: {_render_pods(zone)}")
+            yield _inform_of_many(
+                "ZoneCompleted", f"zone {zone.name} is updated: {_render_pods(zone)}"
+            )
     is_running = isinstance(before.completion_time, UnsetType)
     if is_running and not isinstance(after.completion_time, UnsetType):
         yield _inform("RolloutCompleted", f"{count(after.total_pods, 'pod')}: all are updated")
@@ -131,9 +134,9 @@ def _report_begins(before: PolicyStatus, after: PolicyStatus) -> Iterator[Policy
     if new is None:
         return
     if isinstance(old, UnsetType) or old.zone != new.zone or has_begun:
-        yield _inform("ZoneStarted", f"zone {new.zone} has its turn")
+        yield _inform_of_many("ZoneStarted", f"zone {new.zone} has its turn")
     pods = join_names([pod.name for pod in new.pods])
-    yield _inform("BatchStarted", f"batch {new.number} of {new.stateful_set}: {pods}")
+    yield _inform_of_many("BatchStarted", f"batch {new.number} of {new.stateful_set}: {pods}")
 
 
 def _report_unknown(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:
@@ -166,3 +169,7 @@ def _render_pods(zone: PolicyZoneStatus) -> str:
 
 def _inform(reason: str, note: str, severity: Severity = Severity.INFO) -> PolicyEvent:
     return PolicyEvent(reason=reason, note=one_line(note), severity=severity)
+
+
+def _inform_of_many(reason: str, note: str) -> PolicyEvent:
+    return replace(_inform(reason, note), is_routine=True)

@@ -31,7 +31,7 @@ from rollout_operator.model.policy.plan import Batch, PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import PodOrder
 from rollout_operator.model.policy.zones import ZoneFindingCode, ZonesCode
 from rollout_operator.model.reasons.urgency import find_leading
-from rollout_operator.model.units import format_duration, format_rfc3339
+from rollout_operator.model.units import format_duration, format_next_second
 from rollout_operator.planning.policies.batches import (
     compute_deadline,
     find_open,
@@ -256,7 +256,7 @@ def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
     if case.open and (policy.interval or case.open.set_name != name):
         return _explain_open(case, case.open)
     if case.pause_end and not has_superseded(case.batch, readiness):
-        end, pause = format_rfc3339(case.pause_end), format_duration(policy.interval)
+        end, pause = format_next_second(case.pause_end), format_duration(policy.interval)
         text = f"{name} waits for the end of a pause of {pause}, at {end}"
         return Reason(Code.INTERVAL_WAIT, text, zone=name)
     return None

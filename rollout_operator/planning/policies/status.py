@@ -33,7 +33,7 @@ from rollout_operator.model.policy.status import (
     RecordedBatch,
     RecordedPod,
 )
-from rollout_operator.model.units import format_rfc3339, parse_rfc3339
+from rollout_operator.model.units import format_next_second, format_rfc3339, parse_rfc3339
 from rollout_operator.planning.policies.conditions import (
     has_outdated,
     render_conditions,
@@ -62,7 +62,7 @@ def render_policy_status(
         _count(snapshot, plan, before),
         observed_generation=generation,
         phase=_choose_phase(plan),
-        next_batch_time=UNSET if plan.next_batch is None else format_rfc3339(plan.next_batch),
+        next_batch_time=UNSET if plan.next_batch is None else format_next_second(plan.next_batch),
         unknown_zones=snapshot.resolution.unknown_zones,
         last_batch=render_batch(plan.batch),
         conditions=render_conditions(

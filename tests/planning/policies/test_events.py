@@ -149,3 +149,23 @@ def test_an_annotation_that_does_not_count(limit: str | None, reported: bool) ->
     found = list_overridden(case.policy, case.group)
 
     assert [one.reason for one in found] == ["MaxUnavailableOverridden"] * reported
+
+
+def test_what_a_rollout_has_many_of_is_routine() -> None:
+    """MAZ-53: Events of batches and zones have room of their own."""
+    played = PlayedPolicy(("2a", "a"), ("2b", "b"), replicas=1, interval=seconds(0))
+    played.change_template("v2")
+    status = NEVER
+    routine: set[str] = set()
+    others: set[str] = set()
+    while played.time < 30:
+        played.batch = find_batch(status)
+        plan = played.tick()
+        assert played.last is not None
+        after = render_policy_status(played.last, plan, before=status)
+        for one in choose_policy_events(status, after):
+            (routine if one.is_routine else others).add(one.reason)
+        status = after
+
+    assert others == {"RolloutStarted", "RolloutCompleted"}
+    assert {"BatchStarted", "ZoneStarted", "ZoneCompleted"} <= routine

@@ -18,7 +18,12 @@ from rollout_operator.model.policy.policy import (
     PolicyRefusalCode,
     RefusedPolicy,
 )
-from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus, PolicyZoneStatus
+from rollout_operator.model.policy.status import (
+    PolicySetStatus,
+    PolicyStatus,
+    PolicyZoneStatus,
+    RecordedBatch,
+)
 from rollout_operator.model.policy.zones import (
     ZoneFinding,
     ZoneFindingCode,
@@ -301,6 +306,17 @@ def test_the_next_batch_is_announced() -> None:
 
     assert found.next_batch_time == "2026-01-01T13:00:00Z"
     assert render(snapshot(prev("a"), B), found).next_batch_time is msgspec.UNSET
+
+
+def test_the_end_of_a_pause_is_shown_in_whole_seconds_and_never_too_early() -> None:
+    """As the API has times; what counts is the record of the batch, with its fraction."""
+    ended = dataclasses.replace(DONE, completion=NOW - timedelta(microseconds=1))
+    found = render(snapshot(prev("a", "ppl"), B, batch=ended, interval=timedelta(hours=1)))
+
+    assert found.next_batch_time == "2026-01-01T13:00:00Z"
+    recorded = found.last_batch
+    assert isinstance(recorded, RecordedBatch)
+    assert recorded.completion_time == "2026-01-01T11:59:59.999999Z"
 
 
 OPENED = render(snapshot(prev("a", "ppL"), B, batch=batch("a-2")))
