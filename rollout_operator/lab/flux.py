@@ -1,9 +1,10 @@
 """The controllers of Flux, as far as releases wait for them: fetch a tag, apply it, report it.
 
 Decides when an OCIRepository has the artifact of its tag, when a Kustomization has applied it, and
-what their statuses say. Tags are announced from outside: there is no registry. What a Kustomization
-applies are the StatefulSets that have its labels, as Flux labels what it applies: their first
-container gets the version. What else a spec may ask for is NotModelled.
+what their statuses say: that is as the controllers themselves were recorded. Tags are announced
+from outside: there is no registry. What a Kustomization applies are the StatefulSets that have its
+labels, as Flux labels what it applies: their first container gets the version. What else a spec may
+ask for is NotModelled.
 """
 
 import asyncio
@@ -43,6 +44,7 @@ KUSTOMIZATION: Final = KUSTOMIZATIONS[0]
 # By these Flux knows what it applied.
 OWNER_LABELS: Final = ("kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace")
 _REQUESTED_AT: Final = ("metadata", "annotations", "reconcile.fluxcd.io/requestedAt")
+_STORED: Final = "ArtifactInStorage"
 _HANDLED_AT: Final = "lastHandledReconcileAt"
 _ACTORS: Final = {
     IMAGE_POLICY: "image-reflector-controller",
@@ -76,6 +78,15 @@ class _Key(NamedTuple):
     name: str
 
 
+class _State(NamedTuple):
+    """A condition, as it is now."""
+
+    kind: str
+    reason: str
+    message: str
+    status: str = "True"
+
+
 class Flux:
     """Reconciles the objects of Flux of one world while `run` is running."""
 
@@ -100,7 +111,8 @@ class Flux:
             "observedGeneration": number(found, "metadata", "generation"),
         }
         message = f"Latest image tag for {image} resolved to {tag}"
-        await self._report(key, status, is_ready=True, reason="Succeeded", message=message)
+        ready = _State("Ready", "Succeeded", message)
+        await self._report(key, status, ready)
 
     async def run(self) -> NoReturn:
         """Reconcile what is there, and what changes, until cancelled. Raises NotModelled."""
@@ -156,31 +168,44 @@ class Flux:
         if reference.keys() - {"tag"}:
             not_modelled(f"an OCIRepository with {', '.join(sorted(reference))}")
         tag = text(reference, "tag")
-        status = _observe(obj)
         if tag in self.missing or not tag:
+            reason = "OCIArtifactPullFailed"
             message = f"failed to determine artifact digest: MANIFEST_UNKNOWN: no tag {tag!r}"
-            await self._report(key, status, reason="OCIArtifactPullFailed", message=message)
+            await self._report(
+                key,
+                _mark_handled(obj),
+                _State("Reconciling", "ProgressingWithRetry", "building artifact"),
+                _State("Ready", reason, message, "False"),
+                _State("FetchFailed", reason, message),
+            )
             return _RETRY
+        status = _observe(obj)
         digest = f"sha256:{hashlib.sha256(tag.encode()).hexdigest()}"
         revision = f"{tag}@{digest}"
         status["artifact"] = {"revision": revision, "digest": digest}
         message = f"stored artifact for digest '{revision}'"
-        await self._report(key, status, is_ready=True, reason="Succeeded", message=message)
+        await self._report(
+            key,
+            status,
+            *(_State(kind, "Succeeded", message) for kind in ("Ready", _STORED)),
+        )
         return None
 
     async def _apply(self, key: _Key, obj: JsonObject) -> timedelta | None:
         spec = child(obj, "spec")
         if others := sorted(spec.keys() & set(_NOT_MODELLED)):
             not_modelled(f"a Kustomization with {', '.join(others)}")
-        status = _observe(obj)
         kind, name = (text(spec, "sourceRef", one) for one in ("kind", "name"))
         if kind != SOURCE.kind:
             not_modelled(f"a Kustomization of a {kind}")
         source = self._api.get(SOURCE, key.namespace, name)
         if source is None or not _get_revision(source):
             message = f"Source artifact not found, retrying in {_RETRY.total_seconds():g}s"
-            await self._report(key, status, reason="ArtifactFailed", message=message)
+            await self._report(
+                key, _mark_handled(obj), _State("Ready", "ArtifactFailed", message, "False")
+            )
             return _RETRY
+        status = _observe(obj)
         revision = _get_revision(source)
         sets = self._list_sets(key)
         for sts in sets:
@@ -190,8 +215,8 @@ class Flux:
             {"id": f"{key.namespace}_{name_of(sts)}_apps_StatefulSet", "v": "v1"} for sts in sets
         ]
         status["inventory"] = {"entries": entries}
-        reason, message = "ReconciliationSucceeded", f"Applied revision: {revision}"
-        await self._report(key, status, is_ready=True, reason=reason, message=message)
+        message = f"Applied revision: {revision}"
+        await self._report(key, status, _State("Ready", "ReconciliationSucceeded", message))
         return None
 
     def _list_sets(self, key: _Key) -> Sequence[JsonObject]:
@@ -220,19 +245,13 @@ class Flux:
             )
         )
 
-    async def _report(
-        self, key: _Key, status: JsonObject, *, is_ready: bool = False, reason: str, message: str
-    ) -> None:
-        """Write fields of a status, with the condition Ready; an object that is gone has none."""
-        before = condition_of(self._api.get(*key) or {}, "Ready")
-        ready: JsonObject = {
-            "type": "Ready",
-            "status": "True" if is_ready else "False",
-            "reason": reason,
-            "message": message,
-        }
-        is_same = text(before, "status") == ready["status"]
-        since = text(before, "lastTransitionTime") if is_same else timestamp(self._api.now())
+    async def _report(self, key: _Key, status: JsonObject, *states: _State) -> None:
+        """Write fields of a status with all its conditions; an object that is gone has none."""
+        obj, now = self._api.get(*key) or {}, timestamp(self._api.now())
+        conditions = [_render(obj, one, now) for one in states]
+        stored = condition_of(obj, _STORED)
+        if stored and all(one.kind != _STORED for one in states):
+            conditions.append(stored)  # the artifact of before is there still
         await self._send(
             ApiRequest(
                 verb="patch",
@@ -240,7 +259,7 @@ class Flux:
                 namespace=key.namespace,
                 name=key.name,
                 subresource="status",
-                body={"status": {**status, "conditions": [{**ready, "lastTransitionTime": since}]}},
+                body={"status": {**status, "conditions": conditions}},
                 content_type=MERGE_PATCH,
                 user=_ACTORS[key.resource],
             )
@@ -251,11 +270,34 @@ class Flux:
         await self._api.call(request)
 
 
+def _render(obj: JsonObject, state: _State, now: str) -> JsonObject:
+    """Return a condition with its times: each attempt begins with `Ready` unknown."""
+    condition: JsonObject = {
+        "type": state.kind,
+        "status": state.status,
+        "reason": state.reason,
+        "message": state.message,
+        "observedGeneration": number(obj, "metadata", "generation"),
+    }
+    before = condition_of(obj, state.kind)
+    is_same = state.kind != "Ready" and all(
+        before.get(key) == condition[key] for key in ("status", "reason", "message")
+    )
+    since = text(before, "lastTransitionTime") if is_same else now
+    return {**condition, "lastTransitionTime": since}
+
+
 def _observe(obj: JsonObject) -> JsonObject:
-    """Return what a status says of the spec that was reconciled."""
-    status: JsonObject = {"observedGeneration": number(obj, "metadata", "generation")}
+    """Return what a status says of a spec that was reconciled; it is observed with success only."""
+    return {
+        "observedGeneration": number(obj, "metadata", "generation"),
+        **_mark_handled(obj),
+    }
+
+
+def _mark_handled(obj: JsonObject) -> JsonObject:
     requested = text(obj, *_REQUESTED_AT)
-    return {**status, _HANDLED_AT: requested} if requested else status
+    return {_HANDLED_AT: requested} if requested else {}
 
 
 def _get_wish(obj: JsonObject | None) -> tuple[int, str]:

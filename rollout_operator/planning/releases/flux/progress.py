@@ -81,8 +81,8 @@ def _list_unapplied(
 
 def _explain_unsettled(head: ReleaseHead, progress: FluxProgress) -> str:
     if progress.observed_generation != head.generation != progress.failed_generation:
-        observed = progress.observed_generation
-        return f"generation {head.generation} is not observed yet, only {observed}"
+        only = f", only {progress.observed_generation}" if progress.observed_generation else ""
+        return f"generation {head.generation} is not observed yet{only}"
     if not progress.is_ready:
         return f"it is not ready: {progress.message}" if progress.message else "it is not ready"
     return ""
