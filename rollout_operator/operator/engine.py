@@ -85,6 +85,11 @@ class Engine:
         return self._context.is_leading
 
     @property
+    def is_empty(self) -> bool:
+        """Return whether no StatefulSet and no pod has been seen in it."""
+        return not (len(self._context.sets) or len(self._context.pods))
+
+    @property
     def busy(self) -> int:
         """Return how many groups are worked on now."""
         also = (self._policies, self._releases)

@@ -6,11 +6,11 @@ the process; several have their own, so that each says what it lacks.
 
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
-from typing import Final
 
 from rollout_operator import __version__
 from rollout_operator.config.environment import is_label
 from rollout_operator.config.flags import Config
+from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.description import Description, OperatorDescription
 from rollout_operator.operator.budget_status import BudgetReports
 from rollout_operator.operator.discovery import Discovery
@@ -19,9 +19,7 @@ from rollout_operator.operator.fleet import Fleet
 from rollout_operator.operator.process import Process, Telemetry
 from rollout_operator.planning.description.namespaces import merge_descriptions
 from rollout_operator.telemetry.logs import bind_keys
-
-# Others are found by what is in them; these may hold a Deployment that is not to be scaled down.
-MOST_FOR_REVIEWS: Final = 64
+from rollout_operator.web.reviews.reviewed import ReviewedNamespaces
 
 
 class Namespaces:
@@ -37,7 +35,7 @@ class Namespaces:
         self._reviews = reviews
         self.fleet = Fleet(process, is_several=config.watches_several)
         self._discovery: Discovery | None = None
-        self._begun_for_reviews = 0
+        self._reviewed: ReviewedNamespaces | None = None
         for namespace in config.namespaces or (config.namespace,):
             self.add(namespace)
 
@@ -46,19 +44,22 @@ class Namespaces:
         if not self._config.watches_all:
             return {}
         self._discovery = discovery = Discovery(self._process, self.add)
+        self._reviewed = ReviewedNamespaces(
+            self._process.open("believing reviews", Priority.LIST),
+            self._process.clock,
+            begin=self.add,
+            is_empty=lambda namespace: self.fleet.engines[namespace].is_empty,
+        )
         self.fleet.wait_for(discovery.wait_answered)
         return {"namespaces": discovery.run()}
 
-    def add_for_review(self, namespace: str) -> None:
-        """Look after a namespace of the cluster of whose objects a review is the first sign.
-
-        Every client that reaches the port may name a namespace: so many are believed.
-        """
-        is_open = self._discovery is not None and not self._discovery.is_forbidden
-        if not is_open or self._begun_for_reviews >= MOST_FOR_REVIEWS or not is_label(namespace):
+    async def add_for_review(self, namespace: str) -> None:
+        """Look after a namespace of the cluster of whose objects a review is the first sign."""
+        discovery, reviewed = self._discovery, self._reviewed
+        if discovery is None or reviewed is None or discovery.is_forbidden:
             return
-        self._begun_for_reviews += 1
-        self.add(namespace)
+        if is_label(namespace):
+            await reviewed.add(namespace)
 
     def add(self, namespace: str) -> None:
         """Look after a namespace from now on."""

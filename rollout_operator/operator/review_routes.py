@@ -5,7 +5,7 @@ does: it says that the object is not looked after. One of a namespace that is no
 refused, to be tried again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -21,6 +21,7 @@ from rollout_operator.web.reviews.dispatch import Reviewer
 KNOWN_WITHIN: Final = timedelta(seconds=1)
 
 Choose = Callable[[Reviews], Reviewer]
+Begin = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class _Routes:
 
     reviews: Mapping[str, Reviews]
     choose: Choose
-    begin: Callable[[str], None]
+    begin: Begin
 
     def find(self, namespace: str) -> Reviews:
         """Return what answers for an object there."""
@@ -50,7 +51,7 @@ class _RoutedHook:
 
     async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
         if review.namespace not in self.routes.reviews:
-            self.routes.begin(review.namespace)
+            await self.routes.begin(review.namespace)
         reviews = self.routes.find(review.namespace)
         if review.namespace == reviews.namespace and not await reviews.is_known(KNOWN_WITHIN):
             text = f"namespace {review.namespace} is not followed yet: {reviews.find_lack()}"
@@ -59,9 +60,7 @@ class _RoutedHook:
             return await self.routes.choose(reviews).hooks[self.path].review(review, until)
 
 
-def route_reviews(
-    reviews: Mapping[str, Reviews], choose: Choose, begin: Callable[[str], None]
-) -> Reviewer:
+def route_reviews(reviews: Mapping[str, Reviews], choose: Choose, begin: Begin) -> Reviewer:
     """Return what has each review answered by its namespace; there must be one at least.
 
     `begin` is called with a namespace that is not among them, and may add it.

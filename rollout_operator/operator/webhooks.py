@@ -22,7 +22,7 @@ from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.configurations import Configurations
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Process
-from rollout_operator.operator.review_routes import Choose, route_reviews
+from rollout_operator.operator.review_routes import Begin, Choose, route_reviews
 from rollout_operator.operator.reviews import LED_PATHS, Reviews
 from rollout_operator.pki.bundle import BundleInjector, Injection
 from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
@@ -57,7 +57,7 @@ class Webhooks:
         self._forwarder = self._build_forwarder()
         self._configurations = Configurations(process, config.bundle_names)
         self._reviews: dict[str, Reviews] = {}
-        self.begin_namespace: Callable[[str], None] = _begin_none
+        self.begin_namespace: Begin = _begin_none
         """Called with each namespace of which a review is the first sign."""
         self._injector = (
             self._build_injector() if config.updates_bundle and config.self_signed else None
@@ -297,7 +297,7 @@ class Webhooks:
             self._injector.wake()
 
 
-def _begin_none(namespace: str) -> None:
+async def _begin_none(namespace: str) -> None:
     """Look after no other namespace than those that were named."""
 
 

@@ -59,7 +59,7 @@ class Routed:
             reviews, lambda one: cast(Answering, one).make_reviewer(), self._begin
         )
 
-    def _begin(self, namespace: str) -> None:
+    async def _begin(self, namespace: str) -> None:
         self.begun.append(namespace)
         if namespace == "new":
             self.all[namespace] = Answering(namespace)
