@@ -50,7 +50,7 @@ class Budgets:
         client = context.open("following budgets", Priority.LIST)
         self.catalog = BudgetCatalog(context.metrics)
         self._store = BudgetStore()
-        self.informer = context.make_informer(
+        self.informer = context.share_informer(
             client,
             Collection(
                 resource=ZONE_BUDGETS,
@@ -58,6 +58,7 @@ class Budgets:
                 decode=decode_budget,
                 store=self._store,
             ),
+            lambda cluster: cluster.budgets,
         )
         self.informer.on_change(self.catalog.on_change)
         self.informer.on_change(context.events.on_budget)

@@ -7,7 +7,7 @@ the order of start and stop is decided in `engine`.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -28,16 +28,21 @@ from rollout_operator.kube.api import (
 from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.shares import AnyInformer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.events import EventSender
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.operator.events import Events
 from rollout_operator.operator.process import EngineSettings, Process, Telemetry
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from rollout_operator.pods.client import PodClient
+
+if TYPE_CHECKING:
+    from rollout_operator.kube.cache.cluster import ClusterKind, ClusterKinds
 
 # So many time-outs after a call was given up, the pod has handled it or never will.
 LATE_TIMEOUTS: Final = 2
@@ -71,8 +76,8 @@ class Context:
         self.in_flight = InFlight(self.pods, self.deletes, self.clock)
         # A list of ten thousand pods delays no delete, and no live read.
         self.following = client = self.open("following", Priority.LIST)
-        self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
-        self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
+        self.set_informer = self._follow_sets(client)
+        self.pod_informer = self._follow_pods(client)
         self.arrivals = self._watch_arrivals()
         self.events = Events(
             self._make_event_sender() if process.clients.writes_events else None,
@@ -177,6 +182,20 @@ class Context:
         """Return what follows a collection by this client."""
         return Informer(client, collection, self.metrics, self.clock, self.rng)
 
+    def share_informer(
+        self,
+        client: ApiClient,
+        collection: Collection[Cached],
+        choose: "Callable[[ClusterKinds], ClusterKind[Cached]]",
+    ) -> AnyInformer[Cached]:
+        """Return what follows a collection: a share in what is followed for all namespaces.
+
+        Else this client follows it. `choose` returns the kind.
+        """
+        cluster = self.process.cluster
+        share = None if cluster is None else choose(cluster).find_share(collection, self.metrics)
+        return share or self.make_informer(client, collection)
+
     def _make_event_sender(self) -> EventSender | None:
         """Return what writes Events; not in shadow mode, which writes nothing.
 
@@ -198,23 +217,36 @@ class Context:
         """Return a name for a writer of records: no two processes of a namespace have the same."""
         return f"{self.rng():.16f}"[2:]
 
-    def _follow(
+    def _follow_sets(self, client: ApiClient) -> AnyInformer[StatefulSet | Unreadable]:
+        of = self._collect(STATEFULSETS, decode_statefulset, self.sets)
+        return self._report(of, self.share_informer(client, of, lambda cluster: cluster.sets))
+
+    def _follow_pods(self, client: ApiClient) -> AnyInformer[Pod | Unreadable]:
+        """Return what follows pods: those of this namespace alone, wherever others are.
+
+        A cluster has any number of pods in namespaces that are not looked after, and each list and
+        change of theirs would be read here.
+        """
+        of = self._collect(PODS, decode_pod, self.pods)
+        return self._report(of, self.make_informer(client, of))
+
+    def _collect(
         self,
-        client: ApiClient,
         resource: Resource,
         decode: Callable[[bytes | msgspec.Raw], Cached],
         store: Store[Cached],
-    ) -> Informer[Cached]:
-        collection = Collection(
+    ) -> Collection[Cached]:
+        return Collection(
             resource=resource,
             namespace=self.namespace,
             decode=decode,
             store=store,
             slots=self.process.pages,
         )
-        informer = self.make_informer(client, collection)
+
+    def _report(self, of: Collection[Cached], informer: AnyInformer[Cached]) -> AnyInformer[Cached]:
         self.health.part(
-            f"{resource.plural} watch",
+            f"{of.resource.plural} watch",
             is_ready=partial(_describe_unsynced, informer),
             is_alive=partial(_describe_broken, informer),
             describe=partial(_describe_age, informer),
@@ -230,13 +262,13 @@ class Context:
         return arrivals
 
 
-def _describe_unsynced(informer: Informer[Cached]) -> str | None:
+def _describe_unsynced(informer: AnyInformer[Cached]) -> str | None:
     if informer.has_synced:
         return None
     return f"not followed yet: {informer.last_error or 'no answer yet'}"
 
 
-def _describe_age(informer: Informer[Cached]) -> str | None:
+def _describe_age(informer: AnyInformer[Cached]) -> str | None:
     """Say how old a view may be, and why it is not newer."""
     if not informer.has_synced:
         return None
@@ -244,7 +276,7 @@ def _describe_age(informer: Informer[Cached]) -> str | None:
     return age if informer.last_error is None else f"{age}: {informer.last_error}"
 
 
-def _describe_broken(informer: Informer[Cached]) -> str | None:
+def _describe_broken(informer: AnyInformer[Cached]) -> str | None:
     """Say what is wrong with a watch that a restart may mend; trouble of the server is not that."""
     broken_for = informer.broken_for
     if broken_for is None or broken_for < BROKEN_LIMIT:

@@ -61,7 +61,7 @@ class Policies:
         self._context = context
         client = context.open("following policies", Priority.LIST)
         self.store = PolicyStore()
-        self.informer = context.make_informer(
+        self.informer = context.share_informer(
             client,
             Collection(
                 resource=MULTI_AZ_ROLLOUTS,
@@ -69,6 +69,7 @@ class Policies:
                 decode=decode_watched_policy,
                 store=self.store,
             ),
+            lambda cluster: cluster.policies,
         )
         self._follow = OptionalInformer(self.informer, client, MULTI_AZ_ROLLOUTS, context.namespace)
         self.owners = Owners(self.store, context.sets, context.clock)

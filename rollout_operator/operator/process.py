@@ -24,6 +24,7 @@ from rollout_operator.telemetry.registry import GroupStates
 
 if TYPE_CHECKING:
     from rollout_operator.controllers.releases.wide import WideChecks
+    from rollout_operator.kube.cache.cluster import ClusterKinds
     from rollout_operator.kube.cache.followed import FollowedKind
     from rollout_operator.kube.cache.nodes import FollowedNodes
     from rollout_operator.model.releases.health import HealthCheck
@@ -174,6 +175,8 @@ class Process:
         """Where this process answers other replicas, `IP:port`; empty: nowhere."""
         self.pages = asyncio.Semaphore(PAGES)
         """Entered while a page of a list of StatefulSets or pods is held."""
+        self.cluster: ClusterKinds | None = None
+        """What is followed in the whole cluster, where all namespaces are watched."""
         self.followed_schedules: list[FollowedKind] = []
         """Schedules of releases, of each namespace and of the cluster."""
         self.health_checks: list[NamespaceChecks] = []

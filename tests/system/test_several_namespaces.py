@@ -10,14 +10,22 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import GROUP_LABEL_LONG
 from tests.system.evictions import calling
 from tests.system.guarded import NO_DOWNSCALE, PATH, prepared_zone
 from tests.system.hooked import TLS_FLAGS
 from tests.system.waits import read_metric, wait_line, wait_page, wait_true
-from tests.world.api import ApiError, Json, Resource
+from tests.system.watching import (
+    CLUSTER_RULES,
+    POLICIES,
+    launch,
+    list_requests,
+    list_strays,
+    list_watches,
+    make_policy,
+)
+from tests.world.api import ApiError, Json
 from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, install_kinds, zone_budget
 from tests.world.drains import CREATED
 from tests.world.hooks import (
@@ -48,25 +56,7 @@ DRIVEN: Final = [
     ZoneSpec(name=f"db-zone-{letter}", group=None, replicas=1, labels={"app": "db"})
     for letter in "ab"
 ]
-POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
-POLICY: Final[Json] = {
-    "apiVersion": POLICIES.api_version,
-    "kind": "MultiAZRollout",
-    "metadata": {"name": "db"},
-    "spec": {
-        "statefulSetSelector": {"matchLabels": {"app": "db"}},
-        "rollingUpdate": {"intervalSeconds": 0},
-    },
-}
 NODE_RULE: Final = permit_following("", "nodes")
-SPACE_RULES: Final = (
-    permit_following("apps", "statefulsets"),
-    permit_following("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets"),
-    permit_following("rollout.grafana.com", "multiazrollouts"),
-)
-CLUSTER_SCOPED: Final = {
-    *("validatingwebhookconfigurations", "mutatingwebhookconfigurations", "nodes"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +75,6 @@ class Several:
         return {world.namespace for world in (*self.worlds, self.forbidden)}
 
 
-def launch(home: World, watched: str) -> OperatorProcess:
-    """Return an operator of `home` that watches what the variable says; it is not started."""
-    home.may_be_forbidden = True
-    flags = (
-        *("-kubernetes.client-qps=100", "-kubernetes.client-burst=100"),
-        "-multi-az-rollouts.enabled",
-    )
-    variables = {
-        "WATCH_NAMESPACE": watched,
-        "POD_NAMESPACE": home.namespace,
-        "LOG_LEVEL": "debug",
-    }
-    return OperatorProcess(replace(home.launch(*TLS_FLAGS, *flags), namespace="", env=variables))
-
-
 @asynccontextmanager
 async def several(home: World) -> AsyncIterator[Several]:
     """Yield an operator that is ready, in its own namespace and three others."""
@@ -110,7 +85,7 @@ async def several(home: World) -> AsyncIterator[Several]:
         await home.grant("multi-az-rollouts")
         await stack.enter_async_context(granting(home, NODE_RULE))
         names = ",".join(world.namespace for world in (home, *others, forbidden))
-        operator = await stack.enter_async_context(launch(home, names))
+        operator = await stack.enter_async_context(launch(home, names, *TLS_FLAGS))
         await operator.wait_ready()
         yield Several(operator=operator, home=home, worlds=[home, *others], forbidden=forbidden)
 
@@ -140,8 +115,8 @@ async def test_maz60_each_of_several_namespaces_has_all_of_one(world: World) -> 
             each.judge.elsewhere = found.watched - {each.namespace}
             await each.judge.assert_clean()
         assert await found.operator.terminate() == 0
-        mine = await _list_requests(found, begun)
-        assert _list_strays(mine, found.watched) == []
+        mine = await list_requests(found.home, begun)
+        assert list_strays(mine, found.watched) == []
         assert sum("/nodes?limit=1&" in entry["requestURI"] for entry in mine) == 1
 
 
@@ -160,7 +135,7 @@ async def _set_up(world: World, found: Several) -> Stage:
     names = await world.create(*grouped_zones(replicas=1))
     prepared = ZoneSpec(name="prepared", group="store", replicas=2)
     await world.create(GUARDED, prepared_zone(pods, prepared), *DRIVEN)
-    await world.post(POLICIES, POLICY)
+    await world.post(POLICIES, make_policy("db"))
     await world.post(ZONE_BUDGETS, zone_budget("ingester", GROUP, maxUnavailable=1))
     hooks = await world.register(
         Registration(
@@ -239,31 +214,13 @@ async def _assert_forbidden(found: Several) -> None:
         assert "kube-system is not looked after" in elsewhere.message
 
 
-async def _list_requests(found: Several, begun: int) -> list[Json]:
-    """Return what the audit log has of the operator."""
-    await found.home.judge.settle()
-    entries, _ = found.home.plane.read_audit(begun)
-    return [one for one in entries if one["user"].get("username") == found.home.user]
-
-
-def _list_strays(entries: Sequence[Json], watched: set[str]) -> list[str]:
-    """Return the requests that were about objects elsewhere."""
-    assert {entry.get("objectRef", {}).get("namespace") for entry in entries} >= watched
-    return [
-        entry["requestURI"]
-        for entry in entries
-        if (target := entry.get("objectRef", {})).get("namespace") not in watched
-        and target.get("resource") not in CLUSTER_SCOPED
-    ]
-
-
 async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world: World) -> None:
     """MAZ-65: else its own, which one line says. Either label of a group tells of a namespace."""
     await world.grant_webhooks()
     async with (
         beside(world) as other,
         beside(world) as longer,
-        launch(world, "") as operator,
+        launch(world, "", *TLS_FLAGS) as operator,
     ):
         names = await world.create(*three_zones(replicas=1))
         assert await other.create(*three_zones(replicas=1)) == names
@@ -279,11 +236,18 @@ async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world:
         assert await operator.terminate() == 0
         other.judge.elsewhere = {world.namespace}
         assert await other.judge.deletes() == [], "it may, but has not been told of it"
-        async with granting(world, *SPACE_RULES):
+        begun = world.plane.audit_size()
+        async with granting(world, *CLUSTER_RULES):
             operator.start()
             await operator.wait_ready()
             await other.wait_adopted(names)
             await longer.wait_adopted(long_names)
+        watches = list_watches(await list_requests(world, begun))
+        assert watches >= {("statefulsets", None), ("pods", other.namespace)}
+        own = {
+            (kind, space) for kind, space in watches if space in {other.namespace, longer.namespace}
+        }
+        assert {kind for kind, _ in own} == {"pods"}, "the others are followed once for all"
         for each in (world, other, longer):
             elsewhere = {one.namespace for one in (world, other, longer)} - {each.namespace}
             each.judge.elsewhere = elsewhere

@@ -35,7 +35,7 @@ class Collection(Generic[Cached]):
 
     resource: Resource
     namespace: str
-    """Empty where the kind belongs to the cluster."""
+    """Empty where the kind belongs to the cluster, or is followed in all namespaces."""
     decode: Callable[[bytes | msgspec.Raw], Cached]
     store: Store[Cached]
     selector: str = ""
@@ -74,7 +74,7 @@ class Collection(Generic[Cached]):
             has_turn=has_turn,
         )
 
-    async def fetch_one(self, api: Reader, name: str) -> Page:
+    async def fetch_one(self, api: Reader, namespace: str, name: str) -> Page:
         """Return the list of one object, empty where it is gone or no longer selected.
 
         Not the object by itself: that asks for the verb `get`, and what is followed for list and
@@ -84,9 +84,13 @@ class Collection(Generic[Cached]):
             self.resource,
             self.namespace,
             selector=self.selector,
-            field_selector=self.field_selector or f"metadata.name={name}",
+            field_selector=self.field_selector or self._select_one(namespace, name),
             limit=1,
         )
+
+    def _select_one(self, namespace: str, name: str) -> str:
+        is_of_all = namespace != self.namespace
+        return f"metadata.name={name}" + (f",metadata.namespace={namespace}" if is_of_all else "")
 
     def read(self, raw: msgspec.Raw) -> Cached:
         """Return the view of an object, `Unreadable` where it cannot be decoded."""
@@ -105,16 +109,10 @@ class Collection(Generic[Cached]):
         return known if known is not None and known == item else item
 
 
-class WatchMeters(Generic[Cached]):
-    """What an informer counts, by the kind that it follows: every outcome exists at zero."""
+class CacheMeters(Generic[Cached]):
+    """What is shown of a cache, by its kind."""
 
     def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
-        self.restarts = {
-            cause: metrics.watch_restarts.labels(kind=kind, cause=cause) for cause in RetryCause
-        }
-        self.events = {
-            type: metrics.watch_events.labels(kind=kind, type=type) for type in EVENT_TYPES
-        }
         self._cached = metrics.cached_objects.labels(kind=kind)
         self._unreadable = metrics.unreadable_objects.labels(kind=kind)
         metrics.watch_age(kind, age)
@@ -123,3 +121,16 @@ class WatchMeters(Generic[Cached]):
         """Show how much is stored."""
         self._cached.set(len(store))
         self._unreadable.set(store.unreadable_count)
+
+
+class WatchMeters(CacheMeters[Cached]):
+    """What an informer counts, by the kind that it follows: every outcome exists at zero."""
+
+    def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
+        super().__init__(metrics, kind, age)
+        self.restarts = {
+            cause: metrics.watch_restarts.labels(kind=kind, cause=cause) for cause in RetryCause
+        }
+        self.events = {
+            type: metrics.watch_events.labels(kind=kind, type=type) for type in EVENT_TYPES
+        }

@@ -355,10 +355,10 @@ class Informer(Generic[Cached]):
         """
         if self._is_listing:
             return
-        if not broken.name or broken.namespace != self._of.namespace:
+        if not broken.name or (self._of.namespace and broken.namespace != self._of.namespace):
             self._list_due_at = self._clock.elapsed()
             return
-        page = await self._of.fetch_one(self._api, broken.name)
+        page = await self._of.fetch_one(self._api, broken.namespace, broken.name)
         if self._is_listing or is_older(page.resource_version, broken.resource_version):
             return
         found = self._of.read(page.items[0]) if page.items else None

@@ -12,7 +12,7 @@ from rollout_operator.aio.backoff import REFUSED_WATCHES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import Reader, Resource
 from rollout_operator.kube.cache.cached import Cached
-from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.shares import AnyInformer
 from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.telemetry.logs import log
 
@@ -28,9 +28,9 @@ class OptionalInformer(Generic[Cached]):
     """Runs an informer for as long as there is something to follow."""
 
     def __init__(
-        self, informer: Informer[Cached], client: Reader, resource: Resource, namespace: str
+        self, informer: AnyInformer[Cached], client: Reader, resource: Resource, namespace: str
     ) -> None:
-        self._informer: Informer[Cached] = informer
+        self._informer: AnyInformer[Cached] = informer
         self._client = client
         self._resource = resource
         self._namespace = namespace
