@@ -78,9 +78,9 @@ def gate(name: str, rollout: str, *, is_passing: bool) -> ReleaseObject:
     return _manifest(ROLLOUT_GATES, name, {"rolloutRef": {"name": rollout}, "passing": is_passing})
 
 
-def group_check(name: str, rollout: str, group: str) -> ReleaseObject:
-    """Return a HealthCheck that a rollout group makes healthy; it is read as often as allowed."""
-    annotations = {f"{_CHECKED}/rollout-group": group, f"{_CHECKED}/requeue-interval": "5s"}
+def group_check(name: str, rollout: str, group: str, interval: str = "5s") -> ReleaseObject:
+    """Return a HealthCheck that a rollout group makes healthy; it is read once in `interval`."""
+    annotations = {f"{_CHECKED}/rollout-group": group, f"{_CHECKED}/requeue-interval": interval}
     return _manifest(
         HEALTH_CHECKS,
         name,

@@ -173,7 +173,7 @@ def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
         elif request.verb in ("get", "list"):
             minute = (called.actor, int((called.begun - begin).total_seconds()) // 60)
             reads[minute] = reads.get(minute, 0) + 1
-    most = _count_allowed_reads(book)
+    most = count_allowed_reads(book)
     for (actor, passed), count in sorted(reads.items()):
         if count > most:
             text = f"{count} reads by {actor} in a minute in which nothing happened"
@@ -181,7 +181,7 @@ def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
             found.violations.append(Violation(invariant="LI-11", at=at, text=text))
 
 
-def _count_allowed_reads(book: Book) -> int:
+def count_allowed_reads(book: Book) -> int:
     """Return how many reads a minute may have: HealthChecks are evaluated in their own time."""
     if not book.releases:
         return READS_PER_MINUTE

@@ -9,6 +9,7 @@ from tests.judge import (
     invariants_downscales,
     invariants_election,
     invariants_policies,
+    invariants_releases,
     invariants_requests,
     invariants_reviews,
     invariants_rollouts,
@@ -89,6 +90,14 @@ COVERAGE: Final[Mapping[str, str]] = {
     "MAZ-40": "judged per delete of a healthy pod: since when all had been available, to a second",
     "MAZ-43": "as MAZ-40, where a process began in the pause",
     "MAZ-46": "judged per delete: a policy that is paused only carries out what it had recorded",
+    "REL-01": "judged per entry that is added to a history: asked for by name, or after a bake that"
+    " has succeeded, or a failure that was unblocked",
+    "REL-50": "judged per entry that was not asked for by name, on gates closed for 5 s; for six"
+    " minutes where events of gates may have been lost",
+    "RELB-10": "judged per annotation that is removed: on record before, with its effect, and per"
+    " name of a person: one entry",
+    "RELB-15": "judged per tag that Flux is given: on record at the head of the history by then",
+    "RELB-35": "judged per retry that is recorded: the entry is tried again",
     "ROLL-39": "judged per status write that sets the current revision, on what has lasted for 5 s",
 }
 
@@ -100,6 +109,7 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants_rollouts.find_broken(book),
         *invariants_rollouts.find_foreign(book),
         *invariants_policies.find_broken(book),
+        *invariants_releases.find_broken(book),
         *invariants_downscales.find_broken(book),
         *invariants_budgets.find_overlaps(book),
         *invariants_reviews.find_broken(book),

@@ -1,7 +1,6 @@
-"""Scenarios of releases: the first one, gates, a failed bake, retry, rollback, and a night.
+"""Traces of releases: the first one, gates, a failed bake, retry, rollback, and a night.
 
-A Rollout named app takes what an image policy announces. Flux fetches and applies it to the zones
-of a rollout group; once all of these are through it bakes, by their health and by that of alerts.
+As in `scenarios_releases`, with the controller of alerts as another HealthCheck.
 """
 
 import asyncio
@@ -11,27 +10,26 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.release_kinds import HEALTH_CHECKS, ROLLOUT_GATES, ROLLOUTS
-from rollout_operator.lab.flux import label_owner
-from rollout_operator.lab.model.fields import children, text
-from rollout_operator.lab.releases import (
-    ReleaseObject,
-    foreign_check,
-    gate,
-    group_check,
-    list_release,
-    patch,
-    request_of_rollout,
-    schedule,
-)
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.kube.release_kinds import HEALTH_CHECKS
+from rollout_operator.lab.model.fields import text
+from rollout_operator.lab.releases import foreign_check, gate, patch, schedule
 from rollout_operator.model.units import format_rfc3339
-from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios import Size
+from tests.simulation.scenarios_releases import (
+    APP,
+    FIRST,
+    RELEASING,
+    announce,
+    ask,
+    create,
+    create_release,
+    get_newest,
+    list_applied_zones,
+    open_gate,
+    pin,
+)
 from tests.simulation.traces import Director, GoldenScenario
 
-RELEASING: Final = ("-releases.enabled", "-releases.metadata=none")
-APP: Final = "app"
-GROUP: Final = "web"
 BAKE: Final[Mapping[str, object]] = {"bakeTime": "1m", "deployTimeout": "10m"}
 MINUTE: Final = 60
 EVENING: Final = datetime(2026, 1, 2, 22, 25, tzinfo=UTC)
@@ -41,40 +39,6 @@ NIGHT: Final[JsonObject] = {
     "timeRange": {"start": "23:30", "end": "00:30"},
     "daysOfWeek": ["Friday"],
 }
-
-
-def list_zones(letters: str = "abc", image: str = "app:1.0.0") -> list[ZoneSpec]:
-    """Return the zones that the Kustomization applies."""
-    return [
-        ZoneSpec(
-            name=f"{GROUP}-{letter}",
-            group=GROUP,
-            replicas=1,
-            image=image,
-            labels=label_owner(APP, "default"),
-        )
-        for letter in letters
-    ]
-
-
-async def create(people: People, *manifests: ReleaseObject) -> None:
-    """Create objects of releases. Raises Refusal."""
-    for one in manifests:
-        people.say(f"creates the {one.resource.kind} {text(one.body, 'metadata', 'name')}")
-        await people.sandbox.call(one.create(people.sandbox.namespace, people.name))
-
-
-async def create_release(people: People) -> None:
-    """Create all that a release stands on, and have Flux work."""
-    people.sandbox.start_flux()
-    checks = [group_check("zones", APP, GROUP), foreign_check("alerts", APP)]
-    await create(people, *list_release(APP, BAKE), *checks)
-
-
-async def announce(director: Director, tag: str) -> None:
-    """Have the image policy select a tag."""
-    director.sandbox.say("registry", f"has {tag}")
-    await director.sandbox.flux.announce(director.sandbox.namespace, APP, tag)
 
 
 async def set_health(director: Director, status: str, message: str) -> None:
@@ -88,32 +52,9 @@ async def set_health(director: Director, status: str, message: str) -> None:
     await sandbox.call(replace(request, subresource="status"))
 
 
-async def open_gate(director: Director, name: str, *, is_open: bool) -> None:
-    """Open or close a gate as a person does."""
-    director.people.say(f"{'opens' if is_open else 'closes'} the gate {name}")
-    sandbox = director.sandbox
-    body: JsonObject = {"spec": {"passing": is_open}}
-    await sandbox.call(patch(ROLLOUT_GATES, name, sandbox.namespace, body))
-
-
-async def ask(director: Director, what: str, **asked: str) -> None:
-    """Ask the Rollout for something, as a person does."""
-    director.people.say(what)
-    sandbox = director.sandbox
-    await sandbox.call(request_of_rollout(APP, sandbox.namespace, **asked))
-
-
-async def pin(director: Director, tag: str | None) -> None:
-    """Want a version, or none in particular."""
-    director.people.say(f"wants {tag}" if tag else "wants no version in particular any more")
-    sandbox = director.sandbox
-    body: JsonObject = {"spec": {"wantedVersion": tag}}
-    await sandbox.call(patch(ROLLOUTS, APP, sandbox.namespace, body))
-
-
 async def deploy(director: Director, tag: str) -> None:
     """Release a version that is good, to its end."""
-    await announce(director, tag)
+    await announce(director.people, tag)
     await until_status(director, f"{tag} Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, f"{tag} Succeeded")
@@ -126,8 +67,7 @@ async def until_status(director: Director, shown: str) -> None:
 
 def show_newest(director: Director) -> str:
     """Return version and bake of the newest entry."""
-    found = director.sandbox.api.get(ROLLOUTS, director.sandbox.namespace, APP) or {}
-    entry = next(iter(children(found, "status", "history")), {})
+    entry = get_newest(director.sandbox)
     return f"{text(entry, 'version', 'tag')} {text(entry, 'bakeStatus')}"
 
 
@@ -138,11 +78,11 @@ async def _deploy_first(director: Director) -> None:
 async def _wait_for_gate(director: Director) -> None:
     await deploy(director, "1.0.0")
     await create(director.people, gate("freeze", APP, is_passing=False))
-    await announce(director, "1.1.0")
+    await announce(director.people, "1.1.0")
     await asyncio.sleep(60)
-    await announce(director, "1.2.0")
+    await announce(director.people, "1.2.0")
     await asyncio.sleep(60)
-    await open_gate(director, "freeze", is_open=True)
+    await open_gate(director.people, "freeze", is_open=True)
     await until_status(director, "1.2.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, "1.2.0 Succeeded")
@@ -151,7 +91,7 @@ async def _wait_for_gate(director: Director) -> None:
 async def _fail(director: Director) -> None:
     """Release a version by which an alert fires while it bakes."""
     await deploy(director, "1.0.0")
-    await announce(director, "1.1.0")
+    await announce(director.people, "1.1.0")
     await until_status(director, "1.1.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, "1.1.0 InProgress")
@@ -162,10 +102,10 @@ async def _fail(director: Director) -> None:
 
 async def _fail_bake(director: Director) -> None:
     await _fail(director)
-    await announce(director, "1.2.0")
+    await announce(director.people, "1.2.0")
     await asyncio.sleep(60)
     await set_health(director, "Healthy", "no alert fires")
-    await ask(director, "lets the next version go on", unblock_failed="true")
+    await ask(director.people, "lets the next version go on", unblock_failed="true")
     await until_status(director, "1.2.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, "1.2.0 Succeeded")
@@ -174,7 +114,7 @@ async def _fail_bake(director: Director) -> None:
 async def _retry(director: Director) -> None:
     await _fail(director)
     await asyncio.sleep(60)
-    await ask(director, "tries 1.1.0 again", retry="true")
+    await ask(director.people, "tries 1.1.0 again", retry="true")
     await until_status(director, "1.1.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, "1.1.0 Succeeded")
@@ -183,12 +123,12 @@ async def _retry(director: Director) -> None:
 async def _roll_back(director: Director) -> None:
     await _fail(director)
     await asyncio.sleep(60)
-    await pin(director, "1.0.0")
+    await pin(director.people, "1.0.0")
     await until_status(director, "1.0.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, "1.0.0 Succeeded")
     await asyncio.sleep(60)
-    await pin(director, None)
+    await pin(director.people, None)
     await asyncio.sleep(60)
     await deploy(director, "1.2.0")
 
@@ -197,7 +137,7 @@ async def _wait_for_morning(director: Director) -> None:
     await deploy(director, "1.0.0")
     await create(director.people, schedule("nights", [NIGHT], timezone="Europe/Berlin"))
     await asyncio.sleep(15 * MINUTE)
-    await announce(director, "1.1.0")
+    await announce(director.people, "1.1.0")
     await asyncio.sleep(45 * MINUTE)
     await until_status(director, "1.1.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
@@ -209,9 +149,9 @@ def _scenario(name: str, title: str, about: str, play: Play, **more: Any) -> Gol
         name=name,
         title=title,
         about=about,
-        zones=list_zones(),
+        zones=list_applied_zones(Size(3, 1), f"app:{FIRST}"),
         play=play,
-        prepare=create_release,
+        prepare=lambda people: create_release(people, BAKE, foreign_check("alerts", APP)),
         args=RELEASING,
         **more,
     )

@@ -1,0 +1,182 @@
+"""What is promised of releases: REL-01, REL-50, RELB-10, RELB-15, RELB-35.
+
+Judged at each write of a process of the operator. A status is written over the version that it was
+decided by, so what a Rollout asked for then is known to the letter. Gates may be known late, and a
+request may be held up on its way.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.release_kinds import (
+    KUSTOMIZATIONS,
+    OCI_REPOSITORIES,
+    ROLLOUT_GATES,
+    ROLLOUTS,
+)
+from rollout_operator.lab.model.fields import child, children, number, text
+from rollout_operator.lab.model.history import Commit
+from tests.judge.book import Book, annotations
+from tests.judge.promises import Violation
+
+_ASKED: Final = "rollout.kuberik.com/"
+FORCE: Final = f"{_ASKED}force-deploy"
+BYPASS: Final = f"{_ASKED}bypass-gates"
+UNBLOCK: Final = f"{_ASKED}unblock-failed"
+RETRY: Final = f"{_ASKED}retry"
+_INTENTS: Final = (FORCE, BYPASS, UNBLOCK, RETRY)
+_TRIED: Final = "lastRetryTimestamp"
+_TAGGED_BY: Final = f"{_ASKED}rollout"
+_HOLDS_UP: Final = frozenset({"late", "slow", "throttled"})
+# The longest that these hold a request up, and that an event of a gate may be missing.
+LONGEST: Final = timedelta(minutes=3)
+UNSEEN: Final = timedelta(minutes=6)
+_UNSEEN_BY: Final = frozenset(
+    {
+        *("drop_event", "delay_event", "freeze", "cut_stream", "gone_event", "stale_list"),
+        *("spoil_event", "partition"),
+    }
+)
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of all Rollouts and gates so far."""
+
+    newest: dict[str, list[tuple[timedelta, str]]] = field(default_factory=dict)
+    """By Rollout, the tags that its history had at the head, and since when."""
+    closed: dict[str, dict[str, timedelta]] = field(default_factory=lambda: defaultdict(dict))
+    """By Rollout, the gates that do not pass, and since when."""
+    credited: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    """By Rollout and name of a person, the entries that were asked for in that name."""
+
+    def take(self, commit: Commit) -> None:
+        """Move on by one write."""
+        after = commit.after or {}
+        if commit.resource == ROLLOUT_GATES:
+            rollout = text(after or commit.before or {}, "spec", "rolloutRef", "name")
+            if commit.after is None or child(after, "spec").get("passing") is not False:
+                self.closed[rollout].pop(commit.name, None)
+            else:
+                self.closed[rollout].setdefault(commit.name, commit.at)
+        if commit.resource == ROLLOUTS:
+            tags = self.newest.setdefault(commit.name, [])
+            tag = text(_head(after), "version", "tag")
+            if tag and (not tags or tags[-1][1] != tag):
+                tags.append((commit.at, tag))
+
+
+def find_broken(book: Book) -> Iterator[Violation]:
+    """Yield what breaks a promise about releases."""
+    state = _State()
+    for commit in book.releases:
+        if book.is_operator(commit.actor) and commit.after is not None:
+            if commit.resource == ROLLOUTS:
+                yield from _judge_deployment(book, state, commit)
+                yield from _judge_intents(state, commit)
+            elif commit.resource in (*OCI_REPOSITORIES, *KUSTOMIZATIONS):
+                yield from _judge_tag(book, state, commit)
+        state.take(commit)
+
+
+def _judge_deployment(book: Book, state: _State, commit: Commit) -> Iterator[Violation]:
+    """Each new entry: asked for by name, or the next one by itself."""
+    before, after = commit.before or {}, commit.after or {}
+    entry, current = _head(after), _head(before)
+    if not entry or number(entry, "id") == number(current, "id"):
+        return
+    tag, asked = text(entry, "version", "tag"), annotations(before)
+    is_named = tag in (text(before, "spec", "wantedVersion"), asked.get(FORCE))
+    if is_named or not current:
+        return
+    last = children(after, "status", "history")[1:2]
+    status = text(last[0], "bakeStatus") if last else "Succeeded"
+    is_unblocked = status == "Failed" and asked.get(UNBLOCK) == "true"
+    if status != "Succeeded" and not is_unblocked:
+        what = f"{text(current, 'version', 'tag')} is {status}"
+        yield _violation("REL-01", commit, f"{tag} is deployed by itself while {what}")
+    if asked.get(BYPASS) == tag:
+        return
+    for gate, since in state.closed[commit.name].items():
+        known = UNSEEN if _has_missed_gates(book, commit) else book.promises.known
+        if commit.at - since > known:
+            seconds = (commit.at - since).total_seconds()
+            why = f"gate {gate} has been closed for {seconds:.1f} s"
+            yield _violation("REL-50", commit, f"{tag} is deployed by itself, though {why}")
+
+
+def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
+    """What is asked for is on record before it goes, has had its effect, and has it once."""
+    before, after = commit.before or {}, commit.after or {}
+    recorded, records = _list_consumed(before), _list_consumed(after)
+    for key in _INTENTS:
+        was, now = annotations(before).get(key), annotations(after).get(key)
+        if was is not None and now is None and recorded.get(key) != was:
+            yield _violation("RELB-10", commit, f"{key}={was} is removed, and not on record")
+    forced = records.get(FORCE)
+    is_new = forced is not None and recorded.get(FORCE) != forced
+    # One that was there already is done, and the next one may go in the same pass.
+    if is_new and forced not in [text(_head(one), "version", "tag") for one in (before, after)]:
+        yield _violation("RELB-10", commit, f"{forced} was forced, and is not deployed")
+    retried, times = records.get(RETRY), [_head(one).get(_TRIED) for one in (before, after)]
+    is_retry = retried is not None and recorded.get(RETRY) != retried
+    if is_retry and text(_head(before), "bakeStatus") == "Failed" and times[0] == times[1]:
+        yield _violation("RELB-35", commit, "a retry was taken, and nothing was tried again")
+    person = child(_head(after), "triggeredBy")
+    if text(person, "kind") == "User":
+        who = (commit.name, text(person, "name"))
+        entries = state.credited[who]
+        entries.add(number(_head(after), "id"))
+        if len(entries) > 1 and _head(before).get("id") != _head(after).get("id"):
+            yield _violation("RELB-10", commit, f"what {who[1]} asked for is deployed again")
+
+
+def _judge_tag(book: Book, state: _State, commit: Commit) -> Iterator[Violation]:
+    """Flux is given what is deployed by then, and nothing that is not on record."""
+    before, after = commit.before or {}, commit.after or {}
+    tag = text(after, "spec", "ref", "tag")
+    rollout = str(annotations(before).get(_TAGGED_BY, ""))
+    if not rollout or tag == text(before, "spec", "ref", "tag"):
+        return
+    since = commit.at - (LONGEST if _is_held_up(book, commit) else book.promises.flight)
+    tags = state.newest.get(rollout, [])
+    ends = [at for at, _ in tags[1:]] + [timedelta.max]
+    if not any(known == tag and end >= since for (_, known), end in zip(tags, ends, strict=True)):
+        newest = tags[-1][1] if tags else "nothing"
+        yield _violation("RELB-15", commit, f"it gets {tag} while {newest} is on record")
+
+
+def _is_held_up(book: Book, commit: Commit) -> bool:
+    """Tell whether the request for a write was made to be late."""
+    target = f"patch {commit.resource.plural}/{commit.name}"
+    return any(
+        one.kind in _HOLDS_UP and target in one.text
+        for one in book.list_faults(commit.actor, commit.at - LONGEST, commit.at)
+    )
+
+
+def _has_missed_gates(book: Book, commit: Commit) -> bool:
+    """Tell whether gates may be known late: events were lost, or a list was old."""
+    return any(
+        one.kind in _UNSEEN_BY
+        for one in book.list_faults(commit.actor, commit.at - UNSEEN, commit.at)
+    )
+
+
+def _list_consumed(obj: JsonObject) -> Mapping[str, str]:
+    found = children(obj, "status", "consumedIntents")
+    return {text(one, "annotation"): text(one, "value") for one in found}
+
+
+def _head(obj: JsonObject) -> JsonObject:
+    """Return the newest entry of a history, empty where there is none."""
+    return next(iter(children(obj, "status", "history")), {})
+
+
+def _violation(invariant: str, commit: Commit, why: str) -> Violation:
+    what = f"{commit.resource.kind} {commit.name}"
+    return Violation(invariant=invariant, at=commit.at, text=f"{what}: {why}")

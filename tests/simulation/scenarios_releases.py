@@ -1,0 +1,210 @@
+"""Releases over zones: gates, requests by name, drift, and people who change their minds.
+
+A Rollout named app takes what an image policy announces. Flux fetches and applies it to the zones
+of a rollout group; once all of these are through, it bakes.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.kube.release_kinds import OCI_REPOSITORIES, ROLLOUT_GATES, ROLLOUTS
+from rollout_operator.lab.flux import label_owner
+from rollout_operator.lab.model.fields import child, children, name_of, text
+from rollout_operator.lab.nodes.behaviour import image_of
+from rollout_operator.lab.releases import (
+    ReleaseObject,
+    gate,
+    group_check,
+    list_release,
+    patch,
+    request_of_rollout,
+)
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec
+from tests.simulation.drainers import send
+from tests.simulation.scenarios import Missing, Scenario, Script, Size, find_unrolled
+from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios_rollouts import list_zones
+
+RELEASING: Final = ("-releases.enabled", "-releases.metadata=none")
+APP: Final = "app"
+GROUP: Final = "web"
+GATE: Final = "freeze"
+FIRST: Final = "1.0.0"
+BAKE: Final[Mapping[str, object]] = {"bakeTime": "20s"}
+MOST_EDITS: Final = 7
+# Watches of a dozen kinds end and begin in this time: an hour of it is long.
+QUIET: Final = timedelta(minutes=5)
+SOURCE: Final = OCI_REPOSITORIES[0]
+
+
+def released(size: Size) -> Scenario:
+    """R1: a first release, one by name past a closed gate, and one when that opens."""
+    return _release("r1", size, _release_thrice, "1.2.0")
+
+
+def reconsidered(size: Size) -> Scenario:
+    """R2: gates, pins, requests and tags change at any time; the last version goes by name."""
+    return _release("r2", size, _reconsider, "2.0.0")
+
+
+def _release(name: str, size: Size, script: Script, last: str) -> Scenario:
+    return Scenario(
+        name=name,
+        size=size,
+        zones=list_applied_zones(size, f"app:{FIRST}"),
+        script=script,
+        find_missing=partial(find_unreleased, last=last),
+        prepare=partial(create_release, bake=BAKE, interval="10s"),
+        args=RELEASING,
+        quiet=QUIET,
+    )
+
+
+def list_applied_zones(size: Size, image: str) -> list[ZoneSpec]:
+    """Return the zones that the Kustomization applies."""
+    labels = label_owner(APP, "default")
+    zones = list_zones(size, GROUP)
+    return [
+        replace(zone, name=f"{GROUP}-{zone.name[-1]}", image=image, labels=labels) for zone in zones
+    ]
+
+
+async def create_release(
+    people: People, bake: Mapping[str, object], *others: ReleaseObject, interval: str = "5s"
+) -> None:
+    """Create all that a release stands on, and have Flux work. Raises Refusal."""
+    people.sandbox.start_flux()
+    check = group_check("zones", APP, GROUP, interval)
+    await create(people, *list_release(APP, bake), check, *others)
+
+
+async def create(people: People, *objects: ReleaseObject) -> None:
+    """Create objects of releases. Raises Refusal."""
+    for one in objects:
+        people.say(f"creates the {one.resource.kind} {text(one.body, 'metadata', 'name')}")
+        await send(people, one.create(people.sandbox.namespace, people.name))
+
+
+async def announce(people: People, tag: str) -> None:
+    """Have the image policy select a tag."""
+    people.sandbox.say("registry", f"has {tag}")
+    await people.sandbox.flux.announce(people.sandbox.namespace, APP, tag)
+
+
+async def open_gate(people: People, name: str, *, is_open: bool) -> None:
+    """Open or close a gate. Raises Refusal."""
+    people.say(f"{'opens' if is_open else 'closes'} the gate {name}")
+    body: JsonObject = {"spec": {"passing": is_open}}
+    await send(people, patch(ROLLOUT_GATES, name, people.sandbox.namespace, body))
+
+
+async def ask(people: People, what: str, **asked: str | None) -> None:
+    """Ask the Rollout for something by annotations. Raises Refusal."""
+    people.say(what)
+    await send(people, request_of_rollout(APP, people.sandbox.namespace, **asked))
+
+
+async def pin(people: People, tag: str | None) -> None:
+    """Want a version, or none in particular. Raises Refusal."""
+    people.say(f"wants {tag}" if tag else "wants no version in particular any more")
+    body: JsonObject = {"spec": {"wantedVersion": tag}}
+    await send(people, patch(ROLLOUTS, APP, people.sandbox.namespace, body))
+
+
+async def set_tag(people: People, tag: str) -> None:
+    """Write a tag over that of the Rollout. Raises Refusal."""
+    people.say(f"sets the tag of the OCIRepository to {tag}")
+    body: JsonObject = {"spec": {"ref": {"tag": tag}}}
+    await send(people, patch(SOURCE, APP, people.sandbox.namespace, body))
+
+
+async def _release_thrice(people: People) -> None:
+    await people.wait(0, 10)
+    await announce(people, FIRST)
+    await people.wait(5, 60)
+    await people.insist(lambda: create(people, gate(GATE, APP, is_passing=False)))
+    await people.wait(6, 30)
+    await announce(people, "1.1.0")
+    await _until_known(people, "1.1.0")
+    await people.wait(0, 40)
+    forced = partial(ask, people, "forces 1.1.0", force_deploy="1.1.0", deploy_user="amy")
+    await people.insist(forced)
+    await people.wait(0, 60)
+    await announce(people, "1.2.0")
+    await people.wait(0, 60)
+    await people.insist(lambda: open_gate(people, GATE, is_open=True))
+
+
+async def _reconsider(people: People) -> None:
+    await announce(people, FIRST)
+    await create(people, gate(GATE, APP, is_passing=True))
+    for number in range(1, people.rng.randint(3, MOST_EDITS)):
+        await people.wait(0, 60)
+        await people.attempt(people.rng.choice(_list_edits(people, number)))
+    await people.wait(0, 30)
+    await people.insist(lambda: pin(people, None))
+    await people.insist(lambda: open_gate(people, GATE, is_open=True))
+    await announce(people, "2.0.0")
+    await _until_known(people, "2.0.0")
+    forced = partial(ask, people, "forces 2.0.0", force_deploy="2.0.0", deploy_user="last")
+    await people.insist(forced)
+
+
+async def _until_known(people: People, tag: str) -> None:
+    """Wait until a release is on record: what was announced in between may never be."""
+    while tag not in _list_known(people.sandbox):
+        await people.wait(1, 1)
+
+
+def _list_known(sandbox: Sandbox) -> list[str]:
+    found = sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}
+    return [text(one, "tag") for one in children(found, "status", "availableReleases")]
+
+
+def _list_edits(people: People, number: int) -> list[Callable[[], Awaitable[None]]]:
+    rng, newest = people.rng, f"1.{number}.0"
+    older = f"1.{rng.randint(0, number)}.0"
+    who = f"amy-{number}"
+    return [
+        partial(announce, people, newest),
+        partial(announce, people, newest),
+        partial(open_gate, people, GATE, is_open=rng.random() < 0.5),
+        partial(pin, people, rng.choice((None, older))),
+        partial(ask, people, f"forces {older}", force_deploy=older, deploy_user=who),
+        partial(ask, people, f"lets {newest} pass gates", bypass_gates=newest),
+        partial(ask, people, "tries again", retry=who),
+        partial(set_tag, people, older),
+    ]
+
+
+def find_unreleased(sandbox: Sandbox, last: str) -> Missing:
+    """Return what the last version lacks to be deployed everywhere, and to have proven itself.
+
+    One that failed since pods did is over as well: people would have to decide.
+    """
+    if unrolled := find_unrolled(sandbox):
+        return unrolled
+    found = sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}
+    entry = get_newest(sandbox)
+    tag, status = text(entry, "version", "tag"), text(entry, "bakeStatus")
+    if (tag, status) != (last, "Succeeded") and status != "Failed":
+        return f"{APP}: {tag} {status}, wants {last}"
+    source = sandbox.api.get(SOURCE, sandbox.namespace, APP) or {}
+    if text(source, "spec", "ref", "tag") != tag:
+        return f"the source has {text(source, 'spec', 'ref', 'tag')}, not {tag}"
+    for sts in sandbox.api.list(STATEFULSETS, sandbox.namespace):
+        if image_of(child(sts, "spec", "template")) != f"app:{tag}":
+            return f"{name_of(sts)} is not at {tag}"
+    left = child(found, "metadata", "annotations")
+    return f"{APP}: {', '.join(left)}" if left and status != "Failed" else ""
+
+
+def get_newest(sandbox: Sandbox) -> JsonObject:
+    """Return the newest entry of the Rollout's history, empty where it has none."""
+    found = sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}
+    return next(iter(children(found, "status", "history")), {})
