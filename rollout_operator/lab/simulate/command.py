@@ -29,7 +29,7 @@ from rollout_operator.lab.simulate.flags import (
     SimulateSettings,
     read_settings,
 )
-from rollout_operator.lab.simulate.input import BadDump, read_file, read_objects
+from rollout_operator.lab.simulate.input import BadDump, read_all, read_objects
 from rollout_operator.lab.simulate.policies import is_policy, put_policies
 from rollout_operator.lab.simulate.progress import SimulationProgress
 from rollout_operator.lab.simulate.report import SimulationRun, render_text
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        copy = _read(settings) if settings.file else cluster.copy(settings.arguments)
+        copy = _read(settings) if settings.files else cluster.copy(settings.arguments)
         copy = _put_policies(settings, copy)
         simulated = simulate_copy(settings, copy, sys.stderr)
         other = replace(settings, changes=settings.versus)
@@ -101,16 +101,16 @@ def _choose_width() -> int:
 
 
 def _read(settings: SimulateSettings) -> ObjectsCopy:
-    content, written_at = read_file(settings.file, sys.stdin.buffer)
-    return ObjectsCopy(objects=read_objects(content), read_at=written_at or datetime.now(UTC))
+    objects, written_at = read_all(settings.files, sys.stdin.buffer)
+    return ObjectsCopy(objects=objects, read_at=written_at or datetime.now(UTC))
 
 
 def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
     """Return the objects with the policies of another file, as if they were applied now."""
     given: Sequence[JsonObject] = ()
     if name := settings.policy_file:
-        content, _ = read_file(name, sys.stdin.buffer, POLICY.name)
-        given = [one for one in read_objects(content) if is_policy(one)]
+        objects, _ = read_all([name], sys.stdin.buffer, POLICY.name)
+        given = [one for one in objects if is_policy(one)]
         if not given:
             raise BadDump(f"-policy {name}: no {MULTI_AZ_ROLLOUTS.kind} is in it")
     return replace(copy, objects=put_policies(copy, given, settings.namespace))

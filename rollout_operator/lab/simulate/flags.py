@@ -43,12 +43,13 @@ class Output(StrEnum):
     JSON = "json"
 
 
-FILE: Final = Flag(
+FILE: Final[Flag[tuple[str, ...]]] = Flag(
     name="f",
-    kind=TEXT,
-    default="",
+    kind=FlagKind("string", lambda text: (text,) if text else (), lambda _: ""),
+    default=(),
     help="File with what `kubectl get -o yaml` prints of statefulsets, pods and what else decides,"
-    f" YAML or JSON; {STDIN} reads standard input. Without, they are read from the cluster.",
+    f" YAML or JSON; {STDIN} reads standard input. Of a folder each file counts that ends with"
+    " .yaml, .yml or .json. May be given several times. Without, they are read from the cluster.",
 )
 _ONE_CHANGE: Final[FlagKind[tuple[Change, ...]]] = FlagKind(
     "string", lambda text: (parse_change(text),), lambda _: ""
@@ -199,7 +200,8 @@ Exit codes:
 class SimulateSettings:
     """What is to be simulated, checked."""
 
-    file: str
+    files: tuple[str, ...] = ()
+    """Where objects are read; none: from the cluster."""
     changes: tuple[tuple[timedelta, Change], ...] = ()
     """With the time of each since the start."""
     versus: tuple[tuple[timedelta, Change], ...] = ()
@@ -229,7 +231,7 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
 
     `access` are the flags by which a cluster is found.
     """
-    repeated = [_gather(flag) if flag in (CHANGE, VERSUS, STUCK) else flag for flag in FLAGS]
+    repeated = [_gather(flag) if flag in (FILE, CHANGE, VERSUS, STUCK) else flag for flag in FLAGS]
     arguments = parse_arguments((*access, *repeated), argv)
     refuse_leftovers(arguments, "; a change stands in quotes")
     changes: tuple[Change, ...] = arguments.value(CHANGE)
@@ -239,7 +241,7 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
         if problem is not None:
             raise UsageError(problem)
         return SimulateSettings(
-            file=arguments.value(FILE),
+            files=arguments.value(FILE),
             changes=tuple(set_times(changes)),
             versus=tuple(set_times(versus)),
             policy_file=arguments.value(POLICY),
@@ -283,8 +285,8 @@ def _list_problems(arguments: ParsedArguments, access: Sequence[Flag[Any]]) -> I
     for flag in access:
         if arguments.has(flag) and arguments.value(FILE):
             yield f"-{flag.name} says where a cluster is, and -{FILE.name} that none is read"
-    if arguments.value(FILE) == STDIN == arguments.value(POLICY):
-        yield f"-{FILE.name} and -{POLICY.name} both read standard input"
+    if (*arguments.value(FILE), arguments.value(POLICY)).count(STDIN) > 1:
+        yield f"standard input is read once, by one -{FILE.name} or -{POLICY.name}"
     yield from list_wrong_choices(arguments, OUTPUT, Output)
     for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, LONGEST_RUN)):
         if not timedelta(0) <= arguments.value(flag) <= most:

@@ -5,7 +5,7 @@ Secrets. Which objects count is decided in `dump`.
 """
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -15,12 +15,16 @@ import yaml
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.errors import InvalidInput
+from rollout_operator.planning.wording import join_names
 
 # As Windows PowerShell writes what it redirects into a file.
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Ten times faster, where libyaml was there when PyYAML was built.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 STDIN: Final = "-"
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+# What kustomize reads.
+_NO_OBJECT: Final = "kustomization"
 _LIST: Final = "List"
 # Objects of Kubernetes have some ten levels; schemas of their kinds, a few more.
 _DEEPEST: Final = 200
@@ -44,6 +48,42 @@ def read_file(name: str, stdin: BinaryIO, flag: str = "f") -> tuple[bytes, datet
         return path.read_bytes(), datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError as error:
         raise BadDump(f"-{flag} {name}: {error.strerror or 'cannot be read'}") from None
+
+
+def read_all(
+    names: Iterable[str], stdin: BinaryIO, flag: str = "f"
+) -> tuple[list[JsonObject], datetime | None]:
+    """Return the objects of files and folders, and when the newest file was written.
+
+    That is None where `stdin` is among them: it is of now. Raises BadDump.
+    """
+    objects: list[JsonObject] = []
+    times: list[datetime | None] = []
+    files = [file for name in names for file in _list_files(name, flag)]
+    for file in files:
+        content, written_at = read_file(file, stdin, flag)
+        times.append(written_at)
+        try:
+            objects += read_objects(content)
+        except BadDump as error:
+            raise BadDump(f"{file}: {error}" if len(files) > 1 else f"{error}") from None
+    known = [time for time in times if time is not None]
+    return objects, max(known) if len(known) == len(times) else None
+
+
+def _list_files(name: str, flag: str) -> Sequence[str]:
+    """Return the files of a folder as kubectl reads them, or the one that is named."""
+    folder = Path(name)
+    if name == STDIN or not folder.is_dir():
+        return [name]
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    except OSError as error:
+        raise BadDump(f"-{flag} {name}: {error.strerror or 'cannot be read'}") from None
+    files = [f"{path}" for path in found if path.stem != _NO_OBJECT]
+    if not files:
+        raise BadDump(f"-{flag} {name}: no file in it ends with {join_names(_SUFFIXES)}")
+    return files
 
 
 def read_objects(content: bytes) -> list[JsonObject]:

@@ -42,6 +42,22 @@ def test_a_dump_comes_through_a_pipe() -> None:
     assert b"3 deletes by the operator" in ended.stdout
 
 
+def test_objects_come_from_several_files_and_folders(tmp_path: Path, capsys: Capture) -> None:
+    """What is in two of them is refused, as twice in one file."""
+    objects = grow()
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    pods = tmp_path / "pods.yaml"
+    pods.write_bytes(to_yaml([one for one in objects if one["kind"] == "Pod"]))
+    (folder / "a.yaml").write_bytes(to_yaml([one for one in objects if one["kind"] != "Pod"]))
+    words = ["simulate", "-f", str(pods), "-f", str(folder)]
+
+    assert main([*words, "-change", "new template zone-b"]) == 0
+    assert "3 deletes by the operator" in capsys.readouterr().out
+    assert main([*words, "-f", str(pods)]) == 1
+    assert "is in the input twice" in capsys.readouterr().err
+
+
 def test_objects_do_not_command_the_terminal(tmp_path: Path, capsys: Capture) -> None:
     objects = grow()
     objects.append({**SECRET, "kind": "Sec\x1b[2Jret"})

@@ -17,7 +17,7 @@ from rollout_operator.lab.simulate.flags import (
 
 def test_defaults() -> None:
     assert read_settings(["-f", "x.yaml"]) == SimulateSettings(
-        file="x.yaml", terminates_after=timedelta(seconds=10), output=Output.TEXT
+        files=("x.yaml",), terminates_after=timedelta(seconds=10), output=Output.TEXT
     )
 
 
@@ -26,7 +26,7 @@ def test_everything_is_read() -> None:
     settings = read_settings([*words.split(), "-exit-code", "-as-of", "2026-01-02T03:04:05Z"])
 
     assert settings == SimulateSettings(
-        file="-",
+        files=("-",),
         namespace="prod",
         ready_after=timedelta(minutes=1),
         terminates_after=timedelta(seconds=5),
@@ -50,6 +50,8 @@ def test_each_change_counts_in_order() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
+        (["-f", "-", "-f", "-"], "standard input is read once"),
+        (["-f", "-", "-policy", "-"], "standard input is read once"),
         (["-f", "x", "new", "template"], "unexpected word: new; a change stands in quotes"),
         (["-f", "x", "-change", "new"], 'invalid value "new" for flag -change: no such change'),
         (["-f", "x", "-change"], "flag needs an argument: -change"),

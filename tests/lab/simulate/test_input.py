@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from rollout_operator.lab.simulate.input import BadDump, read_file, read_objects
+from rollout_operator.lab.simulate.input import BadDump, read_all, read_file, read_objects
 
 A = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
 B = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "b"}}
@@ -114,3 +114,39 @@ def test_standard_input_is_of_now() -> None:
 def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
     with pytest.raises(BadDump, match=r"^-f .*: (No such file|Is a directory)"):
         read_file(str(tmp_path / name), io.BytesIO())
+
+
+def _write(path: Path, kind: str, at: int) -> str:
+    path.write_text(f"kind: {kind}")
+    os.utime(path, (at, at))
+    return str(path)
+
+
+def test_files_and_folders_are_read_as_by_kubectl(tmp_path: Path) -> None:
+    """Of a folder by name, and not those below it; the newest file says when that was."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, kind in (("b.json", "B"), ("a.yml", "A"), ("c.txt", "C"), ("kustomization.yaml", "")):
+        _write(folder / name, kind, at=1_000_000_000)
+    (folder / "below").mkdir()
+    _write(folder / "below" / "d.yaml", "D", at=1_000_000_000)
+    first = _write(tmp_path / "first.yaml", "First", at=1_000_000_001)
+
+    objects, written = read_all([first, str(folder)], io.BytesIO())
+
+    assert [one["kind"] for one in objects] == ["First", "A", "B"]
+    assert written == datetime(2001, 9, 9, 1, 46, 41, tzinfo=UTC)
+    objects, written = read_all(["-", first], io.BytesIO(b"kind: Pod"))
+    assert ([one["kind"] for one in objects], written) == (["Pod", "First"], None)
+
+
+def test_of_several_files_the_one_is_named_that_is_wrong(tmp_path: Path) -> None:
+    good, bad = (_write(tmp_path / name, "Pod", at=0) for name in ("good.yaml", "bad.yaml"))
+    Path(bad).write_text("a: [")
+    with pytest.raises(BadDump, match=r"bad\.yaml: the input is not YAML"):
+        read_all([good, bad], io.BytesIO())
+
+
+def test_a_folder_without_such_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadDump, match=r"no file in it ends with \.yaml, \.yml and \.json"):
+        read_all([str(tmp_path)], io.BytesIO())

@@ -37,7 +37,7 @@ def _time(pod: Json, ready: str, restarts: int = 0) -> None:
 
 def _learn(objects: list[Json], given: timedelta = timedelta(0)) -> dict[str, ReadyTime]:
     return learn_ready_times(
-        choose_objects(objects, ""), SimulateSettings(file="-", ready_after=given)
+        choose_objects(objects, ""), SimulateSettings(files=("-",), ready_after=given)
     )
 
 
@@ -45,7 +45,7 @@ def _times(
     dump: Dump, *stuck: str, ready: timedelta = 40 * SECONDS, now: datetime = EPOCH
 ) -> PodTimes:
     settings = SimulateSettings(
-        file="-", ready_after=ready, terminates_after=7 * SECONDS, stuck=stuck
+        files=("-",), ready_after=ready, terminates_after=7 * SECONDS, stuck=stuck
     )
     return choose_times(dump, settings, now)
 
