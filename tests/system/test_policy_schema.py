@@ -153,7 +153,7 @@ async def test_defaults_are_those_of_the_decoder_and_a_status_is_kept_whole(worl
     assert kept["status"] == written["status"], "nothing is pruned"
     columns = await show_columns(world, POLICIES)
     assert columns["Phase"] == "Waiting"
-    assert [*columns] == ["Name", "Phase", "Zone", "Updated", "Total", "Ready"]
+    assert [*columns] == ["Name", "Phase", "Zone", "Updated", "Total", "Ready", "Stalled"]
 
 
 async def test_maz_83_what_is_shipped_is_accepted(world: World) -> None:
@@ -177,7 +177,7 @@ async def test_maz_83_what_is_shipped_is_accepted(world: World) -> None:
         answers[f"{one['kind']} {name}"] = (answer.status in (200, 201), answer.warnings)
 
     assert {name: found for name, found in answers.items() if found != (True, ())} == {}
-    assert len(answers) == 14
+    assert len(answers) == 15
 
 
 def _in(world: World, spec: Json) -> Json:
