@@ -91,8 +91,11 @@ def _chain(error: BaseException) -> str:
 
 def _complain(text: str) -> None:
     """Write one line to stderr, as far as it is read: the exit code is the same."""
+    # Not before: help is there at once.
+    from rollout_operator.planning.wording import printable
+
     try:
-        sys.stderr.write(f"{PROGRAM}: {' '.join(text.splitlines())}\n")
+        sys.stderr.write(f"{PROGRAM}: {printable(' '.join(text.splitlines()))}\n")
         sys.stderr.flush()
     except BrokenPipeError:
         _forget(sys.stderr)

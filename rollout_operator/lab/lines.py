@@ -6,6 +6,8 @@ Pure. Shape and words alone say everything; what is drawn, and where, is decided
 from enum import StrEnum
 from typing import Final
 
+from rollout_operator.planning.wording import printable
+
 # Cursor and automatic wrapping: a line that is too long must not push the others down.
 BEGIN: Final = "\x1b[?25l\x1b[?7l"
 END: Final = "\x1b[?7h\x1b[?25h"
@@ -29,10 +31,10 @@ BLANK: Final[Line] = ()
 
 
 def render_line(line: Line, width: int, *, is_coloured: bool) -> str:
-    """Return a line as text, cut to `width` columns."""
+    """Return a line as text, cut to `width` columns; what a tenant wrote commands no terminal."""
     parts = []
     for text, style in line:
-        shown = text[:width]
+        shown = printable(text)[:width]
         width -= len(shown)
         is_styled = is_coloured and style and shown
         parts.append(f"\x1b[{style}m{shown}\x1b[0m" if is_styled else shown)

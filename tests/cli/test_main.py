@@ -179,12 +179,12 @@ def run_process(words: Sequence[str], stdout: int) -> subprocess.CompletedProces
 
 
 def test_a_message_stays_on_one_line(capsys: Captured) -> None:
-    """PROC-03, SEC-13."""
-    assert main(["-kubernetes.namespace=prod", "-log.format=a\nb\rc"]) == 1
+    """PROC-03, SEC-13: nor does it command the terminal."""
+    assert main(["-kubernetes.namespace=prod", "-log.format=a\nb\rc\x1b[2J"]) == 1
 
     assert (
-        capsys.readouterr().err
-        == "rollout-operator: unknown log format: a b c: -log.format must be one of logfmt, json\n"
+        capsys.readouterr().err == "rollout-operator: unknown log format: a b c\\x1b[2J:"
+        " -log.format must be one of logfmt, json\n"
     )
 
 

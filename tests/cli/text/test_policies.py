@@ -9,7 +9,7 @@ from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.status_changes import list_facts
 from rollout_operator.cli.text.status_renderer import draw_status
-from rollout_operator.lab.lines import Line
+from rollout_operator.lab.lines import Line, render_line
 from rollout_operator.model.condition import ConditionDescription
 from rollout_operator.model.description import PolicyDescription
 from tests.web.status.descriptions import HOSTILE, MINUTE, NOW, describe, policy
@@ -19,7 +19,7 @@ WIDE: Final = StatusLayout(width=100, is_wide=True)
 
 
 def plain(lines: list[Line]) -> list[str]:
-    return ["".join(text for text, _ in line) for line in lines]
+    return [render_line(line, 10_000, is_coloured=False) for line in lines]
 
 
 def draw(one: PolicyDescription, layout: StatusLayout = NARROW) -> list[str]:
@@ -83,5 +83,9 @@ def test_a_policy_stands_below_the_groups_and_its_changes_are_lines() -> None:
 
 
 def test_nothing_that_a_tenant_wrote_steers_the_terminal() -> None:
-    for line in draw(policy(headline=HOSTILE, zones=(HOSTILE, "b")), WIDE):
+    """Phase and state too: where no operator runs, a status written by hand stays as it is."""
+    hostile = replace(policy(headline=HOSTILE, zones=(HOSTILE, "b")), phase=HOSTILE)
+    zones = (replace(hostile.zones[0], state=HOSTILE), *hostile.zones[1:])
+
+    for line in draw(replace(hostile, zones=zones), WIDE):
         assert line.isprintable()

@@ -45,6 +45,14 @@ def test_colours_take_no_room(width: int, is_coloured: bool, text: str) -> None:
     assert render_line(line, width, is_coloured=is_coloured) == text
 
 
+def test_no_text_of_a_line_commands_a_terminal() -> None:
+    """SEC-13: whoever wrote it, and wherever it is shown."""
+    line = (("a\x1b[2J", Style.BOLD), ("\u202eb", Style.PLAIN))
+
+    assert render_line(line, 80, is_coloured=False) == "a\\x1b[2J\\u202eb"
+    assert render_line(line, 3, is_coloured=False) == "a\\x"
+
+
 def test_single_lines_tell_who_moved() -> None:
     before, now = [row("zone-a", OLD, ENDING, GONE)], [row("zone-a", OLD, GONE, STARTING)]
 
