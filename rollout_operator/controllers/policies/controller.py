@@ -128,9 +128,7 @@ class PolicyController:
         if context.statuses.get(name) is None or found is None:
             self._forget(name)
             return None
-        if context.statuses.is_doubtful(name):
-            await context.statuses.read_back(name)
-        known = context.statuses.get(name)
+        known = await context.statuses.settle(name)
         if known is None or context.statuses.is_behind(name) or context.owners.is_behind(found):
             return RECHECK_WAIT
         self._log_problems(known)

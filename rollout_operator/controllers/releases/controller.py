@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.reconciles import RECHECK, Reconciles
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.observe import ReleaseObserver
-from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
-from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, Patcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
@@ -47,9 +47,9 @@ RESYNC: Final = timedelta(minutes=1)
 class ReleaseContext:
     """What a ReleaseController works with."""
 
-    newest: NewestObjects
+    newest: NewestObjects[WatchedObject]
     """Rollouts, with what this process wrote."""
-    statuses: StatusWriter
+    statuses: StatusWriter[WatchedObject]
     observer: ReleaseObserver
     flux: FluxObjects
     patcher: Patcher

@@ -1,20 +1,22 @@
 """Objects of Flux in one namespace: as they are known, and writes of single fields of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
-from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.tags import tag_rollout, tag_source
 from rollout_operator.kube.api import Applier, JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.cache.followed import FollowedKind
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.decode.releases.flux import (
     decode_kustomization,
     decode_oci_repository,
 )
 from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome
-from rollout_operator.model.objects import AnyWatched, list_views
+from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -64,6 +66,24 @@ def list_flux(
     return FluxOfRollout(found, list_views(applied, Kustomization))
 
 
+class _NewestTagged(NewestObjects[WatchedObject]):
+    """Objects of one kind that are found by what they mention."""
+
+    def __init__(
+        self,
+        cached: WatchedStore,
+        namespace: str,
+        reader: Reader,
+        decode: Callable[[JsonBytes], WatchedObject],
+    ) -> None:
+        super().__init__(cached.get, namespace, reader, decode)
+        self._list_cached = cached.list_tagged
+
+    def list_tagged(self, *tags: str) -> Iterable[AnyWatched]:
+        """Return the newest state of each object that mentions any of these."""
+        return map(self.choose, self._list_cached(*tags))
+
+
 class FluxObjects:
     """What carries tags. What this process wrote counts until the caches show it."""
 
@@ -85,7 +105,7 @@ class FluxObjects:
             KUSTOMIZATION: watch_as(decode_kustomization),
         }
         self._newest = {
-            kind: NewestObjects(self._kinds[kind].store, namespace, client, decode)
+            kind: _NewestTagged(self._kinds[kind].store, namespace, client, decode)
             for kind, decode in decoders.items()
         }
         self._doubtful: set[tuple[str, str]] = set()

@@ -8,6 +8,7 @@ import msgspec
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.checks.controller import (
     CheckContext,
@@ -16,9 +17,8 @@ from rollout_operator.controllers.releases.checks.controller import (
 )
 from rollout_operator.controllers.releases.checks.reader import CheckReader
 from rollout_operator.controllers.releases.flux import list_flux
-from rollout_operator.controllers.releases.own_writes import NewestObjects
-from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.client.rate_limit import Priority
@@ -86,7 +86,7 @@ class HealthChecks:
     def _build_controller(self) -> CheckController:
         context, client = self._context, self._client
         newest = NewestObjects(
-            self._caches.checks.store, context.namespace, client, watch_as(decode_health_check)
+            self._caches.checks.store.get, context.namespace, client, watch_as(decode_health_check)
         )
         longest = context.settings.reconcile_interval
         return CheckController(

@@ -10,16 +10,16 @@ from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
 from rollout_operator.config.rollout_flags import REGISTRY
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
-from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
-from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.releases.wakes import list_concerned
 from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.connection.transport import choose_proxy
@@ -134,7 +134,7 @@ class RolloutReleases:
         context, caches = self._context, self._caches
         writing = context.open("recording releases", Priority.READ)
         newest = NewestObjects(
-            caches.rollouts.store, context.namespace, writing, watch_as(decode_rollout)
+            caches.rollouts.store.get, context.namespace, writing, watch_as(decode_rollout)
         )
         longest = context.settings.reconcile_interval
         compat = KUBERIK if context.settings.release_compat == FOLLOWING else OURS

@@ -14,8 +14,8 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
-from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.schedules.controller import (
     ScheduleContext,
     ScheduleController,
@@ -27,8 +27,8 @@ from rollout_operator.controllers.releases.schedules.observe import (
     read_gated,
 )
 from rollout_operator.controllers.releases.schedules.reports import report_schedule
-from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Resource
 from rollout_operator.kube.client.rate_limit import Priority
@@ -107,7 +107,9 @@ class Schedules:
     def _build_controller(self) -> ScheduleController:
         settings, kinds = self._settings, self._kinds
         decode = watch_as(partial(decode_schedule, settings.resource.kind))
-        newest = NewestObjects(kinds.schedules.store, settings.namespace, settings.client, decode)
+        newest = NewestObjects(
+            kinds.schedules.store.get, settings.namespace, settings.client, decode
+        )
         gates = KeptGates(settings.client, kinds.gates, settings.clock)
         return ScheduleController(
             ScheduleContext(

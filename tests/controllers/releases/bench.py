@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
-from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.reports import ReleaseReports
-from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Page, Resource
@@ -245,7 +245,7 @@ class ReleaseBench:
 
     def _build(self, caches: ReleaseCaches) -> ReleaseController:
         api, clock = self.api, VirtualClock()
-        newest = NewestObjects(caches.rollouts.store, NAMESPACE, api, watch_as(decode_rollout))
+        newest = NewestObjects(caches.rollouts.store.get, NAMESPACE, api, watch_as(decode_rollout))
         self.flux = flux = FluxObjects(
             api, NAMESPACE, caches.oci_repositories, caches.kustomizations
         )

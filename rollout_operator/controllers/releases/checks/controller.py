@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.reconciles import RECHECK, Reconciles
 from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
-from rollout_operator.controllers.releases.own_writes import NewestObjects
-from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
 from rollout_operator.model.errors import InvalidInput
@@ -55,9 +55,9 @@ class CheckSnapshot:
 class CheckContext:
     """What a CheckController works with."""
 
-    newest: NewestObjects
+    newest: NewestObjects[WatchedObject]
     """HealthChecks, with what this process wrote."""
-    statuses: StatusWriter
+    statuses: StatusWriter[WatchedObject]
     reader: CheckReader
     observe: Callable[[HealthCheck], CheckSnapshot]
     find_lack: Callable[[], str | None]

@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rollout_operator.aio.tasks import gather_all
+from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.reconciles import RECHECK, Reconciles
-from rollout_operator.controllers.releases.own_writes import NewestObjects
 from rollout_operator.controllers.releases.schedules.gates import OWN_WRITES_LAST, KeptGates
 from rollout_operator.controllers.releases.schedules.observe import ScheduleObserver
-from rollout_operator.controllers.releases.statuses import StatusWriter
 from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import Resource
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound, Throttled
@@ -54,9 +54,9 @@ class ScheduleContext:
     """What a ScheduleController works with."""
 
     resource: Resource
-    newest: NewestObjects
+    newest: NewestObjects[WatchedObject]
     """Schedules, with what this process wrote."""
-    statuses: StatusWriter
+    statuses: StatusWriter[WatchedObject]
     observer: ScheduleObserver
     gates: KeptGates
     attempts: Attempts

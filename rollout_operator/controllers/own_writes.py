@@ -4,53 +4,65 @@ A write that got no answer, or was refused because the object has changed since,
 nothing is decided by that object until it was read back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Generic, TypeAlias, TypeVar
 
 from rollout_operator.kube.api import Reader, Resource
-from rollout_operator.kube.cache.store import WatchedStore, is_older
+from rollout_operator.kube.cache.store import is_older
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import NotFound
-from rollout_operator.model.objects import AnyWatched, WatchedObject
+from rollout_operator.model.objects import Unreadable, WatchedObject
+from rollout_operator.model.policy.watched import WatchedPolicy
+
+Written = TypeVar("Written", WatchedObject, WatchedPolicy)
+GetCached: TypeAlias = Callable[[str, str], Written | Unreadable | None]
 
 
-class NewestObjects:
+class NewestObjects(Generic[Written]):
     """Objects of one kind in one namespace."""
 
     def __init__(
         self,
-        cached: WatchedStore,
+        get_cached: GetCached[Written],
         namespace: str,
         reader: Reader,
-        decode: Callable[[JsonBytes], WatchedObject],
+        decode: Callable[[JsonBytes], Written],
     ) -> None:
-        self._cached = cached
+        """`get_cached` returns what the cache shows, by namespace and name."""
+        self._get_cached: GetCached[Written] = get_cached
         self._namespace = namespace
         self._reader = reader
-        self._decode = decode
-        self._written: dict[str, WatchedObject] = {}
+        self._decode: Callable[[JsonBytes], Written] = decode
+        self._written: dict[str, Written] = {}
         self._doubtful: set[str] = set()
 
-    def get(self, name: str) -> AnyWatched | None:
+    def get(self, name: str) -> Written | Unreadable | None:
         """Return the newest state of an object; None where the cache shows none."""
-        cached = self._cached.get(self._namespace, name)
-        return None if cached is None else self._choose(cached)
+        cached = self._get_cached(self._namespace, name)
+        return None if cached is None else self.choose(cached)
 
-    def list_tagged(self, *tags: str) -> Iterable[AnyWatched]:
-        """Return the newest state of each object that mentions any of these."""
-        return [self._choose(one) for one in self._cached.list_tagged(*tags)]
+    def choose(self, cached: Written | Unreadable) -> Written | Unreadable:
+        """Return what was written where the cache shows an older state, else what that shows."""
+        written = self._written.get(cached.name)
+        if written is None:
+            return cached
+        if is_older(cached.resource_version, written.resource_version):
+            return written
+        del self._written[cached.name]
+        return cached
 
     def doubt(self, name: str) -> None:
         """Have it read back before anything is decided."""
         self._doubtful.add(name)
 
-    def record(self, body: JsonBytes) -> WatchedObject:
+    def record(self, body: JsonBytes) -> Written:
         """Take an object as the API server answered it. Raises DecodeError."""
         found = self._decode(body)
         self._written[found.name] = found
         self._doubtful.discard(found.name)
         return found
 
-    async def settle(self, resource: Resource, name: str) -> AnyWatched | None:
+    async def settle(self, resource: Resource, name: str) -> Written | Unreadable | None:
         """Return the newest state of an object to decide by; None where it is gone.
 
         Where there is a doubt it is read back first. Raises as `read_back`.
@@ -71,12 +83,3 @@ class NewestObjects:
         """Forget an object that is gone."""
         self._written.pop(name, None)
         self._doubtful.discard(name)
-
-    def _choose(self, cached: AnyWatched) -> AnyWatched:
-        written = self._written.get(cached.name)
-        if written is None:
-            return cached
-        if is_older(cached.resource_version, written.resource_version):
-            return written
-        del self._written[cached.name]
-        return cached

@@ -4,31 +4,30 @@ A write is refused where the object has changed since, so two processes never re
 other.
 """
 
-from collections.abc import Mapping
+from typing import Generic
 
 import msgspec
 
-from rollout_operator.controllers.releases.own_writes import NewestObjects
+from rollout_operator.controllers.own_writes import NewestObjects, Written
 from rollout_operator.kube.api import JsonObject, Patcher, Resource
 from rollout_operator.model.errors import Conflict, UnknownOutcome
-from rollout_operator.model.objects import WatchedObject
 
 
-class StatusWriter:
+class StatusWriter(Generic[Written]):
     """Writes the statuses of one kind."""
 
-    def __init__(self, client: Patcher, resource: Resource, newest: NewestObjects) -> None:
+    def __init__(self, client: Patcher, resource: Resource, newest: NewestObjects[Written]) -> None:
         self._client = client
         self._resource = resource
-        self._newest = newest
+        self._newest: NewestObjects[Written] = newest
 
-    async def write(self, watched: WatchedObject, status: msgspec.Struct) -> WatchedObject:
+    async def write(self, watched: Written, status: msgspec.Struct) -> Written:
         """Write a status over the state that is known, and return what came of it.
 
         Raises Conflict where the object has changed since, and as `Patcher.patch`, and DecodeError.
         """
         head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
-        patch: JsonObject = {"metadata": head, "status": render_status_patch(status)}
+        patch: JsonObject = {"metadata": head, "status": _render_patch(status)}
         try:
             body = await self._client.patch(
                 self._resource, watched.namespace, watched.name, patch, subresource="status"
@@ -39,7 +38,13 @@ class StatusWriter:
         return self._newest.record(body)
 
 
-def render_status_patch(status: msgspec.Struct) -> Mapping[str, object]:
-    """Return a status as a merge patch: what is absent is null, and goes."""
-    fields: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
-    return {**dict.fromkeys(one.encode_name for one in msgspec.structs.fields(status)), **fields}
+def _render_patch(status: msgspec.Struct) -> JsonObject:
+    """Return a status as a merge patch: what is absent of it, or of a part, is null, and goes."""
+    patch: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
+    for one in msgspec.structs.fields(status):
+        part = getattr(status, one.name)
+        if isinstance(part, msgspec.Struct):
+            patch[one.encode_name] = _render_patch(part)
+        else:
+            patch.setdefault(one.encode_name, None)
+    return patch
