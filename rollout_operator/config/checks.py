@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.config.environment import NOTHING, POD_NAMESPACE, Environment, is_label
+from rollout_operator.config.environment import (
+    METRICS_PORT,
+    NOTHING,
+    POD_NAMESPACE,
+    Environment,
+    is_label,
+)
 from rollout_operator.config.flags import Config, read_arguments
 from rollout_operator.config.rollout_flags import ACTIVE, KUBERIK, REGISTRY, SHADOW
 from rollout_operator.model.errors import ConfigError, InvalidInput
@@ -54,6 +60,8 @@ def _list_problems(config: Config) -> Iterator[str]:
     yield from _check_spans(config)
     yield from _check_validation(config)
     yield from _check_port("server.port", config.server_port)
+    if config.extra_port and config.extra_port in config.review_ports:
+        yield f"{METRICS_PORT}: port {config.extra_port} is one of the webhooks"
     if config.mode not in MODES:
         yield _unknown("mode", config.mode, "mode", MODES)
     if config.release_compat not in COMPATS:

@@ -58,7 +58,13 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
     def extra_port(self) -> int:
         """Return the second port with `/metrics`; 0: there is none."""
         port = self.environment.metrics_port
-        return 0 if port == self.server_port else port
+        is_taken = not self.environment.is_port_chosen and port in self.review_ports
+        return 0 if port == self.server_port or is_taken else port
+
+    @property
+    def review_ports(self) -> tuple[int, ...]:
+        """Return the ports of reviews, where they are answered."""
+        return (self.webhooks_port, self.forwarding_port) if self.answers_reviews else ()
 
     @property
     def zone_tracker(self) -> str:

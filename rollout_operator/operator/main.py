@@ -116,7 +116,7 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
         )
         await admin.start()
         stack.push_async_callback(admin.stop)
-        await _listen_also(admin, config)
+        await listen_also(admin, config)
         access = Access(
             namespace=config.namespace,
             name=config.operator_name,
@@ -134,7 +134,7 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
     log.info("Rollout operator has stopped")
 
 
-async def _listen_also(admin: AdminServer, config: Config) -> None:
+async def listen_also(admin: AdminServer, config: Config) -> None:
     """Listen on the port of `METRICS_PORT` as well; its default may be taken, its value not."""
     if not config.extra_port:
         return

@@ -11,6 +11,7 @@ from rollout_operator.config.flags import Config
 from rollout_operator.model.errors import ConfigError
 
 OWN: Final = {"POD_NAMESPACE": "ops"}
+TLS: Final = ["-server-tls.enabled=true", "-server-tls.port=8080"]
 
 
 def configure(words: Sequence[str] = (), /, mounted: str = "", **variables: str) -> Config:
@@ -118,6 +119,8 @@ def test_the_name_is_that_of_events_and_lease() -> None:
         pytest.param("8001", [], 0, True, id="MT-70 same port"),
         pytest.param("9000", ["-server.port=9000"], 0, True, id="MAZ-63 same as flag"),
         pytest.param("", [], 8080, False, id="MAZ-63 default"),
+        pytest.param("", TLS, 0, False, id="MAZ-63 default, and the webhooks have it"),
+        pytest.param("", TLS[1:], 8080, False, id="MAZ-63 default, and there are no webhooks"),
     ],
 )
 def test_the_port_is_read(text: str, flags: list[str], port: int, is_chosen: bool) -> None:
@@ -130,3 +133,10 @@ def test_the_port_is_read(text: str, flags: list[str], port: int, is_chosen: boo
 def test_a_bad_port_ends_the_start(text: str) -> None:
     """MT-70."""
     assert refuse(METRICS_PORT=text) == f'METRICS_PORT: "{text}" is not a port from 1024 to 65535'
+
+
+@pytest.mark.parametrize("port", ["8080", "8444"])
+def test_a_port_of_the_webhooks_is_no_second_one(port: str) -> None:
+    """MAZ-63: the webhooks would find it in use, and say so of their own flag."""
+    with pytest.raises(ConfigError, match=f"METRICS_PORT: port {port} is one of the webhooks"):
+        configure(TLS, METRICS_PORT=port)

@@ -133,6 +133,7 @@ async def test_mt71_the_name_of_the_operator_names_its_lease(world: World) -> No
         (lease,) = await world.api.items(LEASES, world.namespace)
         assert lease["metadata"]["name"] == NAME
         assert lease["spec"]["holderIdentity"].startswith(f"{operator.name}-{operator.port}")
+        assert {one["manager"] for one in lease["metadata"]["managedFields"]} == {NAME}
         assert all(f"operator={NAME}" in line for line in operator.log_lines())
         assert await operator.terminate() == 0
     events = await world.api.items(EVENTS, world.namespace)

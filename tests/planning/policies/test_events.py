@@ -1,9 +1,12 @@
 """Which news of a policy are reported."""
 
+import dataclasses
+
 import pytest
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.placement import ZoneSource
+from rollout_operator.model.policy.plan import PolicySnapshot
 from rollout_operator.model.policy.policy import (
     PolicyRefusal,
     PolicyRefusalCode,
@@ -13,6 +16,12 @@ from rollout_operator.model.policy.status import (
     PolicySetStatus,
     PolicyStatus,
     PolicyZoneStatus,
+)
+from rollout_operator.model.policy.zones import (
+    ZoneFinding,
+    ZoneFindingCode,
+    ZoneResolution,
+    ZonesCode,
 )
 from rollout_operator.model.units import IntOrPercent
 from rollout_operator.planning.policies.events import choose_policy_events, list_overridden
@@ -89,7 +98,20 @@ def test_a_rollout_that_stalls() -> None:
     ],
 )  # fmt: skip
 def test_what_stops_a_policy_is_told_once(zones: tuple[Zone, ...], reason: str) -> None:
-    case = snapshot(*zones)
+    _assert_told_once(snapshot(*zones), reason)
+
+
+def test_a_set_that_spans_zones_is_told_once() -> None:
+    """MT-06, MAZ-20."""
+    finding = ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text="a has pods in 2a and 2b")
+    spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
+
+    _assert_told_once(
+        dataclasses.replace(snapshot(prev("a"), B), resolution=spans), "StatefulSetSpansZones"
+    )
+
+
+def _assert_told_once(case: PolicySnapshot, reason: str) -> None:
     plan = plan_policy(case)
     first = render_policy_status(case, plan, before=NEVER)
     again = render_policy_status(case, plan, before=first)

@@ -59,7 +59,7 @@ def refused(found: PolicyOwnership) -> dict[str, list[tuple[str, str]]]:
 
 
 def test_a_policy_owns_what_it_selects() -> None:
-    """MAZ-24, MAZ-25: of its own namespace, by name; without a group nothing else is needed."""
+    """MAZ-02, MAZ-24, MAZ-25: of its own namespace, by name, also without any group."""
     sets = [sts("b"), sts("a"), sts("c", labels={"app": "x"}), sts("d", namespace="other")]
     found = share_sets([policy()], sets)
 

@@ -118,6 +118,22 @@ def test_the_budget_of_a_zone(pods: str, budget: dict[str, Any], expected: str) 
     assert outline(plan(prev("a", pods), B, **budget)) == expected
 
 
+@pytest.mark.parametrize(
+    ("a", "expected"),
+    [
+        pytest.param(prev("a", "pppL", replicas=3, ready=3), "a-2", id="beyond, down"),
+        pytest.param(prev("a", "pppP", replicas=3, ready=3), "a-2", id="beyond, broken"),
+        pytest.param(prev("a", "Lppp", replicas=3, ready=3, first_ordinal=1), "a-3", id="before"),
+        pytest.param(prev("a", "-ppp", replicas=3, first_ordinal=1), "a-3", id="a start ordinal"),
+    ],
+)
+def test_pods_of_no_desired_ordinal_neither_count_nor_go(a: Zone, expected: str) -> None:
+    """MAZ-39: of its own zone and of another one."""
+    assert outline(plan(a, B)) == expected
+    beyond = zone("b", "lllL", replicas=3, status_replicas=3, ready=3)
+    assert outline(plan(a, beyond)) == expected
+
+
 def test_stateful_sets_of_a_zone_share_its_budget() -> None:
     """MAZ-37: 3 may be down, one is in the other StatefulSet, so 2 go; with 1 none does."""
     zones = prev("a", "ppppp"), prev("b", "llL")
