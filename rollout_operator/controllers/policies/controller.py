@@ -18,7 +18,7 @@ from rollout_operator.controllers.policies.rule import Owners, PolicyRecord, Pol
 from rollout_operator.controllers.policies.statuses import PolicyStatuses
 from rollout_operator.controllers.policies.switches import Switches
 from rollout_operator.controllers.reconciles import Reconciles
-from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.retries import Attempts, name_attempt
 from rollout_operator.controllers.rollout.steps import RECHECK_WAIT, StepOutcome, Steps
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError
@@ -171,6 +171,10 @@ class PolicyController:
         with context.rule.beginning(name, case.before, beginning.record):
             step = await self._carry_out(group, plan)
         if beginning.error is not None:
+            # No delete was tried: this is the failure of the whole reconcile, and waits as such.
+            self._held.pop(name, None)
+            if plan.action is not None:
+                context.attempts.record_success(name_attempt(plan.action))
             raise beginning.error
         if beginning.again is None:
             # A budget holds it, or the caches are behind. What is recorded is carried out, come

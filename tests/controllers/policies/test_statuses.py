@@ -8,6 +8,13 @@ import msgspec
 from rollout_operator.controllers.policies.statuses import WRITE_PAUSE
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.model.history import Commit
+from rollout_operator.lab.network.faults import (
+    OUTCOME,
+    Failure,
+    FaultDecision,
+    NoFaults,
+    SentCall,
+)
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.policy.status import PolicyStatus
@@ -25,6 +32,33 @@ def list_written(sandbox: Sandbox) -> list[tuple[timedelta, PolicyStatus]]:
         and commit.actor.startswith("operator")
         and commit.after is not None
     ]
+
+
+class Contested(NoFaults):
+    """Refuses every write of a status once: another client has changed the object meanwhile."""
+
+    def on_call(self, sent_call: SentCall) -> FaultDecision:
+        is_status = (sent_call.plural, sent_call.verb) == (MULTI_AZ_ROLLOUTS.plural, "patch")
+        is_refused = is_status and sent_call.round % 2 == 1
+        return FaultDecision(fails=Failure.CONFLICT) if is_refused else OUTCOME
+
+
+@in_virtual_time
+async def test_a_policy_that_was_edited_meanwhile_is_no_trouble(lines: list[str]) -> None:
+    """A person edits it while a batch is recorded: it is read back, and nobody is warned."""
+    async with Sandbox(faults=Contested()) as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 3})
+        await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(120)
+        written = list_written(sandbox)
+    assert world.pods() == ["db-a-1", "db-a-0", "db-b-1", "db-b-0"]
+    assert any("Policy has changed meanwhile" in line for line in lines)
+    assert [line for line in lines if "level=warn" in line] == []
+    messages = [one.message for _, status in written for one in status.conditions]
+    assert not [text for text in messages if "409" in text]
 
 
 @in_virtual_time
