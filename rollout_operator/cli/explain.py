@@ -18,11 +18,17 @@ from rollout_operator.cli.inspection import (
 )
 from rollout_operator.cli.text.layout import StatusLayout, wrap_text
 from rollout_operator.cli.text.policies import draw_policy
+from rollout_operator.cli.text.releases import (
+    draw_checks,
+    draw_gate,
+    draw_release,
+    draw_schedules,
+)
 from rollout_operator.cli.text.screen import OutputStream, read_output
 from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.lines import Line, Style
-from rollout_operator.model.description import Explanation
+from rollout_operator.model.description import Description, Explanation
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.group import Group
@@ -41,6 +47,11 @@ class ExplainedKind(StrEnum):
     POD = "pod"
     SET = "statefulset"
     POLICY = "multiazrollout"
+    RELEASE = "rollout"
+    GATE = "rolloutgate"
+    SCHEDULE = "rolloutschedule"
+    CLUSTER_SCHEDULE = "clusterrolloutschedule"
+    CHECK = "healthcheck"
 
 
 EXPLAIN_FLAGS: Final[tuple[Flag[Any], ...]] = ACCESS_FLAGS
@@ -48,15 +59,29 @@ _KINDS: Final = {
     **dict.fromkeys(("pod", "pods", "po"), ExplainedKind.POD),
     **dict.fromkeys(("statefulset", "statefulsets", "sts"), ExplainedKind.SET),
     **dict.fromkeys(POLICY_WORDS, ExplainedKind.POLICY),
+    **{
+        word: kind
+        for kind in (
+            ExplainedKind.RELEASE,
+            ExplainedKind.GATE,
+            ExplainedKind.SCHEDULE,
+            ExplainedKind.CLUSTER_SCHEDULE,
+            ExplainedKind.CHECK,
+        )
+        for word in (f"{kind}", f"{kind}s")
+    },
 }
 _HEAD: Final = """\
 Usage: rollout-operator explain POD|STATEFULSET [flags]
        rollout-operator explain pod/NAME|sts/NAME|multiazrollout/NAME [flags]
+       rollout-operator explain rollout/NAME|rolloutgate/NAME|rolloutschedule/NAME [flags]
+       rollout-operator explain clusterrolloutschedule/NAME|healthcheck/NAME [flags]
 
 Says whether a rollout deletes a pod now and whether an eviction of it would be allowed, and what
 has to happen first if not. It decides on the objects as the operator does, with rights to list
 statefulsets and pods. What a MultiAZRollout waits for needs the right to list multiazrollouts.
-Nothing is written.
+Of a Rollout of kuberik.com it says which version is deployed, which comes next and what holds that
+back, by gate and HealthCheck; it needs the right to list those kinds. Nothing is written.
 
 """
 _FOOT: Final = """
@@ -99,8 +124,8 @@ def read_target(arguments: Sequence[str]) -> ExplainedObject:
         raise UsageError("name one pod or StatefulSet: NAME, pod/NAME, sts/NAME or mazr/NAME")
     if kind.lower() not in _KINDS:
         raise UsageError(
-            f"{kind} is neither a pod nor a StatefulSet, nor a MultiAZRollout: write pod/{name},"
-            f" sts/{name} or mazr/{name}"
+            f"{kind} is neither a pod nor a StatefulSet, nor a MultiAZRollout or a Rollout: write"
+            f" pod/{name}, sts/{name}, mazr/{name} or rollout/{name}"
         )
     return ExplainedObject(name, _KINDS[kind.lower()])
 
@@ -118,6 +143,10 @@ async def draw_explanation(
     """Return the answer as lines. Raises InvalidInput where nothing has that name."""
     if target.kind is ExplainedKind.POLICY:
         return _draw_policy(seen, target, layout)
+    if target.kind not in {None, ExplainedKind.POD, ExplainedKind.SET}:
+        lines = _draw_of_releases(seen.description, target, replace(layout, is_wide=True))
+        unread = (wrap_text(text, layout, style=Style.YELLOW) for text in seen.remarks)
+        return [*lines, *(line for remark in unread for line in remark)]
     if lines := await _draw_driven(seen, target, layout):
         return lines
     for name, group in seen.groups.items():
@@ -141,6 +170,32 @@ def _draw_policy(seen: Inspection, target: ExplainedObject, layout: StatusLayout
         if policy.name == target.name:
             return [*draw_policy(policy, seen.description.now, replace(layout, is_wide=True))]
     raise miss_policy(seen.description, target.name)
+
+
+def _draw_of_releases(
+    seen: Description, target: ExplainedObject, layout: StatusLayout
+) -> list[Line]:
+    """Return all that is known of an object of releases. Raises InvalidInput for none."""
+    name, releases = target.name, seen.list_releases()
+    match target.kind:
+        case ExplainedKind.RELEASE:
+            known = {one.name: draw_release(one, seen.now, layout) for one in releases}
+        case ExplainedKind.GATE:
+            known = {
+                gate.name: draw_gate(one, gate, layout) for one in releases for gate in one.gates
+            }
+        case ExplainedKind.CHECK:
+            known = {one.name: draw_checks([one], layout) for one in seen.list_checks()}
+        case _:
+            known = {
+                one.name: draw_schedules([one], layout)
+                for one in seen.list_schedules()
+                if bool(one.namespace) is (target.kind is ExplainedKind.SCHEDULE)
+            }
+    if name in known:
+        return [*known[name]]
+    hint = suggest(name, [*known])
+    raise InvalidInput(f"no {target.kind} {name} is seen in namespace {seen.namespace}{hint}")
 
 
 async def _draw_driven(

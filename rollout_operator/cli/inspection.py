@@ -123,5 +123,11 @@ def _only(description: Description, name: str) -> Description:
         return group.name == name
 
     return msgspec.structs.replace(
-        description, groups=tuple(filter(is_chosen, description.groups)), budgets=(), policies=UNSET
+        description,
+        groups=tuple(filter(is_chosen, description.groups)),
+        budgets=(),
+        policies=UNSET,
+        releases=UNSET,
+        schedules=UNSET,
+        health_checks=UNSET,
     )

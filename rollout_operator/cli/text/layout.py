@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.lines import Line, Style
+from rollout_operator.model.condition import ConditionDescription
 from rollout_operator.model.description import Waiting
 from rollout_operator.planning.wording import one_line
 
@@ -39,6 +40,16 @@ def draw_waits(label: str, waits: Iterable[Waiting], layout: StatusLayout) -> It
         yield from draw_labelled(label, f"{wait.text} [{wait.code}]", layout)
         if wait.remedy:
             yield from wrap_text(wait.remedy, layout, indent=LABEL_WIDTH + 2, style=Style.FAINT)
+
+
+def draw_conditions(
+    conditions: Iterable[ConditionDescription], layout: StatusLayout
+) -> Iterator[Line]:
+    """Yield the lines of what a status says."""
+    for one in conditions:
+        message = f": {one.message}" if one.message else ""
+        text = f"{one.type} is {one.is_true}, {one.reason}{message}"
+        yield from wrap_text(text, layout, indent=2, style=Style.FAINT)
 
 
 def draw_labelled(label: str, text: str, layout: StatusLayout) -> Iterator[Line]:

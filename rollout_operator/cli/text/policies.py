@@ -6,6 +6,7 @@ from typing import Final
 
 from rollout_operator.cli.text.layout import (
     StatusLayout,
+    draw_conditions,
     draw_labelled,
     draw_waits,
     render_age,
@@ -46,7 +47,7 @@ def draw_policy(policy: PolicyDescription, now: datetime, layout: StatusLayout) 
         yield from draw_labelled("group", join_names(policy.groups), layout)
     yield from draw_waits("waits", policy.waits[is_shown:], layout)
     if layout.is_wide:
-        yield from _draw_conditions(policy, layout)
+        yield from draw_conditions(policy.conditions, layout)
 
 
 def _head(policy: PolicyDescription) -> Line:
@@ -88,13 +89,6 @@ def _draw_zone(
             (f"  {state:8}  {one.name[:sets]:{sets}}  {ready:>7}  {updated:>7}{tail}", Style.PLAIN),
         )
         name, state = "", ""
-
-
-def _draw_conditions(policy: PolicyDescription, layout: StatusLayout) -> Iterator[Line]:
-    for one in policy.conditions:
-        message = f": {one.message}" if one.message else ""
-        text = f"{one.type} is {one.is_true}, {one.reason}{message}"
-        yield from wrap_text(text, layout, indent=2, style=Style.FAINT)
 
 
 def _width(title: str, names: list[str]) -> int:

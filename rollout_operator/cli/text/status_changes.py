@@ -3,6 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rollout_operator.model.description import Description, GroupDescription, ZoneDescription
+from rollout_operator.planning.description.release_text import (
+    render_health_check,
+    render_release,
+    render_schedule,
+)
 from rollout_operator.planning.description.text import render_policy
 from rollout_operator.planning.wording import one_line
 
@@ -16,6 +21,12 @@ def list_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping
     facts = dict(_list_groups(description))
     for policy in description.list_policies():
         facts[f"{where} policy {policy.name}"] = render_policy(policy)
+    for release in description.list_releases():
+        facts[f"{where} release {release.name}"] = render_release(release)
+    for schedule in description.list_schedules():
+        facts[f"{where} {schedule.title}"] = render_schedule(schedule)
+    for check in description.list_checks():
+        facts[f"{where} health {check.title}"] = render_health_check(check)
     for budget in description.budgets:
         code = f" [{budget.waits[0].code}]" if budget.waits else ""
         facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}{code}"

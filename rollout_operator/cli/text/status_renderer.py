@@ -16,6 +16,7 @@ from rollout_operator.cli.text.layout import (
     wrap_text,
 )
 from rollout_operator.cli.text.policies import draw_policy
+from rollout_operator.cli.text.releases import draw_checks, draw_release, draw_schedules
 from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.model.description import (
     BudgetDescription,
@@ -28,7 +29,7 @@ from rollout_operator.model.description import (
     Step,
     ZoneDescription,
 )
-from rollout_operator.planning.description.phase import list_worst_first
+from rollout_operator.planning.description.phase import list_worst_first, list_worst_releases
 from rollout_operator.planning.description.policies import list_worst_policies
 from rollout_operator.planning.wording import count, one_line
 
@@ -78,9 +79,22 @@ def draw_status(
         lines += [BLANK, *_draw_group(group, description.now, layout)]
     for policy in list_worst_policies(description.list_policies()):
         lines += [BLANK, *draw_policy(policy, description.now, layout)]
+    lines += _draw_releases(description, layout)
     if description.budgets:
         lines += [BLANK, *_draw_budgets(description.budgets, layout)]
     return lines if layout.is_terse else [*lines, *_draw_legend(groups)]
+
+
+def _draw_releases(description: Description, layout: StatusLayout) -> Iterator[Line]:
+    for release in list_worst_releases(description.list_releases()):
+        yield from (BLANK, *draw_release(release, description.now, layout))
+    if layout.is_terse:
+        return
+    for lines in (
+        list(draw_schedules(description.list_schedules(), layout)),
+        list(draw_checks(description.list_checks(), layout)),
+    ):
+        yield from (BLANK, *lines) if lines else ()
 
 
 def choose_symbol(pod: PodDescription) -> PodSymbol:
@@ -92,9 +106,11 @@ def choose_symbol(pod: PodDescription) -> PodSymbol:
 
 def _title(description: Description) -> Line:
     groups = count(len(description.groups), "rollout group")
+    rollouts = len(description.list_releases())
+    releases = f", {count(rollouts, 'Rollout')}" if rollouts else ""
     return (
         (f"namespace {one_line(description.namespace)}", Style.BOLD),
-        (f"  {groups}", Style.PLAIN),
+        (f"  {groups}{releases}", Style.PLAIN),
     )
 
 

@@ -6,13 +6,14 @@ server's proxy, where that is permitted. Nothing is ever written.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both, gather_all
@@ -24,14 +25,14 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     ZONE_BUDGETS,
     ApiClient,
-    Resource,
 )
 from rollout_operator.kube.cache.store import AnyBudget
 from rollout_operator.kube.scales.once import ScaleReader
-from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import SCHEMA_VERSION, Description
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
@@ -43,7 +44,14 @@ from rollout_operator.model.outcome import Plan
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.operator.diagnosis.listing import Lister
 from rollout_operator.operator.diagnosis.observed import DrivenSets, ObjectsFrom, ObservedNamespace
+from rollout_operator.operator.diagnosis.releases import (
+    ALL_ROLLOUTS,
+    ListedReleases,
+    ObservedReleases,
+    ReleaseReader,
+)
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
 from rollout_operator.planning.description.namespaces import select_namespace
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
@@ -52,13 +60,10 @@ from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 OWN_LIMIT: Final = timedelta(seconds=3)
 # The times of a Lease are of its holder's clock, which may be wrong.
 STOPPED_AFTER: Final = 2 * LEASE_DURATION
-_PAGE: Final = 500
 # Of all namespaces in one list.
 _ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
 _ALL_POLICIES: Final = replace(MULTI_AZ_ROLLOUTS, is_namespaced=False)
 _DESCRIPTION: Final = msgspec.json.Decoder(Description)
-
-Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,45 +88,23 @@ class Inspection:
     @property
     def best(self) -> Description:
         """Return the operator's own view, which knows more, or else what was computed."""
-        return self.description if self.own is None else self.own
+        own, computed = self.own, self.description
+        if own is None:
+            return computed
+        if own.releases is not UNSET:
+            return own
+        # What no process makes, or another one does, is nothing that it knows of.
+        return msgspec.structs.replace(
+            own,
+            releases=computed.releases,
+            schedules=computed.schedules,
+            health_checks=computed.health_checks,
+        )
 
 
 def is_settled(group: Group) -> bool:
     """Return whether the status of each of its StatefulSets shows the newest spec."""
     return all(zone.sts.observed_generation >= zone.sts.generation for zone in group.zones)
-
-
-@dataclass(frozen=True, slots=True)
-class _Lister:
-    """Lists objects by one client."""
-
-    client: ApiClient
-    version: str | None
-    """None for what is stored, "0" for what the API server has cached."""
-
-    async def list_all(
-        self,
-        resource: Resource,
-        namespace: str,
-        decode: Callable[[msgspec.Raw], Decoded],
-        selector: str = "",
-    ) -> list[Decoded | Unreadable]:
-        """Return all objects, those that cannot be decoded among them. Raises ApiError."""
-        found: list[Decoded | Unreadable] = []
-        token = ""
-        while True:
-            page = await self.client.fetch_page(
-                resource,
-                namespace,
-                selector=selector,
-                limit=_PAGE,
-                token=token,
-                resource_version=self.version,
-            )
-            found.extend(decode_or_salvage(resource.kind, decode, raw) for raw in page.items)
-            token = page.next_token
-            if not token:
-                return found
 
 
 class Inspector:
@@ -149,7 +132,9 @@ class Inspector:
         Raises ApiError where sets or pods cannot be listed.
         """
         remarks: list[str] = []
-        seen, own = await both(self._read(remarks, is_fresh), self._ask_operator(remarks))
+        reading = both(self._read(remarks, is_fresh), self._read_releases(remarks, is_fresh))
+        (seen, listed), own = await both(reading, self._ask_operator(remarks))
+        releases = ObservedReleases(listed)
         groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
         plans = dict(zip(groups, planned, strict=True))
@@ -166,6 +151,9 @@ class Inspector:
                 groups=tuple(described),
                 budgets=seen.describe_budgets(),
                 policies=seen.describe_policies(driven),
+                releases=releases.describe_releases(),
+                schedules=releases.describe_schedules(),
+                health_checks=releases.describe_checks(),
             ),
             own=own if is_own else None,
             groups=groups,
@@ -176,8 +164,12 @@ class Inspector:
             remarks=() if is_own else tuple(remarks),
         )
 
+    async def _read_releases(self, remarks: list[str], is_fresh: bool) -> ListedReleases:
+        lister = Lister(self._client, None if is_fresh else "0")
+        return await ReleaseReader(lister, self._namespace, remarks).read()
+
     async def _read(self, remarks: list[str], is_fresh: bool) -> ObservedNamespace:
-        lister, namespace = _Lister(self._client, None if is_fresh else "0"), self._namespace
+        lister, namespace = Lister(self._client, None if is_fresh else "0"), self._namespace
         # Pods last: what they show is no older than what their sets want.
         sets, policies = await both(
             lister.list_all(STATEFULSETS, namespace, decode_statefulset),
@@ -199,7 +191,7 @@ class Inspector:
         scales = await self._scales.read(list_references(zone.sts for zone in group.zones))
         return await seen.plan(group, plan_scaling(ScalingSnapshot(group=group, scales=scales)))
 
-    async def _list_budgets(self, lister: _Lister, remarks: list[str]) -> Sequence[AnyBudget]:
+    async def _list_budgets(self, lister: Lister, remarks: list[str]) -> Sequence[AnyBudget]:
         try:
             return await lister.list_all(ZONE_BUDGETS, self._namespace, decode_budget)
         except NotFound:
@@ -209,7 +201,7 @@ class Inspector:
             return ()
 
     async def _list_policies(
-        self, lister: _Lister, remarks: list[str]
+        self, lister: Lister, remarks: list[str]
     ) -> Sequence[WatchedPolicy | Unreadable]:
         """Return the MultiAZRollouts; most people need no right to list them."""
         try:
@@ -279,11 +271,11 @@ def _read_description(body: bytes) -> Description:
 
 
 async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequence[str]:
-    """Return the namespaces with rollout groups, and with MultiAZRollouts where those may be read.
+    """Return the namespaces with rollout groups, and those with policies or releases.
 
-    Raises ApiError.
+    The last two only where they may be read. Raises ApiError.
     """
-    lister = _Lister(client, None if is_fresh else "0")
+    lister = Lister(client, None if is_fresh else "0")
     found: set[str] = set()
     for label in (GROUP_LABEL, GROUP_LABEL_LONG):
         sets = await lister.list_all(_ALL_SETS, "", decode_statefulset, label)
@@ -291,4 +283,7 @@ async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequen
     with suppress(NotFound, Denied):
         policies = await lister.list_all(_ALL_POLICIES, "", decode_watched_policy)
         found.update(policy.namespace for policy in policies)
+    with suppress(NotFound, Denied):
+        rollouts = await lister.list_all(ALL_ROLLOUTS, "", watch_as(decode_rollout))
+        found.update(rollout.namespace for rollout in rollouts)
     return sorted(found)

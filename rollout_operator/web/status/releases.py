@@ -19,7 +19,7 @@ from rollout_operator.planning.description.release_text import (
     render_schedule,
     render_target,
 )
-from rollout_operator.planning.wording import join_names
+from rollout_operator.planning.wording import count, join_names
 from rollout_operator.web.status.group import MOST_REASONS, render_remedy
 from rollout_operator.web.status.markup import (
     escape,
@@ -138,4 +138,5 @@ def _render_schedule(schedule: ScheduleDescription) -> str:
     if schedule.changes is not None:
         what = "closes" if schedule.is_open else "opens"
         changes = f", {what} {render_time(schedule.changes, 'in')}"
-    return f"{escape(render_schedule(schedule))}, {schedule.rollouts} Rollouts{changes}"
+    concerned = count(schedule.rollouts, "Rollout")
+    return f"{escape(render_schedule(schedule))}, {concerned}{changes}"

@@ -63,7 +63,7 @@ async def test_a_rollout_says_what_it_waits_for_and_what_comes_next() -> None:
         "rollout.kuberik.com/retry: x",
         "1.0.0 Succeeded 2026-01-02 03:03:05 UTC by ann",
         "GatesPassing is False, SomeGatesBlocking",
-        "RolloutSchedule prod/nights: closed by night, 1 Rollouts, opens 2026-01-02 03:05:05 UTC",
+        "RolloutSchedule prod/nights: closed by night, 1 Rollout, opens 2026-01-02 03:05:05 UTC",
     ):
         assert part in text, (part, text)
     assert "No rollout group" not in text

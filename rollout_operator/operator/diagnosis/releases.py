@@ -1,0 +1,202 @@
+"""The releases of a namespace as they are listed once: described as the operator describes them.
+
+Statuses say what was decided, so that nothing is decided anew. What may not be read is left out,
+and said where a Rollout rests on it: most people need no right to any of these kinds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.controllers.releases.flux import list_flux
+from rollout_operator.controllers.releases.tags import list_tags
+from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube.api import NAMESPACES, Resource
+from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.model.decode.releases.flux import (
+    decode_kustomization,
+    decode_oci_repository,
+)
+from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.releases.watched import Headed, watch_as
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.described.releases import (
+    HealthCheckDescription,
+    ReleaseDescription,
+    ScheduleDescription,
+)
+from rollout_operator.model.errors import ApiError, Denied, NotFound
+from rollout_operator.model.objects import AnyWatched, Unreadable, list_views
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.namespace import LabelledNamespace
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
+from rollout_operator.operator.diagnosis.listing import Lister
+from rollout_operator.planning.description.releases.checks import describe_check
+from rollout_operator.planning.description.releases.gates import describe_schedule
+from rollout_operator.planning.description.releases.rollouts import (
+    RelatedObjects,
+    describe_release,
+    describe_unreadable_release,
+)
+from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.health import selects_namespaces
+
+ALL_ROLLOUTS: Final = replace(kinds.ROLLOUTS, is_namespaced=False)
+_ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedReleases:
+    """All that was listed in one namespace."""
+
+    rollouts: Sequence[AnyWatched] = ()
+    gates: Sequence[AnyWatched] = ()
+    checks: Sequence[AnyWatched] = ()
+    schedules: Sequence[AnyWatched] = ()
+    repositories: Sequence[AnyWatched] = ()
+    kustomizations: Sequence[AnyWatched] = ()
+    wide_checks: Sequence[AnyWatched] = ()
+    """Those of all namespaces, where a Rollout selects namespaces."""
+    namespaces: Sequence[AnyWatched] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseReader:
+    """Lists what there is of releases in one namespace; `remarks` takes what could not be read."""
+
+    lister: Lister
+    namespace: str
+    remarks: list[str]
+
+    async def read(self) -> ListedReleases:
+        """Return the objects, none where there is no Rollout, or none may be read."""
+        namespace = self.namespace
+        try:
+            rollouts = await self.lister.list_all(
+                kinds.ROLLOUTS, namespace, watch_as(decode_rollout)
+            )
+        except (NotFound, Denied):
+            return ListedReleases()
+        except ApiError as error:
+            self.remarks.append(f"Rollouts are left out: {error}")
+            return ListedReleases()
+        if not rollouts:
+            return ListedReleases()
+        gates, checks, own, common, repositories, kustomizations = await gather_all(
+            (
+                self._list(namespace, decode_gate, kinds.ROLLOUT_GATES),
+                self._list(namespace, decode_health_check, kinds.HEALTH_CHECKS),
+                self._list(namespace, partial(decode_schedule, SCHEDULE), kinds.ROLLOUT_SCHEDULES),
+                self._list(
+                    "", partial(decode_schedule, CLUSTER_SCHEDULE), kinds.CLUSTER_ROLLOUT_SCHEDULES
+                ),
+                self._list(namespace, decode_oci_repository, *kinds.OCI_REPOSITORIES),
+                self._list(namespace, decode_kustomization, *kinds.KUSTOMIZATIONS),
+            )
+        )
+        listed = ListedReleases(
+            rollouts=rollouts,
+            gates=gates,
+            checks=checks,
+            schedules=(*own, *common),
+            repositories=repositories,
+            kustomizations=kustomizations,
+        )
+        if not any(map(selects_namespaces, list_views(rollouts, ReleaseRollout))):
+            return listed
+        wide = await self._list("", decode_health_check, _ALL_CHECKS)
+        namespaces = await self._list("", decode_labelled_namespace, NAMESPACES)
+        return replace(listed, wide_checks=wide, namespaces=namespaces)
+
+    async def _list(
+        self, namespace: str, decode: Callable[[JsonBytes], Headed], *versions: Resource
+    ) -> Sequence[AnyWatched]:
+        """Return the objects in the first version that is served; none where there is none."""
+        for resource in versions:
+            try:
+                return await self.lister.list_all(resource, namespace, watch_as(decode))
+            except NotFound:
+                continue
+            except ApiError as error:
+                # What is of the cluster, few may read: what rests on it says so itself.
+                if resource is not kinds.CLUSTER_ROLLOUT_SCHEDULES or not isinstance(error, Denied):
+                    self.remarks.append(f"{resource.plural} are left out: {error}")
+                return ()
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedReleases:
+    """Describes what was listed."""
+
+    listed: ListedReleases
+
+    def describe_releases(self) -> tuple[ReleaseDescription, ...] | UnsetType:
+        """Return all Rollouts by name; UNSET where there is none."""
+        common = RelatedObjects(
+            gates=list_views(self.listed.gates, ReleaseGate),
+            schedules=self._list_schedules(),
+            checks=self._list_checks(),
+        )
+        found: list[ReleaseDescription] = []
+        for one in sorted(self.listed.rollouts, key=lambda one: one.name):
+            if isinstance(one, Unreadable):
+                found.append(describe_unreadable_release(one))
+            elif isinstance(one.view, ReleaseRollout | RefusedRelease):
+                found.append(describe_release(one.view, self._relate(one.view, common)))
+        return tuple(found) or UNSET
+
+    def describe_schedules(self) -> tuple[ScheduleDescription, ...] | UnsetType:
+        """Return the schedules of the namespace, and those of the cluster; UNSET for none."""
+        return tuple(map(describe_schedule, self._list_schedules())) or UNSET
+
+    def describe_checks(self) -> tuple[HealthCheckDescription, ...] | UnsetType:
+        """Return the HealthChecks of the namespace by name; UNSET where there is none."""
+        rollouts = list_views(self.listed.rollouts, ReleaseRollout)
+        labels = self._list_labels()
+        found = (describe_check(one, rollouts, labels) for one in self._list_checks())
+        return tuple(found) or UNSET
+
+    def _relate(
+        self, rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects
+    ) -> RelatedObjects:
+        if isinstance(rollout, RefusedRelease):
+            return common
+        current, name = rollout.status.current, rollout.head.name
+        tag = None if current is None else current.version.tag
+        flux = list_flux(name, _store(self.listed.repositories), _store(self.listed.kustomizations))
+        related = msgspec.structs.replace(common, targets=list_targets(name, tag, *flux))
+        if not selects_namespaces(rollout):
+            return related
+        checks = list_views(self.listed.wide_checks, HealthCheck)
+        return msgspec.structs.replace(related, checks=checks, namespaces=self._list_labels())
+
+    def _list_checks(self) -> tuple[HealthCheck, ...]:
+        found = list_views(self.listed.checks, HealthCheck)
+        return tuple(sorted(found, key=lambda one: one.head.name))
+
+    def _list_labels(self) -> Mapping[str, Mapping[str, str]]:
+        found = list_views(self.listed.namespaces, LabelledNamespace)
+        return {one.head.name: one.labels for one in found}
+
+    def _list_schedules(self) -> tuple[ScheduleObject, ...]:
+        found = list_views(self.listed.schedules, ScheduleObject)
+        return tuple(sorted(found, key=lambda one: (one.head.namespace == "", one.head.name)))
+
+
+def _store(objects: Sequence[AnyWatched]) -> WatchedStore:
+    """Return objects as they are found by what they mention."""
+    store = WatchedStore(list_tags)
+    store.replace_all(objects)
+    return store
