@@ -17,7 +17,7 @@ from benchmarks.figures import Figure, Result
 from benchmarks.processes import measure_in_child, read_time
 from benchmarks.tasks import Storm, Task
 from tests.system.budgeted import Budgeted, hold
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.budgets import GROUP, grouped_zones, zone_budget
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ADMIN, ControlPlane
@@ -52,7 +52,7 @@ class Run:
 async def measure(*, small: bool) -> Result:
     """Measure one storm. Raises NoControlPlaneError."""
     replicas, count = (2, 40) if small else (ZONE_PODS, COUNT)
-    plane = ControlPlane(find_assets())
+    plane = ControlPlane(locate_assets())
     async with AsyncExitStack() as stack:
         stack.push_async_callback(plane.stop)
         await plane.start()

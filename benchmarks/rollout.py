@@ -19,7 +19,7 @@ from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.processes import read_time
 from benchmarks.timeline import Json, Rollout, count_requests, read_rollout
 from rollout_operator.lab.zones import three_zones
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import AUDIT_POLICY, CONTROLLERS, KUBELET, ControlPlane
 from tests.world.sets import set_image, wait_adopted
@@ -89,7 +89,7 @@ async def open_plane() -> AsyncIterator[ControlPlane]:
         policy.write_text(
             yaml.safe_dump(AUDIT_POLICY | {"rules": STATUS_RULES + AUDIT_POLICY["rules"]})
         )
-        plane = ControlPlane(find_assets(), flags={"audit-policy-file": str(policy)})
+        plane = ControlPlane(locate_assets(), flags={"audit-policy-file": str(policy)})
         try:
             await plane.start()
             yield plane

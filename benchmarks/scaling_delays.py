@@ -27,7 +27,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW
 from tests.world.api import PODS, STATEFULSETS
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
@@ -102,7 +102,7 @@ class _Setup:
 async def measure(*, small: bool) -> Result:
     """Measure waves. Raises NoControlPlaneError."""
     count, rounds, pause = (20, 1, 0.0) if small else (1_000, 5, PAUSE_S)
-    plane = ControlPlane(find_assets())
+    plane = ControlPlane(locate_assets())
     try:
         await plane.start()
         async with World(plane, plane.folder, always(STARTS)) as world:

@@ -17,7 +17,7 @@ from benchmarks.scaling_grants import grant_component
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import LEADING_ZONE
 from tests.world.api import STATEFULSETS
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
 from tests.world.sets import Check, Snapshot, each_of, missing_ready, set_replicas, wait_until
@@ -62,7 +62,7 @@ async def measure(*, small: bool) -> Result:
     """Measure steps of one replica each. Raises NoControlPlaneError."""
     rounds, pause = (2, 0.0) if small else (15, PAUSE_S)
     figures: list[Figure] = []
-    plane = ControlPlane(find_assets())
+    plane = ControlPlane(locate_assets())
     try:
         await plane.start()
         for shape, followers in SHAPES.items():

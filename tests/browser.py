@@ -140,7 +140,7 @@ async def browsing(program: str) -> AsyncIterator[Page]:
             port = await _read_port(folder / _PORT_FILE, process)
             async with (
                 aiohttp.ClientSession() as session,
-                session.ws_connect(await _find_tab(session, port), max_msg_size=1 << 27) as socket,
+                session.ws_connect(await _name_tab(session, port), max_msg_size=1 << 27) as socket,
             ):
                 yield Page(socket)
         finally:
@@ -164,7 +164,7 @@ def _read_lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-async def _find_tab(session: aiohttp.ClientSession, port: int) -> str:
+async def _name_tab(session: aiohttp.ClientSession, port: int) -> str:
     async with asyncio.timeout(LIMIT_S):
         while True:
             async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:

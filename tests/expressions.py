@@ -24,7 +24,7 @@ POLICIES: Final = "kube_validating_webhook_failure_policy"
 _SUFFIXES: Final = ("_bucket", "_count", "_sum", "_total")
 
 
-def list_own_metrics() -> dict[str, set[str]]:
+def map_own_metrics() -> dict[str, set[str]]:
     """Return the labels of our metrics by name, also of what is off by default."""
     collectors = make_all_metrics().registry._collector_to_names  # there is no public list of them
     return {
@@ -74,7 +74,7 @@ def assert_known(expression: str, others: set[str]) -> None:
 
     `others` are metrics that other exporters have.
     """
-    own = list_own_metrics()
+    own = map_own_metrics()
     for name in metrics_of(expression) - others:
         known = next((each for each in (name, *_cut(name)) if each in own), None)
         assert known is not None, name

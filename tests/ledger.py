@@ -49,7 +49,7 @@ class Bench:
 
     def due(self, uid: Uid = A) -> dict[str, timedelta]:
         return {
-            entry.pod: entry.due for entry in self.downscales.backlog.list_due_cancels(uid).values()
+            entry.pod: entry.due for entry in self.downscales.backlog.map_due_cancels(uid).values()
         }
 
     def assert_is_empty(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 _NAME = re.compile(r"test_\w+")
 
 
-def find_names(expression: str) -> tuple[str, ...]:
+def list_names(expression: str) -> tuple[str, ...]:
     """Return the names in an expression of -k, none where a test without them may be meant."""
     words = [word for word in re.findall(r"[^\s()]+", expression) if word not in ("and", "or")]
     return tuple(map(str.lower, words)) if all(map(_NAME.fullmatch, words)) else ()
@@ -21,7 +21,7 @@ def find_names(expression: str) -> tuple[str, ...]:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out a file of tests with none of the names in it; None: others decide."""
-    names = find_names(config.option.keyword)
+    names = list_names(config.option.keyword)
     if not names or collection_path.suffix != ".py":
         return None
     text = f"{collection_path}\n{collection_path.read_text()}".lower()

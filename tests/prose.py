@@ -55,7 +55,7 @@ def list_links(markdown: str) -> Iterator[str]:
                 yield str(target)
 
 
-def list_anchors(markdown: str) -> set[str]:
+def collect_anchors(markdown: str) -> set[str]:
     """Return the anchors that a forge makes of the headings, and those that are set by hand."""
     anchors = set(re.findall(r'<a (?:id|name)="([^"]+)"', markdown))
     tokens = PARSER.parse(markdown)

@@ -29,7 +29,7 @@ from tests.mutants import automatic
 from tests.mutants.__main__ import run_all as ask_about_all
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.runner import Budget
-from tests.simulation.aimed import find_broken, list_aims
+from tests.simulation.aimed import list_aims, list_broken
 from tests.simulation.campaign import (
     SMALL_ONES,
     Job,
@@ -101,7 +101,7 @@ def _prove_aimed(given: argparse.Namespace) -> Found:
     lists = [list_aims(limit, is_elected=is_elected) for limit, is_elected in plays]
     aims = [*chain.from_iterable(lists)][:: given.step]
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-        missed = list(chain.from_iterable(pool.imap_unordered(find_broken, aims, 8)))
+        missed = list(chain.from_iterable(pool.imap_unordered(list_broken, aims, 8)))
     return Found(ran=f"{len(aims)} kills", missed=missed, is_failure=bool(missed))
 
 

@@ -97,7 +97,7 @@ def container_of(objects: Rendered, deployment: str = "rollout-operator") -> Obj
     return only
 
 
-def find_field(one: Any, path: str) -> Any:
+def get_field(one: Any, path: str) -> Any:
     """Return what stands at a path such as `spec.ports.0.name`, None where there is nothing."""
     for key in path.split("."):
         if isinstance(one, list):

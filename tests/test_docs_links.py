@@ -7,14 +7,14 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from tests.code_rules import ROOT
-from tests.prose import list_anchors, list_links, list_pages, list_sentences, make_anchor
+from tests.prose import collect_anchors, list_links, list_pages, list_sentences, make_anchor
 
 FORGE = "https://github.com/rollout-operator/rollout-operator/"
 ELSEWHERE = re.compile(r"[a-z]+:")
 PAGES = list_pages(ROOT)
 
 
-def find_dead_links(page: Path) -> list[str]:
+def list_dead_links(page: Path) -> list[str]:
     """Return the links of a page that lead to no file, or to no heading."""
     return [link for link in list_links(page.read_text()) if not _is_alive(page, link)]
 
@@ -26,12 +26,12 @@ def _is_alive(page: Path, link: str) -> bool:
     target = (page.parent / unquote(path)).resolve() if path else page
     if not target.exists() or not target.is_relative_to(ROOT):
         return False
-    return not anchor or target.suffix != ".md" or anchor in list_anchors(target.read_text())
+    return not anchor or target.suffix != ".md" or anchor in collect_anchors(target.read_text())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_leads_somewhere(page: Path) -> None:
-    assert find_dead_links(page) == []
+    assert list_dead_links(page) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -56,7 +56,7 @@ def test_an_anchor_is_made_as_forges_make_it(heading: str, anchor: str) -> None:
 
 
 def test_a_heading_that_comes_twice_has_two_anchors() -> None:
-    assert list_anchors("# A `b` c\n\n## x\n\n## x\n") == {"a-b-c", "x", "x-1"}
+    assert collect_anchors("# A `b` c\n\n## x\n\n## x\n") == {"a-b-c", "x", "x-1"}
 
 
 def test_dead_links_are_found(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class Mention:
         return f"{self.path.as_posix()}:{self.line}: {self.id}"
 
 
-def find_ids(text: str) -> Iterator[tuple[str, bool]]:
+def list_ids(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the ids of a line, and for each whether a range implies it."""
     for match in _IDS.finditer(text):
         family, before = match["family"], match["first"]
@@ -74,7 +74,7 @@ def list_mentions(root: Path, tops: Iterable[str]) -> Iterator[Mention]:
             if path.is_dir() or where in SKIPPED or (top != str(where) and _is_data(path)):
                 continue
             for number, line in enumerate(path.read_text().splitlines(), start=1):
-                for name, is_implied in find_ids(line):
+                for name, is_implied in list_ids(line):
                     yield Mention(id=name, path=where, line=number, is_implied=is_implied)
 
 
@@ -159,7 +159,7 @@ def test_a_row_too_many_is_found(tmp_path: Path, row: str, finding: str) -> None
     ],
 )
 def test_short_forms_are_read(text: str, ids: str) -> None:
-    found = [f"({name})" if is_implied else name for name, is_implied in find_ids(text)]
+    found = [f"({name})" if is_implied else name for name, is_implied in list_ids(text)]
 
     assert " ".join(found) == ids
 

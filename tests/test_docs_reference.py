@@ -27,7 +27,7 @@ def test_custom_resources_are_those_that_are_shipped() -> None:
     assert PAGE.read_text() == render_page()
 
 
-def list_keys() -> set[str]:
+def collect_keys() -> set[str]:
     """Return each label and annotation that the code names."""
     values = (value for name, value in vars(names).items() if name.isupper())
     ours = re.compile(r"(grafana\.com/|rollout-)\S+")
@@ -38,13 +38,13 @@ def list_keys() -> set[str]:
     }
 
 
-@pytest.mark.parametrize("key", sorted(list_keys()))
+@pytest.mark.parametrize("key", sorted(collect_keys()))
 def test_every_label_and_annotation_is_listed(key: str) -> None:
     assert f"`{key}`" in LABELS
 
 
 def test_no_label_or_annotation_is_listed_that_nothing_reads() -> None:
-    assert {*re.findall(r"`(grafana\.com/[\w/-]+)`", LABELS)} - list_keys() == set()
+    assert {*re.findall(r"`(grafana\.com/[\w/-]+)`", LABELS)} - collect_keys() == set()
 
 
 def test_no_metric_is_listed_that_is_not_exposed() -> None:
@@ -64,7 +64,7 @@ async def test_the_paths_are_those_that_are_served() -> None:
         if route.resource is not None
     }
 
-    assert list_paths("8001") == served | {"/debug/pprof/…"}
+    assert collect_paths("8001") == served | {"/debug/pprof/…"}
 
 
 def test_the_webhooks_are_those_that_are_served() -> None:
@@ -74,11 +74,11 @@ def test_the_webhooks_are_those_that_are_served() -> None:
         if name.endswith("_PATH") and isinstance(value, str)
     }
 
-    assert list_paths("8443") == hooks
-    assert list_paths("8444") == {*reviews.LED_PATHS}
+    assert collect_paths("8443") == hooks
+    assert collect_paths("8444") == {*reviews.LED_PATHS}
 
 
-def list_paths(port: str) -> set[str]:
+def collect_paths(port: str) -> set[str]:
     """Return the paths that the page names below the heading of a port."""
     (section,) = (part for part in ENDPOINTS.split("\n## ") if part.startswith(port))
     rows = re.findall(r"^\| (`/[^|]*) \|", section, re.MULTILINE)

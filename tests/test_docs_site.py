@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.code_rules import ROOT
-from tests.site.__main__ import find_faults
+from tests.site.__main__ import list_faults
 from tests.site.forge import DOCS, FORGE, TOP, adapt, fill
 
 
@@ -93,7 +93,7 @@ def test_faults_of_a_site_are_found(tmp_path: Path) -> None:
     (tmp_path / "b/index.html").write_text('<p id="there">')
     (tmp_path / "s.css").write_text("@font-face { src: url(https://x.example/f.woff) }")
 
-    assert [*find_faults(tmp_path)] == [
+    assert [*list_faults(tmp_path)] == [
         "a/index.html: fetches https://x.example/s.css",
         "a/index.html: fetches //x.example/s.js",
         "a/index.html: #no leads nowhere",

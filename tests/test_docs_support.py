@@ -41,7 +41,7 @@ WORDS: Final = {
 SECURITY: Final = (ROOT / "SECURITY.md").read_text()
 
 
-def find_tested(what: str) -> str:
+def name_tested(what: str) -> str:
     """Return the cell of what is tested."""
     (row,) = (line for line in SUPPORT.splitlines() if line.startswith(f"| {what} |"))
     return row.split("|")[2].strip()
@@ -52,7 +52,7 @@ def test_kubernetes_is_the_one_that_the_tests_build() -> None:
     version = re.search(r"k8s\.io/kubernetes v(\d+\.\d+)\.", module)
 
     assert version is not None
-    assert find_tested("Kubernetes").startswith(f"{version[1]}:")
+    assert name_tested("Kubernetes").startswith(f"{version[1]}:")
 
 
 def test_python_is_the_one_that_is_wanted_and_that_of_the_image() -> None:
@@ -60,7 +60,7 @@ def test_python_is_the_one_that_is_wanted_and_that_of_the_image() -> None:
     image = re.match(r"#!/usr/bin/python(\S+)", (ROOT / "image/rollout-operator").read_text())
 
     assert image is not None
-    assert find_tested("Python") == f"{wanted}, by the whole gate. The image runs on {image[1]}"
+    assert name_tested("Python") == f"{wanted}, by the whole gate. The image runs on {image[1]}"
     assert f"| {wanted} or newer |" in SUPPORT
 
 

@@ -35,7 +35,15 @@ HOME_MADE = re.compile(
 )
 # Who acts has a name: the API server, another replica, the kubelet, a person.
 PERSONS = re.compile(r"\b(somebody|someone|anybody|nobody)\b", re.IGNORECASE)
-FINDS = re.compile(r"_*find_")
+# What a verb promises of the type that it returns.
+VERBS = {
+    "find_": re.compile(r".*\| None|None \| .*"),
+    "list_": re.compile(
+        r"(Async)?Itera(tor|ble)\b.*|Sequence\b.*|list\b.*|tuple\b.*|.*\bGenerator\b.*"
+    ),
+    "assess_": re.compile(r".*(\| None|(Verdict|Finding|Refusal)\b).*"),
+}
+VERB = re.compile(r"def _*(find|list|assess)_")
 # In the package alone: tests have their own tales still.
 HOME_MADE_HERE = re.compile(
     r"_*(tells?|tell_\w+|told|hears?|heard|hearing|asks|(must|may|would|next|was)_ask(ed)?"
@@ -50,7 +58,7 @@ CATCH_ALL = {WORKER, "web/reviews/dispatch.py"}
 TASK_MAKERS = {"aio/tasks.py"}
 
 
-def find_broad_catches(module: Module) -> Iterator[str]:
+def list_broad_catches(module: Module) -> Iterator[str]:
     """Yield catches of Exception outside its doors, and of BaseException anywhere."""
     is_door = _below_top(module) in CATCH_ALL
     for node in module.nodes:
@@ -71,7 +79,7 @@ def _caught(kind: ast.expr | None) -> list[str]:
     return [dotted(each).removeprefix("builtins.") for each in kinds]
 
 
-def find_orphan_tasks(module: Module) -> Iterator[str]:
+def list_orphan_tasks(module: Module) -> Iterator[str]:
     """Yield tasks without a parent: started neither in a task group nor where parents are made."""
     if _below_top(module) in TASK_MAKERS:
         return
@@ -95,7 +103,7 @@ def _task_groups(module: Module) -> set[str]:
     }
 
 
-def find_empty_words(module: Module) -> Iterator[str]:
+def list_empty_words(module: Module) -> Iterator[str]:
     """Yield names of our own that say nothing."""
     if module.path.stem in EMPTY_MODULES:
         yield f"{module.path}: module name"
@@ -104,7 +112,7 @@ def find_empty_words(module: Module) -> Iterator[str]:
             yield module.at(node, name)
 
 
-def find_home_made_words(module: Module) -> Iterator[str]:
+def list_home_made_words(module: Module) -> Iterator[str]:
     """Yield names for which the field has another word."""
     if not HOME_MADE.search(module.source):
         return
@@ -113,30 +121,36 @@ def find_home_made_words(module: Module) -> Iterator[str]:
             yield module.at(node, name)
 
 
-def find_words_gone_here(module: Module) -> Iterator[str]:
+def list_words_gone_here(module: Module) -> Iterator[str]:
     """Yield names of the package for which it has another word."""
     for node, name in list_definitions(module):
         if HOME_MADE_HERE.fullmatch(name):
             yield module.at(node, name)
 
 
-def find_persons(module: Module) -> Iterator[str]:
+def list_persons(module: Module) -> Iterator[str]:
     """Yield lines of docstrings, comments and messages in which no one in particular acts."""
     for number, line in enumerate(module.source.splitlines(), 1):
         if found := PERSONS.search(line):
             yield f"{module.path.as_posix()}:{number}: {found[0]}"
 
 
-def find_wrong_verbs(module: Module) -> Iterator[str]:
-    """Yield functions that find_ what is always there: such a name promises something or None."""
+def list_wrong_verbs(module: Module) -> Iterator[str]:
+    """Yield functions whose verb promises something else than they return.
+
+    `find_` returns something or None, `list_` a sequence, `assess_` a verdict, a refusal or None.
+    """
+    if not VERB.search(module.source):
+        return
     for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             answer = "" if node.returns is None else ast.unparse(node.returns).strip("'")
-            if FINDS.match(node.name) and not answer.endswith("| None"):
-                yield module.at(node, f"{node.name} -> {answer}")
+            for verb, promised in VERBS.items():
+                if node.name.lstrip("_").startswith(verb) and not promised.fullmatch(answer):
+                    yield module.at(node, f"{node.name} -> {answer}")
 
 
-def find_shared_names(modules: Iterable[Module]) -> dict[str, list[str]]:
+def map_shared_names(modules: Iterable[Module]) -> dict[str, list[str]]:
     """Return the public classes whose name stands for two things, and where."""
     places: dict[str, list[str]] = {}
     for module in modules:
@@ -146,13 +160,13 @@ def find_shared_names(modules: Iterable[Module]) -> dict[str, list[str]]:
     return {name: found for name, found in places.items() if len(found) > 1}
 
 
-def find_oversize(module: Module) -> Iterator[str]:
+def list_oversize(module: Module) -> Iterator[str]:
     """Yield a module that is too long to be one subject."""
     if module.lines > MOST_LINES:
         yield f"{module.path}: {module.lines} lines"
 
 
-def find_missing_subject(module: Module) -> Iterator[str]:
+def list_missing_subject(module: Module) -> Iterator[str]:
     """Yield a module that does not say what it is about."""
     if module.source.startswith('"""'):
         return
@@ -170,15 +184,15 @@ Rule = Callable[[Module], Iterator[str]]
 @pytest.mark.parametrize(
     "rule",
     [
-        find_broad_catches,
-        find_orphan_tasks,
-        find_empty_words,
-        find_home_made_words,
-        find_words_gone_here,
-        find_persons,
-        find_wrong_verbs,
-        find_oversize,
-        find_missing_subject,
+        list_broad_catches,
+        list_orphan_tasks,
+        list_empty_words,
+        list_home_made_words,
+        list_words_gone_here,
+        list_persons,
+        list_wrong_verbs,
+        list_oversize,
+        list_missing_subject,
     ],
 )
 def test_the_package_keeps_the_rule(rule: Rule) -> None:
@@ -186,7 +200,7 @@ def test_the_package_keeps_the_rule(rule: Rule) -> None:
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
-    assert find_shared_names(load_package()) == {}
+    assert map_shared_names(load_package()) == {}
 
 
 def test_a_name_of_two_classes_is_found(tmp_path: Path) -> None:
@@ -196,11 +210,11 @@ def test_a_name_of_two_classes_is_found(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_text(source)
 
-    assert find_shared_names(load_modules(tmp_path)) == {"B": ["a", "d"]}
+    assert map_shared_names(load_modules(tmp_path)) == {"B": ["a", "d"]}
 
 
 def test_the_tests_keep_the_rules() -> None:
-    rules = (find_oversize, find_missing_subject, find_home_made_words)
+    rules = (list_oversize, list_missing_subject, list_home_made_words, list_wrong_verbs)
     modules = load_modules(ROOT / "tests")
 
     assert [found for module in modules for rule in rules for found in rule(module)] == []
@@ -209,43 +223,45 @@ def test_the_tests_keep_the_rules() -> None:
 @pytest.mark.parametrize(
     ("rule", "file", "source", "finding"),
     [
-        (find_broad_catches, "a.py", "try: b\nexcept: c", ":2: catches BaseException"),
+        (list_broad_catches, "a.py", "try: b\nexcept: c", ":2: catches BaseException"),
         (
-            find_broad_catches,
+            list_broad_catches,
             WORKER,
             "try: b\nexcept BaseException: c",
             ":2: catches BaseException",
         ),
         (
-            find_broad_catches,
+            list_broad_catches,
             "a.py",
             "try: b\nexcept (A, Exception): c",
             ":2: catches A, Exception",
         ),
-        (find_broad_catches, "a.py", "with suppress(Exception): b", ":1: catches Exception"),
-        (find_orphan_tasks, "a.py", "asyncio.create_task(b())", ":1: asyncio.create_task()"),
-        (find_orphan_tasks, "a.py", "f().create_task(b())", ":1: .create_task()"),
-        (find_empty_words, "a.py", "def handle_it(): ...", ":1: handle_it"),
-        (find_empty_words, "a.py", "class PodManager: ...", ":1: PodManager"),
-        (find_empty_words, "a.py", "self._do_it = 1", ":1: _do_it"),
-        (find_empty_words, "utils.py", "", ": module name"),
-        (find_home_made_words, "a.py", "def b(door): ...", ":1: door"),
-        (find_home_made_words, "a.py", "for look in b: ...", ":1: look"),
-        (find_home_made_words, "a.py", "self.note_failure = b", ":1: note_failure"),
-        (find_home_made_words, "a.py", "def b(scene): ...", ":1: scene"),
+        (list_broad_catches, "a.py", "with suppress(Exception): b", ":1: catches Exception"),
+        (list_orphan_tasks, "a.py", "asyncio.create_task(b())", ":1: asyncio.create_task()"),
+        (list_orphan_tasks, "a.py", "f().create_task(b())", ":1: .create_task()"),
+        (list_empty_words, "a.py", "def handle_it(): ...", ":1: handle_it"),
+        (list_empty_words, "a.py", "class PodManager: ...", ":1: PodManager"),
+        (list_empty_words, "a.py", "self._do_it = 1", ":1: _do_it"),
+        (list_empty_words, "utils.py", "", ": module name"),
+        (list_home_made_words, "a.py", "def b(door): ...", ":1: door"),
+        (list_home_made_words, "a.py", "for look in b: ...", ":1: look"),
+        (list_home_made_words, "a.py", "self.note_failure = b", ":1: note_failure"),
+        (list_home_made_words, "a.py", "def b(scene): ...", ":1: scene"),
         (
-            find_home_made_words,
+            list_home_made_words,
             "a.py",
             "def test_a_live_look_counts(): ...",
             ":1: test_a_live_look_counts",
         ),
-        (find_words_gone_here, "a.py", "self._tell_b = 1", ":1: _tell_b"),
-        (find_persons, "a.py", "# Nobody waits: nonetheless none do.", ":1: Nobody"),
-        (find_persons, "a.py", "a = 1\n# as somebody else's", ":2: somebody"),
-        (find_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),
-        (find_wrong_verbs, "a.py", "async def _find_b(): ...", ":1: _find_b -> "),
-        (find_oversize, "a.py", "a = 1\n" * 401, ": 401 lines"),
-        (find_missing_subject, "a.py", "a = 1", ": no docstring"),
+        (list_words_gone_here, "a.py", "self._tell_b = 1", ":1: _tell_b"),
+        (list_persons, "a.py", "# Nobody waits: nonetheless none do.", ":1: Nobody"),
+        (list_persons, "a.py", "a = 1\n# as somebody else's", ":2: somebody"),
+        (list_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),
+        (list_wrong_verbs, "a.py", "async def _find_b(): ...", ":1: _find_b -> "),
+        (list_wrong_verbs, "a.py", "def list_b() -> set[str]: ...", ":1: list_b -> set[str]"),
+        (list_wrong_verbs, "a.py", "def assess_b() -> str: ...", ":1: assess_b -> str"),
+        (list_oversize, "a.py", "a = 1\n" * 401, ": 401 lines"),
+        (list_missing_subject, "a.py", "a = 1", ": no docstring"),
     ],
 )
 def test_a_breach_is_found(
@@ -264,18 +280,24 @@ def test_a_breach_is_found(
 @pytest.mark.parametrize(
     ("rule", "file", "source"),
     [
-        (find_broad_catches, WORKER, "try: b\nexcept Exception: c"),
-        (find_broad_catches, "a.py", "try: b\nexcept (OSError, ValueError): c"),
-        (find_orphan_tasks, "aio/tasks.py", "asyncio.create_task(b())"),
+        (list_broad_catches, WORKER, "try: b\nexcept Exception: c"),
+        (list_broad_catches, "a.py", "try: b\nexcept (OSError, ValueError): c"),
+        (list_orphan_tasks, "aio/tasks.py", "asyncio.create_task(b())"),
         (
-            find_orphan_tasks,
+            list_orphan_tasks,
             "a.py",
             "async def b():\n async with asyncio.TaskGroup() as c: c.create_task(d())",
         ),
-        (find_empty_words, "a.py", "done = thread.handle_it()\ndocument = redo_it"),
-        (find_home_made_words, "a.py", "def test_it_does_not_look_like_b(note, preview): ..."),
-        (find_wrong_verbs, "a.py", "def find_b() -> 'B | None': ...\ndef finder(): ..."),
-        (find_oversize, "a.py", "a = 1\n" * 400),
+        (list_empty_words, "a.py", "done = thread.handle_it()\ndocument = redo_it"),
+        (list_home_made_words, "a.py", "def test_it_does_not_look_like_b(note, preview): ..."),
+        (list_wrong_verbs, "a.py", "def find_b() -> 'B | None': ...\ndef finder(): ..."),
+        (list_wrong_verbs, "a.py", "def list_b() -> tuple[B, ...]: ..."),
+        (
+            list_wrong_verbs,
+            "a.py",
+            "def assess_b() -> Refusal | None: ...\ndef _assess_b() -> BVerdict: ...",
+        ),
+        (list_oversize, "a.py", "a = 1\n" * 400),
     ],
 )
 def test_what_is_allowed_is_left_alone(tmp_path: Path, rule: Rule, file: str, source: str) -> None:

@@ -27,7 +27,7 @@ TRACES = {
 SKIPPED = {".sum"}
 
 
-def find_traces(path: Path) -> Iterator[str]:
+def list_traces(path: Path) -> Iterator[str]:
     """Yield what stands in a text file and must not, with its line."""
     try:
         text = path.read_text()
@@ -56,7 +56,7 @@ def test_the_repository_keeps_no_trace_of_a_machine() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: which files belong to it is unknown")
 
-    assert [trace for path in repository_files() for trace in find_traces(path)] == []
+    assert [trace for path in repository_files() for trace in list_traces(path)] == []
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_a_trace_is_found(tmp_path: Path, line: str, found: str | None) -> None:
     path = tmp_path / "notes.md"
     path.write_text(f"first\n{line}\n")
 
-    assert list(find_traces(path)) == ([f"notes.md:2: {found}"] if found else [])
+    assert list(list_traces(path)) == ([f"notes.md:2: {found}"] if found else [])

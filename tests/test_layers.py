@@ -167,7 +167,7 @@ def check_layers(modules: Iterable[Module]) -> list[str]:
         if module.layer not in LAYERS:
             findings.append(f"{module.path}: {module.layer} stands in no table")
             continue
-        if module.folder not in _find_folders(module):
+        if module.folder not in _map_folders(module):
             findings.append(f"{module.path}: {module.layer}.{module.folder} stands in no table")
             continue
         for node, name in list_imports(module):
@@ -181,7 +181,7 @@ def check_layers(modules: Iterable[Module]) -> list[str]:
     return findings
 
 
-def _find_folders(module: Module) -> Mapping[str, Iterable[str]]:
+def _map_folders(module: Module) -> Mapping[str, Iterable[str]]:
     return INSIDE.get(module.layer, {"": ()})
 
 
@@ -209,7 +209,7 @@ def _judge_import(module: Module, name: str) -> Iterable[str]:
 
 
 def _judge_inside(module: Module, rest: Sequence[str]) -> Iterable[str]:
-    folders = _find_folders(module)
+    folders = _map_folders(module)
     target = rest[1] if len(rest) > 1 and rest[1] in folders else ""
     if target not in {module.folder, *folders[module.folder]}:
         where = f"{module.layer}.{module.folder}" if module.folder else module.name
@@ -221,7 +221,7 @@ def _is_below(rest: Sequence[str], allowed: Iterable[str]) -> bool:
     return any(name == one or name.startswith(f"{one}.") for one in allowed)
 
 
-def find_circle(modules: Iterable[Module]) -> Sequence[str]:
+def list_circle(modules: Iterable[Module]) -> Sequence[str]:
     """Return modules that import each other in a circle, first and last the same; else nothing."""
     known = {module.name: module for module in modules}
     graph: dict[str, set[str]] = {name: set() for name in known}
@@ -258,7 +258,7 @@ def test_the_package_keeps_its_layers() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert find_circle(load_package()) == ()
+    assert list_circle(load_package()) == ()
 
 
 def test_no_folder_holds_more_than_twenty_files() -> None:
@@ -273,7 +273,7 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     _write(tmp_path / NAME / "aio/a.py", f"from {NAME}.aio.b import c")
     _write(tmp_path / NAME / "aio/b.py", f"from {NAME}.aio import a")
 
-    assert {*find_circle(load_modules(tmp_path / NAME))} == {"aio.a", "aio.b"}
+    assert {*list_circle(load_modules(tmp_path / NAME))} == {"aio.a", "aio.b"}
 
 
 @pytest.mark.parametrize(

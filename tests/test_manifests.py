@@ -8,7 +8,7 @@ import yaml
 
 import rollout_operator
 from tests.kustomize import Object, render
-from tests.rendered import BASE, MANIFESTS, by_name, find_field, granted
+from tests.rendered import BASE, MANIFESTS, by_name, get_field, granted
 from tests.test_packaging import make
 
 OVERLAYS = sorted(path.parent for path in MANIFESTS.glob("overlays/*/kustomization.yaml"))
@@ -149,7 +149,7 @@ def test_fields_are_as_users_rely_on(kind: str, fields: dict[str, Any]) -> None:
     """None stands for a field that is not there."""
     found = of_base(kind)
 
-    assert {path: find_field(found, path) for path in fields} == fields
+    assert {path: get_field(found, path) for path in fields} == fields
 
 
 def test_make_builds_the_image_that_the_base_names() -> None:
@@ -215,7 +215,7 @@ def test_selectors_lead_to_the_pod_which_keeps_the_old_label() -> None:
     """
     deployment, service = of_base("Deployment"), of_base("Service")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
-    startup = find_field(deployment, f"{CONTAINER}.startupProbe")
+    startup = get_field(deployment, f"{CONTAINER}.startupProbe")
 
     assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert service["spec"]["selector"].items() <= labels.items()

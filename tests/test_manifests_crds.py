@@ -21,7 +21,7 @@ from rollout_operator.model.policy.status import (
     RecordedPod,
 )
 from tests.kustomize import Object, render
-from tests.rendered import MANIFESTS, find_field
+from tests.rendered import MANIFESTS, get_field
 
 CRDS: Final = MANIFESTS / "crds"
 KINDS: Final = {
@@ -159,7 +159,7 @@ def read_crd(name: str) -> Object:
 
 def fields_of_spec() -> Object:
     """Return the schemas of the fields of a budget's spec."""
-    fields: Object = find_field(read_crd(BUDGETS), f"{SCHEMA}.properties.spec.properties")
+    fields: Object = get_field(read_crd(BUDGETS), f"{SCHEMA}.properties.spec.properties")
     return fields
 
 
@@ -184,7 +184,7 @@ def test_a_kind_is_as_the_operator_asks_for_it(name: str) -> None:
 
 def test_a_status_has_the_fields_that_are_written() -> None:
     """One that the schema lacks would be dropped, and written for ever."""
-    status = find_field(read_crd(BUDGETS), f"{SCHEMA}.properties.status.properties")
+    status = get_field(read_crd(BUDGETS), f"{SCHEMA}.properties.status.properties")
     conditions = status["conditions"]
 
     assert set(status) == set(msgspec.to_builtins(BudgetStatus()))
@@ -195,28 +195,30 @@ def test_a_status_has_the_fields_that_are_written() -> None:
 
 def test_maz_50_a_policy_shows_the_fields_that_are_written() -> None:
     """MAZ-50: and none beside them, at any depth."""
-    schema = find_field(read_crd(POLICIES), f"{SCHEMA}.properties.status")
+    schema = get_field(read_crd(POLICIES), f"{SCHEMA}.properties.status")
 
-    assert _list_fields(schema) == _list_written(msgspec.to_builtins(STATUS))
+    assert _collect_fields(schema) == _collect_written(msgspec.to_builtins(STATUS))
 
 
-def _list_fields(schema: Object) -> set[str]:
+def _collect_fields(schema: Object) -> set[str]:
     """Return the paths of the fields that a schema has, those of items too."""
     inner = {"": schema.get("items", {}), **schema.get("properties", {})}
-    below = {f"{name}.{path}" for name, one in inner.items() if one for path in _list_fields(one)}
+    below = {
+        f"{name}.{path}" for name, one in inner.items() if one for path in _collect_fields(one)
+    }
     return {*schema.get("properties", {}), *below}
 
 
-def _list_written(value: object) -> set[str]:
+def _collect_written(value: object) -> set[str]:
     items = dict(value) if isinstance(value, dict) else {}
     inner = {"": value[0]} if isinstance(value, list | tuple) and value else items
-    below = {f"{name}.{path}" for name, one in inner.items() for path in _list_written(one)}
+    below = {f"{name}.{path}" for name, one in inner.items() for path in _collect_written(one)}
     return {*items, *below}
 
 
 def test_maz_01_the_kind_has_nothing_that_old_api_servers_refuse() -> None:
     """MAZ-01, MAZ-81: no CEL, of which Kubernetes 1.19 knows nothing, and a text for each field."""
-    schema = find_field(read_crd(POLICIES), SCHEMA)
+    schema = get_field(read_crd(POLICIES), SCHEMA)
 
     assert "x-kubernetes-validations" not in json.dumps(schema)
     undescribed = [path for path, one in _list_schemas("", schema) if "description" not in one]
@@ -234,13 +236,13 @@ def _list_schemas(path: str, schema: Object) -> Iterator[tuple[str, Object]]:
 def test_fields_are_as_in_other_releases(name: str, fields: dict[str, Any]) -> None:
     crd = read_crd(name)
 
-    assert {path: _bare(find_field(crd, path)) for path in fields} == fields
+    assert {path: _bare(get_field(crd, path)) for path in fields} == fields
 
 
 @pytest.mark.parametrize("name", NARROWING)
 def test_no_field_is_narrower(name: str) -> None:
     """ZPDB-01, DEPLOY-40: all fields, and all that narrows them."""
-    parts = find_field(read_crd(name), f"{SCHEMA}.properties")
+    parts = get_field(read_crd(name), f"{SCHEMA}.properties")
 
     for part, expected in NARROWING[name].items():
         fields = parts.get(part, {}).get("properties", {})
@@ -262,7 +264,7 @@ def _bare(found: object) -> object:
 
 def test_zpdb_10_to_22_what_rules_refuse() -> None:
     """Their words are the parser's; that they hold on a real API server is in the contract."""
-    schema = find_field(read_crd(BUDGETS), SCHEMA)
+    schema = get_field(read_crd(BUDGETS), SCHEMA)
     spec = schema["properties"]["spec"]
 
     assert {

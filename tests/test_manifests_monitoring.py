@@ -15,7 +15,7 @@ from tests.expressions import (
     assert_known,
     bare,
     functions_of,
-    list_own_metrics,
+    map_own_metrics,
     metrics_of,
 )
 from tests.kustomize import Object, render
@@ -194,7 +194,7 @@ def test_the_names_of_metrics_are_found() -> None:
     )
 
     assert metrics_of(expression) == {"one", "two"}
-    assert list_own_metrics()["rollout_operator_group_waiting"] == {"rollout_group", "reason"}
+    assert map_own_metrics()["rollout_operator_group_waiting"] == {"rollout_group", "reason"}
 
 
 def _by(expression: str) -> set[str]:

@@ -23,7 +23,7 @@ from tests.rendered import (
     WEBHOOKS,
     by_name,
     container_of,
-    find_field,
+    get_field,
     granted,
     install,
 )
@@ -59,7 +59,7 @@ def test_maz_83_the_deployment_is_that_of_the_page() -> None:
     """MAZ-83, MAZ-P13: in a namespace of its own, with an environment and no arguments."""
     found = by_name(render(FOLDER))["Deployment", NAME]
 
-    assert {path: find_field(found, path) for path in FIELDS} == FIELDS
+    assert {path: get_field(found, path) for path in FIELDS} == FIELDS
 
 
 def test_maz_83_it_starts_with_nothing_but_its_environment() -> None:

@@ -19,7 +19,7 @@ from tests.rendered import (
     WEBHOOKS,
     by_name,
     container_of,
-    find_field,
+    get_field,
     granted,
     install,
 )
@@ -74,7 +74,7 @@ def read_crd(plural: str) -> Object:
 def fields(plural: str, path: str) -> dict[str, Any]:
     """Return the schemas of the fields below a path of an object."""
     place = ".properties.".join(path.split("."))
-    found: dict[str, Any] = find_field(read_crd(plural), f"{SCHEMA}.{place}.properties")
+    found: dict[str, Any] = get_field(read_crd(plural), f"{SCHEMA}.{place}.properties")
     return found
 
 
@@ -137,7 +137,7 @@ def test_rules_of_both_schedules_are_the_same() -> None:
 @pytest.mark.parametrize("plural", KINDS)
 def test_each_field_says_what_it_is(plural: str) -> None:
     """`kubectl explain` shows it."""
-    schema = find_field(read_crd(plural), SCHEMA)
+    schema = get_field(read_crd(plural), SCHEMA)
 
     assert [*_list_silent({one: schema[one] for one in ("spec", "status")})] == []
 

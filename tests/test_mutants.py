@@ -20,7 +20,7 @@ from tests.mutants.entry import OutOfDate, read_sources
 from tests.mutants.runner import Budget, Result, Runner, copied
 from tests.mutants.trial import Question
 from tests.simulation.campaign import Job
-from tests.simulation.fault_rates import REVIEW_PROFILES, find_profile
+from tests.simulation.fault_rates import REVIEW_PROFILES, name_profile
 from tests.simulation.runtime import DEFECT
 from tests.simulation.scenarios_book import NAMES
 
@@ -134,7 +134,7 @@ def test_a_question_may_ask_for_schedules_with_one_profile_only() -> None:
     jobs = list(Question(scenarios=("s1", "s2"), schedules=7, profile="late writes").list_jobs())
 
     assert len(jobs) == 7
-    assert {find_profile(job.seed) for job in jobs} == {"late writes"}
+    assert {name_profile(job.seed) for job in jobs} == {"late writes"}
 
 
 def test_only_promises_that_are_named_count() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.code_rules import ROOT
-from tests.named import find_names
+from tests.named import list_names
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tests.named import find_names
     ],
 )
 def test_names_are_taken_where_only_they_are_given(expression: str, names: tuple[str, ...]) -> None:
-    assert find_names(expression) == names
+    assert list_names(expression) == names
 
 
 def test_files_without_the_name_are_not_read(

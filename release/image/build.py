@@ -65,7 +65,7 @@ def build_image(source: Source, out: Path, scratch: Path, name: str) -> list[Pat
     tree = scratch / "tree"
     copy_source(source, tree)
     layout = Layout()
-    labels = list_labels(source)
+    labels = map_labels(source)
     written: list[Path] = []
     images: list[Descriptor] = []
     platforms = assemble(tree, scratch)
@@ -126,7 +126,7 @@ def list_layers(platform: Platform, epoch: int) -> list[Layer]:
     return layers
 
 
-def list_labels(source: Source) -> Mapping[str, str]:
+def map_labels(source: Source) -> Mapping[str, str]:
     """DEP-22: what the image says of itself."""
     said = {
         "title": "rollout-operator",

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     if len(named) != 1 or named[0] not in shells:
         given = f", not {quote(' '.join(named))}" if named else ""
         raise UsageError(f"name one shell: {', '.join(shells)}{given}")
-    sys.stdout.write(shells[named[0]](list_flags()))
+    sys.stdout.write(shells[named[0]](map_flags()))
     return ExitCode.DONE
 
 
@@ -57,7 +57,7 @@ def render_usage() -> str:
     return _USAGE
 
 
-def list_flags() -> Mapping[str, Sequence[str]]:
+def map_flags() -> Mapping[str, Sequence[str]]:
     """Return the flags of each command, without the dash."""
     return {
         command.name: tuple(dict.fromkeys(_FLAG.findall(command.load().render_usage())))

@@ -19,7 +19,7 @@ from rollout_operator.cli.inspection import (
 )
 from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
-from rollout_operator.cli.text.status_changes import list_changes, list_facts
+from rollout_operator.cli.text.status_changes import list_changes, map_facts
 from rollout_operator.cli.text.status_renderer import draw_status
 from rollout_operator.config.grammar import (
     BOOL,
@@ -192,4 +192,4 @@ async def report_changes(
 
 
 def _list_facts(inspection: Inspection) -> Sequence[tuple[str, str]]:
-    return list(list_facts(inspection.best, inspection.remarks).items())
+    return list(map_facts(inspection.best, inspection.remarks).items())

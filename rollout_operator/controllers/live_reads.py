@@ -191,7 +191,7 @@ class GroupReader:
         try:
             async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
                 members, pods = await both(
-                    self._list_members(groups), self.list_pods(sets, turns=pages)
+                    self._fetch_members(groups), self.list_pods(sets, turns=pages)
                 )
                 pods += await self.list_pods(_list_decoded(groups, members))
         except (ApiError, TimeoutError) as failure:
@@ -204,7 +204,7 @@ class GroupReader:
             own = members.get(asker.cached.name, ())
             asker.outcome = GroupRead(members=own, pods=owned, sent_at=sent_at)
 
-    async def _list_members(
+    async def _fetch_members(
         self, groups: Sequence[Group]
     ) -> Mapping[GroupName, Sequence[StatefulSet | Unreadable]]:
         names = {group.name for group in groups}

@@ -134,7 +134,7 @@ class Observer:
             zones=zones,
             unreadable=tuple(member for member in members if isinstance(member, Unreadable)),
             now=now,
-            deletions=self.in_flight.list_going({member.uid for member in members}, pods, now),
+            deletions=self.in_flight.map_going({member.uid for member in members}, pods, now),
             snapshot_age=age,
             downscale=self.find_downscale(name, sets),
             other_rollout=self.find_other_rollout(name, sets),

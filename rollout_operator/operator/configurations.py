@@ -32,7 +32,7 @@ class Configurations:
         """Return what the caches know now."""
         return [found for store in self._stores for found in store.list_all()]
 
-    def list_kinds(self, path: str) -> set[str]:
+    def collect_kinds(self, path: str) -> set[str]:
         """Return the kinds of those of ours that ask on this path."""
         return {
             configuration.kind

@@ -97,7 +97,7 @@ class Describer:
 
     def _choose_decision(self, group: Group) -> GroupDecision:
         states = self._context.group_states
-        underway, state = states.list_underway().get(group.name), states.find_newest(group.name)
+        underway, state = states.map_underway().get(group.name), states.find_newest(group.name)
         decision = (
             GroupDecision(plan=plan_group(group), looked=self._context.clock.now())
             if state is None

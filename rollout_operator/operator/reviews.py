@@ -282,7 +282,7 @@ class Reviews:
         A validating webhook whose answer holds a patch fails. A review does not name its webhook,
         our configurations do.
         """
-        return self._configurations.list_kinds(path) == {MUTATING_WEBHOOKS.kind}
+        return self._configurations.collect_kinds(path) == {MUTATING_WEBHOOKS.kind}
 
     def lead(self, tasks: TaskStack) -> None:
         """Begin to look after downscales; the caches must be filled."""

@@ -20,7 +20,7 @@ from rollout_operator.planning.certificate import BrokenCertificate, UsableCerti
 Chain = Sequence[x509.Certificate]
 
 
-def assess_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
+def read_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
     """Return what the material holds; a problem names the key of the Secret, and no content."""
     try:
         return _assess(material)
@@ -28,7 +28,7 @@ def assess_material(material: KeyMaterial) -> BrokenCertificate | UsableCertific
         return BrokenCertificate(problem=str(error))
 
 
-def assess_served(material: KeyMaterial) -> Validity:
+def read_validity(material: KeyMaterial) -> Validity:
     """Return the validity of a chain whose key fits. Raises InvalidInput: one part is not right."""
     chain = load_chain(material.cert, "cert")
     if not fits(chain[0], load_key(material.key, "key")):
@@ -127,7 +127,7 @@ def is_for_clients(pem: bytes) -> bool:
 
 
 def _assess(material: KeyMaterial) -> UsableCertificate:
-    validity = assess_served(material)
+    validity = read_validity(material)
     chain = load_chain(material.cert, "cert")
     if not _may_serve_as(chain[0], ExtendedKeyUsageOID.SERVER_AUTH):
         raise InvalidInput("cert: not meant for servers")

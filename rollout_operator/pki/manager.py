@@ -24,7 +24,7 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.facts import assess_material, read_leaf_name, trusted_bundle
+from rollout_operator.pki.facts import read_leaf_name, read_material, trusted_bundle
 from rollout_operator.pki.key_pair import KeyMaterial
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore, Stored
@@ -204,15 +204,15 @@ class CertificateController:
             return BrokenCertificate(problem=stored.problem)
         # Only what is new is read: at 20 s a look, parsing the same again for years adds up.
         if self._assessed is None or self._assessed[0] != stored.material:
-            self._assessed = (stored.material, self._assess_new(stored.material))
+            self._assessed = (stored.material, self._read_new(stored.material))
             self._leaf_name = read_leaf_name(stored.material.cert)
         facts = self._assessed[1]
         if isinstance(facts, BrokenCertificate):
             return facts
         return replace(facts, next_published_for=self._published_for(stored.material))
 
-    def _assess_new(self, material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
-        facts = assess_material(material)
+    def _read_new(self, material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
+        facts = read_material(material)
         if isinstance(facts, UsableCertificate):
             try:
                 self._serving.check(material)
@@ -234,7 +234,7 @@ class CertificateController:
         """Return what to write: what we serve where the Secret was spoilt, else the next step."""
         now = self._clock.now()
         if decision.step is CertificateStep.START_OVER and self._material is not None:
-            mine = plan_certificate(assess_material(self._material), self._wanted, now)
+            mine = plan_certificate(read_material(self._material), self._wanted, now)
             if mine.may_serve:
                 log.warn("Restoring certificate from memory", secret=self._store)
                 return self._material

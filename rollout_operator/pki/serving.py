@@ -20,10 +20,10 @@ from typing import Final, NoReturn
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.pki.facts import (
-    assess_served,
     is_for_clients,
     load_chain,
     load_key,
+    read_validity,
     trusted_bundle,
 )
 from rollout_operator.pki.key_pair import KeyMaterial, Pair
@@ -211,7 +211,7 @@ class CertificateFiles:
             load_chain(material.cert, "content")
         with _naming(KEY_FLAG, key):
             load_key(material.key, "content")
-            validity = assess_served(material)
+            validity = read_validity(material)
         with _naming(CERT_FLAG, cert):
             self._serving.swap(material)
         self._seen = material

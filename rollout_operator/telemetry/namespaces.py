@@ -76,13 +76,13 @@ class MergedRegistry:
 
     def __init__(self, process: CollectorRegistry, of_process: Iterable[str]) -> None:
         """`of_process` are the names of those that are there once; all others are of namespaces."""
-        self._process = _list_families(process)
+        self._process = _map_families(process)
         self._of_process = frozenset(of_process)
         self._namespaces: dict[str, Mapping[str, Collector]] = {}
 
     def add(self, namespace: str, registry: CollectorRegistry) -> None:
         """Show what a namespace has as well."""
-        self._namespaces[namespace] = _list_families(registry)
+        self._namespaces[namespace] = _map_families(registry)
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families, those of one name one after the other, in pieces."""
@@ -105,7 +105,7 @@ class MergedRegistry:
                 yield _add_label(piece, namespace)
 
 
-def _list_families(registry: CollectorRegistry) -> Mapping[str, Collector]:
+def _map_families(registry: CollectorRegistry) -> Mapping[str, Collector]:
     """Return the families of a registry as they are at any later time."""
     assert isinstance(registry, FamilyRegistry), "no other one knows its families by name"
     return registry.families

@@ -155,12 +155,12 @@ def _count_pods(status: PolicyStatus) -> Mapping[tuple[str, str], int]:
     pods: dict[tuple[str, str], int] = {}
     for zone in status.zones:
         for sts in zone.stateful_sets:
-            for state, number in _list_states(sts).items():
+            for state, number in _count_states(sts).items():
                 pods[zone.name, state] = pods.get((zone.name, state), 0) + number
     return pods
 
 
-def _list_states(status: PolicySetStatus) -> Mapping[str, int]:
+def _count_states(status: PolicySetStatus) -> Mapping[str, int]:
     return {
         "updated": status.updated_pods,
         "outdated": status.outdated_pods,

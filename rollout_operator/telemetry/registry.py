@@ -187,7 +187,7 @@ class GroupStates:
         """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))
 
-    def list_underway(self) -> Mapping[GroupName, PlanUnderway]:
+    def map_underway(self) -> Mapping[GroupName, PlanUnderway]:
         """Return the plans that are being carried out, also of groups without an entry so far."""
         return self._underway
 

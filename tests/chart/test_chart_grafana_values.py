@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.chart.rendering import CHART, render_chart
-from tests.rendered import NAMESPACE, find_field
+from tests.rendered import NAMESPACE, get_field
 
 pytestmark = pytest.mark.controlplane
 
@@ -175,7 +175,7 @@ def test_dep98_each_value_of_the_original_is_tried() -> None:
     """DEP-98: the table is whole, and defaults differ only where that is said."""
     assert {*EFFECTS} | ALONE == {*DEFAULTS}
     ours = yaml.safe_load((CHART / "values.yaml").read_text())
-    differing = {key for key, there in DEFAULTS.items() if find_field(ours, key) != there}
+    differing = {key for key, there in DEFAULTS.items() if get_field(ours, key) != there}
     assert differing == OTHER_DEFAULTS
 
 
@@ -212,10 +212,10 @@ def _subjects(kind: str) -> list[dict[str, Any]]:
 def _read(one: Any, path: str) -> Any:
     """Return a field, also the last one of a list (`-1`)."""
     before, is_last, after = path.partition(".-1")
-    found = find_field(one, before)
+    found = get_field(one, before)
     if is_last:
         found = found[-1]
-        return find_field(found, after[1:]) if after else found
+        return get_field(found, after[1:]) if after else found
     return found
 
 
@@ -228,9 +228,9 @@ def test_dep98_webhooks_can_be_off() -> None:
     """DEP-98, DEP-78, C-6: no configuration, no port, no rights to them; metrics stay."""
     objects = render_chart({"webhooks": {"enabled": False}}, release=RELEASE)
     assert not [one for one in objects if "webhooks" in one or one["kind"].startswith("Cluster")]
-    args = find_field(_only(objects, "Deployment"), f"{CONTAINER}.args")
+    args = get_field(_only(objects, "Deployment"), f"{CONTAINER}.args")
     assert args == [f"-kubernetes.namespace={NAMESPACE}"]
-    ports = find_field(_only(objects, "Service"), "spec.ports")
+    ports = get_field(_only(objects, "Service"), "spec.ports")
     assert [port["name"] for port in ports] == ["http-metrics"]
 
 
@@ -250,7 +250,7 @@ def test_dep98_names_and_accounts() -> None:
     assert name["metadata"]["labels"]["app.kubernetes.io/name"] == "ro"
     none = render_chart({"serviceAccount": {"create": False}}, release=RELEASE)
     assert not [one for one in none if one["kind"] == "ServiceAccount"]
-    assert find_field(_only(none, "Deployment"), f"{POD}.serviceAccountName") == "default"
+    assert get_field(_only(none, "Deployment"), f"{POD}.serviceAccountName") == "default"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.chart.rendering import (
 )
 from tests.chart.test_chart_grafana_values import CONTAINER, POD
 from tests.code_rules import ROOT
-from tests.rendered import NAMESPACE, find_field, granted
+from tests.rendered import NAMESPACE, get_field, granted
 
 pytestmark = pytest.mark.controlplane
 
@@ -99,8 +99,8 @@ def test_dep47_dep79_values_of_our_own_have_their_effect() -> None:
     """DEP-44, DEP-46 to DEP-49, DEP-75, DEP-79, DEP-81: each changes what it says."""
     objects = {(one["kind"], one["metadata"]["name"]): one for one in render_chart(CHANGED)}
     deployment = objects["Deployment", RELEASE]
-    assert {path: find_field(deployment, path) for path in FIELDS} == FIELDS
-    assert read_config(find_field(deployment, f"{CONTAINER}.args")) == read_config(
+    assert {path: get_field(deployment, path) for path in FIELDS} == FIELDS
+    assert read_config(get_field(deployment, f"{CONTAINER}.args")) == read_config(
         [
             f"-kubernetes.namespace={NAMESPACE}",
             "-server-tls.enabled",
@@ -164,12 +164,12 @@ def test_dep49_the_certificate_can_come_from_elsewhere(source: str) -> None:
     certificate = {"source": source, "secretName": "tls", "ca": "PEM"}
     objects = render_chart({"webhooks": {"certificate": certificate}})
     (deployment,) = (one for one in objects if one["kind"] == "Deployment")
-    config = read_config(find_field(deployment, f"{CONTAINER}.args"))
+    config = read_config(get_field(deployment, f"{CONTAINER}.args"))
     folder = "/etc/rollout-operator/tls"
     assert (config.cert_file, config.key_file) == (f"{folder}/tls.crt", f"{folder}/tls.key")
     assert (config.self_signed, config.updates_bundle) == (False, False)
-    assert find_field(deployment, f"{CONTAINER}.volumeMounts.0.mountPath") == folder
-    assert find_field(deployment, f"{POD}.volumes.0.secret.secretName") == "tls"
+    assert get_field(deployment, f"{CONTAINER}.volumeMounts.0.mountPath") == folder
+    assert get_field(deployment, f"{POD}.volumes.0.secret.secretName") == "tls"
     rights = {right for one in objects if one["kind"].endswith("Role") for right in granted(one)}
     assert not [one for one in rights if one[0] == "secrets"]
     assert not [one for one in rights if "webhook" in one[0] and one[1] == "patch"]
@@ -241,7 +241,7 @@ def test_a_text_stays_one_value_whatever_is_in_it() -> None:
         "zoneAwarePodDisruptionBudgets": {"true": {"selector": {}}},
     }
     objects = render_chart(values)
-    pod = find_field(next(one for one in objects if one["kind"] == "Deployment"), POD)
+    pod = get_field(next(one for one in objects if one["kind"] == "Deployment"), POD)
 
     assert pod["priorityClassName"] == values["priorityClassName"]
     assert f"-kubernetes.cluster-domain={values['clusterDomain']}" in pod["containers"][0]["args"]
@@ -382,4 +382,4 @@ def test_a_plain_start_needs_no_flag_beyond_the_originals() -> None:
     (deployment,) = (
         one for one in render_chart({"webhooks": {"enabled": False}}) if one["kind"] == "Deployment"
     )
-    assert read_config(find_field(deployment, f"{CONTAINER}.args")) == Config(namespace=NAMESPACE)
+    assert read_config(get_field(deployment, f"{CONTAINER}.args")) == Config(namespace=NAMESPACE)

@@ -8,7 +8,7 @@ from rollout_operator.config.checks import read_config
 from rollout_operator.config.environment import Environment, read_environment
 from tests.chart.rendering import ChartError, Values, is_hook, render_all, render_chart
 from tests.chart.test_chart_grafana_values import CONTAINER
-from tests.rendered import NAMESPACE, find_field, granted
+from tests.rendered import NAMESPACE, get_field, granted
 
 pytestmark = pytest.mark.controlplane
 
@@ -32,10 +32,10 @@ def policies(**values: Any) -> Values:
 def _read(objects: list[dict[str, Any]]) -> tuple[Environment, dict[str, int]]:
     """Return what the Deployment asks for, and the ports that it names."""
     (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
-    env = find_field(deployment, f"{CONTAINER}.env")
+    env = get_field(deployment, f"{CONTAINER}.env")
     environment = read_environment({one["name"]: one.get("value", "") for one in env}, NAMESPACE)
-    read_config(find_field(deployment, f"{CONTAINER}.args"), environment)
-    ports = find_field(deployment, f"{CONTAINER}.ports")
+    read_config(get_field(deployment, f"{CONTAINER}.args"), environment)
+    ports = get_field(deployment, f"{CONTAINER}.ports")
     return environment, {one["name"]: one["containerPort"] for one in ports}
 
 

@@ -10,7 +10,7 @@ from rollout_operator.config.checks import read_config
 from rollout_operator.config.environment import read_environment
 from tests.chart.rendering import ChartError, Values, render_chart
 from tests.chart.test_chart_grafana_values import CONTAINER
-from tests.rendered import MANIFESTS, NAMESPACE, find_field, granted
+from tests.rendered import MANIFESTS, NAMESPACE, get_field, granted
 
 pytestmark = pytest.mark.controlplane
 
@@ -39,7 +39,7 @@ def _roles(values: Values) -> dict[str, set[tuple[str, str, str]]]:
 
 def _args(values: Values) -> list[str]:
     (deployment,) = [one for one in render_chart(values) if one["kind"] == "Deployment"]
-    args: list[str] = find_field(deployment, f"{CONTAINER}.args")
+    args: list[str] = get_field(deployment, f"{CONTAINER}.args")
     config = read_config(args, read_environment({}, NAMESPACE))
     assert config.drives_releases
     return [one for one in args if one.startswith("-releases")]

@@ -6,13 +6,13 @@ import subprocess
 import pytest
 
 from rollout_operator.cli.commands import COMMANDS
-from rollout_operator.cli.completion import list_flags, render_bash, render_fish, render_zsh
+from rollout_operator.cli.completion import map_flags, render_bash, render_fish, render_zsh
 from rollout_operator.cli.main import main
 from rollout_operator.model.exit_codes import ExitCode
 
 
 def test_all_flags_of_a_command_are_known() -> None:
-    flags = list_flags()
+    flags = map_flags()
 
     assert {"for", "timeout", "group", "context", "namespace"} <= {*flags["wait"]}
     assert "kubernetes.namespace" in flags["run"]
@@ -35,7 +35,7 @@ def test_bash_completes_commands_and_flags(line: str, offered: str) -> None:
         pytest.skip("there is no bash")
     words = line.split()
     script = (
-        f"{render_bash(list_flags())}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}\n"
+        f"{render_bash(map_flags())}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}\n"
         "_rollout_operator; printf '%s ' \"${COMPREPLY[@]}\""
     )
     done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)

@@ -13,14 +13,14 @@ from pathlib import Path
 from tests.contract.plays import Sequence, list_sequences
 from tests.contract.recording import record_all
 from tests.contract.simulated import play_simulated
-from tests.contract.transcript import find_difference
-from tests.world.assets import find_assets
+from tests.contract.transcript import name_difference
+from tests.world.assets import locate_assets
 from tests.world.plane import ControlPlane
 
 
 async def record(sequences: list[Sequence]) -> dict[str, list[str]]:
     """Return what the real control plane answers, or the errors of sequences as a line."""
-    plane = ControlPlane(find_assets(lambda line: print(line, file=sys.stderr)))  # noqa: T201
+    plane = ControlPlane(locate_assets(lambda line: print(line, file=sys.stderr)))  # noqa: T201
     try:
         await plane.start()
         found = await record_all(plane, sequences)
@@ -57,7 +57,7 @@ def main() -> int:
 def _report(one: Sequence, real: list[str], is_shown: bool) -> str:
     if is_shown:
         return "\n".join((f"#### {one}", *real))
-    difference = find_difference(real, _lines(play_simulated(one)))
+    difference = name_difference(real, _lines(play_simulated(one)))
     return f"#### {one}\n{difference}\n" if difference else ""
 
 

@@ -11,7 +11,7 @@ from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.plays import Sequence, list_sequences
 from tests.contract.recording import Recordings
 from tests.contract.simulated import play_simulated
-from tests.contract.transcript import find_difference
+from tests.contract.transcript import name_difference
 
 pytestmark = pytest.mark.thorough
 
@@ -29,7 +29,7 @@ def test_both_worlds_answer_alike(sequence: Sequence, recordings: Recordings) ->
     if isinstance(simulated, Exception):
         raise simulated
 
-    difference = find_difference(real, simulated)
+    difference = name_difference(real, simulated)
 
     assert not difference, f"the worlds differ:\n{difference}"
 

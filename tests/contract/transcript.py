@@ -55,7 +55,7 @@ class Transcript:
         return [line for step in steps for line in _lines(step)]
 
 
-def find_difference(real: Sequence[str], simulated: Sequence[str]) -> str:
+def name_difference(real: Sequence[str], simulated: Sequence[str]) -> str:
     """Return where two rendered transcripts differ, with some lines around; empty for nowhere."""
     return "\n".join(difflib.unified_diff(real, simulated, "real", "sandbox", n=4, lineterm=""))
 

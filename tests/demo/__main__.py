@@ -24,7 +24,7 @@ from tests.demo.stage import OLD_IMAGE, ZONES, OperatorEndedError, Stage
 from tests.demo.stories import LAST, NO_DOWNSCALE, TALES
 from tests.system.budgeted import create_budgets
 from tests.system.hooked import TLS_FLAGS
-from tests.world.assets import NoControlPlaneError, find_assets
+from tests.world.assets import NoControlPlaneError, locate_assets
 from tests.world.budgets import GROUP, zone_budget
 from tests.world.hooks import BUDGET_HOOKS, PREPARE_DOWNSCALE, Registration
 from tests.world.hooks import NO_DOWNSCALE as NO_DOWNSCALE_HOOK
@@ -164,7 +164,7 @@ def main(words: Sequence[str] | None = None) -> int:
     screen = choose_screen(sys.stdout, os.environ, is_plain=settings.is_plain)
     screen.write("The operator on a real control plane:\n")
     try:
-        plane = ControlPlane(find_assets(screen.write))
+        plane = ControlPlane(locate_assets(screen.write))
         code = asyncio.run(end_by_signal(run(plane, settings, screen)))
     except NoControlPlaneError as error:
         sys.stderr.write(f"{error}\n")

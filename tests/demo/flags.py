@@ -100,7 +100,7 @@ def read_settings(argv: Sequence[str]) -> Settings:
     """Return what the words ask for. Raises UsageError, or HelpRequested."""
     words = parse_arguments(FLAGS, argv)
     refuse_leftovers(words)
-    problem = next(_find_problems(words), None)
+    problem = next(_list_problems(words), None)
     if problem is not None:
         raise UsageError(problem)
     return Settings(
@@ -118,7 +118,7 @@ def render_usage() -> str:
     return f"{_HEAD}{''.join(render_entries(FLAGS))}{_FOOT}"
 
 
-def _find_problems(words: ParsedArguments) -> Iterator[str]:
+def _list_problems(words: ParsedArguments) -> Iterator[str]:
     yield from list_wrong_choices(words, STORY, STORIES)
     for flag in (PODS, LIMIT):
         if not 1 <= words.value(flag) <= MOST_PODS:

@@ -10,7 +10,7 @@ from tests.flux.play import Play, play_releases
 from tests.flux.record import list_differences, read_record, write_record
 from tests.flux.sharing import share_objects
 from tests.world.api import Json
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.budgets import CRDS, wait_served
 from tests.world.plane import ControlPlane
 from tests.world.registry import serving
@@ -54,7 +54,7 @@ def compare(seen: Json, known: Json) -> Iterator[str]:
 
 
 async def _play() -> Play:
-    plane = ControlPlane(find_assets(sys.stderr.write))
+    plane = ControlPlane(locate_assets(sys.stderr.write))
     try:
         await plane.start()
         folder = plane.folder / "flux"

@@ -16,7 +16,7 @@ from typing import Final
 
 from tests.world.api import Json
 from tests.world.childproc import Child, free_ports
-from tests.world.gobuild import Announce, BuildError, GoProgram, find_go
+from tests.world.gobuild import Announce, BuildError, GoProgram, locate_go
 from tests.world.manifests import read_manifests
 from tests.world.world import World
 
@@ -59,7 +59,7 @@ KUSTOMIZE: Final = FluxController(
 CONTROLLERS: Final = (SOURCE, KUSTOMIZE)
 
 
-def find_controllers(announce: Announce = sys.stderr.write) -> Sequence[Path]:
+def list_controllers(announce: Announce = sys.stderr.write) -> Sequence[Path]:
     """Return the programs, building them if need be. Raises BuildError."""
     return [one.program.find(announce) / one.name for one in CONTROLLERS]
 
@@ -67,7 +67,9 @@ def find_controllers(announce: Announce = sys.stderr.write) -> Sequence[Path]:
 @cache
 def read_kinds() -> Sequence[Json]:
     """Return the definitions of kinds as the modules have them. Raises BuildError."""
-    return [crd for one in CONTROLLERS for crd in read_manifests(_find_module(one.module) / _CRDS)]
+    return [
+        crd for one in CONTROLLERS for crd in read_manifests(_locate_module(one.module) / _CRDS)
+    ]
 
 
 def read_version(controller: FluxController) -> str:
@@ -114,7 +116,7 @@ def running(world: World) -> Iterator[Sequence[Child]]:
             child.kill()
 
 
-def _find_module(module: str) -> Path:
+def _locate_module(module: str) -> Path:
     return Path(_describe_module(module)["Dir"])
 
 
@@ -122,7 +124,7 @@ def _find_module(module: str) -> Path:
 def _describe_module(module: str) -> Json:
     """Return what Go knows of a module that is required, with the folder of its sources."""
     done = subprocess.run(
-        [find_go(), "mod", "download", "-json", module],
+        [locate_go(), "mod", "download", "-json", module],
         cwd=_SOURCES,
         capture_output=True,
         text=True,
@@ -135,4 +137,4 @@ def _describe_module(module: str) -> Json:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("".join(f"{one}\n" for one in find_controllers()))
+    sys.stdout.write("".join(f"{one}\n" for one in list_controllers()))

@@ -15,7 +15,7 @@ import yaml
 
 from rollout_operator.lab.zones import statefulset, three_zones
 from tests.flux.artifacts import push_manifests
-from tests.flux.record import list_managers, normalise, show_conditions
+from tests.flux.record import map_managers, normalise, show_conditions
 from tests.flux.waits import ask_again, is_asked_again, is_failing, wait_calm, wait_flux
 from tests.oci.registries import NAME
 from tests.system.releasing import (
@@ -69,7 +69,7 @@ class Play:
         """Keep what the objects of Flux say now."""
         bodies = {kind: await self.world.get(resource, "app") for kind, resource in KINDS.items()}
         self.moments[moment] = {kind: normalise(body, self.names) for kind, body in bodies.items()}
-        self.managers = {kind: list_managers(body) for kind, body in bodies.items()}
+        self.managers = {kind: map_managers(body) for kind, body in bodies.items()}
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:

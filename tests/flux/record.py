@@ -62,7 +62,7 @@ def normalise(body: Json, names: Mapping[str, str]) -> Json:
     return cleaned
 
 
-def list_managers(body: Json) -> dict[str, list[str]]:
+def map_managers(body: Json) -> dict[str, list[str]]:
     """Return the fields of each manager that is no client of a test, by name and operation."""
     entries = body["metadata"].get("managedFields") or []
     return {

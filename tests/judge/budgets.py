@@ -43,7 +43,7 @@ class Rule:
         """Tell whether something with these labels is under it."""
         return all(labels.get(key) == value for key, value in self.selector.items())
 
-    def find_partition(self, pod: str) -> str:
+    def name_partition(self, pod: str) -> str:
         """Return the partition of a pod, empty where its name does not tell it."""
         found = re.fullmatch(self.pattern, pod)
         return "" if found is None else found.group(self.group) or ""
@@ -171,7 +171,7 @@ class Eviction:
     """When its last live list of pods began; without one, the review itself."""
 
 
-def list_evictions(book: Book) -> dict[int, Eviction]:
+def map_evictions(book: Book) -> dict[int, Eviction]:
     """Return the evictions that were allowed and carried out, by number of the inner delete."""
     reviews: dict[int, Reviewed] = {}
     for review in list_reviews(book, EVICTION_PATH):
@@ -181,14 +181,14 @@ def list_evictions(book: Book) -> dict[int, Eviction]:
         inner: Eviction(
             called=called,
             review=reviews[called.number],
-            read_at=_find_live_read(book, reviews[called.number]),
+            read_at=_get_live_read(book, reviews[called.number]),
         )
         for inner, called in book.evictions.items()
         if called.number in reviews
     }
 
 
-def _find_live_read(book: Book, review: Reviewed) -> timedelta:
+def _get_live_read(book: Book, review: Reviewed) -> timedelta:
     reads = [
         one.begun
         for one in book.own_calls

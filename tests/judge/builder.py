@@ -44,7 +44,7 @@ from tests.judge.builder_objects import (
     statefulset,
 )
 from tests.judge.promises import Promises
-from tests.judge.verdict import find_violations
+from tests.judge.verdict import judge_book
 
 OPERATOR: Final = "operator-1"
 PERSON: Final = "alice"
@@ -394,7 +394,7 @@ def cases(rows: Mapping[str, Events]) -> list[object]:
     ]
 
 
-def find_broken(history: HistoryBuilder, promises: Promises | None = None) -> Sequence[str]:
+def list_broken(history: HistoryBuilder, promises: Promises | None = None) -> Sequence[str]:
     """Return the ids of what a history breaks, in order."""
-    verdict = find_violations(history.history, promises or Promises())
+    verdict = judge_book(history.history, promises or Promises())
     return [violation.invariant for violation in verdict.violations]

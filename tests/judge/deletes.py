@@ -99,7 +99,7 @@ class _Reads:
         return None
 
 
-def list_deletes(book: Book) -> dict[int, Delete]:
+def map_deletes(book: Book) -> dict[int, Delete]:
     """Return the operator's deletes of pods by number, in order."""
     return {one.called.number: one for one in _list(book)}
 
@@ -112,7 +112,7 @@ def _list(book: Book) -> Iterator[Delete]:
             found = reads.setdefault((called.actor, request.resource.plural), _Reads())
             found.answered.append(called.at)
             found.calls.append(called)
-    groups, names = _find_groups(book), _name_groups(book)
+    groups, names = _map_groups(book), _name_groups(book)
     for called in book.own_calls:
         request = called.request
         if request.verb == "delete" and request.resource.plural == PODS.plural:
@@ -125,7 +125,7 @@ def _list(book: Book) -> Iterator[Delete]:
 def _read(
     book: Book, called: Called, reads: dict[tuple[str, str], _Reads], groups: _Groups
 ) -> Delete:
-    actor, sent_at = called.actor, find_sent(book, called)
+    actor, sent_at = called.actor, get_sent(book, called)
     if book.promises.is_observed:
         now = LiveRead(sent_at, sent_at)
         return Delete(called, sent_at, now, is_ghost=False, is_lost=False, was_held=False)
@@ -147,7 +147,7 @@ def _read(
     return Delete(called, sent_at, live_read, is_ghost, is_lost, was_held)
 
 
-def find_sent(book: Book, called: Called) -> timedelta:
+def get_sent(book: Book, called: Called) -> timedelta:
     """Return when a write was sent: when a fault began to hold it up, else when it arrived."""
     request = called.request
     target = (request.verb, request.resource, request.name, request.subresource)
@@ -234,7 +234,7 @@ def _name_groups(book: Book) -> dict[str, str]:
     return {one.name: one.group for one in sets if one.group}
 
 
-def _find_groups(book: Book) -> dict[int, _Groups]:
+def _map_groups(book: Book) -> dict[int, _Groups]:
     """Return the groups of the set that owned each deleted pod, by number of the request.
 
     What a policy had recorded is no group's: it looks at all that its own selector selects.

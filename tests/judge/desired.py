@@ -73,7 +73,7 @@ def list_miscounted(sets: Sequence[JsonObject], templates: Sequence[JsonObject])
     counts = {name_of(one): number(one, "spec", "replicas", default=1) for one in templates}
     for name, found in by_name.items():
         count, desired = number(found, "spec", "replicas", default=1), read_desired(found)
-        wanted, why = _find_wanted(desired, by_name, counts)
+        wanted, why = _get_wanted(desired, by_name, counts)
         if wanted is not None and wanted != count:
             yield f"{name} has {count} replicas, {why} wants {wanted}"
     for one in templates:
@@ -84,7 +84,7 @@ def list_miscounted(sets: Sequence[JsonObject], templates: Sequence[JsonObject])
             yield f"the status of {name} says {reported} replicas, it wants {counts[name]}"
 
 
-def _find_wanted(
+def _get_wanted(
     desired: DesiredReplicas, sets: Mapping[str, JsonObject], templates: Mapping[str, int]
 ) -> tuple[int | None, str]:
     if desired.is_ours and desired.forced is not None:

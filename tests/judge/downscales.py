@@ -134,7 +134,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
     pods = [world.pods[name] for name in gone if name in world.pods]
     subresource = "" if called is None else called.request.subresource
     known = write.at if book.promises.is_observed else begun - book.promises.known
-    read_at = _find_live_read(book, write)
+    read_at = _get_live_read(book, write)
     return Downscale(
         write=write,
         before=before,
@@ -158,7 +158,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
     )
 
 
-def _find_live_read(book: Book, write: Write) -> timedelta:
+def _get_live_read(book: Book, write: Write) -> timedelta:
     """Return when the last look at a group began that allowed a write; its own time without one.
 
     A pod that becomes ready between look and write was never ready for all that could be known.
@@ -229,7 +229,7 @@ class Targets:
     paths: dict[str, list[_Paths]] = field(default_factory=dict)
     """By UID of the set: those of preparations and of delayed downscales, and since when."""
 
-    def find_fault(self, call: PodCalled) -> str:
+    def name_fault(self, call: PodCalled) -> str:
         """Return what is wrong with a call, empty where nothing is."""
         if call.method not in ("POST", "DELETE"):
             return "no such call is ever made"

@@ -18,11 +18,11 @@ from tests.judge.budgets import (
     Eviction,
     PodFacts,
     Rule,
-    list_evictions,
+    map_evictions,
     read_record,
     read_timeline,
 )
-from tests.judge.deletes import Delete, list_deletes
+from tests.judge.deletes import Delete, map_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
@@ -79,7 +79,7 @@ class Judge:
     def __init__(self, book: Book) -> None:
         self.book = book
         self._timeline = read_timeline(book)
-        self._evictions = list_evictions(book)
+        self._evictions = map_evictions(book)
         self._facts = PodFacts()
 
     def take(self, write: Write) -> None:
@@ -124,7 +124,7 @@ class Judge:
             return False
         return bool(self._timeline.find(self._facts.labels.get(pod.uid, {}), write.at, write.at))
 
-    def find_rules(self, disruption: JudgedDisruption) -> list[Rule]:
+    def list_rules(self, disruption: JudgedDisruption) -> list[Rule]:
         """Return the rules that may be in force for a pod; none where it is under no budget."""
         labels, known = self._facts.labels.get(disruption.pod.uid, {}), self.book.promises.known
         since = min(disruption.since, disruption.at - known)
@@ -202,7 +202,7 @@ def _judge_own_zone(disruption: JudgedDisruption, limit: int) -> Iterator[Broken
 
 
 def _judge_partition(rule: Rule, disruption: JudgedDisruption, limit: int) -> Iterator[Broken]:
-    partition = rule.find_partition(disruption.pod.name)
+    partition = rule.name_partition(disruption.pod.name)
     if not partition:
         yield Broken("SI-05", f"no partition by {rule.pattern}")
         return
@@ -220,7 +220,7 @@ def _list_missing(
     rule: Rule, disruption: JudgedDisruption, zone: Set, partition: str
 ) -> Iterator[str]:
     world = disruption.world
-    names = [name for name in zone.pod_names if rule.find_partition(name) == partition]
+    names = [name for name in zone.pod_names if rule.name_partition(name) == partition]
     going = {one.pod.name for one in world.open if one.owner == zone.uid}
     short = world.list_short(zone, disruption.since)
     if not names and not rule.forgives:
@@ -284,7 +284,7 @@ class Grant:
     """When its request was answered: written, or refused by somebody else."""
 
 
-def find_overlaps(book: Book) -> Iterator[Violation]:
+def list_overlaps(book: Book) -> Iterator[Violation]:
     """Yield deletes in one zone while another was about to lose pods."""
     grants = list(list_grants(book))
     if not grants:
@@ -292,7 +292,7 @@ def find_overlaps(book: Book) -> Iterator[Violation]:
     groups = {
         write.now.name: write.now.group for write in book.writes if isinstance(write.now, Set)
     }
-    disruptions: list[Delete | Eviction] = [*list_deletes(book).values(), *_list_covered(book)]
+    disruptions: list[Delete | Eviction] = [*map_deletes(book).values(), *_list_covered(book)]
     for disruption in disruptions:
         for grant in grants:
             name = disruption.called.request.name
@@ -310,7 +310,7 @@ def find_overlaps(book: Book) -> Iterator[Violation]:
 def _list_covered(book: Book) -> Iterator[Eviction]:
     """Yield the evictions that were carried out of pods under a budget, as their records tell."""
     marked = {write.commit.name for write in book.writes if read_record(write) is not None}
-    for eviction in list_evictions(book).values():
+    for eviction in map_evictions(book).values():
         if eviction.called.request.name in marked:
             yield eviction
 
@@ -361,11 +361,11 @@ def _is_between(book: Book, disruption: Delete | Eviction, grant: Grant) -> bool
     return (
         called.status < 300
         and not (isinstance(disruption, Delete) and disruption.is_late)
-        and grant.read_at < _find_decided(disruption) < grant.ended_at
+        and grant.read_at < _get_decided(disruption) < grant.ended_at
         and book.runs.are_the_same(grant.read_at, called.at)
     )
 
 
-def _find_decided(disruption: Delete | Eviction) -> timedelta:
+def _get_decided(disruption: Delete | Eviction) -> timedelta:
     """Return when it could not be taken back any more."""
     return disruption.called.begun if isinstance(disruption, Delete) else disruption.called.at

@@ -13,7 +13,7 @@ from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from tests.judge.book import Book, Write, annotations, asked_replicas
-from tests.judge.deletes import IN_FLIGHT, find_sent, is_delaying
+from tests.judge.deletes import IN_FLIGHT, get_sent, is_delaying
 from tests.judge.desired import read_desired
 from tests.judge.downscales import (
     FORGED,
@@ -46,7 +46,7 @@ OVERLOAD: Final = frozenset({"throttled", "slow", "too_many"})
 CLOCK_ERROR: Final = timedelta(seconds=2)
 
 
-def find_broken(book: Book) -> Iterator[Violation]:
+def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what downscales and calls to pods break."""
     if not (book.configurations or book.pod_calls or book.delay_calls):
         return
@@ -54,7 +54,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
     for write in book.writes:
         world.take(write)
     downscales = list_downscales(book)
-    yield from find_too_early(book, downscales)
+    yield from list_too_early(book, downscales)
     recorded = read_recorded(book)
     for each in downscales:
         yield from _judge_forbidden(book, each)
@@ -71,7 +71,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
             yield from _judge_cancel(book, world, call, downscales)
 
 
-def find_observed(book: Book) -> Iterator[Violation]:
+def list_observed(book: Book) -> Iterator[Violation]:
     """Yield what downscales break that were watched from outside: SI-10 and SI-11."""
     downscales = [one for one in list_downscales(book) if one.must_prepare]
     for each in downscales:
@@ -80,7 +80,7 @@ def find_observed(book: Book) -> Iterator[Violation]:
         yield from _judge_pair(earlier, later, SEEN_LATE)
 
 
-def find_too_early(book: Book, downscales: list[Downscale]) -> Iterator[Violation]:
+def list_too_early(book: Book, downscales: list[Downscale]) -> Iterator[Violation]:
     """Yield pairs of different zones of a group closer than its zones ask for (SI-11).
 
     Times are kept of zones that are guarded; a zone that follows keeps to them without a guard.
@@ -132,7 +132,7 @@ def _follows(book: Book, downscale: Downscale) -> bool:
         if write.at < downscale.at
     ]
     is_forced = any(one.forced is not None for one in states)
-    is_late = find_sent(book, called) < called.begun
+    is_late = get_sent(book, called) < called.begun
     return states[-1].leading is not None and not is_forced and not is_late
 
 
@@ -198,13 +198,13 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
     # A write is taken only of the version that was reviewed: no other path has ever counted (D-24).
     path = str(annotations(downscale.write.commit.before).get(PREPARE_PATH_KEY, "")).strip("/")
     for pod in downscale.removed:
-        horizon = find_horizon(book, downscale.write, pod)
+        horizon = get_horizon(book, downscale.write, pod)
         calls = [
             one
             for one in book.pod_calls
             if one.uid == pod.uid and one.begun < horizon and one.path.strip("/") == path
         ]
-        lack = _find_lack(calls, since, downscale.at, is_observed=is_observed)
+        lack = _name_lack(calls, since, downscale.at, is_observed=is_observed)
         if lack:
             text = f"{downscale.text}: {pod.name} {lack}"
             yield Violation(invariant="SI-10", at=downscale.at, text=text)
@@ -219,7 +219,7 @@ def _judge_neighbours(book: Book, downscale: Downscale) -> Iterator[Violation]:
         yield Violation(invariant="SI-02", at=downscale.at, text=text)
 
 
-def _find_lack(
+def _name_lack(
     calls: list[PodCalled], since: timedelta, until: timedelta, *, is_observed: bool
 ) -> str:
     good = [
@@ -262,7 +262,7 @@ def _first_asked(book: Book, downscale: Downscale) -> timedelta:
     return min((begun, *forged))
 
 
-def find_horizon(book: Book, downscale: Write, pod: Pod) -> timedelta:
+def get_horizon(book: Book, downscale: Write, pod: Pod) -> timedelta:
     """Return when a pod's preparation need not last any more: it goes, or is wanted again."""
     set_uid = "" if downscale.now is None else downscale.now.uid
     for write in book.writes[book.writes.index(downscale) + 1 :]:
@@ -275,7 +275,7 @@ def find_horizon(book: Book, downscale: Write, pod: Pod) -> timedelta:
 
 
 def _judge_target(targets: Targets, call: PodCalled) -> Iterator[Violation]:
-    why = targets.find_fault(call)
+    why = targets.name_fault(call)
     if why:
         text = f"{call.method} {call.path} of {call.pod} by {call.actor}: {why}"
         yield Violation(invariant="SI-21", at=call.begun, text=text)
@@ -315,7 +315,7 @@ def _judge_cancel(
 
 def _horizon_of(book: Book, downscale: Downscale, call: PodCalled) -> timedelta:
     pod = next(one for one in downscale.removed if one.uid == call.uid)
-    return find_horizon(book, downscale.write, pod)
+    return get_horizon(book, downscale.write, pod)
 
 
 def _zone_at(world: World, name: str, at: timedelta) -> Set | None:

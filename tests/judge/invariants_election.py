@@ -17,7 +17,7 @@ LONGEST_WAY: Final = timedelta(minutes=2)
 FASTEST: Final = 2.0
 
 
-def find_broken(book: Book) -> Iterator[Violation]:
+def list_broken(book: Book) -> Iterator[Violation]:
     """Yield writes that were sent while another process held the Lease, or none did."""
     if not book.leases:
         return
@@ -28,7 +28,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
             continue
         if _was_late(book, call):
             continue
-        holders = _list_holders(book, call.begun - slack, call.begun)
+        holders = _collect_holders(book, call.begun - slack, call.begun)
         if call.actor not in holders:
             request = call.request
             text = f"{request.verb} {request.resource.plural}/{request.name} by {call.actor}"
@@ -53,7 +53,7 @@ def _slack(book: Book) -> timedelta:
     return RENEW_DEADLINE / book.promises.slowest_clock - LEASE_DURATION / FASTEST
 
 
-def _list_holders(book: Book, begin: timedelta, end: timedelta) -> set[str]:
+def _collect_holders(book: Book, begin: timedelta, end: timedelta) -> set[str]:
     """Return the names of the processes that held the Lease in a span, empty for none."""
     before = [commit.after for commit in book.leases if commit.at <= begin][-1:]
     within = [commit.after for commit in book.leases if begin < commit.at <= end]

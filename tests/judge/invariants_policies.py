@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from tests.judge.book import Book, Write
-from tests.judge.deletes import Delete, list_deletes
+from tests.judge.deletes import Delete, map_deletes
 from tests.judge.objects import Json, Pod, Set
 from tests.judge.policies import (
     Owned,
@@ -118,13 +118,13 @@ def _cut(delete: Delete, since: timedelta) -> timedelta:
     return min(since, delete.live_read.at) if came_late and delete.live_read else since
 
 
-def find_broken(book: Book) -> Iterator[Violation]:
+def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what the operator's deletes and records break that policies promise."""
     policies = read_policies(book)
     if not policies.begins:
         return
-    yield from _find_misnumbered(book)
-    deletes = list_deletes(book)
+    yield from _list_misnumbered(book)
+    deletes = map_deletes(book)
     state = PolicyWorld(World(spares_new=not book.promises.is_observed))
     for write in book.writes:
         asked = deletes.get(write.commit.call)
@@ -229,18 +229,18 @@ def _within_limit(case: PolicyCase) -> Iterator[str]:
 
 
 def _after_pause(case: PolicyCase) -> Iterator[str]:
-    text = _find_shortened(case)
+    text = _name_shortened(case)
     if text and not case.book.runs.count_starts(case.pause.begun or NO_TIME, case.at):
         yield text
 
 
 def _after_pause_of_others(case: PolicyCase) -> Iterator[str]:
-    text = _find_shortened(case)
+    text = _name_shortened(case)
     if text and case.book.runs.count_starts(case.pause.begun or NO_TIME, case.at):
         yield f"{text}, and a process began in it"
 
 
-def _find_shortened(case: PolicyCase) -> str:
+def _name_shortened(case: PolicyCase) -> str:
     begun = case.pause.begun
     if begun is None or case.pause.is_open or not case.is_healthy or case.goes_on:
         return ""
@@ -277,7 +277,7 @@ CHECKS: Final[Mapping[str, Callable[[PolicyCase], Iterator[str]]]] = {
 }
 
 
-def _find_misnumbered(book: Book) -> Iterator[Violation]:
+def _list_misnumbered(book: Book) -> Iterator[Violation]:
     """Yield batches that the operator has recorded under a number with other pods (MAZ-30)."""
     for commit in book.policies:
         if not book.is_operator(commit.actor) or commit.after is None:

@@ -70,7 +70,7 @@ class _State:
                 tags.append((commit.at, tag))
 
 
-def find_broken(book: Book) -> Iterator[Violation]:
+def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what breaks a promise about releases."""
     state = _State()
     for commit in book.releases:
@@ -112,7 +112,7 @@ def _judge_deployment(book: Book, state: _State, commit: Commit) -> Iterator[Vio
 def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
     """What is asked for is on record before it goes, has had its effect, and has it once."""
     before, after = commit.before or {}, commit.after or {}
-    recorded, records = _list_consumed(before), _list_consumed(after)
+    recorded, records = _map_consumed(before), _map_consumed(after)
     for key in _INTENTS:
         was, now = annotations(before).get(key), annotations(after).get(key)
         if was is not None and now is None and recorded.get(key) != was:
@@ -167,7 +167,7 @@ def _has_missed_gates(book: Book, commit: Commit) -> bool:
     )
 
 
-def _list_consumed(obj: JsonObject) -> Mapping[str, str]:
+def _map_consumed(obj: JsonObject) -> Mapping[str, str]:
     found = children(obj, "status", "consumedIntents")
     return {text(one, "annotation"): text(one, "value") for one in found}
 

@@ -15,7 +15,7 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.history import Called
 from tests.judge.book import Book, Write
-from tests.judge.deletes import find_sent
+from tests.judge.deletes import get_sent
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
 from tests.judge.state import World
@@ -31,7 +31,7 @@ OTHER_READS: Final = 30
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
-def find_excess(book: Book) -> Iterator[Violation]:
+def list_excess(book: Book) -> Iterator[Violation]:
     """Yield the minutes in which a process asked for too much; the first one of each kind."""
     calls: dict[str, list[Called]] = defaultdict(list)
     for called in sorted(book.own_calls, key=lambda one: one.begun):
@@ -40,12 +40,12 @@ def find_excess(book: Book) -> Iterator[Violation]:
     groups = {write.now.group for write in book.writes if isinstance(write.now, Set)}
     most = READS_OF_A_GROUP * len(groups - {None}) + OTHER_READS
     for actor, own in calls.items():
-        yield from _find_too_many(actor, own)
+        yield from _list_too_many(actor, own)
         if not book.reviews:  # else people decide how much is read
-            yield from _find_fruitless(actor, own, most)
+            yield from _list_fruitless(actor, own, most)
 
 
-def _find_too_many(actor: str, calls: Iterable[Called]) -> Iterator[Violation]:
+def _list_too_many(actor: str, calls: Iterable[Called]) -> Iterator[Violation]:
     """The flags bound the process for each API group."""
     lately: dict[str, deque[timedelta]] = defaultdict(deque)
     for called in calls:
@@ -60,7 +60,7 @@ def _find_too_many(actor: str, calls: Iterable[Called]) -> Iterator[Violation]:
             return
 
 
-def _find_fruitless(actor: str, calls: Iterable[Called], most: int) -> Iterator[Violation]:
+def _list_fruitless(actor: str, calls: Iterable[Called], most: int) -> Iterator[Violation]:
     """Reads lead to a write, or become rare."""
     wrote_at, lately = timedelta(0), deque[timedelta]()
     for called in calls:
@@ -102,7 +102,7 @@ class Contest:
     times: tuple[timedelta, ...]
 
 
-def find_contested(book: Book) -> Iterator[Violation]:
+def list_contested(book: Book) -> Iterator[Violation]:
     """Yield contests in which the operator writes too often."""
     for contest in list_contests(book):
         what = f"{contest.zone} was set to {contest.replicas}"
@@ -166,7 +166,7 @@ def _end(writes: list[Write]) -> Iterator[Contest]:
         yield Contest(zone=last.name, replicas=last.replicas, times=times)
 
 
-def find_misrecorded(book: Book) -> Iterator[Violation]:
+def list_misrecorded(book: Book) -> Iterator[Violation]:
     """Yield the records of a revision that not all wanted pods were ready at."""
     world = World()
     created: dict[str, timedelta] = {}
@@ -189,7 +189,7 @@ def _judge_revision(
     zone = write.now
     assert isinstance(zone, Set), "only sets have a current revision"
     called = book.calls.get(write.commit.call)
-    known = (write.at if called is None else find_sent(book, called)) - book.promises.known
+    known = (write.at if called is None else get_sent(book, called)) - book.promises.known
     recorded = current_revision(write.commit.after)
     lacks = [] if recorded == zone.update_revision else [f"{zone.update_revision} is to be"]
     for name in zone.pod_names:

@@ -12,7 +12,7 @@ from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_RECORD, LA
 from rollout_operator.model.units import parse_rfc3339
 from tests.judge.book import Book, Write, annotations
 from tests.judge.budgets import EVICTION_PATH, Record, read_record
-from tests.judge.deletes import find_sent
+from tests.judge.deletes import get_sent
 from tests.judge.downscales import FORGED, PREPARE_PATH, list_earnest, list_reviews
 from tests.judge.invariants_downscales import REVIEW_LASTS
 from tests.judge.objects import Pod, Set
@@ -27,17 +27,17 @@ HELD_BACK: Final = timedelta(seconds=10)
 NEVER: Final = datetime.min.replace(year=1970, tzinfo=UTC)
 
 
-def find_broken(book: Book) -> Iterator[Violation]:
+def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what reviews break."""
-    yield from _find_kept(book)
+    yield from _list_kept(book)
     if book.reviews:
-        yield from _find_effects(book)
-        yield from _find_other_answers(book)
-        yield from _find_second_records(book)
-        yield from _find_second_calls(book)
+        yield from _list_effects(book)
+        yield from _list_other_answers(book)
+        yield from _list_second_records(book)
+        yield from _list_second_calls(book)
 
 
-def _find_kept(book: Book) -> Iterator[Violation]:
+def _list_kept(book: Book) -> Iterator[Violation]:
     for write in book.writes:
         called = book.calls.get(write.commit.call)
         if called is not None and called.request.is_dry_run:
@@ -45,7 +45,7 @@ def _find_kept(book: Book) -> Iterator[Violation]:
             yield Violation(invariant="SI-15", at=write.at, text=text)
 
 
-def _find_effects(book: Book) -> Iterator[Violation]:
+def _list_effects(book: Book) -> Iterator[Violation]:
     """Yield what was done to pods while only a dry run was asked about."""
     reviews = list_reviews(book, PREPARE_PATH)
     if not any(one.dry_run for one in reviews):
@@ -54,7 +54,7 @@ def _find_effects(book: Book) -> Iterator[Violation]:
         (one.begun, one.pod, f"POST {one.pod}") for one in book.pod_calls if one.method == "POST"
     ]
     acts += [
-        (find_sent(book, one), one.request.name, f"record on {one.request.name}")
+        (get_sent(book, one), one.request.name, f"record on {one.request.name}")
         for one in book.own_calls
         if _writes_record(one)
     ]
@@ -82,7 +82,7 @@ def _writes_record(called: Called) -> bool:
     return annotations(body).get(DOWNSCALE_RECORD) is not None
 
 
-def _find_other_answers(book: Book) -> Iterator[Violation]:
+def _list_other_answers(book: Book) -> Iterator[Violation]:
     """Yield refusals of what was allowed just before, where nothing has changed in between."""
     reviews = list_reviews(book, PREPARE_PATH)
     for first, second in pairwise(reviews):
@@ -107,14 +107,14 @@ def _is_quiet(book: Book, first: Reviewed, second: Reviewed) -> bool:
     return not changed and not failed and is_one_life
 
 
-def _find_second_records(book: Book) -> Iterator[Violation]:
+def _list_second_records(book: Book) -> Iterator[Violation]:
     """Yield times of a downscale that are written twice.
 
     One correction is right: of what was asked again, and only then written, the answer carries the
     time of the first answer; and of what is seen late nobody knows when it was written. The later
     time is the safe one (SI-11).
     """
-    epoch = _find_epoch(book)
+    epoch = _get_epoch(book)
     counts: dict[str, int] = {}
     since: dict[str, timedelta] = {}
     for write in book.writes:
@@ -140,7 +140,7 @@ def _find_second_records(book: Book) -> Iterator[Violation]:
             yield Violation(invariant="SI-16", at=write.at, text=text)
 
 
-def _find_second_calls(book: Book) -> Iterator[Violation]:
+def _list_second_calls(book: Book) -> Iterator[Violation]:
     """Yield pods that are called again for the same write, though all called had confirmed."""
     asked = [one for one in list_reviews(book, PREPARE_PATH) if not one.dry_run]
     rounds: dict[int, list[Reviewed]] = {}
@@ -156,10 +156,10 @@ def _find_second_calls(book: Book) -> Iterator[Violation]:
         # An answer that was lost is none to who asked.
         failed = book.list_faults(reviews[0].actor, begin, end)
         if is_alone and not failed and book.runs.are_the_same(begin, end):
-            yield from _find_called_again(book, name, (begin, end))
+            yield from _list_called_again(book, name, (begin, end))
 
 
-def _find_called_again(
+def _list_called_again(
     book: Book, zone: str, span: tuple[timedelta, timedelta]
 ) -> Iterator[Violation]:
     confirmed: dict[str, timedelta] = {}
@@ -188,7 +188,7 @@ def _is_troubled(book: Book, record: Write, since: timedelta) -> bool:
     return bool(book.list_faults(record.commit.actor, begin, record.at))
 
 
-def _find_epoch(book: Book) -> datetime:
+def _get_epoch(book: Book) -> datetime:
     """Return when the world began, by what the API server wrote on the first object."""
     for write in book.writes:
         created = (write.commit.after or {}).get("metadata")
@@ -211,7 +211,7 @@ RECORD_LASTS: Final = timedelta(seconds=10)
 SLACK: Final = timedelta(seconds=3)
 
 
-def find_unasked_records(book: Book) -> Iterator[Violation]:
+def list_unasked_records(book: Book) -> Iterator[Violation]:
     """Yield records that were written for dry runs, or for nobody."""
     reviews = list_reviews(book, EVICTION_PATH)
     for write in book.writes:
@@ -219,7 +219,7 @@ def find_unasked_records(book: Book) -> Iterator[Violation]:
         if record is None or record.engine != EVICTION:
             continue
         called = book.calls[record.call]
-        sent = find_sent(book, called)
+        sent = get_sent(book, called)
         asking = [one for one in reviews if one.name == record.pod and _spans(one, sent)]
         forged = list_earnest(book, EVICTION_PATH, record.pod)
         is_forged = any(at <= sent <= at + REVIEW_LASTS for at in forged)
@@ -229,7 +229,7 @@ def find_unasked_records(book: Book) -> Iterator[Violation]:
             yield Violation(invariant="SI-15", at=write.at, text=text)
 
 
-def find_lasting(book: Book, well_at: timedelta, patience: timedelta) -> Iterator[Violation]:
+def list_lasting(book: Book, well_at: timedelta, patience: timedelta) -> Iterator[Violation]:
     """Yield records that stayed on untouched pods for too long, once all was well (LI-07).
 
     `patience` is added for older ones, of which events may have been lost.

@@ -17,7 +17,7 @@ from rollout_operator.kube.api import NODES, SELF_ACCESS_REVIEWS, Resource
 from rollout_operator.kube.release_kinds import CLUSTER_ROLLOUT_SCHEDULES
 from tests.judge.book import Book, Write
 from tests.judge.budgets import Eviction, Rule
-from tests.judge.deletes import Delete, list_deletes
+from tests.judge.deletes import Delete, map_deletes
 from tests.judge.invariants_budgets import Judge
 from tests.judge.objects import Pod, Set
 from tests.judge.policies import PolicyBook, read_policies
@@ -93,12 +93,12 @@ def cut(delete: Delete, since: timedelta) -> timedelta:
     return min(since, delete.live_read.at) if came_late and delete.live_read else since
 
 
-def find_broken(book: Book) -> Iterator[Violation]:
+def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what the operator's deletes of pods break."""
-    deletes = list_deletes(book)
+    deletes = map_deletes(book)
     for delete in deletes.values():
         yield from judge_request(delete, book)
-    yield from find_blind(deletes)
+    yield from list_blind(deletes)
     world, judge = World(spares_new=not book.promises.is_observed), Judge(book)
     policies = read_policies(book)
     for write in book.writes:
@@ -117,7 +117,7 @@ def _judge_end(
     assert pod is not None, "asked for only then"
     since = write.at - book.promises.known
     disruption = judge.find(world, write, cut(asked, since) if asked else None)
-    rules = judge.find_rules(disruption) if disruption else []
+    rules = judge.list_rules(disruption) if disruption else []
     if disruption is not None:
         yield from judge.judge(disruption, rules)
     if asked is not None:
@@ -134,7 +134,7 @@ def _judge_end(
         yield Violation(invariant="SI-07", at=write.at, text=text)
 
 
-def find_foreign(book: Book) -> Iterator[Violation]:
+def list_foreign(book: Book) -> Iterator[Violation]:
     """Yield the requests that leave the namespace (SI-24)."""
     for called in book.own_calls:
         request = called.request
@@ -180,12 +180,12 @@ def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
             f" {version or 'unset'} as preconditions"
         )
         yield Violation(invariant="SI-07", at=at, text=text)
-    why = _find_stale(delete, book)
+    why = _name_stale(delete, book)
     if why:
         yield Violation(invariant="SI-09", at=at, text=f"delete of {name} {why}")
 
 
-def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
+def list_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
     """Yield deletes that follow one without an answer, with no look in between (SI-18)."""
     unknown: dict[tuple[str, str], Delete] = {}
     for delete in sorted(deletes.values(), key=lambda each: each.sent_at):
@@ -208,7 +208,7 @@ def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
             unknown[key] = delete
 
 
-def _find_stale(delete: Delete, book: Book) -> str:
+def _name_stale(delete: Delete, book: Book) -> str:
     """Return what the look of a delete lacks, empty where it is good (SI-09)."""
     called = delete.called
     run = book.runs.find(called.actor, called.begun)

@@ -13,17 +13,17 @@ from typing import Final
 from rollout_operator.lab.model.fields import child, children
 from rollout_operator.lab.model.history import PodCalled
 from tests.judge.book import Book
-from tests.judge.deletes import Delete, list_deletes
-from tests.judge.invariants_downscales import find_horizon
+from tests.judge.deletes import Delete, map_deletes
+from tests.judge.invariants_downscales import get_horizon
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
 from tests.judge.scaling import (
     OLDEST_SNAPSHOT,
     Scaling,
-    list_counts,
-    list_forced,
+    collect_forced,
+    collect_replicas,
+    collect_template_replicas,
     list_scalings,
-    list_template_counts,
 )
 from tests.judge.state import World
 
@@ -33,7 +33,7 @@ CLOCK_ERROR: Final = timedelta(seconds=2)
 LIVE_READ_LASTS: Final = timedelta(seconds=60)
 
 
-def find_broken(book: Book) -> Iterator[Violation]:
+def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what counts break that the operator has written."""
     scalings = list_scalings(book)
     if not scalings:
@@ -54,17 +54,17 @@ def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
     if desired.leading is not None:
         if scaling.is_downscale:
             since = scaling.known(book.promises.known)
-        wanted = list_counts(book, desired.leading, (since, scaling.at))
+        wanted = collect_replicas(book, desired.leading, (since, scaling.at))
         rule, source = "SCALE-05", desired.leading
     else:
-        wanted = list_template_counts(book, desired.template, (since, scaling.at))
+        wanted = collect_template_replicas(book, desired.template, (since, scaling.at))
         if desired.delay and scaling.is_downscale:
             # On the way, as far as pods allow.
             wanted = {
                 one for one in range(scaling.before.replicas) if one >= min(wanted, default=0)
             }
         rule, source = "MIRR-04", desired.template
-    forced = list_forced(book, scaling.before.uid, (scaling.known(OLDEST_SNAPSHOT), scaling.at))
+    forced = collect_forced(book, scaling.before.uid, (scaling.known(OLDEST_SNAPSHOT), scaling.at))
     if count not in wanted | forced:
         text = f"{scaling.text}; {source or 'nobody'} wanted {sorted(wanted)}"
         yield Violation(invariant=rule, at=scaling.at, text=text)
@@ -86,17 +86,17 @@ def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Viol
     delay = scaling.desired.delay
     if not delay or not scaling.desired.template:
         return
-    excused = words.find_unused(scaling)
-    forced = list_forced(book, scaling.before.uid, scaling.decided)
+    excused = words.collect_unused(scaling)
+    forced = collect_forced(book, scaling.before.uid, scaling.decided)
     if any(one is not None and one <= scaling.now.replicas for one in forced):
-        excused |= words.find_idle(scaling)
+        excused |= words.collect_idle(scaling)
     for pod in words.list_removed(scaling):
         if pod.name in excused:
             continue
-        if lack := words.find_lack(pod, scaling, delay):
+        if lack := words.name_lack(pod, scaling, delay):
             text = f"{scaling.text}: {pod.name} {lack}"
             yield Violation(invariant="DELAY-08", at=scaling.at, text=text)
-        horizon = find_horizon(book, scaling.write, pod)
+        horizon = get_horizon(book, scaling.write, pod)
         for call in words.calls.get(pod.uid, ()):
             if call.method != "DELETE" or not call.acted:
                 continue
@@ -139,7 +139,7 @@ class _Words:
                 found.pop(name, None)
         return [pod for pod in found.values() if pod.owner == scaling.before.uid]
 
-    def find_unused(self, scaling: Scaling) -> set[str]:
+    def collect_unused(self, scaling: Scaling) -> set[str]:
         """Return the names of which no pod was ever ready when the operator looked live.
 
         One that becomes ready between that look and the commit is lost to any operator: a write can
@@ -152,7 +152,7 @@ class _Words:
             world.take(write)
         return {*world.idle}
 
-    def find_idle(self, scaling: Scaling) -> set[str]:
+    def collect_idle(self, scaling: Scaling) -> set[str]:
         """Return the names of which no pod ran all the time since the operator last looked.
 
         One on its way out runs no more: what it was told ends with it.
@@ -168,10 +168,10 @@ class _Words:
             ran[name] = pod is not None and pod.is_running and not pod.is_terminating
         return {*scaling.before.pod_names} - {one for one in always if ran.get(one)}
 
-    def find_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
+    def name_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
         """Return what a pod lacks that goes, empty where it may."""
         known = scaling.known(self._known)
-        since, said = self._find_since(pod, known, scaling.sent_at)
+        since, said = self._get_since(pod, known, scaling.sent_at)
         if since is None:
             return "was not prepared, or has forgotten it"
         if said is None:
@@ -181,7 +181,7 @@ class _Words:
             return f"was prepared for {waited.total_seconds():.1f} s, {delay} were wanted"
         return ""
 
-    def _find_since(
+    def _get_since(
         self, pod: Pod, known: timedelta, until: timedelta
     ) -> tuple[timedelta | None, timedelta | None]:
         """Return since when a pod is prepared, and when it said so last."""
@@ -207,14 +207,14 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
     judged = {id(one.write): one for one in scalings if _is_unguarded(one)}
     if not judged:
         return
-    world, deletes = World(), list_deletes(book)
+    world, deletes = World(), map_deletes(book)
     rolled = _Rolled()
     for write in book.writes:
         scaling = judged.get(id(write))
         removed = scaling.before.pod_names[scaling.now.replicas :] if scaling else ()
-        if scaling is not None and not _list_idle(book, world, scaling) >= {*removed}:
-            yield from _find_neighbours(book, world, rolled, scaling)
-            yield from _find_between(world, deletes, scaling)
+        if scaling is not None and not _collect_idle(book, world, scaling) >= {*removed}:
+            yield from _list_neighbours(book, world, rolled, scaling)
+            yield from _list_between(world, deletes, scaling)
         world.take(write)
         pod = write.ended_pod
         asked = None if pod is None else deletes.get(write.commit.call)
@@ -235,12 +235,12 @@ class _Rolled:
             del self.begun[name]
 
 
-def _list_idle(book: Book, world: World, scaling: Scaling) -> set[str]:
+def _collect_idle(book: Book, world: World, scaling: Scaling) -> set[str]:
     """Return the ordinals that take nothing away: what an upscale added and was never ready.
 
     Where a person forces the count, also those of which no pod that exists was ever ready.
     """
-    forced = list_forced(book, scaling.before.uid, scaling.decided)
+    forced = collect_forced(book, scaling.before.uid, scaling.decided)
     if not any(one is not None and one <= scaling.now.replicas for one in forced):
         return world.idle
     pods = {name: world.pods.get(name) for name in scaling.before.pod_names}
@@ -258,7 +258,7 @@ def _list_others(world: World, scaling: Scaling, since: timedelta) -> list[Set]:
     return [one for one in members if one.uid != scaling.before.uid]
 
 
-def _find_neighbours(
+def _list_neighbours(
     book: Book, world: World, rolled: "_Rolled", scaling: Scaling
 ) -> Iterator[Violation]:
     known = scaling.known(book.promises.known)
@@ -283,7 +283,7 @@ def _is_outdated(world: World, zone: Set, known: timedelta) -> bool:
     )
 
 
-def _find_between(
+def _list_between(
     world: World, deletes: dict[int, Delete], scaling: Scaling
 ) -> Iterator[Violation]:
     """Yield deletes in other zones between the look of a downscale and its write."""

@@ -15,13 +15,13 @@ from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.releases.health import CheckClass
 from tests.judge.book import Book
-from tests.judge.invariants_reviews import find_lasting
-from tests.judge.liveness_drains import find_last_asked, find_passed_over, find_starved
-from tests.judge.liveness_scaling import find_called_late, judge_counts
+from tests.judge.invariants_reviews import list_lasting
+from tests.judge.liveness_drains import get_last_asked, list_passed_over, list_starved
+from tests.judge.liveness_scaling import judge_counts, list_called_late
 from tests.judge.objects import Pod, Set
-from tests.judge.policies import find_longest_pause
+from tests.judge.policies import get_longest_pause
 from tests.judge.promises import Promises, Violation
-from tests.judge.rest import Rest, count_batches, count_surplus, find_still, read_rest
+from tests.judge.rest import Rest, count_batches, count_surplus, list_still, read_rest
 
 # LI-01: on top of three times what pods need.
 LI_01_SLACK: Final = timedelta(seconds=60)
@@ -75,20 +75,20 @@ def judge_liveness(book: Book) -> Findings:
         return found
     rest = read_rest(book)
     well_at = max(promises.healed_at, book.runs.last_ready or timedelta(0))
-    begin = max(well_at, rest.last_change, find_last_asked(book))
+    begin = max(well_at, rest.last_change, get_last_asked(book))
     _judge_rest(book, rest, begin, found)
     for calls in (book.pod_calls, book.delay_calls):
-        found.violations += _find_left_prepared(book, rest, (begin, calls), found)
-    found.violations += find_back_prepared(book, rest.stays_since, begin)
-    found.violations += find_called_late(book, well_at, rest.stays_since)
+        found.violations += _list_left_prepared(book, rest, (begin, calls), found)
+    found.violations += list_back_prepared(book, rest.stays_since, begin)
+    found.violations += list_called_late(book, well_at, rest.stays_since)
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else timedelta(0)
-    found.violations += find_lasting(book, calm_at, _lag(book, well_at))
-    found.violations += find_starved(book, well_at, rest.pod_time)
-    found.violations += find_passed_over(book, calm_at)
+    found.violations += list_lasting(book, calm_at, _lag(book, well_at))
+    found.violations += list_starved(book, well_at, rest.pod_time)
+    found.violations += list_passed_over(book, calm_at)
     if not rest.blocked:
         bound, _ = _bound(book, rest, well_at)
-        found.violations += find_still(book, well_at, _lag(book, well_at))
+        found.violations += list_still(book, well_at, _lag(book, well_at))
         for one in judge_counts(book, well_at, bound):
             if isinstance(one, Violation):
                 found.violations.append(one)
@@ -120,13 +120,13 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
         found.violations.append(Violation(invariant=name, at=rest.reached_at, text=text))
     # Who asks, even in vain, gives the operator something to do.
     asked = max((one.at for one in book.reviews if not one.dry_run), default=begin)
-    settling = SETTLING + (RESYNC if name == "LI-02" else _find_dead_time(book))
+    settling = SETTLING + (RESYNC if name == "LI-02" else _get_dead_time(book))
     _judge_quiet(book, max(rest.reached_at, begin, asked) + settling, found)
 
 
 def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
     """Return how long it may take from `begin` to rest, and which promise says so."""
-    pause = find_longest_pause(book)
+    pause = get_longest_pause(book)
     bound = (3 * rest.pod_time + pause) * count_batches(book, begin) + LI_01_SLACK
     bound += rest.end_time * count_surplus(book, begin)
     lag = _lag(book, begin)
@@ -142,7 +142,7 @@ def _lag(book: Book, begin: timedelta) -> timedelta:
     return RESYNC if has_lost else timedelta(0)
 
 
-def _find_dead_time(book: Book) -> timedelta:
+def _get_dead_time(book: Book) -> timedelta:
     """Return how long an operator may not know that the network is back, zero where it had one."""
     healed = book.promises.healed_at or timedelta(0)
     was_cut = any(
@@ -193,12 +193,12 @@ def count_allowed_reads(book: Book) -> int:
     return READS_PER_MINUTE + KINDS_OF_RELEASES + READS_OF_A_CHECK * len(checks)
 
 
-def _find_left_prepared(
+def _list_left_prepared(
     book: Book, rest: Rest, since: tuple[timedelta, list[PodCalled]], found: Findings
 ) -> Iterator[Violation]:
     """Yield pods that were told to go, stay, and were not told so in time (LI-05)."""
     (begin, calls), ended = since, book.ended_at
-    for (uid, _), called_pods in _list_prepared(calls).items():
+    for (uid, _), called_pods in _map_prepared(calls).items():
         stays_since = rest.stays_since.get(uid)
         if stays_since is None:
             continue  # gone, going, or not wanted
@@ -211,7 +211,7 @@ def _find_left_prepared(
             yield Violation(invariant="LI-05", at=due, text=text)
 
 
-def _list_prepared(
+def _map_prepared(
     calls: Iterable[PodCalled],
 ) -> dict[tuple[str, str], tuple[str, timedelta]]:
     """Return the pods that are prepared at the end: name and since when, by UID and path."""
@@ -235,7 +235,7 @@ CLOCK_RATE: Final = "clock_rate"
 FASTEST: Final = 2
 
 
-def find_back_prepared(
+def list_back_prepared(
     book: Book, stays_since: Mapping[str, timedelta], begin: timedelta
 ) -> Iterator[Violation]:
     """Yield pods whose forerunner was told to go, and which stay and were not told so.
@@ -244,9 +244,9 @@ def find_back_prepared(
     downscale has stood for a minute with its pods gone, it has happened, and whoever comes back
     later finds what the forerunner left behind in good order. What died with a process is excused.
     """
-    gone = _list_wanted_again(book)
-    names = _list_staying(book, stays_since)
-    for (name, _), call in _list_disks(book).items():
+    gone = _collect_wanted_again(book)
+    names = _map_staying(book, stays_since)
+    for (name, _), call in _map_disks(book).items():
         uid = names.get(name, "")
         if not uid or uid == call.uid or call.uid not in gone:
             continue
@@ -258,7 +258,7 @@ def find_back_prepared(
             yield Violation(invariant="LI-05", at=due, text=text)
 
 
-def _list_disks(book: Book) -> dict[tuple[str, str], PodCalled]:
+def _map_disks(book: Book) -> dict[tuple[str, str], PodCalled]:
     """Return what the disks of pods say at the end: by name and path, the call that did it."""
     prepared: dict[tuple[str, str], PodCalled] = {}
     for call in book.pod_calls:
@@ -270,7 +270,7 @@ def _list_disks(book: Book) -> dict[tuple[str, str], PodCalled]:
     return prepared
 
 
-def _list_wanted_again(book: Book) -> set[str]:
+def _collect_wanted_again(book: Book) -> set[str]:
     """Return the UIDs of pods that were wanted by name when they had gone.
 
     Left out are those of which nothing was there, nor wanted, for as long as a downscale has to
@@ -280,7 +280,7 @@ def _list_wanted_again(book: Book) -> set[str]:
     names: set[str] = set()
     left: dict[str, list[Pod]] = {}
     away: dict[str, timedelta] = {}
-    stood = _find_stood(book)
+    stood = _get_stood(book)
     for write in book.writes:
         match write.before, write.now:
             case _, Set() as zone:
@@ -303,13 +303,13 @@ def _is_wanted(sets: Mapping[str, Set], pod: Pod) -> bool:
     return pod.owner in sets and pod.name in sets[pod.owner].pod_names
 
 
-def _find_stood(book: Book) -> timedelta:
+def _get_stood(book: Book) -> timedelta:
     """Return how long a downscale must have stood to be over, by the fastest clock there was."""
     is_fast = any(one.kind == CLOCK_RATE for one in book.faults)
     return STOOD / FASTEST if is_fast else STOOD
 
 
-def _list_staying(book: Book, stays_since: Mapping[str, timedelta]) -> dict[str, str]:
+def _map_staying(book: Book, stays_since: Mapping[str, timedelta]) -> dict[str, str]:
     """Return the UIDs of the pods that stay, by name."""
     pods = (write.now for write in book.writes)
     return {one.name: one.uid for one in pods if isinstance(one, Pod) and one.uid in stays_since}

@@ -23,18 +23,18 @@ ASKS_EVERY: Final = timedelta(seconds=20)
 SLACK: Final = timedelta(seconds=60)
 
 
-def find_last_asked(book: Book) -> timedelta:
+def get_last_asked(book: Book) -> timedelta:
     """Return when somebody asked last for an eviction, or changed a budget."""
     asked = [one.at for one in list_evictions(book)]
     return max([*asked, *(one.at for one in book.budgets)], default=timedelta(0))
 
 
-def find_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
+def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
     """Yield pods that were asked for in vain for longer than all pods together need (LI-01).
 
     `well_at` is when the last fault was over, `pod_time` what a pod takes to go and be ready.
     """
-    patience = _find_patience(book, pod_time)
+    patience = _get_patience(book, pod_time)
     since: dict[tuple[str, str], timedelta] = {}
     well_at = max([well_at, *(one.at for one in book.budgets)])
     for called in list_evictions(book):
@@ -50,7 +50,7 @@ def find_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterato
             since[key] = called.at
 
 
-def _find_patience(book: Book, pod_time: timedelta) -> timedelta:
+def _get_patience(book: Book, pod_time: timedelta) -> timedelta:
     world = World()
     for write in book.writes:
         world.take(write)
@@ -124,7 +124,7 @@ class _Queue:
         asked = self.asked.pop(pod, None)
         return asked is not None and at - asked <= REMEMBERED
 
-    def find_oldest(self, at: timedelta) -> str:
+    def name_oldest(self, at: timedelta) -> str:
         """Return the pod that has waited for longest at a time, empty where none does."""
         waits = [
             (since, pod)
@@ -134,7 +134,7 @@ class _Queue:
         return min(waits, default=(timedelta(0), ""))[1]
 
 
-def find_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
+def list_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
     """Yield deletes of a rollout in whose place an eviction had to go first (LI-01).
 
     Only of one process, under one budget that counts by zone, from `calm_at` and the last change of
@@ -145,7 +145,7 @@ def find_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
     if not rules or rules[-1] is None or rules[-1].pattern or len(actors) != 1:
         return
     begin = max(calm_at, book.budgets[-1].at)
-    queue, limits = _Queue(frozenset(_find_granted(book))), dict[str, int]()
+    queue, limits = _Queue(frozenset(_list_granted(book))), dict[str, int]()
     events: list[Write | Called] = [*_list_steps(book, actors), *list_evictions(book)]
     events.sort(key=lambda one: one.at)
     for event in events:
@@ -155,7 +155,7 @@ def find_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
             limits[event.now.uid] = event.now.limit
         elif event.at > begin and (pod := event.ended_pod) is not None:
             most = _count_turn(rules[-1], limits.get(pod.owner, 1))
-            oldest = queue.find_oldest(event.at)
+            oldest = queue.name_oldest(event.at)
             if queue.serves(pod.name, event.at) or not oldest:
                 queue.row = 0
             elif pod.is_ready:  # one that is down takes no place
@@ -171,7 +171,7 @@ def _count_turn(rule: Rule, limit: int) -> int:
     return max(min(rule.maximum or limit, limit), 1)
 
 
-def _find_granted(book: Book) -> Iterator[int]:
+def _list_granted(book: Book) -> Iterator[int]:
     """Yield the evictions that a process of the operator allowed, or may have allowed."""
     for review in list_reviews(book, EVICTION_PATH):
         has_begun = book.is_operator(review.actor) or TIMED_OUT in review.message

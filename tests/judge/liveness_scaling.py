@@ -64,7 +64,7 @@ def read_counts(book: Book) -> Replicas:
     return counts
 
 
-def find_called_late(
+def list_called_late(
     book: Book, begin: timedelta, stays_since: Mapping[str, timedelta]
 ) -> Iterator[Violation]:
     """Yield pods that were asked, and told too late that they stay; `begin`: when all was well.

@@ -44,7 +44,7 @@ class PolicySpec:
             and all(_holds(term, zone.labels) for term in terms)
         )
 
-    def find_zone(self, zone: Set) -> str:
+    def name_zone(self, zone: Set) -> str:
         """Return in which zone a set is."""
         listed = (one for one in self.order if zone.name.endswith(f"-{one}"))
         suffix = _SUFFIX.search(zone.name)
@@ -166,7 +166,7 @@ def share(specs: Iterable[PolicySpec], sets: Iterable[Set]) -> _State:
         uids, groups = {one.uid for one in mine}, {one.group for one in mine} - {None}
         is_split = any(one.group in groups and one.uid not in uids for one in known)
         if not is_split and not uids & owned.keys():
-            owned |= {one.uid: Owned(spec, spec.find_zone(one)) for one in mine}
+            owned |= {one.uid: Owned(spec, spec.name_zone(one)) for one in mine}
     return owned
 
 
@@ -208,7 +208,7 @@ def count_limit(owners: Iterable[Owned], zone: Set) -> int:
     return max(read_limit(one.policy.limit, zone.replicas) for one in owners)
 
 
-def find_longest_pause(book: Book) -> timedelta:
+def get_longest_pause(book: Book) -> timedelta:
     """Return how long any policy of a history wants to wait after a batch, zero without one."""
     specs = [read_spec(one.after) for one in book.policies if one.after is not None]
     return max((one.interval for one in specs), default=timedelta(0))

@@ -106,9 +106,9 @@ class PolicyWorld:
                 self.outages[name] = Outage(before.begun if is_same and before else begun)
         for name, outage in self.outages.items():
             if outage.ended is None and name not in shorts:
-                self.outages[name] = replace(outage, ended=at + self._find_patience(name))
+                self.outages[name] = replace(outage, ended=at + self._get_patience(name))
 
-    def _find_patience(self, name: str) -> timedelta:
+    def _get_patience(self, name: str) -> timedelta:
         pod = self.world.pods.get(name)
         zone = self.world.sets.get(pod.owner) if pod else None
         return zone.min_ready if zone else NO_TIME

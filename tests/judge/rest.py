@@ -62,7 +62,7 @@ def read_rest(book: Book) -> Rest:
     rest.end_time = times.to_end
     for group in sorted({one.group for one in world.sets.values() if one.group is not None}):
         _read_group(book, rest, group)
-    rest.stays_since = dict(_list_staying(world))
+    rest.stays_since = dict(_map_staying(world))
     rest.reached_at = None if rest.missing else last
     return rest
 
@@ -107,16 +107,16 @@ def _read_group(book: Book, rest: Rest, group: str) -> None:
     zones = [one for one in rest.world.sets.values() if one.group == group]
     if any(zone.strategy != "OnDelete" for zone in zones):
         return
-    blocked = [text for zone in zones for text in _find_blocked(book, rest, zone)]
+    blocked = [text for zone in zones for text in _list_blocked(book, rest, zone)]
     rest.blocked += blocked
     if blocked:
         return
     for zone in zones:
-        lacks = list(_find_missing(book, rest, zone))
+        lacks = list(_list_missing(book, rest, zone))
         rest.missing += [f"{zone.name}: {text}" for text in lacks]
 
 
-def _find_blocked(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
+def _list_blocked(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
     """Yield what holds a group until people mend it."""
     for name in zone.pod_names:
         pod = rest.world.pods.get(name)
@@ -131,7 +131,7 @@ def _find_blocked(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
             yield f"{name} is not ready, and {zone.name} is paused: people have to mend it"
 
 
-def _find_missing(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
+def _list_missing(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
     world = rest.world
     if zone.observed < zone.generation:
         yield "its status lags"
@@ -185,7 +185,7 @@ def _wish(zone: Set | None) -> Set | None:
     return replace(zone, observed=0, update_revision="", ready_replicas=0)
 
 
-def _list_staying(world: World) -> Iterator[tuple[str, timedelta]]:
+def _map_staying(world: World) -> Iterator[tuple[str, timedelta]]:
     for pod in world.pods.values():
         past = world.past.get(pod.owner)
         if past is None or pod.owner not in world.sets or pod.is_terminating:
@@ -235,7 +235,7 @@ class _Standstill:
     moved_at: timedelta = timedelta(0)
 
 
-def find_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Violation]:
+def list_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Violation]:
     """Yield zones that stood still for too long; `slack` is added for events that were lost."""
     recorded, standstill = read_recorded(book), _Standstill(moved_at=well_at)
     if any(not _is_followed(write.commit) for write in book.writes if isinstance(write.now, Set)):
@@ -276,7 +276,7 @@ def _free_at(
     for begin in changes:
         if begin >= until:
             break
-        times = [time for other, time in recorded.list_at(begin).items() if other != name]
+        times = [time for other, time in recorded.map_replicas_at(begin).items() if other != name]
         held_until = max((time + wait for time in times if time != NEVER), default=begin)
         free_at = max(begin, held_until) if free_at == until or held_until > begin else free_at
         free_at = min(free_at, until)

@@ -15,7 +15,7 @@ from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.world import EPOCH
 from rollout_operator.model.names import LAST_DOWNSCALE
 from tests.judge.book import Book, Write, annotations
-from tests.judge.deletes import find_sent, is_live
+from tests.judge.deletes import get_sent, is_live
 from tests.judge.desired import DesiredReplicas, read_desired
 from tests.judge.objects import Set
 
@@ -70,7 +70,7 @@ def list_scalings(book: Book) -> list[Scaling]:
     return list(_list(book))
 
 
-def list_counts(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
+def collect_replicas(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
     """Return the counts that the sets of a name had at any moment of a span."""
     writes = [one for one in book.writes if isinstance(one.now, Set) and one.now.name == name]
     return _between(
@@ -78,13 +78,13 @@ def list_counts(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set
     )
 
 
-def list_forced(book: Book, uid: str, span: tuple[timedelta, timedelta]) -> set[int | None]:
+def collect_forced(book: Book, uid: str, span: tuple[timedelta, timedelta]) -> set[int | None]:
     """Return what people forced for a set at any moment of a span, None for nothing."""
     writes = [one for one in book.writes if isinstance(one.now, Set) and one.now.uid == uid]
     return _between([(one.at, read_desired(one.commit.after).forced) for one in writes], span)
 
 
-def list_template_counts(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
+def collect_template_replicas(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
     """Return the counts that a ReplicaTemplate wanted at any moment of a span."""
     return _between(
         [
@@ -102,7 +102,7 @@ def _list(book: Book) -> Iterator[Scaling]:
         match write.before, write.now:
             case Set() as before, Set() as now if called and before.replicas != now.replicas:
                 if book.is_operator(write.commit.actor):
-                    sent_at = find_sent(book, called)
+                    sent_at = get_sent(book, called)
                     yield Scaling(
                         write=write,
                         before=before,
@@ -153,7 +153,7 @@ class Recorded:
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)
 
-    def list_at(self, at: timedelta) -> dict[str, timedelta]:
+    def map_replicas_at(self, at: timedelta) -> dict[str, timedelta]:
         """Return the time of each zone as the store says it at a time."""
         found = {name: [one for one in all_ if one.at <= at] for name, all_ in self.entries.items()}
         return {name: entries[-1].time for name, entries in found.items() if entries}

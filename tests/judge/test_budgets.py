@@ -17,13 +17,13 @@ from tests.judge.builder import (
     Events,
     HistoryBuilder,
     cases,
-    find_broken,
+    list_broken,
     s,
 )
 from tests.judge.downscales import FORGED, tell_asked
 from tests.judge.invariants_reviews import list_spans
 from tests.judge.promises import Promises, Verdict
-from tests.judge.verdict import find_violations
+from tests.judge.verdict import judge_book
 
 TWO: JsonObject = {"maxUnavailable": 2}
 PARTITIONS: JsonObject = {"podNamePartitionRegex": "zone-[a-z]-([0-9]+)"}
@@ -33,7 +33,7 @@ def judge(events: Events, **spec: Any) -> list[str]:
     """Return what events in three zones under a budget break."""
     history = HistoryBuilder().zones().budget(0, **spec)
     events(history)
-    return list(find_broken(history))
+    return list(list_broken(history))
 
 
 def under(spec: JsonObject, events: Events) -> Events:
@@ -226,9 +226,7 @@ def conclude(events: Events, healed_at: float, **spec: Any) -> Verdict:
     """Return what is to be said of zones at rest, in which all was well from a time on."""
     t = HistoryBuilder().zones(update_revision="old").budget(0, **spec)
     events(t)
-    return find_violations(
-        t.history, Promises(healed_at=s(healed_at), ended_at=s(5000), quiet=s(0))
-    )
+    return judge_book(t.history, Promises(healed_at=s(healed_at), ended_at=s(5000), quiet=s(0)))
 
 
 def marked_for(seconds: float, at: float = 20) -> Events:
@@ -350,5 +348,5 @@ def pass_over(
         steps.append((in_vain, grant))
     for at, step in sorted(steps, key=lambda step: step[0]):
         step(at)
-    found = find_violations(t.history, Promises(healed_at=s(10), ended_at=s(100), quiet=s(0)))
+    found = judge_book(t.history, Promises(healed_at=s(10), ended_at=s(100), quiet=s(0)))
     return [one.at.total_seconds() for one in found.violations if "in a row" in one.text]

@@ -15,7 +15,7 @@ from tests.judge.builder import (
     Events,
     HistoryBuilder,
     cases,
-    find_broken,
+    list_broken,
     s,
 )
 
@@ -27,7 +27,7 @@ def judge(events: Events, **zones: Any) -> list[str]:
     history = HistoryBuilder().hooks(0, "prepare-downscale", "no-downscale")
     history.zones(**{"labels": PREPARED, "annotations": PATHS, **zones})
     events(history)
-    return list(find_broken(history))
+    return list(list_broken(history))
 
 
 def unprepared(t: HistoryBuilder) -> HistoryBuilder:
@@ -79,7 +79,7 @@ def test_only_what_is_guarded_is_judged(policy: str, broken: list[str]) -> None:
     """SI-10, SI-13: a webhook that may be left out promises nothing, nor does one for others."""
     t = HistoryBuilder().hooks(0, "prepare-downscale", policy=policy)
     t.zones(labels=PREPARED, annotations=PATHS).prepare(19, "a-2")
-    assert find_broken(t.zone(20, "a", replicas=2, call=1).ask(20)) == broken
+    assert list_broken(t.zone(20, "a", replicas=2, call=1).ask(20)) == broken
 
 
 def wait(name: str, at: float = 1) -> Events:

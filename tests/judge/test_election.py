@@ -5,7 +5,7 @@ import pytest
 from rollout_operator.kube.api import LEASES, PODS, JsonObject
 from tests.judge.book import read_book
 from tests.judge.builder import OPERATOR, HistoryBuilder
-from tests.judge.invariants_election import find_broken
+from tests.judge.invariants_election import list_broken
 from tests.judge.promises import Promises
 
 OTHER = "operator-2"
@@ -34,5 +34,5 @@ def test_si22_who_may_write(by: str, at: float, clocks_differ: bool, is_broken: 
     if clocks_differ:
         t.fault(5, "clock_rate", "has a clock that runs at 1.74")
     t.call(at, "patch", PODS, "a-0", actor=by)
-    broken = list(find_broken(read_book(t.history, Promises())))
+    broken = list(list_broken(read_book(t.history, Promises())))
     assert [one.invariant for one in broken] == (["SI-22"] if is_broken else [])

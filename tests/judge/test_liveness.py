@@ -13,11 +13,11 @@ from tests.judge.builder import (
     Events,
     HistoryBuilder,
     cases,
-    find_broken,
+    list_broken,
     s,
 )
 from tests.judge.promises import Promises, Verdict
-from tests.judge.verdict import find_violations
+from tests.judge.verdict import judge_book
 
 # Faults end at 10 s, and the run more than an hour after that.
 HEALED = Promises(healed_at=s(10), ended_at=s(5000))
@@ -27,7 +27,7 @@ def judge(events: Events, promises: Promises = HEALED, **zones: Any) -> Verdict:
     """Return what is said of events that begin with a rollout to be done."""
     t = HistoryBuilder().zones(**zones)
     events(t)
-    return find_violations(t.history, promises)
+    return judge_book(t.history, promises)
 
 
 def ids(verdict: Verdict) -> list[str]:
@@ -260,4 +260,4 @@ def test_a_process_asks_for_a_bounded_amount(events: Events, broken: list[str]) 
     """LI-11, D-65: at rest, while something fails, and under contention."""
     t = HistoryBuilder().zones()
     events(t)
-    assert find_broken(t) == broken
+    assert list_broken(t) == broken

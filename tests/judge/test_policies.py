@@ -14,10 +14,10 @@ import pytest
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, JsonObject
 from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book
-from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, find_broken, full
+from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, full, list_broken
 from tests.judge.builder_objects import metadata_of, part_of, statefulset
 from tests.judge.objects import Json, read_set
-from tests.judge.policies import find_longest_pause, read_spec
+from tests.judge.policies import get_longest_pause, read_spec
 from tests.judge.promises import Promises
 from tests.judge.rest import count_batches
 
@@ -281,7 +281,7 @@ def test_deletes_for_policies(events: Events, broken: list[str]) -> None:
     history = HistoryBuilder().zones()
     policy(history, 0)
     events(history)
-    assert sorted(find_broken(history)) == broken
+    assert sorted(list_broken(history)) == broken
 
 
 def test_a_shorter_pause_counts_at_once() -> None:
@@ -290,7 +290,7 @@ def test_a_shorter_pause_counts_at_once() -> None:
     policy(history, 0)
     first(history)
     policy(history, 24, rollingUpdate={"intervalSeconds": 5})
-    assert find_broken(batch(history, 25.5, 2, "a-1")) == []
+    assert list_broken(batch(history, 25.5, 2, "a-1")) == []
 
 
 @pytest.mark.parametrize(
@@ -308,14 +308,14 @@ def test_nodes_are_read_for_policies_alone(has_policy: bool, verb: Verb, broken:
     history = HistoryBuilder().zones()
     if has_policy:
         policy(history, 0)
-    assert find_broken(history.call(5, verb, NODES)) == broken
+    assert list_broken(history.call(5, verb, NODES)) == broken
 
 
 def test_a_look_by_the_selector_of_the_policy() -> None:
     """SI-09: what a policy deletes rests on a look at all that it selects, of whatever group."""
     history = policy(HistoryBuilder().zones(), 0)
     record(history, 9, 1, "a-0").live_read(9.5, query={"labelSelector": "!app"})
-    assert find_broken(history.delete(10, "a-0", is_read=False)) == []
+    assert list_broken(history.delete(10, "a-0", is_read=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_zones_of_sets(parts: Json, expected: str) -> None:
         "spec": {"nodeSelector": parts.get("nodeSelector", {})},
     }
     spec = read_spec(policy_object(azOrder=["2c"]))
-    assert spec.find_zone(read_set(found)) == expected
+    assert spec.name_zone(read_set(found)) == expected
     assert spec.interval == timedelta(seconds=30)
 
 
@@ -347,7 +347,7 @@ def test_rest_waits_for_pauses() -> None:
     """LI-01: each batch may take its pause in addition, and needs no group for it."""
     history = without_label(HistoryBuilder().zones())
     book = read_book(history.history, Promises())
-    assert (find_longest_pause(book), count_batches(book, timedelta(5))) == (timedelta(0), 0)
+    assert (get_longest_pause(book), count_batches(book, timedelta(5))) == (timedelta(0), 0)
     book = read_book(policy(history, 1).history, Promises())
-    assert find_longest_pause(book) == timedelta(seconds=30)
+    assert get_longest_pause(book) == timedelta(seconds=30)
     assert count_batches(book, timedelta(5)) == 9

@@ -18,7 +18,7 @@ from rollout_operator.kube.release_kinds import (
 )
 from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book
-from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, find_broken
+from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, list_broken
 from tests.judge.builder_objects import part_of
 from tests.judge.liveness import READS_OF_A_CHECK, READS_PER_MINUTE, count_allowed_reads
 from tests.judge.promises import Promises
@@ -183,7 +183,7 @@ def test_releases(events: Events, broken: list[str]) -> None:
     """REL-01, REL-50, RELB-10, RELB-15, RELB-35: what breaks them does, what nearly does not."""
     t = begin()
     events(t)
-    assert sorted(find_broken(t)) == broken
+    assert sorted(list_broken(t)) == broken
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_schedules_of_the_cluster_are_read_for_releases_alone(
 ) -> None:
     """SI-24, and the question for the right to do so."""
     resource = CLUSTER_ROLLOUT_SCHEDULES if is_of_schedules else ROLLOUTS
-    assert find_broken(begin().call(1, verb, resource, namespace="")) == broken
+    assert list_broken(begin().call(1, verb, resource, namespace="")) == broken
     asks = begin().call(1, "create", SELF_ACCESS_REVIEWS)
-    assert find_broken(asks) == []
+    assert list_broken(asks) == []
     without = HistoryBuilder().zones().call(1, verb, CLUSTER_ROLLOUT_SCHEDULES)
-    assert find_broken(without) == ["SI-24"]
+    assert list_broken(without) == ["SI-24"]
 
 
 def test_each_check_that_is_evaluated_may_be_read() -> None:

@@ -14,23 +14,23 @@ from tests.judge.builder import (
     Events,
     HistoryBuilder,
     cases,
-    find_broken,
+    list_broken,
     s,
 )
 from tests.judge.builder_objects import preconditions
-from tests.judge.deletes import find_sent
-from tests.judge.invariants_budgets import find_overlaps, list_grants
+from tests.judge.deletes import get_sent
+from tests.judge.invariants_budgets import list_grants, list_overlaps
 from tests.judge.invariants_policies import CHECKS
 from tests.judge.promises import Promises
 from tests.judge.state import REMEMBERED
-from tests.judge.verdict import COVERAGE, find_violations
+from tests.judge.verdict import COVERAGE, judge_book
 
 
 def judge(events: Events, **zones: Any) -> list[str]:
     """Return what events in three zones break that are to be rolled out."""
     history = HistoryBuilder().zones(**zones)
     events(history)
-    return list(find_broken(history))
+    return list(list_broken(history))
 
 
 def set_changed(at: float, name: str, **parts: Any) -> Events:
@@ -127,7 +127,7 @@ def test_nothing_outside_is_read(resource: Resource, namespace: str, broken: lis
 def test_a_violation_says_when_and_what() -> None:
     """The reader learns the time, the pod and what stood against it."""
     history = HistoryBuilder().zones().pod(4, "b-1", ready=False).delete(10, "a-0")
-    (found,) = find_violations(history.history).violations
+    (found,) = judge_book(history.history).violations
 
     text = "SI-02 at 10.0 s: delete of zone-a-0: zone-b-1 has been unavailable for 6.0 s"
     assert (found.at, f"{found}") == (s(10), text)
@@ -216,7 +216,7 @@ def test_the_answer_of_an_earlier_write_that_is_slow_holds_no_later_one_up() -> 
     t = HistoryBuilder().zones().fault(10, "slow", "call 3: patch statefulsets/zone-a: 0:00:00.130")
     t.call(10.01, "patch", STATEFULSETS, "a").call(10.2, "patch", STATEFULSETS, "a")
     book = read_book(t.history, Promises())
-    assert [find_sent(book, one) for one in book.own_calls] == [s(10.01), s(10.2)]
+    assert [get_sent(book, one) for one in book.own_calls] == [s(10.01), s(10.2)]
 
 
 def test_a_late_write_that_arrives_is_not_the_next_one_that_is_late() -> None:
@@ -226,7 +226,7 @@ def test_a_late_write_that_arrives_is_not_the_next_one_that_is_late() -> None:
     t.fault(40.09, "late", "call 2: patch statefulsets/zone-a: late: 0:00:00.500")
     t.call(40.11, "patch", STATEFULSETS, "a").call(70.6, "patch", STATEFULSETS, "a")
     book = read_book(t.history, Promises())
-    assert [find_sent(book, one) for one in book.own_calls] == [s(10), s(40.09)]
+    assert [get_sent(book, one) for one in book.own_calls] == [s(10), s(40.09)]
 
 
 def test_the_deletes_of_the_dead_need_reservations() -> None:
@@ -236,12 +236,12 @@ def test_the_deletes_of_the_dead_need_reservations() -> None:
     t.lived(3, "crashed").lived(4, "started").delete(5, "b-0").lived(6, "crashed")
     t.delete(7, "a-0", is_read=False)
 
-    verdict = find_violations(t.history)
+    verdict = judge_book(t.history)
 
     assert verdict.violations == ()
     assert [one.invariant for one in verdict.unpromised] == ["SI-17"]
     assert "(else SI-01)" in verdict.unpromised[0].text
-    assert find_broken(t, Promises(reserves=True)) == ["SI-17"]
+    assert list_broken(t, Promises(reserves=True)) == ["SI-17"]
 
 
 def grant(t: HistoryBuilder, *, dry_run: bool = False) -> HistoryBuilder:
@@ -297,7 +297,7 @@ def guarded() -> HistoryBuilder:
 def test_a_rollout_waits_for_a_downscale(events: Events, broken: list[str]) -> None:
     t = guarded()
     events(t)
-    assert [one.invariant for one in find_overlaps(read_book(t.history, Promises()))] == broken
+    assert [one.invariant for one in list_overlaps(read_book(t.history, Promises()))] == broken
 
 
 def test_a_grant_lasts_from_its_last_live_read_to_the_end_of_its_request() -> None:

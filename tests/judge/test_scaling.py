@@ -22,7 +22,7 @@ from tests.judge.builder import (
     Events,
     HistoryBuilder,
     cases,
-    find_broken,
+    list_broken,
     s,
 )
 from tests.judge.builder_objects import part_of
@@ -50,7 +50,7 @@ def judge(
     for name, annotations in by_zone.items():
         history.zone(0, name, annotations=annotations)
     events(history)
-    return list(find_broken(history, promises))
+    return list(list_broken(history, promises))
 
 
 def lead(t: HistoryBuilder, at: float = 10, replicas: int = 2) -> HistoryBuilder:

@@ -14,7 +14,7 @@ from tests.judge.book import read_book
 from tests.judge.builder import OPERATOR, PATHS, PREPARED, Events, HistoryBuilder, cases, s
 from tests.judge.builder_objects import part_of
 from tests.judge.promises import Promises
-from tests.judge.rest import find_still
+from tests.judge.rest import list_still
 from tests.judge.test_scaling import Annotations, judge, lead
 
 
@@ -119,7 +119,7 @@ def test_li01_a_zone_that_nothing_lets_wait_does_not_stand_still(
         status.update(replicas=replicas, availableReplicas=replicas, currentRevision="old")
     say(say(t, where, 21, 20, OPERATOR), where, 60, last, "carol")
     book = read_book(t.history, Promises(ended_at=s(until)))
-    assert bool(list(find_still(book, s(0), s(0)))) is is_still
+    assert bool(list(list_still(book, s(0), s(0)))) is is_still
 
 
 def contest(*gaps: float, since: float = 20) -> Events:

@@ -102,23 +102,23 @@ COVERAGE: Final[Mapping[str, str]] = {
 }
 
 
-def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
+def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
     """Return what is to be said of a run, in the order of time."""
     book = read_book(history, promises)
     found = [
-        *invariants_rollouts.find_broken(book),
-        *invariants_rollouts.find_foreign(book),
-        *invariants_policies.find_broken(book),
-        *invariants_releases.find_broken(book),
-        *invariants_downscales.find_broken(book),
-        *invariants_budgets.find_overlaps(book),
-        *invariants_reviews.find_broken(book),
-        *invariants_reviews.find_unasked_records(book),
-        *invariants_requests.find_excess(book),
-        *invariants_requests.find_misrecorded(book),
-        *invariants_scaling.find_broken(book),
-        *invariants_requests.find_contested(book),
-        *invariants_election.find_broken(book),
+        *invariants_rollouts.list_broken(book),
+        *invariants_rollouts.list_foreign(book),
+        *invariants_policies.list_broken(book),
+        *invariants_releases.list_broken(book),
+        *invariants_downscales.list_broken(book),
+        *invariants_budgets.list_overlaps(book),
+        *invariants_reviews.list_broken(book),
+        *invariants_reviews.list_unasked_records(book),
+        *invariants_requests.list_excess(book),
+        *invariants_requests.list_misrecorded(book),
+        *invariants_scaling.list_broken(book),
+        *invariants_requests.list_contested(book),
+        *invariants_election.list_broken(book),
     ]
     liveness = judge_liveness(book)
     found += liveness.violations
@@ -131,12 +131,12 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
     )
 
 
-def find_observed_violations(history: History, promises: Promises) -> list[Violation]:
+def list_observed_violations(history: History, promises: Promises) -> list[Violation]:
     """Return what deletes and evictions break in a history that was watched from outside."""
     book = read_book(history, promises)
-    return [*invariants_rollouts.find_broken(book), *invariants_policies.find_broken(book)]
+    return [*invariants_rollouts.list_broken(book), *invariants_policies.list_broken(book)]
 
 
-def find_observed_downscales(history: History, promises: Promises) -> list[Violation]:
+def list_observed_downscales(history: History, promises: Promises) -> list[Violation]:
     """Return what SI-10 and SI-11 have against a history that was watched from outside."""
-    return list(invariants_downscales.find_observed(read_book(history, promises)))
+    return list(invariants_downscales.list_observed(read_book(history, promises)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.kills.campaign import Figures, Round, play
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.plane import ControlPlane
 from tests.world.world import World
 
@@ -41,7 +41,7 @@ def run_rounds(rounds: Sequence[Round]) -> Played:
 
 
 async def _play_all(rounds: Sequence[Round]) -> Played:
-    plane = ControlPlane(find_assets(sys.stderr.write))
+    plane = ControlPlane(locate_assets(sys.stderr.write))
     played, waiting = Played(), list(reversed(rounds))
     try:
         await plane.start()

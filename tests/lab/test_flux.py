@@ -18,7 +18,7 @@ from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import NotModelled
 from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
-from tests.lab.releasing import create_release, create_zones, list_images
+from tests.lab.releasing import create_release, create_zones, map_images
 from tests.virtual_time import in_virtual_time
 
 SOURCE = OCI_REPOSITORIES[0]
@@ -50,13 +50,13 @@ async def test_a_tag_is_fetched_and_then_applied() -> None:
         sandbox.start_flux()
         await create_release(world)
         await world.sleep(30)
-        assert list_images(world) == dict.fromkeys(("web-a", "web-b", "web-c"), "app:none")
+        assert map_images(world) == dict.fromkeys(("web-a", "web-b", "web-c"), "app:none")
 
         await set_tag(world, "1.0.0")
         assert "artifact" not in await world.get_status(SOURCE, "app")
         await world.sleep(30)
         status = await world.get_status(APPLIED, "app")
-        assert set(list_images(world).values()) == {"app:1.0.0"}
+        assert set(map_images(world).values()) == {"app:1.0.0"}
         assert status["lastAppliedRevision"].startswith("1.0.0@sha256:")
         assert status["inventory"]["entries"][0] == {
             "id": "default_web-a_apps_StatefulSet",
@@ -70,16 +70,16 @@ async def test_a_tag_is_fetched_and_then_applied() -> None:
         assert (ready["status"], ready["reason"]) == ("False", "OCIArtifactPullFailed")
         sandbox.flux.missing.clear()
         await world.sleep(90)
-        assert set(list_images(world).values()) == {"app:2.0.0"}
+        assert set(map_images(world).values()) == {"app:2.0.0"}
 
         request = {"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "now"}}}
         await world.patch(APPLIED, "app", {**request, "spec": {"suspend": True}})
         await set_tag(world, "3.0.0")
         await world.sleep(30)
-        assert set(list_images(world).values()) == {"app:2.0.0"}, "it is suspended"
+        assert set(map_images(world).values()) == {"app:2.0.0"}, "it is suspended"
         await world.patch(APPLIED, "app", {"spec": {"suspend": False}})
         await world.sleep(30)
-        assert set(list_images(world).values()) == {"app:3.0.0"}
+        assert set(map_images(world).values()) == {"app:3.0.0"}
         assert (await world.get_status(APPLIED, "app"))["lastHandledReconcileAt"] == "now"
 
 
@@ -124,7 +124,7 @@ async def test_a_release_goes_through_gate_flux_zones_and_bake() -> None:
             for tag in ("1.0.0", "2.0.0")
             for status in ("Deploying", "InProgress", "Succeeded")
         ]
-        assert set(list_images(world).values()) == {"app:2.0.0"}
+        assert set(map_images(world).values()) == {"app:2.0.0"}
         deletes = [
             commit.name
             for commit in sandbox.history.list_all(Commit)

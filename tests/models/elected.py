@@ -117,13 +117,13 @@ class ElectedGrants:
         leads = (*(Lead.FOLLOWS for _ in base.processes[1:]), last)
         before = (frozenset[int](),) * len(base.pods)
         start = ElectedState(base, leads, none, none, before)
-        return Model(start=start, steps=self.steps, find_fault=self.find_fault)
+        return Model(start=start, steps=self.steps, name_fault=self.name_fault)
 
-    def find_fault(self, state: ElectedState) -> str:
+    def name_fault(self, state: ElectedState) -> str:
         """Return what is wrong: SI-01, SI-03 to SI-05, and SI-02 where pods fail."""
         if self._elections.has_accidents:
             return "a pod may go beside one that was known to be down" if state.is_broken else ""
-        return self._grants.find_fault(state.base)
+        return self._grants.name_fault(state.base)
 
     def steps(self, state: ElectedState) -> Steps[ElectedState]:
         """Yield all that may happen next."""

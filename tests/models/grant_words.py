@@ -192,7 +192,7 @@ def is_at_risk(pod: Pod) -> bool:
     return not pod.is_up or pod.orphans > 0 or (pod.record is not None and pod.record.permits > 0)
 
 
-def list_going(state: State, *, but: int) -> frozenset[int]:
+def collect_going(state: State, *, but: int) -> frozenset[int]:
     """Return what a list shows as down or on its way out, but for one pod."""
     return frozenset(
         place

@@ -37,10 +37,10 @@ from tests.models.grant_words import (
     Record,
     Setup,
     State,
+    collect_going,
     hold,
     is_at_risk,
     keep,
-    list_going,
     make_late,
     put,
     put_ask,
@@ -67,7 +67,7 @@ class Grants:
             Process(asks=(None,) * slots, held=(False,) * len(setup.zones)) for slots in setup.slots
         )
         start = State(pods=(Pod(),) * len(setup.zones), processes=processes)
-        return Model(start=start, steps=self.steps, find_fault=self.find_fault)
+        return Model(start=start, steps=self.steps, name_fault=self.name_fault)
 
     def exceeds(self, gone: frozenset[int]) -> bool:
         """Tell whether so many pods at once cross the budget."""
@@ -76,7 +76,7 @@ class Grants:
         zones = {self._setup.zones[pod] for pod in gone}
         return len(zones) > 1 or len(gone) > self._setup.most
 
-    def find_fault(self, state: State) -> str:
+    def name_fault(self, state: State) -> str:
         """Return what is wrong: SI-01, SI-03 to SI-05, SI-17."""
         gone = frozenset(place for place, pod in enumerate(state.pods) if is_at_risk(pod))
         if not self.exceeds(gone):
@@ -167,7 +167,7 @@ class Grants:
             return False
         others = {one for one, is_held in enumerate(process.held) if is_held and one != place}
         if Error.LISTS_FIRST in self._errors:
-            others |= list_going(state, but=place)
+            others |= collect_going(state, but=place)
         if not self._setup.has_records:
             others |= {one for one, pod in enumerate(state.pods) if not pod.is_up}
         return not self.exceeds(frozenset({*others, place}))

@@ -33,7 +33,7 @@ class Model(Generic[S]):
 
     start: S
     steps: Callable[[S], Steps[S]]
-    find_fault: Callable[[S], str]
+    name_fault: Callable[[S], str]
     """What is wrong with a state, empty for nothing."""
 
 
@@ -94,7 +94,7 @@ def explore(model: Model[S], *, most: int = 1_000_000) -> Walk[S]:
     enter(model.start, 0)
     with _uncollected():
         for number, state in enumerate(walk.states):
-            if text := model.find_fault(state):
+            if text := model.name_fault(state):
                 walk.fault = Fault(text, walk.trace(number), state)
                 return walk
             if len(walk.states) > most:

@@ -23,7 +23,7 @@ def ride(floor: int) -> Iterable[tuple[Step, int]]:
 
 
 def a_lift(bad: int = -1) -> Model[int]:
-    return Model(start=0, steps=ride, find_fault=lambda at: "bad floor" if at == bad else "")
+    return Model(start=0, steps=ride, name_fault=lambda at: "bad floor" if at == bad else "")
 
 
 def test_every_state_is_seen_once_nearest_first() -> None:
@@ -48,7 +48,7 @@ def test_a_bad_state_comes_with_the_shortest_way_there(bad: int, steps: list[str
 
 
 def test_a_walk_that_would_not_end_proves_nothing() -> None:
-    endless = Model(start=0, steps=lambda at: [(Step("x", "go"), at + 1)], find_fault=lambda _: "")
+    endless = Model(start=0, steps=lambda at: [(Step("x", "go"), at + 1)], name_fault=lambda _: "")
 
     with pytest.raises(OverflowError, match="more than 100 states"):
         explore(endless, most=100)

@@ -18,9 +18,9 @@ import msgspec
 
 from tests.judge.promises import Verdict
 from tests.simulation.campaign import Job, list_plan_jobs, list_schedules
-from tests.simulation.fault_rates import find_profile
+from tests.simulation.fault_rates import name_profile
 from tests.simulation.plans import Kind, run_plan
-from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
 
 # A job takes a fifth of a second; one that spins in no time of its own never ends.
@@ -76,7 +76,7 @@ class Question:
 
     def judge(self, job: Job) -> list[str]:
         """Run a job and return what of its verdict counts."""
-        scenario = find_scenario(job.scenario)
+        scenario = get_scenario(job.scenario)
         if job.plan is not None:
             verdict = run_plan(scenario, job.plan).verdict
         else:
@@ -85,9 +85,9 @@ class Question:
 
     def _list_schedules(self) -> Iterator[Job]:
         jobs = list_schedules(self.schedules * SEEDS_WITHOUT, self.scenarios)
-        has_webhooks = {name: find_scenario(name).has_webhooks for name in self.scenarios}
+        has_webhooks = {name: get_scenario(name).has_webhooks for name in self.scenarios}
         for job in jobs:
-            profile = find_profile(job.seed, has_webhooks=has_webhooks[job.scenario])
+            profile = name_profile(job.seed, has_webhooks=has_webhooks[job.scenario])
             if self.profile in ("", profile):
                 yield job
 

@@ -13,7 +13,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.planning.description import zones
 from rollout_operator.planning.description.text import render_description
-from tests.operator.test_failover import find_election, replicas, sort_by_leading
+from tests.operator.test_failover import list_election, replicas, sort_by_leading
 from tests.operator.test_other_operators import call, change
 from tests.operator.test_other_operators import running as acting
 from tests.operator.test_shadow import SHADOW, patch
@@ -79,7 +79,7 @@ async def test_one_that_follows_shows_what_its_own_caches_lead_to() -> None:
             "4 pods of 2 zones: all ready at the update revision"
         ] * 2
         assert [only_group(one).since is None for one in shown] == [False, True]
-        assert f"  {find_election(other)[0]}" in list(render_description(shown[1]))
+        assert f"  {list_election(other)[0]}" in list(render_description(shown[1]))
 
 
 @in_virtual_time

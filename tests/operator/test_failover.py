@@ -87,15 +87,15 @@ async def test_one_that_does_not_act_says_where_to_see_what_is_done() -> None:
     async with replicas(2) as (_, processes):
         leader, other = sort_by_leading(processes)
         await asyncio.sleep(5)
-        (line,) = find_election(other)
+        (line,) = list_election(other)
         assert line.startswith(f"election: acts: {leader.name}")
         assert line.endswith("; what it does is on its own page")
         assert other.entries() == ()
-        assert find_election(leader) == ["election: acts: this process"]
+        assert list_election(leader) == ["election: acts: this process"]
         assert leader.entries() != ()
 
 
-def find_election(process: SimulatedProcess) -> Sequence[str]:
+def list_election(process: SimulatedProcess) -> Sequence[str]:
     """Return what the head of the page says of the election."""
     lines = process.telemetry.health.list_descriptions()
     return [line for line in lines if line.startswith("election: ")]

@@ -32,7 +32,7 @@ class Answering:
             return False
         return True
 
-    def find_lack(self) -> str:
+    def find_lack(self) -> str | None:
         return "cannot list pods"
 
     async def review(self, review: Review, until: timedelta) -> Verdict:

@@ -18,7 +18,7 @@ from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code
 from tests.scaling_world import PATIENCE, QUICK, ScalingWorld, follower, mirror, run_world
 from tests.simulation.chaos import later_webhook
-from tests.simulation.scenarios import find_unrolled
+from tests.simulation.scenarios import name_unrolled
 from tests.simulation.scenarios_people import Route
 from tests.simulation.traces_downscales import QUOTA_PATH, Quota
 from tests.virtual_time import elapsed, in_virtual_time
@@ -310,7 +310,7 @@ def _unguarded(labels: Mapping[str, str]) -> dict[str, str]:
 
 async def _until_rolled(world: ScalingWorld) -> None:
     async with asyncio.timeout(PATIENCE):
-        while find_unrolled(world.sandbox):  # noqa: ASYNC110 (virtual time: no event tells it)
+        while name_unrolled(world.sandbox):  # noqa: ASYNC110 (virtual time: no event tells it)
             await asyncio.sleep(0.02)
 
 

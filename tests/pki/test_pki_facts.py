@@ -11,7 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
-from rollout_operator.pki.facts import assess_material, trusted_bundle
+from rollout_operator.pki.facts import read_material, trusted_bundle
 from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.planning.certificate import (
     BACKDATING,
@@ -96,7 +96,7 @@ def test_a_ca_without_its_key_signs_nothing(key: bytes) -> None:
 
 
 def test_the_facts_of_what_we_wrote() -> None:
-    assert assess_material(fresh()) == UsableCertificate(
+    assert read_material(fresh()) == UsableCertificate(
         names=WANTED.names,
         leaf=Validity(start=EPOCH - BACKDATING, end=EPOCH + YEAR),
         ca=Validity(start=EPOCH - BACKDATING, end=EPOCH + 5 * YEAR),
@@ -106,7 +106,7 @@ def test_the_facts_of_what_we_wrote() -> None:
 
 def test_the_facts_of_what_upstream_wrote() -> None:
     year = Validity(start=EPOCH, end=EPOCH + YEAR)
-    assert assess_material(legacy()) == UsableCertificate(names=(HOST,), leaf=year, ca=year)
+    assert read_material(legacy()) == UsableCertificate(names=(HOST,), leaf=year, ca=year)
 
 
 def test_a_change_of_ca_step_by_step() -> None:
@@ -119,7 +119,7 @@ def test_a_change_of_ca_step_by_step() -> None:
     assert trusted_bundle(introduced) == introduced.next_ca + before.ca
     assert trusted_bundle(switched) == trusted_bundle(introduced)
     assert trusted_bundle(dropped) == introduced.next_ca
-    facts = [assess_material(each) for each in (introduced, switched, dropped)]
+    facts = [read_material(each) for each in (introduced, switched, dropped)]
     assert all(isinstance(each, UsableCertificate) for each in facts)
     assert [isinstance(each, UsableCertificate) and each.may_sign for each in facts] == [
         False,
@@ -165,7 +165,7 @@ def test_a_key_that_is_not_that_of_the_next_ca_makes_it_useless() -> None:
         next_ca_key=introduced.key,
         old_ca=b"garbage",
     )
-    facts = assess_material(spoilt)
+    facts = read_material(spoilt)
     assert isinstance(facts, UsableCertificate)
     assert facts.next_ca is None
     assert facts.old_ca is not None  # so that it is dropped
@@ -176,7 +176,7 @@ def test_a_chain_ends_with_its_first_certificate() -> None:
     """TLS-11: any certificate of the chain past its end counts."""
     data = Legacy(ca_life=DAY).data()
     material = legacy({**data, "cert": data["cert"] + data["ca"]})
-    facts = assess_material(material)
+    facts = read_material(material)
     assert isinstance(facts, UsableCertificate)
     assert facts.leaf.end == EPOCH + DAY
 
@@ -184,9 +184,9 @@ def test_a_chain_ends_with_its_first_certificate() -> None:
 def test_intermediates_lead_to_the_ca() -> None:
     """A person's own chain: leaf, intermediate, and only the root in `ca`."""
     root, middle, leaf = chain()
-    assert isinstance(assess_material(_with(leaf, leaf.cert + middle, root)), UsableCertificate)
-    assert isinstance(assess_material(_with(leaf, leaf.cert, root)), BrokenCertificate)
-    assert isinstance(assess_material(_with(leaf, leaf.cert + fresh().ca, root)), BrokenCertificate)
+    assert isinstance(read_material(_with(leaf, leaf.cert + middle, root)), UsableCertificate)
+    assert isinstance(read_material(_with(leaf, leaf.cert, root)), BrokenCertificate)
+    assert isinstance(read_material(_with(leaf, leaf.cert + fresh().ca, root)), BrokenCertificate)
 
 
 def _with(leaf: Pair, cert: bytes, ca: bytes) -> KeyMaterial:
@@ -216,7 +216,7 @@ def chain() -> tuple[bytes, bytes, Pair]:
 def test_a_self_signed_certificate_is_its_own_ca() -> None:
     """The same certificate in `cert` and `ca`: clients that hold it accept it."""
     data = Legacy().data()
-    assert isinstance(assess_material(legacy({**data, "ca": data["cert"]})), UsableCertificate)
+    assert isinstance(read_material(legacy({**data, "ca": data["cert"]})), UsableCertificate)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_self_signed_certificate_is_its_own_ca() -> None:
     ],
 )
 def test_problems_name_the_key_of_the_secret(change: dict[str, bytes], problem: str) -> None:
-    assert assess_material(legacy({**Legacy().data(), **change})) == BrokenCertificate(
+    assert read_material(legacy({**Legacy().data(), **change})) == BrokenCertificate(
         problem=problem
     )
 
@@ -241,4 +241,4 @@ def test_problems_name_the_key_of_the_secret(change: dict[str, bytes], problem: 
 def test_a_weak_key_reads_well_until_tls_refuses_it() -> None:
     """RSA of 1024 bits: a matter of TLS, which the keeper asks as well."""
     weak = Legacy(key=rsa.generate_private_key(65537, 1024)).data()  # noqa: S505 (weak on purpose: TLS must refuse it)
-    assert isinstance(assess_material(legacy(weak)), UsableCertificate)
+    assert isinstance(read_material(legacy(weak)), UsableCertificate)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.errors import Unreachable
-from rollout_operator.pki.facts import assess_material
+from rollout_operator.pki.facts import read_material
 from rollout_operator.pki.key_pair import KeyMaterial
 from rollout_operator.pki.manager import CHECK_EVERY
 from rollout_operator.planning.certificate import OVERLAP, UsableCertificate
@@ -227,9 +227,7 @@ async def test_what_another_version_wrote_over_ours_is_used() -> None:
     await Rig(secrets).start()
     secrets.put({**secrets.data, **Legacy().data()})
     rig = await started(secrets)
-    facts = assess_material(
-        KeyMaterial(**{k.replace("-", "_"): v for k, v in secrets.data.items()})
-    )
+    facts = read_material(KeyMaterial(**{k.replace("-", "_"): v for k, v in secrets.data.items()}))
     assert isinstance(facts, UsableCertificate)
     assert not facts.may_sign
     assert secrets.writes == 1

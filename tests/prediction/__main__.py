@@ -20,7 +20,7 @@ from tests.prediction.forecasts import ForecastFailedError, foresee
 from tests.prediction.plans import KINDS, make_plan
 from tests.prediction.records import Moment, keep, read
 from tests.prediction.runs import play
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.plane import ControlPlane
 from tests.world.world import World
 
@@ -102,7 +102,7 @@ def render(found: Sequence[Compared]) -> Iterator[str]:
 async def _run(options: argparse.Namespace) -> list[Compared]:
     if options.again:
         return await compare_all(read(options.again))
-    plane = ControlPlane(find_assets(sys.stderr.write))
+    plane = ControlPlane(locate_assets(sys.stderr.write))
     try:
         await plane.start()
         moments = await gather(plane, options)

@@ -27,7 +27,7 @@ from tests.simulation.campaign import (
 from tests.simulation.plans import Kind, run_plan
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import Size
-from tests.simulation.scenarios_book import NAMES, find_scenario
+from tests.simulation.scenarios_book import NAMES, get_scenario
 from tests.simulation.shrink import Case, run_case, shrink
 
 PROGRESS_EVERY: Final = 15.0  # seconds
@@ -86,7 +86,7 @@ def _run_plans(scenario: str, kind: Kind, number: int | None) -> int:
         plan = jobs[number].plan
         assert plan is not None, "a plan's job has a plan"
         _print(plan.text)
-        outcome = run_plan(find_scenario(scenario), plan, listens=True)
+        outcome = run_plan(get_scenario(scenario), plan, listens=True)
         _tell(outcome, is_whole=True)
         return 0 if outcome.verdict.is_clean else 1
     tally = Tally()

@@ -215,7 +215,7 @@ class AimedCourse:
         return True
 
 
-def find_sample(limit: int, *, is_elected: bool) -> Scenario:
+def get_sample(limit: int, *, is_elected: bool) -> Scenario:
     """Return the sample in four batches, played by one process or by one of two."""
     make, size = partial(sampled, limit=limit), Size(SMALL.zones, SMALL.pods * limit)
     return replace(elect(make)(size), back_after=AWAY) if is_elected else make(size)
@@ -223,19 +223,19 @@ def find_sample(limit: int, *, is_elected: bool) -> Scenario:
 
 def run_aimed(aim: Aim) -> Outcome:
     """Play the sample with one kill."""
-    scenario = find_sample(aim.limit, is_elected=aim.heir.is_other)
+    scenario = get_sample(aim.limit, is_elected=aim.heir.is_other)
     return play(scenario, SEED, AimedCourse(aim), quiet=QUIET)
 
 
-def find_broken(aim: Aim) -> list[str]:
+def list_broken(aim: Aim) -> list[str]:
     """Return what the judge says of a kill, and what batches and pauses say that were counted."""
     outcome = run_aimed(aim)
     gaps, verdict = [*list_gaps(outcome.history)], outcome.verdict
     found = [f"{one}" for one in (*verdict.violations, *verdict.undetermined, *verdict.unpromised)]
-    found += find_repeated(outcome.history)
+    found += list_repeated(outcome.history)
     found += [f"a pause of {gap}" for gap in gaps if gap < INTERVAL]
     found += [] if len(gaps) >= BATCHES else [f"pauses: {gaps}"]
-    found += _find_missed(outcome.history, is_other=aim.heir.is_other)
+    found += _list_missed(outcome.history, is_other=aim.heir.is_other)
     return [f"{aim.text}: {text}" for text in found]
 
 
@@ -246,7 +246,7 @@ def list_targets(limit: int, *, is_elected: bool) -> list[Target]:
     and nothing would be left to go on with.
     """
     course = AimedCourse(None)
-    outcome = play(find_sample(limit, is_elected=is_elected), SEED, course, quiet=QUIET)
+    outcome = play(get_sample(limit, is_elected=is_elected), SEED, course, quiet=QUIET)
     begins = [at for at, *_ in list_batches(outcome.history)]
     return [
         Target(
@@ -290,7 +290,7 @@ def list_batches(history: History) -> list[tuple[timedelta, int, frozenset[str]]
     return [(at, *batch) for batch, at in found.items()]
 
 
-def find_repeated(history: History) -> list[str]:
+def list_repeated(history: History) -> list[str]:
     """Return numbers and pods that more than one batch has, and numbers out of order."""
     batches = list_batches(history)
     numbers = [number for _, number, _ in batches]
@@ -332,7 +332,7 @@ def list_gaps(history: History) -> Iterator[timedelta]:
             short.add(commit.name)
 
 
-def _find_missed(history: History, *, is_other: bool) -> Iterator[str]:
+def _list_missed(history: History, *, is_other: bool) -> Iterator[str]:
     """Yield that the kill has not struck, or that not the process that is meant has gone on."""
     faults = history.list_all(Fault)
     if not faults:

@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.simulation.plans import Kind, Plan, list_plans, record, run_plan
 from tests.simulation.runs import Outcome
-from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
 
 # Given to a process at a time: so little that the last one does not work alone for long.
@@ -115,7 +115,7 @@ class Tally:
 def run_job(job: Job) -> Summary:
     """Run one job and keep what counts."""
     begin = time.process_time()
-    scenario = find_scenario(job.scenario)
+    scenario = get_scenario(job.scenario)
     with _Naming(job):
         outcome = run(scenario, job.seed) if job.plan is None else run_plan(scenario, job.plan)
     return _summarize(job, outcome, timedelta(seconds=time.process_time() - begin))
@@ -133,7 +133,7 @@ def list_schedules(
 
 def list_plan_jobs(scenario: str, kind: Kind) -> list[Job]:
     """Return all systematic plans of a kind for a scenario, which is run once to find them."""
-    plans = list_plans(record(find_scenario(scenario)), kind)
+    plans = list_plans(record(get_scenario(scenario)), kind)
     return [Job(scenario=scenario, plan=plan) for plan in plans]
 
 

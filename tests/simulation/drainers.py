@@ -84,7 +84,7 @@ class Drainer:
             async with asyncio.timeout(patience):
                 await self.evict(pod)
 
-    def find_nodes(self) -> list[str]:
+    def list_nodes(self) -> list[str]:
         """Return the names of all nodes."""
         return [name_of(one) for one in self.people.sandbox.api.list(NODES, "")]
 

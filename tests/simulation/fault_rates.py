@@ -104,7 +104,7 @@ REVIEW_PROFILES: Final[Mapping[str, FaultProfile]] = {
 }
 
 
-def find_profile(seed: int, *, has_webhooks: bool = False) -> str:
+def name_profile(seed: int, *, has_webhooks: bool = False) -> str:
     """Return the name of a schedule's fault profile, by its seed; empty for the usual one."""
     rng = split(seed, "storm")
     profiles = [*(REVIEW_PROFILES if has_webhooks else PROFILES)]

@@ -141,13 +141,13 @@ class PlannedFaults(ScriptedFaults):
             return now() - self._struck_at + MOMENT
         match plan.cache_age:
             case CacheAge.ONE_OLDER:
-                return now() - self._find_last(plural) + MOMENT
+                return now() - self._get_last(plural) + MOMENT
             case CacheAge.ALL_OLDER:
                 return now() - begun
             case CacheAge.FRESH:
                 return NO_TIME
 
-    def _find_last(self, plural: str) -> timedelta:
+    def _get_last(self, plural: str) -> timedelta:
         """Return when an object of a kind was last changed."""
         assert self._sandbox is not None, "look at a world first"
         for record in reversed(self._sandbox.history.records):

@@ -17,7 +17,7 @@ from rollout_operator.lab.trace.trace import trace_hash
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from tests.judge.promises import QUIET, Promises, Verdict, Violation
-from tests.judge.verdict import find_violations
+from tests.judge.verdict import judge_book
 from tests.simulation.runtime import (
     ActingReplica,
     LogRecorder,
@@ -26,7 +26,7 @@ from tests.simulation.runtime import (
     now,
     split,
 )
-from tests.simulation.scenarios import Scenario, find_unready
+from tests.simulation.scenarios import Scenario, name_unready
 from tests.simulation.scenarios_people import People
 
 OPERATORS: Final = "operator"
@@ -159,7 +159,7 @@ def judge(end: End, defects: Sequence[Violation] = ()) -> Verdict:
         quiet=end.quiet,
         patches_take=end.patches_take,
     )
-    verdict = find_violations(end.history, promises)
+    verdict = judge_book(end.history, promises)
     late = []
     if end.missing:
         text = f"not at rest {REST_LIMIT} after all had healed: {end.missing}"
@@ -273,5 +273,5 @@ class _Run:
 async def _wait_ready(sandbox: Sandbox) -> None:
     """Wait until all pods of the beginning are ready: before that, nothing goes wrong."""
     async with asyncio.timeout(REST_LIMIT.total_seconds()):
-        while find_unready(sandbox):  # noqa: ASYNC110 (a state, no event)
+        while name_unready(sandbox):  # noqa: ASYNC110 (a state, no event)
             await asyncio.sleep(1)

@@ -109,19 +109,19 @@ def crashing_at(bad: str) -> Callable[[random.Random], Choose]:
     return make
 
 
-def find_unrolled(sandbox: Sandbox) -> Missing:
+def name_unrolled(sandbox: Sandbox) -> Missing:
     """Return what any set lacks to be whole, at its update revision, and seen to be so."""
     for found in sandbox.api.list(STATEFULSETS, sandbox.namespace):
-        text = _find_unready(sandbox, found) or _find_outdated(sandbox, found)
+        text = _name_unready(sandbox, found) or _name_outdated(sandbox, found)
         if text:
             return f"{_name(found)}: {text}"
     return ""
 
 
-def find_unready(sandbox: Sandbox) -> Missing:
+def name_unready(sandbox: Sandbox) -> Missing:
     """Return what any set lacks to be whole, whatever revision its pods have."""
     for found in sandbox.api.list(STATEFULSETS, sandbox.namespace):
-        if text := _find_unready(sandbox, found):
+        if text := _name_unready(sandbox, found):
             return f"{_name(found)}: {text}"
     return ""
 
@@ -139,7 +139,7 @@ def list_pods(sandbox: Sandbox, found: JsonObject) -> list[JsonObject]:
     ]
 
 
-def _find_unready(sandbox: Sandbox, found: JsonObject) -> Missing:
+def _name_unready(sandbox: Sandbox, found: JsonObject) -> Missing:
     wanted = _at(found, "spec", "replicas")
     if _at(found, "metadata", "deletionTimestamp"):
         return "is going"
@@ -152,7 +152,7 @@ def _find_unready(sandbox: Sandbox, found: JsonObject) -> Missing:
     return ""
 
 
-def _find_outdated(sandbox: Sandbox, found: JsonObject) -> Missing:
+def _name_outdated(sandbox: Sandbox, found: JsonObject) -> Missing:
     update = _at(found, "status", "updateRevision")
     if not list_pods(sandbox, found):
         # Nothing runs, nothing is rolled: the controller moves the revision with the next pod.

@@ -157,7 +157,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
 NAMES: Final = tuple(MAKERS)
 
 
-def find_scenario(name: str, size: Size | None = None) -> Scenario:
+def get_scenario(name: str, size: Size | None = None) -> Scenario:
     """Return a scenario, in its own size unless another is asked for. Raises KeyError."""
     make, usual = MAKERS[name]
     return make(size or usual)

@@ -18,7 +18,7 @@ from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.nodes.behaviour import BROKEN, Behaviour, Choose, Response
 from rollout_operator.lab.zones import ZoneSpec
-from tests.simulation.scenarios import Scenario, Size, find_unready, find_unrolled, usual
+from tests.simulation.scenarios import Scenario, Size, name_unready, name_unrolled, usual
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
 from tests.simulation.scenarios_rollouts import list_zones
 
@@ -64,7 +64,7 @@ def downscaled(size: Size) -> Scenario:
         size=size,
         zones=zones,
         script=script,
-        find_missing=find_unready,
+        find_missing=name_unready,
         has_webhooks=True,
     )
 
@@ -161,7 +161,7 @@ def widened(size: Size) -> Scenario:
         size=size,
         zones=zones,
         script=script,
-        find_missing=find_unready,
+        find_missing=name_unready,
         make_choice=partial(troubled, zones=[zone.name for zone in zones], pods=size.pods),
         has_webhooks=True,
     )
@@ -265,7 +265,7 @@ def rolled_and_downscaled(size: Size) -> Scenario:
         size=size,
         zones=zones,
         script=script,
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
         make_choice=hesitant,
         has_webhooks=True,
     )

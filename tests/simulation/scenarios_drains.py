@@ -25,7 +25,7 @@ from tests.simulation.drainers import (
     unguard,
     zone_budget,
 )
-from tests.simulation.scenarios import Scenario, Size, find_unrolled
+from tests.simulation.scenarios import Scenario, Size, name_unrolled
 from tests.simulation.scenarios_people import People, Route
 from tests.simulation.scenarios_rollouts import GROUP, list_zones
 
@@ -132,7 +132,7 @@ def _scenario(name: str, size: Size, tale: "_Tale") -> Scenario:
         size=size,
         zones=tale.zones,
         script=tale.play,
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
         has_webhooks=True,
         has_budgets=True,
         prepare=tale.set_up,
@@ -246,7 +246,7 @@ async def _rehearse(drainer: Drainer) -> None:
     people = drainer.people
     for _ in range(4):
         await people.wait(0, 40)
-        node = people.rng.choice(drainer.find_nodes())
+        node = people.rng.choice(drainer.list_nodes())
         await drainer.rehearse(node, people.rng.choice(("query", "body")))
         pods = people.sandbox.api.list(PODS, people.sandbox.namespace)
         if pods and people.rng.random() < 0.5:

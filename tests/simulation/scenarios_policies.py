@@ -14,7 +14,7 @@ from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import PAUSED
 from tests.simulation.drainers import send
-from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, find_unrolled
+from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, name_unrolled
 from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_rollouts import BAD, list_zones
 
@@ -66,7 +66,7 @@ def _obey(name: str, size: Size, zones: list[ZoneSpec], script: Script, limit: i
         size=size,
         zones=zones,
         script=script,
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
         prepare=prepare,
         args=OBEYING,
     )

@@ -26,7 +26,7 @@ from rollout_operator.lab.releases import (
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import send
-from tests.simulation.scenarios import Missing, Scenario, Script, Size, find_unrolled
+from tests.simulation.scenarios import Missing, Scenario, Script, Size, name_unrolled
 from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_rollouts import list_zones
 
@@ -58,7 +58,7 @@ def _release(name: str, size: Size, script: Script, last: str) -> Scenario:
         size=size,
         zones=list_applied_zones(size, f"app:{FIRST}"),
         script=script,
-        find_missing=partial(find_unreleased, last=last),
+        find_missing=partial(name_unreleased, last=last),
         prepare=partial(create_release, bake=BAKE, interval="10s"),
         args=RELEASING,
         quiet=QUIET,
@@ -182,12 +182,12 @@ def _list_edits(people: People, number: int) -> list[Callable[[], Awaitable[None
     ]
 
 
-def find_unreleased(sandbox: Sandbox, last: str) -> Missing:
+def name_unreleased(sandbox: Sandbox, last: str) -> Missing:
     """Return what the last version lacks to be deployed everywhere, and to have proven itself.
 
     One that failed since pods did is over as well: people would have to decide.
     """
-    if unrolled := find_unrolled(sandbox):
+    if unrolled := name_unrolled(sandbox):
         return unrolled
     found = sandbox.api.get(ROLLOUTS, sandbox.namespace, APP) or {}
     entry = get_newest(sandbox)

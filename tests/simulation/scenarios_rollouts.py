@@ -14,7 +14,7 @@ from tests.simulation.scenarios import (
     Script,
     Size,
     crashing_at,
-    find_unrolled,
+    name_unrolled,
 )
 from tests.simulation.scenarios_people import People
 
@@ -31,7 +31,7 @@ def plain(size: Size) -> Scenario:
         size=size,
         zones=list_zones(size),
         script=_rolling(size, "v2"),
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
     )
 
 
@@ -44,7 +44,7 @@ def rolled_back(size: Size) -> Scenario:
         await people.wait(2, 60)
         await _rolling(size, "v1")(people)
 
-    return Scenario(name="s2", size=size, zones=zones, script=script, find_missing=find_unrolled)
+    return Scenario(name="s2", size=size, zones=zones, script=script, find_missing=name_unrolled)
 
 
 def two_at_a_time(size: Size) -> Scenario:
@@ -55,7 +55,7 @@ def two_at_a_time(size: Size) -> Scenario:
         size=size,
         zones=zones,
         script=_rolling(size, "v2"),
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
     )
 
 
@@ -72,7 +72,7 @@ def crashing(size: Size) -> Scenario:
         size=size,
         zones=list_zones(size),
         script=script,
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
         make_choice=crashing_at(BAD),
     )
 
@@ -93,7 +93,7 @@ def recreated(size: Size) -> Scenario:
         await people.wait(0, 60)
         await people.insist(lambda: people.set_image(lost.name, "v2"))
 
-    return Scenario(name="s10", size=size, zones=zones, script=script, find_missing=find_unrolled)
+    return Scenario(name="s10", size=size, zones=zones, script=script, find_missing=name_unrolled)
 
 
 def list_zones(size: Size, group: str = GROUP) -> list[ZoneSpec]:
@@ -159,7 +159,7 @@ def _change_all(name: str, size: Size, zones: Sequence[ZoneSpec]) -> Scenario:
         size=size,
         zones=zones,
         script=script,
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
         make_choice=lambda rng: DEFAULT,
     )
 

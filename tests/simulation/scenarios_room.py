@@ -19,7 +19,7 @@ from tests.simulation.scenarios import Scenario, Size, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
 from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_rollouts import list_zones
-from tests.simulation.scenarios_scaling import MIRRORS, TEMPLATE, WAIT, find_unsettled
+from tests.simulation.scenarios_scaling import MIRRORS, TEMPLATE, WAIT, name_unsettled
 
 # So many more are wanted than there is room for.
 TOO_MANY: Final = 2
@@ -57,7 +57,7 @@ def unplaced(size: Size) -> Scenario:
         zones=zones,
         templates={TEMPLATE: size.pods},
         script=script,
-        find_missing=find_unsettled,
+        find_missing=name_unsettled,
         make_choice=without_room(size.pods),
         has_webhooks=True,
     )

@@ -32,7 +32,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.units import format_rfc3339
 from tests.judge.desired import TEMPLATE_KIND, list_miscounted
-from tests.simulation.scenarios import Missing, Scenario, Size, find_unrolled
+from tests.simulation.scenarios import Missing, Scenario, Size, name_unrolled
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
 from tests.simulation.scenarios_rollouts import list_zones
@@ -111,7 +111,7 @@ def followed(size: Size) -> Scenario:
         size=size,
         zones=zones,
         script=script,
-        find_missing=find_unsettled,
+        find_missing=name_unsettled,
         has_webhooks=True,
     )
 
@@ -138,7 +138,7 @@ def mirrored(size: Size) -> Scenario:
         zones=zones,
         templates={TEMPLATE: size.pods},
         script=script,
-        find_missing=find_unsettled,
+        find_missing=name_unsettled,
         has_webhooks=True,
     )
 
@@ -202,7 +202,7 @@ def slowed(size: Size) -> Scenario:
         size=size,
         zones=zones,
         script=script,
-        find_missing=find_unsettled,
+        find_missing=name_unsettled,
         patches_take=SLOW_PATCHES,
     )
 
@@ -217,11 +217,11 @@ MIRRORS: Final = {
 }
 
 
-def find_unsettled(sandbox: Sandbox) -> Missing:
+def name_unsettled(sandbox: Sandbox) -> Missing:
     """Return which count is not as it should be, or what a set lacks to be rolled out and whole."""
     api, namespace = sandbox.api, sandbox.namespace
     sets, templates = (api.list(one, namespace) for one in (STATEFULSETS, REPLICA_TEMPLATES))
-    return next(list_miscounted(sets, templates), "") or find_unrolled(sandbox)
+    return next(list_miscounted(sets, templates), "") or name_unrolled(sandbox)
 
 
 def annotated(zone: ZoneSpec, annotations: dict[str, str]) -> ZoneSpec:

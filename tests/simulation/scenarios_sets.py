@@ -26,7 +26,7 @@ from rollout_operator.model.names import (
     PAUSED,
     PREPARE_PORT,
 )
-from tests.simulation.scenarios import Scenario, Size, find_unrolled, usual
+from tests.simulation.scenarios import Scenario, Size, name_unrolled, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People
 from tests.simulation.scenarios_rollouts import GROUP, list_zones
@@ -60,7 +60,7 @@ def returned(size: Size) -> Scenario:
         size=size,
         zones=[zone, *others],
         script=script,
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
         make_choice=replaying(zone.name),
         spoils=SPOILS,
     )
@@ -199,7 +199,7 @@ def walked(size: Size) -> Scenario:
         size=size,
         zones=list_zones(size),
         script=script,
-        find_missing=find_unrolled,
+        find_missing=name_unrolled,
     )
 
 

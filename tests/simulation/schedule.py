@@ -25,7 +25,7 @@ from rollout_operator.lab.network.faults import (
 )
 from rollout_operator.lab.world import Sandbox
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
-from tests.simulation.fault_rates import FaultProfile, choose_profile, find_profile
+from tests.simulation.fault_rates import FaultProfile, choose_profile, name_profile
 from tests.simulation.random_faults import RandomFaults
 from tests.simulation.runs import Outcome, play
 from tests.simulation.runtime import Patient, split
@@ -52,7 +52,7 @@ def run(
     Without a profile, it is the seed's own: mostly the usual one.
     """
     if profile is None:
-        profile = choose_profile(find_profile(seed, has_webhooks=scenario.has_webhooks))
+        profile = choose_profile(name_profile(seed, has_webhooks=scenario.has_webhooks))
         if scenario.spoils is not None:
             profile = replace(profile, calls=replace(profile.calls, spoil_event=scenario.spoils))
     course = RandomCourse(scenario, seed, profile, only)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import SMALL, Size
-from tests.simulation.scenarios_book import MAKERS, find_scenario
+from tests.simulation.scenarios_book import MAKERS, get_scenario
 from tests.simulation.schedule import run
 
 MOST_RUNS: Final = 150
@@ -53,7 +53,7 @@ Try = Callable[[Case], Failure | None]
 
 def run_case(case: Case, *, listens: bool = False) -> Outcome:
     """Run a case."""
-    scenario = find_scenario(case.scenario, case.size)
+    scenario = get_scenario(case.scenario, case.size)
     return run(scenario, case.seed, only=case.only, listens=listens)
 
 

@@ -10,8 +10,8 @@ from tests.simulation.aimed import (
     BATCHES,
     Heir,
     Hit,
-    find_broken,
     list_aims,
+    list_broken,
     list_deletes,
     list_gaps,
     run_aimed,
@@ -31,7 +31,7 @@ def test_no_kill_shortens_a_pause_or_repeats_a_batch(is_elected: bool, limit: in
     every = list_aims(limit, is_elected=is_elected)
     aims = [*every[:: STEPS[is_elected, limit]], every[-1]]
 
-    broken = [text for aim in aims for text in find_broken(aim)]
+    broken = [text for aim in aims for text in list_broken(aim)]
     assert not broken, "\n".join(broken[:10])
     assert {aim.hit for aim in every} == {*Hit}
     assert {aim.heir for aim in every} == {heir for heir in Heir if heir.is_other == is_elected}

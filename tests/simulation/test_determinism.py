@@ -12,7 +12,7 @@ import pytest
 from tests.code_rules import ROOT
 from tests.simulation.campaign import Job, list_unrepeatable, run_job
 from tests.simulation.runs import Outcome
-from tests.simulation.scenarios_book import NAMES, find_scenario
+from tests.simulation.scenarios_book import NAMES, get_scenario
 from tests.simulation.schedule import run
 from tests.simulation.test_scenarios import LARGE, mark_costly
 
@@ -31,14 +31,14 @@ print(json.dumps([run_job(job).trace_hash for job in jobs]))
 def test_the_same_seed_gives_the_same_history(name: str) -> None:
     first, second = (_run_alone(name) for _ in range(2))
 
-    assert first.trace_hash == second.trace_hash, _find_difference(first, second)
+    assert first.trace_hash == second.trace_hash, _name_difference(first, second)
     assert (first.span, first.steps, first.faults) == (second.span, second.steps, second.faults)
 
 
 def _run_alone(name: str) -> Outcome:
     """Run a schedule when nothing of earlier ones is left: a task that is destroyed takes steps."""
     gc.collect()
-    return run(find_scenario(name), 3)
+    return run(get_scenario(name), 3)
 
 
 def test_another_seed_gives_another_history() -> None:
@@ -69,15 +69,15 @@ def test_the_order_of_hashes_changes_nothing() -> None:
 @pytest.mark.parametrize(("scenario", "seed"), [("s1", 11), ("s3", 962)])
 def test_leaving_out_no_fault_changes_nothing(scenario: str, seed: int) -> None:
     """What `only` names is what strikes, or would, so that a run can be shrunk."""
-    whole = run(find_scenario(scenario), seed)
-    same = run(find_scenario(scenario), seed, only=frozenset(whole.numbers))
+    whole = run(get_scenario(scenario), seed)
+    same = run(get_scenario(scenario), seed, only=frozenset(whole.numbers))
 
     assert whole.faults, "a seed without faults shows nothing"
-    assert same.trace_hash == whole.trace_hash, _find_difference(whole, same)
+    assert same.trace_hash == whole.trace_hash, _name_difference(whole, same)
 
 
 def test_without_faults_none_strikes() -> None:
-    assert not run(find_scenario("s1"), 11, only=frozenset()).faults
+    assert not run(get_scenario("s1"), 11, only=frozenset()).faults
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_dozens_of_seeds_give_the_same_history_twice() -> None:
     assert list_unrepeatable(jobs) == []
 
 
-def _find_difference(first: Outcome, second: Outcome) -> str:
+def _name_difference(first: Outcome, second: Outcome) -> str:
     for place, (one, other) in enumerate(
         zip(first.history.records, second.history.records, strict=False)
     ):

@@ -20,7 +20,7 @@ from tests.simulation.plans import (
     record,
     run_plan,
 )
-from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.scenarios_book import get_scenario
 
 # Of every scenario at least so many, or the recorded run was not the one that is meant.
 LEAST_CRASHES = 150
@@ -33,7 +33,7 @@ STEP_OF_RELEASES = 89
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    return record(find_scenario("s1-small"))
+    return record(get_scenario("s1-small"))
 
 
 def test_a_recorded_run_has_no_fault_and_ends_at_rest(recording: Recording) -> None:
@@ -59,7 +59,7 @@ def test_every_event_meets_every_trouble(recording: Recording) -> None:
 
 
 def test_requests_to_pods_are_taken_apart_as_well() -> None:
-    plans = list_plans(record(find_scenario("s7-small")), Kind.CRASH)
+    plans = list_plans(record(get_scenario("s7-small")), Kind.CRASH)
 
     assert {plan.step for plan in plans} == {Step.CALL, Step.POD_CALL}
 
@@ -78,7 +78,7 @@ def test_requests_to_pods_are_taken_apart_as_well() -> None:
     ids=lambda plan: plan.text,
 )
 def test_a_plan_strikes_once(plan: Plan) -> None:
-    outcome = run_plan(find_scenario("s1-small"), plan)
+    outcome = run_plan(get_scenario("s1-small"), plan)
 
     assert sum(outcome.faults.values()) == 1
     assert outcome.verdict.is_clean, outcome.verdict

@@ -15,7 +15,7 @@ from tests.judge.invariants_budgets import list_grants
 from tests.judge.promises import Promises
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
-from tests.simulation.scenarios_book import NAMES, find_scenario
+from tests.simulation.scenarios_book import NAMES, get_scenario
 from tests.simulation.schedule import run
 
 pytestmark = pytest.mark.thorough
@@ -42,7 +42,7 @@ def play_calmly(scenario: Scenario, seed: int = 2) -> Outcome:
 
 @pytest.mark.parametrize("name", mark_costly(NAMES, LARGE))
 def test_without_faults_it_ends_at_rest_and_clean(name: str) -> None:
-    outcome = play_calmly(find_scenario(name))
+    outcome = play_calmly(get_scenario(name))
 
     assert outcome.verdict.is_clean, outcome.verdict
     assert not outcome.faults
@@ -50,7 +50,7 @@ def test_without_faults_it_ends_at_rest_and_clean(name: str) -> None:
 
 @pytest.mark.parametrize("size", [SMALL, FULL, Size(2, 3), Size(4, 2)], ids=lambda size: size.text)
 def test_s1_replaces_each_pod_once_zone_after_zone(size: Size) -> None:
-    deletes = list_deletes(play_calmly(find_scenario("s1", size)).history)
+    deletes = list_deletes(play_calmly(get_scenario("s1", size)).history)
 
     zones = [name.rpartition("-")[0] for name in deletes]
     assert len(deletes) == len(set(deletes)) == size.zones * size.pods
@@ -59,7 +59,7 @@ def test_s1_replaces_each_pod_once_zone_after_zone(size: Size) -> None:
 
 
 def test_s2_pods_of_the_abandoned_revision_go_back() -> None:
-    outcome = play_calmly(find_scenario("s2"))
+    outcome = play_calmly(get_scenario("s2"))
 
     deletes = list_deletes(outcome.history)
     assert deletes, "the rollout had begun"
@@ -67,7 +67,7 @@ def test_s2_pods_of_the_abandoned_revision_go_back() -> None:
 
 
 def test_s4_the_broken_revision_is_met_and_left() -> None:
-    outcome = play_calmly(find_scenario("s4"))
+    outcome = play_calmly(get_scenario("s4"))
 
     assert len(list_deletes(outcome.history)) > 9, "some pods went twice"
     assert images(outcome.history) == {"v3"}
@@ -77,7 +77,7 @@ def test_s7_zones_go_down_where_people_insist_and_the_third_never_does() -> None
     """Over some seeds both are scaled down, and some clients give up."""
     ends, undone = set(), False
     for seed in range(0, 200, 20):
-        history = play_calmly(find_scenario("s7"), seed).history
+        history = play_calmly(get_scenario("s7"), seed).history
         assert set(counts(history, "ingester-zone-c")) == {3}
         assert {call.method for call in history.list_all(PodCalled)} >= {"POST"}
         assert any("dry run" in said.text for said in history.list_all(Said))
@@ -92,7 +92,7 @@ def test_s7_zones_go_down_where_people_insist_and_the_third_never_does() -> None
 
 
 def test_s2_pods_must_stay_ready_for_a_while() -> None:
-    history = play_calmly(find_scenario("s2-small")).history
+    history = play_calmly(get_scenario("s2-small")).history
 
     specs = [cast(JsonObject, one.after["spec"]) for one in sets(history) if one.after]
     assert {spec["minReadySeconds"] for spec in specs} == {5}
@@ -102,7 +102,7 @@ def test_s7_wide_people_want_different_counts_of_one_set() -> None:
     """Over some seeds one range holds several pods, some are undone, some are taken back midway."""
     ends, called, undone, is_raised = set(), set(), 0, False
     for seed in range(0, 400, 20):
-        history = play_calmly(find_scenario("s7-wide"), seed).history
+        history = play_calmly(get_scenario("s7-wide"), seed).history
         calls = history.list_all(PodCalled)
         called |= {call.pod for call in calls if call.method == "POST"}
         undone += sum(call.method == "DELETE" for call in calls)
@@ -123,7 +123,7 @@ def test_both_a_rollout_meets_the_downscales() -> None:
     """All are rolled out, two are scaled down; over some seeds each comes in the other's middle."""
     comes_first, comes_second = False, False
     for seed in range(0, 200, 20):
-        history = play_calmly(find_scenario("both-small"), seed).history
+        history = play_calmly(get_scenario("both-small"), seed).history
         assert len(images(history)) == 1
         assert images(history) <= {"v2", "v3"}
         assert {counts(history, f"ingester-zone-{zone}")[-1] for zone in "ab"} == {1}
@@ -159,7 +159,7 @@ def test_s8_two_nodes_are_emptied_while_all_zones_are_rolled_out() -> None:
     """Over some seeds evictions are refused, a native budget refuses, the budget is changed."""
     zones, statuses, texts = set(), set(), ""
     for seed in (6, 20, 27, 40, 60, 80, 100, 120):
-        history = play_calmly(find_scenario("s8"), seed).history
+        history = play_calmly(get_scenario("s8"), seed).history
         assert images(history) == {"v2"}
         zones |= {name.rpartition("-")[0] for name in evicted(history)}
         asked = [one for one in history.list_all(Called) if one.request.subresource == "eviction"]
@@ -179,7 +179,7 @@ def test_s8_two_nodes_are_emptied_while_all_zones_are_rolled_out() -> None:
 def test_s8_turns_pods_of_the_last_zone_go_before_the_rollout_comes_to_it() -> None:
     """LI-01: the drain has its turns, and the rollout goes on in between."""
     for seed in (0, 2, 4):
-        outcome = play_calmly(find_scenario("s8-turns"), seed)
+        outcome = play_calmly(get_scenario("s8-turns"), seed)
         assert outcome.verdict.is_clean, outcome.verdict
         deleted = [
             (one.at, one.request.name)
@@ -196,7 +196,7 @@ def test_s8_turns_pods_of_the_last_zone_go_before_the_rollout_comes_to_it() -> N
 def test_s9_pods_of_all_zones_are_evicted_and_of_two_partitions_at_a_time() -> None:
     zones, is_together = set(), False
     for seed in range(0, 100, 20):
-        history = play_calmly(find_scenario("s9"), seed).history
+        history = play_calmly(get_scenario("s9"), seed).history
         zones |= {name.rpartition("-")[0] for name in evicted(history)}
         going: set[str] = set()
         for commit in history.list_all(Commit):
@@ -215,7 +215,7 @@ def test_s9_pods_of_all_zones_are_evicted_and_of_two_partitions_at_a_time() -> N
 @pytest.mark.parametrize("name", ["s8-two", "s9-two"])
 def test_two_processes_answer_the_evictions(name: str) -> None:
     """FP-20."""
-    history = play_calmly(find_scenario(name)).history
+    history = play_calmly(get_scenario(name)).history
 
     reviews = history.list_all(Reviewed)
     assert {one.actor for one in reviews if one.path == EVICTION_PATH} == {
@@ -225,7 +225,7 @@ def test_two_processes_answer_the_evictions(name: str) -> None:
 
 
 def test_s10_the_set_is_another_one_of_the_same_name() -> None:
-    history = play_calmly(find_scenario("s10")).history
+    history = play_calmly(get_scenario("s10")).history
 
     gone = [one for one in sets(history) if one.after is None]
     assert len(gone) == 1
@@ -237,7 +237,7 @@ def test_s10_the_set_is_another_one_of_the_same_name() -> None:
 def test_the_walk_takes_at_least_eight_steps_some_of_them_wrong() -> None:
     texts: list[str] = []
     for seed in range(5):
-        history = play_calmly(find_scenario("walk"), seed * 100).history
+        history = play_calmly(get_scenario("walk"), seed * 100).history
         said = [one.text for one in history.list_all(Said) if one.actor == "alice"]
         assert len(said) >= 8
         texts += said
@@ -248,7 +248,7 @@ def test_the_walk_takes_at_least_eight_steps_some_of_them_wrong() -> None:
 def test_the_walk_sometimes_ends_without_one_of_its_sets() -> None:
     ends = set()
     for seed in range(0, 160, 20):
-        history = play_calmly(find_scenario("walk"), seed).history
+        history = play_calmly(get_scenario("walk"), seed).history
         last = {one.name: one.after is not None for one in sets(history)}
         ends.add(sum(last.values()))
         if len(ends) > 1:

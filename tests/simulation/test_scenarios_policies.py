@@ -8,7 +8,7 @@ from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.model.history import Called, Commit
 from tests.judge.book import list_deletes
 from tests.simulation.scenarios import SMALL
-from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
 from tests.simulation.test_scenarios import play_calmly
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thorough
 
 def test_p1_zone_after_zone_with_a_pause() -> None:
     """MT-20 at two zones of two pods: the highest ordinal first, and 5 s at least between."""
-    outcome = play_calmly(find_scenario("p1", SMALL))
+    outcome = play_calmly(get_scenario("p1", SMALL))
 
     assert outcome.verdict.is_clean, outcome.verdict
     assert list_deletes(outcome.history) == ["db-a-1", "db-a-0", "db-b-1", "db-b-0"]
@@ -31,10 +31,12 @@ def test_p1_zone_after_zone_with_a_pause() -> None:
 
 def test_p2_the_policy_records_its_group_alone() -> None:
     """MAZ-25: the other group goes by its label, and is in no batch."""
-    outcome = play_calmly(find_scenario("p2", SMALL))
+    outcome = play_calmly(get_scenario("p2", SMALL))
 
     deletes = list_deletes(outcome.history)
-    recorded = {name for commit in outcome.history.list_all(Commit) for name in list_named(commit)}
+    recorded = {
+        name for commit in outcome.history.list_all(Commit) for name in collect_named(commit)
+    }
     assert recorded == {name for name in deletes if name.startswith("ingester")}
     assert len(deletes) == 8
 
@@ -42,10 +44,10 @@ def test_p2_the_policy_records_its_group_alone() -> None:
 @pytest.mark.parametrize("seed", [107, 178])
 def test_p3_a_batch_is_chosen_from_what_is_live(seed: int) -> None:
     """MAZ-40, step 10: a cache that lags shows a pod as broken, which would wait for no pause."""
-    assert not run(find_scenario("p3-elected"), seed).verdict.violations
+    assert not run(get_scenario("p3-elected"), seed).verdict.violations
 
 
-def list_named(commit: Commit) -> set[str]:
+def collect_named(commit: Commit) -> set[str]:
     """Return the pods of the batch that a policy records."""
     if commit.resource != MULTI_AZ_ROLLOUTS or not commit.after:
         return set()

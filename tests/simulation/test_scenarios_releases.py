@@ -6,7 +6,7 @@ from rollout_operator.kube.release_kinds import OCI_REPOSITORIES, ROLLOUTS
 from rollout_operator.lab.model.fields import child, children, text
 from rollout_operator.lab.model.history import Commit, History
 from tests.simulation.scenarios import SMALL, Size
-from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
 from tests.simulation.test_scenarios import play_calmly
 
@@ -34,7 +34,7 @@ def list_credits(history: History) -> list[str]:
 
 def test_r1_each_release_once_the_second_by_name() -> None:
     """REL-01, REL-45, REL-50: past the closed gate only what is asked for goes."""
-    outcome = play_calmly(find_scenario("r1", ONE_EACH))
+    outcome = play_calmly(get_scenario("r1", ONE_EACH))
 
     assert outcome.verdict.is_clean, outcome.verdict
     assert list_tags(outcome.history) == ["1.0.0", "1.1.0", "1.2.0"]
@@ -44,6 +44,6 @@ def test_r1_each_release_once_the_second_by_name() -> None:
 @pytest.mark.parametrize("seed", [5, 9, 17, 61])
 def test_r2_people_change_their_minds_under_faults(seed: int) -> None:
     """REL-01, REL-46, RELB-10, RELB-15: no wish has its effect twice, and none is lost."""
-    outcome = run(find_scenario("r2"), seed)
+    outcome = run(get_scenario("r2"), seed)
 
     assert outcome.verdict.is_clean, outcome.verdict

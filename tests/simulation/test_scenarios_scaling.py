@@ -10,7 +10,7 @@ from tests.judge.builder import s
 from tests.judge.invariants_requests import Contest, list_contests
 from tests.judge.promises import Promises
 from tests.judge.scaling import list_scalings
-from tests.simulation.scenarios_book import TRACKED, find_scenario
+from tests.simulation.scenarios_book import TRACKED, get_scenario
 from tests.simulation.test_scenarios import counts, play_calmly
 
 pytestmark = pytest.mark.thorough
@@ -35,7 +35,7 @@ def test_s5_all_zones_come_to_the_count_of_the_first() -> None:
     """Over some seeds up and down, forced and by hand, while a rollout goes on and without one."""
     texts, ups, downs, ends = "", set[str](), set[str](), set[int]()
     for seed in range(0, 160, 20):
-        history = play_calmly(find_scenario("s5"), seed).history
+        history = play_calmly(get_scenario("s5"), seed).history
         (end,) = {counts(history, name)[-1] for name in ZONES}
         ends.add(end)
         texts += said(history)
@@ -54,7 +54,7 @@ def test_s6_zones_mirror_and_follow_and_pods_have_their_say() -> None:
     """Over some seeds pods are asked, told that they stay, and talk nonsense."""
     texts, downs, methods, answers = "", set[str](), set[str](), set[int]()
     for seed in range(0, 160, 20):
-        history = play_calmly(find_scenario("s6"), seed).history
+        history = play_calmly(get_scenario("s6"), seed).history
         assert len({counts(history, name)[-1] for name in ZONES}) == 1
         texts += said(history)
         downs |= scaled(history, is_downscale=True)
@@ -75,7 +75,7 @@ def test_s6_zones_mirror_and_follow_and_pods_have_their_say() -> None:
 
 def test_tracked_scenarios_keep_their_times_in_the_map() -> None:
     for name in ("s5-tracked", "s7-tracked"):
-        scenario = find_scenario(name)
+        scenario = get_scenario(name)
         history = play_calmly(scenario).history
 
         assert tuple(scenario.args) == TRACKED
@@ -88,7 +88,7 @@ def test_tracked_scenarios_keep_their_times_in_the_map() -> None:
 
 def test_an_idle_group_is_left_alone() -> None:
     """LI-11: once counts are right the object that is mirrored is watched, and read no more."""
-    history = play_calmly(find_scenario("s6-small")).history
+    history = play_calmly(get_scenario("s6-small")).history
     last = max(one.at for one in history.list_all(Said))
     calls = [one for one in history.list_all(Called) if one.begun > last + s(300)]
 
@@ -101,7 +101,7 @@ def test_s5_contested_another_writer_puts_counts_back_and_gives_up() -> None:
     """Over some seeds there are contests, none is fought fast, and all counts are right at last."""
     found: list[Contest] = []
     for seed in range(0, 160, 20):
-        history = play_calmly(find_scenario("s5-contested"), seed).history
+        history = play_calmly(get_scenario("s5-contested"), seed).history
         found += list_contests(read_book(history, Promises()))
         assert len({counts(history, name)[-1] for name in ZONES}) == 1
         if max((len(one.times) for one in found), default=0) > 3:

@@ -14,9 +14,9 @@ from tests.simulation.fault_rates import (
     PROFILES,
     REVIEW_PROFILES,
     choose_profile,
-    find_profile,
+    name_profile,
 )
-from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
 from tests.simulation.shrink import Case, shrink
 from tests.simulation.test_scenarios import mark_costly
@@ -42,18 +42,18 @@ KINDS_OF_CALLS: Final = frozenset({"pod_failure", "pod_slow", "pod_late"})
 
 
 def test_one_schedule_in_five_has_another_profile_and_all_kinds_come() -> None:
-    profiles = Counter(find_profile(seed, has_webhooks=True) for seed in range(2000))
+    profiles = Counter(name_profile(seed, has_webhooks=True) for seed in range(2000))
 
     assert set(profiles) == {"", *REVIEW_PROFILES}
     assert 0.75 < profiles[""] / 2000 < 0.85
     assert max(profiles.values()) == profiles[""]
-    assert {find_profile(seed) for seed in range(500)} == {"", *PROFILES}
+    assert {name_profile(seed) for seed in range(500)} == {"", *PROFILES}
 
 
 def test_a_profile_comes_by_the_seed_alone() -> None:
     """So that one command repeats it, and what it brings is far more of one kind."""
-    name, scenario = "late writes", find_scenario("s1")
-    seeds = [seed for seed in range(200) if find_profile(seed) == name][:3]
+    name, scenario = "late writes", get_scenario("s1")
+    seeds = [seed for seed in range(200) if name_profile(seed) == name][:3]
 
     assert choose_profile(name).calls.late == 0.2
     assert choose_profile("") == NORMAL
@@ -65,7 +65,7 @@ def test_a_profile_comes_by_the_seed_alone() -> None:
 @pytest.mark.parametrize("name", mark_costly(ROTATION))
 def test_a_schedule_of_each_scenario_is_clean(name: str) -> None:
     """SI and LI of rollouts and downscales."""
-    outcome = run(find_scenario(name), 0)
+    outcome = run(get_scenario(name), 0)
 
     case = Case(scenario=name, seed=0)
     assert outcome.verdict.is_clean, f"{case.command}\n{outcome.verdict}"
@@ -75,7 +75,7 @@ def test_a_schedule_of_each_scenario_is_clean(name: str) -> None:
 def test_calls_of_pods_fail_in_all_ways() -> None:
     faults: Counter[str] = Counter()
     for seed in range(12):
-        faults.update(run(find_scenario("s6-small"), seed).faults)
+        faults.update(run(get_scenario("s6-small"), seed).faults)
 
     assert {kind for kind in KINDS_OF_CALLS if faults[kind] < LEAST_OF_EACH} == set()
 

@@ -19,7 +19,7 @@ from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.tracker import format_entry
 from tests.simulation.chaos import later_webhook
-from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import People, Route
 from tests.simulation.schedule import run
@@ -206,7 +206,7 @@ async def test_w15_two_processes_that_do_not_know_of_one_another() -> None:
 @pytest.mark.thorough
 def test_some_schedules_of_two_downscales_are_clean() -> None:
     """SI-10 to 16, LI-05: by the same judges as without the tracker."""
-    scenario = find_scenario("s7")
+    scenario = get_scenario("s7")
     for seed in range(100, 108):
         outcome = run(replace(scenario, args=(*scenario.args, FLAG)), seed)
         assert outcome.verdict.is_clean, f"seed {seed}\n{outcome.verdict}"

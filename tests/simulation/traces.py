@@ -31,7 +31,7 @@ from rollout_operator.planning.wording import count
 from tests.judge.promises import Verdict
 from tests.simulation.runs import End, judge
 from tests.simulation.runtime import now
-from tests.simulation.scenarios import find_unready, find_unrolled
+from tests.simulation.scenarios import name_unready, name_unrolled
 from tests.simulation.scenarios_people import People
 
 BAD: Final = "bad"
@@ -123,7 +123,7 @@ class Director:
 
     async def until_rolled(self) -> None:
         """Wait until every zone is whole and at its update revision."""
-        await self.until(lambda: not find_unrolled(self.sandbox), "all zones rolled out")
+        await self.until(lambda: not name_unrolled(self.sandbox), "all zones rolled out")
 
     async def until_rolled_out(self, zone: str) -> None:
         """Wait until the status of one zone says that it is rolled out."""
@@ -138,7 +138,7 @@ class Director:
 
     async def until_whole(self) -> None:
         """Wait until every zone has as many pods available as it wants."""
-        await self.until(lambda: not find_unready(self.sandbox), "all zones whole")
+        await self.until(lambda: not name_unready(self.sandbox), "all zones whole")
 
     async def until_counts(self, replicas: int) -> None:
         """Wait until every zone wants so many pods, and has them available."""
@@ -146,7 +146,7 @@ class Director:
         def holds() -> bool:
             sets = self.sandbox.api.list(STATEFULSETS, self.sandbox.namespace)
             counts = {number(one, "spec", "replicas") for one in sets}
-            return counts == {replicas} and not find_unready(self.sandbox)
+            return counts == {replicas} and not name_unready(self.sandbox)
 
         await self.until(holds, f"all zones with {replicas} pods")
 

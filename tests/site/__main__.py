@@ -51,7 +51,7 @@ def read_site(site: Path) -> dict[Path, PageReader]:
     return pages
 
 
-def find_faults(site: Path) -> Iterator[str]:
+def list_faults(site: Path) -> Iterator[str]:
     """Yield what is fetched from elsewhere, and links that lead nowhere."""
     pages = read_site(site)
     for path, page in pages.items():
@@ -87,7 +87,7 @@ def main() -> int:
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         check=False,
     )
-    faults = [*find_faults(SITE)] if built.returncode == 0 else []
+    faults = [*list_faults(SITE)] if built.returncode == 0 else []
     for fault in faults:
         sys.stderr.write(f"{fault}\n")
     if built.returncode == 0 and not faults:

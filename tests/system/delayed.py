@@ -26,7 +26,7 @@ def say(pods: WebPods, name: str) -> list[str]:
     return [call.method for call in pods.calls_to(name) if call.is_delayed]
 
 
-def find_hasty(
+def list_hasty(
     changes: Sequence[Change], calls: Sequence[PodCall], span: timedelta
 ) -> Iterator[str]:
     """Yield, in words, each pod that a downscale took before it was prepared for so long.

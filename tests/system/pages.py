@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.world.kubectl import find_kubectl
+from tests.world.kubectl import locate_kubectl
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 ANYTHING: Final = "..."
@@ -120,5 +120,5 @@ class Terminal:
     def _environment(self) -> dict[str, str]:
         ours = str(Path(sys.executable).parent)
         given = {**os.environ, **self.environment}
-        path = os.pathsep.join((ours, str(find_kubectl()), given["PATH"]))
+        path = os.pathsep.join((ours, str(locate_kubectl()), given["PATH"]))
         return {**given, "KUBECONFIG": str(self.kubeconfig), "PATH": path}

@@ -18,7 +18,7 @@ from tests.system.grants import READER, grant_reads
 from tests.world.api import BUDGETS, PODS, STATEFULSETS, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, install_kinds, native_budget
 from tests.world.judge import Judge
-from tests.world.kubectl import find_kubectl
+from tests.world.kubectl import locate_kubectl
 from tests.world.world import World
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
@@ -42,7 +42,7 @@ async def test_plain_zones_are_adopted_rolled_out_and_given_back(world: World) -
     write_base(shell.folder, world.namespace)
     await shell.run("kubectl apply -k base")
     await world.wait_ready(NAMES)
-    before = await list_identities(world)
+    before = await map_identities(world)
     account = f"system:serviceaccount:{world.namespace}:{READER}"
     async with Judge(world.plane, world.namespace, account) as judge:
         text = await shell.adopt()
@@ -59,7 +59,7 @@ async def test_plain_zones_are_adopted_rolled_out_and_given_back(world: World) -
     await shell.run("kubectl apply --server-side --force-conflicts -k overlay")
     await world.wait_adopted(NAMES)
     await world.delete(BUDGETS, "db")
-    assert await list_identities(world) == before
+    assert await map_identities(world) == before
     assert "under the operator already" in await shell.adopt()
 
     await world.operator()
@@ -67,12 +67,12 @@ async def test_plain_zones_are_adopted_rolled_out_and_given_back(world: World) -
     done = [one.name for one in await world.judge.deletes() if one.is_done]
     assert done == [f"{name}-{ordinal}" for name in NAMES for ordinal in range(2)]
 
-    before = await list_identities(world)
+    before = await map_identities(world)
     back = [line[2:] for line in text.splitlines() if line.startswith("# kubectl ")]
     await shell.run("\n".join(back))
     assert await world.api.items(ZONE_BUDGETS, world.namespace) == []
     await world.wait_ready(NAMES)
-    assert await list_identities(world) == before
+    assert await map_identities(world) == before
     for name in NAMES:
         found = await world.get(STATEFULSETS, name)
         assert found["spec"]["updateStrategy"]["type"] == "RollingUpdate"
@@ -109,7 +109,7 @@ class Shell:
     async def _run(
         self, command: tuple[str, ...], kubeconfig: Path
     ) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join((str(find_kubectl()), os.environ["PATH"]))
+        path = os.pathsep.join((str(locate_kubectl()), os.environ["PATH"]))
         return await asyncio.to_thread(
             subprocess.run,
             command,
@@ -160,7 +160,7 @@ async def write_overlay(shell: Shell) -> None:
     )
 
 
-async def list_identities(world: World) -> dict[str, str]:
+async def map_identities(world: World) -> dict[str, str]:
     """Return the UIDs of all pods, and of all revisions of their sets."""
     return {
         one["metadata"]["name"]: one["metadata"]["uid"]

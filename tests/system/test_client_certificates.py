@@ -11,7 +11,7 @@ import pytest_asyncio
 from tests.pages import example_of
 from tests.system.hooked import PROBE
 from tests.system.waits import wait_true
-from tests.world.assets import find_assets
+from tests.world.assets import locate_assets
 from tests.world.clients import Route, Workload
 from tests.world.hooks import Registration
 from tests.world.operatorproc import TLS_FLAG
@@ -35,7 +35,7 @@ async def configured(tmp_path: Path) -> AsyncIterator[ControlPlane]:
     config.write_text(text)
     (tmp_path / "kubeconfig").write_text("apiVersion: v1\nkind: Config\n")
     flags = {"admission-control-config-file": str(config)}
-    plane = ControlPlane(find_assets(lambda line: None), flags=flags)
+    plane = ControlPlane(locate_assets(lambda line: None), flags=flags)
     try:
         await plane.start()
         yield plane

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.delayed import delay, find_hasty, say
+from tests.system.delayed import delay, list_hasty, say
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, steps, stored_at, wait_counts, wait_wanted
@@ -52,7 +52,7 @@ async def _wait_asked(guarded: Guarded, *names: str) -> None:
 
 async def _assert_judged(guarded: Guarded) -> None:
     await assert_judged(guarded)
-    assert list(find_hasty(guarded.world.judge.changes, guarded.pods.calls, SPAN)) == []
+    assert list(list_hasty(guarded.world.judge.changes, guarded.pods.calls, SPAN)) == []
 
 
 @pytest.mark.parametrize("is_prepared", [False, True], ids=["alone", "with-prepare-downscale"])
@@ -202,4 +202,4 @@ async def test_seed080_all_of_it_together(world: World) -> None:
     assert [each.code for each in await template.publications()] == [200] * 2
     await assert_judged(guarded)
     of_leading = [each for each in world.judge.changes if each.name.startswith("a")]
-    assert list(find_hasty(of_leading, pods.calls, timedelta(seconds=3))) == []
+    assert list(list_hasty(of_leading, pods.calls, timedelta(seconds=3))) == []

@@ -40,7 +40,7 @@ async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> No
     second = follow(ZoneSpec(name=B, group="ingester", replicas=2), A)
     guarded = await guard(world, first, second)
     operator = guarded.operator
-    uids = await _list_pods(world)
+    uids = await _map_pods(world)
 
     await world.roll([A, B], "v2")
     for name in (A, B):
@@ -145,7 +145,7 @@ async def _has_denied(operator: OperatorProcess) -> bool:
     return (await read_metric(operator, WRITTEN, outcome="denied") or 0) >= 12
 
 
-async def _list_pods(world: World) -> Mapping[str, str]:
+async def _map_pods(world: World) -> Mapping[str, str]:
     pods = await world.api.items(PODS, world.namespace)
     return {
         pod["metadata"]["name"]: pod["metadata"]["uid"]

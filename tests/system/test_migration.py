@@ -33,7 +33,7 @@ async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(worl
     data = legacy()
     await put_secret(world, secret_body(data))
     names = await world.create(*three_zones(replicas=2))
-    first = await list_pods(world)
+    first = await map_pods(world)
     # Nothing listens there: the script answers no webhook, and each operator has its own port.
     hooks = await world.register(
         Registration(port=1, hooks=HOOKS, ca_bundle=data["ca"], failure_policy="Ignore")
@@ -63,13 +63,13 @@ async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(worl
         if one.resource.plural == PODS.plural and one.before is None
     )
     assert born == dict.fromkeys(first, 2), "each was made twice: at first, and for the rollout"
-    assert not first.items() & (await list_pods(world)).items()
+    assert not first.items() & (await map_pods(world)).items()
     assert await world.get(SECRETS, SECRET) == secret
     assert [await hooks.fetch(one) for one in HOOKS] == configured
     await world.judge.assert_clean()
 
 
-async def list_pods(world: World) -> dict[str, str]:
+async def map_pods(world: World) -> dict[str, str]:
     """Return the UIDs of the pods by name."""
     pods: list[Json] = await world.api.items(PODS, world.namespace)
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}

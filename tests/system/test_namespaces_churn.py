@@ -15,10 +15,10 @@ from tests.system.waits import read_metric, wait_true
 from tests.system.watching import (
     CLUSTER_RULES,
     POLICIES,
+    collect_watches,
     launch,
     list_requests,
     list_strays,
-    list_watches,
     make_policy,
 )
 from tests.world.api import PODS
@@ -78,7 +78,9 @@ async def test_maz60_two_namespaces_go_on_beside_each_other_and_much_else(
             await each.judge.assert_clean()
         asked = await list_requests(world, begun)
         if watches_all:
-            own = {kind for kind, namespace in list_watches(asked) if namespace == other.namespace}
+            own = {
+                kind for kind, namespace in collect_watches(asked) if namespace == other.namespace
+            }
             assert own == {PODS.plural}, "in the other kinds it has a share"
         else:
             assert list_strays(asked, pair.names) == []

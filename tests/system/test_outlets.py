@@ -98,9 +98,9 @@ async def test_d75_one_story_in_the_same_words_everywhere(world: World) -> None:
     await outlets.wait("text", NOT_READY)
     await outlets.wait("events", NOT_READY)
     seen = await outlets.read()
-    assert find_outlets(seen, NOT_READY) == {*PAGES, "events", "log"}
-    assert find_outlets(seen, USED) == {*PAGES, "events", "log", "budget"}
-    assert find_outlets(seen, no_downscale) == {"events", "log"}
+    assert collect_outlets(seen, NOT_READY) == {*PAGES, "events", "log"}
+    assert collect_outlets(seen, USED) == {*PAGES, "events", "log", "budget"}
+    assert collect_outlets(seen, no_downscale) == {"events", "log"}
     named = await read_events(world)
     assert (named[NOT_READY], named[USED], named[no_downscale]) == ({C}, {f"{B}-0"}, {A})
     assert await read_waiting(operator) == {NOT_READY.code}
@@ -113,8 +113,8 @@ async def test_d75_one_story_in_the_same_words_everywhere(world: World) -> None:
     await outlets.wait("text", DONE)
     await wait_true("the end at both zones", partial(has_ended, world))
     seen = {**await outlets.read(), "log": read_log(operator, before)}
-    assert find_outlets(seen, DONE) == {*PAGES, "events", "log"}
-    assert not find_outlets(seen, NOT_READY) - {"events"}, "the pages are about now"
+    assert collect_outlets(seen, DONE) == {*PAGES, "events", "log"}
+    assert not collect_outlets(seen, NOT_READY) - {"events"}, "the pages are about now"
     assert await read_waiting(operator) == {DONE.code}
     zones = {one for one in seen["events"] if one.code == Code.ROLLED_OUT}
     assert len(zones) == 2
@@ -134,7 +134,7 @@ async def show_blockers(world: World) -> Budgeted:
     )
 
 
-def find_outlets(seen: Mapping[str, Set[Reported]], what: Reported) -> set[str]:
+def collect_outlets(seen: Mapping[str, Set[Reported]], what: Reported) -> set[str]:
     """Return the outlets that tell this."""
     return {name for name, reported in seen.items() if what in reported}
 
@@ -159,7 +159,7 @@ class Outlets:
             "json": partial(self._fetch, "/status.json", "*/*", read_json),
             "command": partial(self._ask, "wide", read_text),
             "command json": partial(self._ask, "json", read_json),
-            "events": partial(list_told, world),
+            "events": partial(collect_reported, world),
             "budget": partial(read_budget, world),
         }
 
@@ -210,17 +210,17 @@ def read_text(text: str) -> Set[Reported]:
 
 def read_json(text: str) -> Set[Reported]:
     """Return what is told by objects that have a code, wherever they are."""
-    return set(_find_told(json.loads(text)))
+    return set(_list_reported(json.loads(text)))
 
 
-def _find_told(node: object) -> Iterator[Reported]:
+def _list_reported(node: object) -> Iterator[Reported]:
     if isinstance(node, list):
         for each in node:
-            yield from _find_told(each)
+            yield from _list_reported(each)
     elif isinstance(node, dict):
         if node.get("code"):
             yield Reported(node["code"], node.get("headline") or node["text"])
-        yield from _find_told(list(node.values()))
+        yield from _list_reported(list(node.values()))
 
 
 def read_log(operator: OperatorProcess, start: int = 0) -> Set[Reported]:
@@ -230,7 +230,7 @@ def read_log(operator: OperatorProcess, start: int = 0) -> Set[Reported]:
     return {Reported(one["reason"], ADDED.sub("", one["why"])) for one in keys}
 
 
-async def list_told(world: World) -> Set[Reported]:
+async def collect_reported(world: World) -> Set[Reported]:
     """Return what Events tell."""
     return set(await read_events(world))
 

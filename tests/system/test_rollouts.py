@@ -127,7 +127,7 @@ class RolloutCase:
         """Wait until the operator gives this reason."""
         await wait_reason(self.operator, self.group, what)
 
-    async def list_images(self) -> set[str]:
+    async def collect_images(self) -> set[str]:
         """Return the images of the pods of this group."""
         pods = await self.world.api.items(PODS, self.world.namespace)
         mine = [pod for pod in pods if pod["metadata"]["name"].startswith(f"{self.group}-")]
@@ -139,7 +139,7 @@ async def roll_back(t: RolloutCase) -> None:
     await t.world.set_image(t.names, "slow")
     await t.world.wait_image(f"{t.names[0]}-1", "slow")
     await t.world.roll(t.names, "v1")
-    assert await t.list_images() == {"v1"}
+    assert await t.collect_images() == {"v1"}
     touched = {name.rpartition("-")[0] for name in await t.list_deletes()}
     assert touched == {t.names[0]}, "no pod of the other zones was ever touched"
 
@@ -266,7 +266,7 @@ async def change_the_template_again(t: RolloutCase) -> None:
         await t.world.set_image(t.names, image)
         await t.world.wait_image(f"{t.names[0]}-0", image)
     await t.world.wait_adopted(t.names)
-    assert await t.list_images() == {"v4"}
+    assert await t.collect_images() == {"v4"}
 
 
 def _lettered(group: str, letters: str = "abc", **fields: Any) -> list[ZoneSpec]:

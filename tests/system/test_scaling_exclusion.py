@@ -97,7 +97,7 @@ async def test_d25_a_rollout_holds_the_following_zone(
     await world.wait_adopted([A])
     await wait_counts(world, {A: 2, B: 2})
     await world.judge.settle()
-    assert list(_find_overlaps(world.judge.changes, B, A)) == []
+    assert list(_list_overlaps(world.judge.changes, B, A)) == []
     await guarded.assert_judged()
 
 
@@ -133,7 +133,7 @@ def _is_v2(pod: dict[str, object]) -> bool:
     return "'v2'" in str(pod["spec"])
 
 
-def _find_overlaps(changes: Sequence[Change], scaled: str, other: str) -> Iterator[str]:
+def _list_overlaps(changes: Sequence[Change], scaled: str, other: str) -> Iterator[str]:
     """Yield, in words, each pod of the other zone that was away in a downscale of this one."""
     sets: dict[str, Set] = {}
     pods: dict[str, Pod] = {}

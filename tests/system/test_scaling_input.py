@@ -152,7 +152,7 @@ async def test_w42_what_is_written_wrongly_is_named_once_and_holds_nobody_up(wor
         assert "level=warn" in line
         assert all(word in line for word in case.says), line
         assert all(word in page for word in case.says), (case.zone, page)
-        assert len(_find_lines(guarded, case)) == 1, _find_lines(guarded, case)
+        assert len(_list_lines(guarded, case)) == 1, _list_lines(guarded, case)
     await world.judge.assert_clean()
 
 
@@ -204,7 +204,7 @@ async def _count_failures(guarded: Guarded, case: Case) -> float:
     return await read_metric(guarded.operator, name, **labels) or 0
 
 
-def _find_lines(guarded: Guarded, case: Case) -> list[str]:
+def _list_lines(guarded: Guarded, case: Case) -> list[str]:
     wanted = re.compile(rf"zone={case.zone} .*reason={case.code} ")
     return [line for line in guarded.operator.log_lines() if wanted.search(line)]
 

@@ -19,10 +19,10 @@ from tests.system.waits import read_metric, wait_line, wait_page, wait_true
 from tests.system.watching import (
     CLUSTER_RULES,
     POLICIES,
+    collect_watches,
     launch,
     list_requests,
     list_strays,
-    list_watches,
     make_policy,
 )
 from tests.world.api import ApiError, Json
@@ -242,7 +242,7 @@ async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world:
             await operator.wait_ready()
             await other.wait_adopted(names)
             await longer.wait_adopted(long_names)
-        watches = list_watches(await list_requests(world, begun))
+        watches = collect_watches(await list_requests(world, begun))
         assert watches >= {("statefulsets", None), ("pods", other.namespace)}
         own = {
             (kind, space) for kind, space in watches if space in {other.namespace, longer.namespace}

@@ -66,7 +66,7 @@ def list_strays(entries: Sequence[Json], watched: Collection[str]) -> list[str]:
     ]
 
 
-def list_watches(entries: Sequence[Json]) -> set[tuple[str, str | None]]:
+def collect_watches(entries: Sequence[Json]) -> set[tuple[str, str | None]]:
     """Return what was watched: kinds and namespaces, None where that is all of them."""
     targets = [entry["objectRef"] for entry in entries if entry["verb"] == "watch"]
     return {(target["resource"], target.get("namespace")) for target in targets}

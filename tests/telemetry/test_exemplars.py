@@ -36,7 +36,7 @@ def list_examples(metrics: Metrics, name: str) -> Iterator[str]:
             yield sample.exemplar.labels["trace_id"]
 
 
-def find_id(traces: RecordedTraces, name: str) -> str:
+def name_id(traces: RecordedTraces, name: str) -> str:
     context = traces.find(name).context
     assert context is not None
     return format_trace_id(context.trace_id)
@@ -49,7 +49,7 @@ async def test_dep71_a_request_to_the_api_server_names_its_trace() -> None:
         assert list(list_examples(bench.metrics, API)) == []
         with recorded() as traces, tracing.spans.begin("reconcile"):
             await bench.client().fetch(PODS, "prod", "a-0")
-    assert list(list_examples(bench.metrics, API)) == [find_id(traces, "get pods")]
+    assert list(list_examples(bench.metrics, API)) == [name_id(traces, "get pods")]
 
 
 async def test_dep71_a_call_to_a_pod_names_its_trace() -> None:
@@ -57,7 +57,7 @@ async def test_dep71_a_call_to_a_pod_names_its_trace() -> None:
     async with PodServers(status(200)) as pods, opened(LONG, metrics) as client:
         with recorded() as traces, tracing.spans.begin("review"):
             await confirm(client, pods.endpoint(4))
-    assert list(list_examples(metrics, TO_PODS)) == [find_id(traces, "call pod")]
+    assert list(list_examples(metrics, TO_PODS)) == [name_id(traces, "call pod")]
 
 
 async def test_dep71_what_is_not_sampled_is_no_example(monkeypatch: pytest.MonkeyPatch) -> None:

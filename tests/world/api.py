@@ -324,7 +324,7 @@ class Api:
         When the past is gone a `Relisted` event carries all objects. Bookmarks are swallowed.
         """
         query = {"labelSelector": labels} if labels else {}
-        listed = await self._list_again(resource, namespace, query)
+        listed = await self._relist(resource, namespace, query)
         for item in listed["items"]:
             yield Event("ADDED", item)
         version: str = listed["metadata"]["resourceVersion"]
@@ -336,7 +336,7 @@ class Api:
                         yield event
             except ApiError as refused:
                 if refused.status == GONE:
-                    listed = await self._list_again(resource, namespace, query)
+                    listed = await self._relist(resource, namespace, query)
                     version = listed["metadata"]["resourceVersion"]
                     yield Relisted("RELISTED", {}, items=listed["items"])
                     continue
@@ -346,9 +346,7 @@ class Api:
                 pass  # the server is away: the next turn asks again from the same version
             await asyncio.sleep(REOPEN_PAUSE.total_seconds())
 
-    async def _list_again(
-        self, resource: Resource, namespace: str, query: Mapping[str, str]
-    ) -> Json:
+    async def _relist(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Json:
         while True:
             try:
                 return await self.list(resource, namespace, query=query)

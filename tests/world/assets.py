@@ -30,7 +30,7 @@ class NoControlPlaneError(RuntimeError):
     """No programs were found and none could be built; the text says what was tried."""
 
 
-def find_assets(announce: Announce = sys.stderr.write) -> Path:
+def locate_assets(announce: Announce = sys.stderr.write) -> Path:
     """Return a folder that holds the three programs, building them if need be.
 
     Raises NoControlPlaneError.
@@ -54,4 +54,4 @@ def _checked(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{find_assets()}\n")
+    sys.stdout.write(f"{locate_assets()}\n")

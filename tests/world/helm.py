@@ -34,11 +34,11 @@ HELM: Final = GoProgram(
 
 
 @cache
-def find_helm(announce: Announce = sys.stderr.write) -> Path:
+def locate_helm(announce: Announce = sys.stderr.write) -> Path:
     """Return the command, building it if need be. Raises BuildError."""
     named = shutil.which("helm", path=os.environ.get("PATH", ""))
     return Path(named) if named else HELM.find(announce) / "helm"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{find_helm()}\n")
+    sys.stdout.write(f"{locate_helm()}\n")

@@ -28,7 +28,7 @@ from rollout_operator.kube.api import (
 from tests.judge.budgets import Rule, read_rule
 from tests.judge.objects import Pod, Set, read_pod, read_set
 from tests.judge.promises import Promises, Violation
-from tests.judge.verdict import find_observed_downscales, find_observed_violations
+from tests.judge.verdict import list_observed_downscales, list_observed_violations
 from tests.world.api import (
     CONFIG_MAPS,
     EVENTS,
@@ -51,7 +51,7 @@ from tests.world.observed import (
     read_request,
 )
 from tests.world.plane import ControlPlane
-from tests.world.timings import Restart, find_restarts
+from tests.world.timings import Restart, list_restarts
 from tests.world.webpods import PodCall
 
 PODS_ROOT: Final = "/registry/pods/"
@@ -154,12 +154,12 @@ class Judge:
     async def violations(self) -> list[Violation]:
         """Return what deletes and evictions have broken so far."""
         observed = await self._observe()
-        return find_observed_violations(read_history(observed), self.promises)
+        return list_observed_violations(read_history(observed), self.promises)
 
     async def downscale_violations(self, calls: Sequence[PodCall]) -> list[Violation]:
         """Return what SI-10 and SI-11 have against the downscales so far."""
         observed = replace(await self._observe(), calls=calls)
-        return find_observed_downscales(read_history(observed), self.promises)
+        return list_observed_downscales(read_history(observed), self.promises)
 
     async def _observe(self) -> Observed:
         return Observed(
@@ -210,7 +210,7 @@ class Judge:
 
     async def restarts(self) -> list[Restart]:
         """Return how long each of the operator's restarts took."""
-        return find_restarts(self.changes, await self.deletes())
+        return list_restarts(self.changes, await self.deletes())
 
     def describe(self, deletes: Sequence[Delete]) -> str:
         """Return the history as text: what changed, with the operator's deletes marked."""

@@ -20,11 +20,11 @@ KUBECTL: Final = GoProgram(
 
 
 @cache
-def find_kubectl(announce: Announce = sys.stderr.write) -> Path:
+def locate_kubectl(announce: Announce = sys.stderr.write) -> Path:
     """Return the folder of the command, building it if need be. Raises BuildError."""
     named = shutil.which("kubectl", path=os.environ.get("PATH", ""))
     return Path(named).parent if named else KUBECTL.find(announce)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{find_kubectl()}\n")
+    sys.stdout.write(f"{locate_kubectl()}\n")

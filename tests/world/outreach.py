@@ -49,9 +49,9 @@ async def judge_outreach(
     """
     writes = read_hook_writes(await judge.writes())
     return [
-        *find_foreign_edits(writes, judge.operator_user, judge.namespace),
-        *find_stray_calls(calls, judge.changes, judge.namespace, paths),
-        *find_foreign_calls(await judge.calls(), judge.namespace),
+        *list_foreign_edits(writes, judge.operator_user, judge.namespace),
+        *list_stray_calls(calls, judge.changes, judge.namespace, paths),
+        *list_foreign_calls(await judge.calls(), judge.namespace),
     ]
 
 
@@ -75,7 +75,7 @@ def read_hook_writes(entries: Sequence[Json]) -> list[HookWrite]:
     return sorted(found, key=lambda each: each.version)
 
 
-def find_foreign_edits(
+def list_foreign_edits(
     writes: Sequence[HookWrite], operator_user: str, namespace: str
 ) -> Iterator[Violation]:
     """Yield the operator's writes of anything but the caBundle of its own ones (SI-20)."""
@@ -90,7 +90,7 @@ def find_foreign_edits(
         present[key] = write.after
 
 
-def find_stray_calls(
+def list_stray_calls(
     calls: Sequence[PodCall], changes: Sequence[Change], namespace: str, paths: Sequence[str]
 ) -> Iterator[Violation]:
     """Yield requests to pods that nobody may send (SI-21)."""
@@ -106,7 +106,7 @@ def find_stray_calls(
             yield Violation(invariant="SI-21", text=named, at=timedelta(seconds=call.at))
 
 
-def find_foreign_calls(calls: Sequence[Request], namespace: str) -> Iterator[Violation]:
+def list_foreign_calls(calls: Sequence[Request], namespace: str) -> Iterator[Violation]:
     """Yield the operator's requests beyond its namespace and the configurations (SI-24).
 
     Refused ones count: nobody who is well configured sends them.

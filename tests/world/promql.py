@@ -57,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def find_promql(announce: Announce = sys.stderr.write) -> Path:
+def locate_promql(announce: Announce = sys.stderr.write) -> Path:
     """Return the program, building it if need be. Raises NoGoError."""
     return PROMQL.find(announce) / PROMQL.parts[0]
 
@@ -66,7 +66,7 @@ def evaluate(scrapes: Iterable[Scrape], queries: Iterable[Query]) -> list[Answer
     """Return what each query comes to, on nothing but these scrapes."""
     given = {"scrapes": list(scrapes), "queries": list(queries)}
     done = subprocess.run(
-        [find_promql()],
+        [locate_promql()],
         input=msgspec.json.encode(given),
         capture_output=True,
         timeout=EVALUATION_LIMIT.total_seconds(),
@@ -77,4 +77,4 @@ def evaluate(scrapes: Iterable[Scrape], queries: Iterable[Query]) -> list[Answer
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{find_promql()}\n")
+    sys.stdout.write(f"{locate_promql()}\n")

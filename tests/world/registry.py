@@ -29,7 +29,7 @@ _TRIES: Final = 200
 
 
 @cache
-def find_registry(announce: Announce = sys.stderr.write) -> Path:
+def locate_registry(announce: Announce = sys.stderr.write) -> Path:
     """Return the program, building it if need be. Raises BuildError."""
     return REGISTRY.find(announce) / "registry"
 
@@ -52,7 +52,7 @@ def serving(folder: Path, auth: str = "") -> Iterator[str]:
         f"auth: {{{auth or by_password}}}\n"
     )
     env = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
-    command: list[str | Path] = [find_registry(), "serve", settings]
+    command: list[str | Path] = [locate_registry(), "serve", settings]
     child = Child("registry", command, folder / "registry.log", env)
     try:
         _wait_for(f"http://127.0.0.1:{port}/v2/", child)
@@ -76,4 +76,4 @@ def _wait_for(url: str, child: Child) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{find_registry()}\n")
+    sys.stdout.write(f"{locate_registry()}\n")

@@ -14,7 +14,7 @@ from tests.judge.promises import Promises
 from tests.judge.test_budgets import BY_PARTITION, EVICTIONS, PARTITIONS
 from tests.judge.test_downscales import PREPARATIONS, WAITS
 from tests.judge.test_rollouts import DELETES
-from tests.judge.verdict import find_observed_downscales, find_observed_violations
+from tests.judge.verdict import list_observed_downscales, list_observed_violations
 from tests.world.forged import WALL, observe
 from tests.world.observed import match_evictions, read_history
 
@@ -24,12 +24,12 @@ UNSEEN = ("ended, and no delete", "compare-and-swap", "older pod of that name")
 
 
 def judge(t: HistoryBuilder, promises: Promises = STRICT) -> list[str]:
-    found = find_observed_violations(read_history(observe(t)), promises)
+    found = list_observed_violations(read_history(observe(t)), promises)
     return [one.invariant for one in found]
 
 
 def judge_downscales(t: HistoryBuilder) -> list[str]:
-    found = find_observed_downscales(read_history(observe(t)), STRICT)
+    found = list_observed_downscales(read_history(observe(t)), STRICT)
     return [one.invariant for one in found]
 
 

@@ -13,10 +13,10 @@ from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL, NO_DOWNSCALE, Regis
 from tests.world.observed import Change, Request
 from tests.world.outreach import (
     HookWrite,
-    find_foreign_calls,
-    find_foreign_edits,
-    find_stray_calls,
     judge_outreach,
+    list_foreign_calls,
+    list_foreign_edits,
+    list_stray_calls,
 )
 from tests.world.webpods import PodCall
 from tests.world.world import World
@@ -46,7 +46,7 @@ def test_si_20_only_the_bundle_of_our_own_is_clean() -> None:
     foreign = write("gitops", "delete", {})
     writes = [CREATED, PATCHED, wiped, replace(PATCHED, after=configuration(4, OURS)), foreign]
 
-    assert list(find_foreign_edits(writes, "operator", HERE)) == []
+    assert list(list_foreign_edits(writes, "operator", HERE)) == []
 
 
 def patched(labels: Mapping[str, str] = OURS, **client: str) -> list[HookWrite]:
@@ -73,7 +73,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize(("text", "writes"), FOREIGN.items(), ids=FOREIGN)
 def test_si_20_anything_else_is_found(text: str, writes: list[HookWrite]) -> None:
-    (found,) = find_foreign_edits(writes, "operator", HERE)
+    (found,) = list_foreign_edits(writes, "operator", HERE)
 
     assert found.invariant == "SI-20"
     assert f"{PLURAL}/x: " in found.text
@@ -123,7 +123,7 @@ STRAY: dict[str, dict[str, object]] = {
 def test_si_21_any_call_but_to_an_owned_pod_is_found(text: str, changes: dict[str, object]) -> None:
     wrong = replace(GOOD, **changes)  # type: ignore[arg-type]  # fields of PodCall
 
-    (found,) = find_stray_calls([GOOD, wrong], CHANGES, HERE, ["/prepare"])
+    (found,) = list_stray_calls([GOOD, wrong], CHANGES, HERE, ["/prepare"])
     assert found.invariant == "SI-21"
     assert text.partition(":")[0] in found.text
 
@@ -158,7 +158,7 @@ def test_si_24_all_but_the_namespace_and_the_configurations_is_found() -> None:
         call("create", "subjectaccessreviews"),
         call("list", "nodes"),
     ]
-    found = list(find_foreign_calls([*own, *foreign], HERE))
+    found = list(list_foreign_calls([*own, *foreign], HERE))
 
     assert {one.invariant for one in found} == {"SI-24"}
     assert [each.resource in one.text for each, one in zip(foreign, found, strict=True)] == [

@@ -23,7 +23,7 @@ class Restart:
     """The StatefulSet's status counts the new pod as ready."""
 
 
-def find_restarts(changes: Sequence[Change], deletes: Sequence[Delete]) -> list[Restart]:
+def list_restarts(changes: Sequence[Change], deletes: Sequence[Delete]) -> list[Restart]:
     """Return the operator's restarts in the order of their commits."""
     commits = match_deletes(changes, deletes)
     restarts: list[Restart] = []

@@ -12,7 +12,7 @@ from rollout_operator.planning.description.text import render_policy
 from rollout_operator.planning.wording import one_line
 
 
-def list_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[str, str]:
+def map_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[str, str]:
     """Return a line for each group, zone and budget of a namespace, by what it is about.
 
     Nothing in it passes with time alone: the same state gives the same lines.

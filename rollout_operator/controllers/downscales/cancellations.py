@@ -51,13 +51,13 @@ class Cancellations:
     async def send(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Un-prepare pods of a set; return when to reconcile again."""
         downscales = self.downscales
-        if not downscales.backlog.list_due_cancels(sts.uid):
+        if not downscales.backlog.map_due_cancels(sts.uid):
             return RESYNC
         if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
             return LAGGING  # of a downscale before this one, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
             # What was due before we had the lock may have been reserved anew meanwhile.
-            backlog = self._list_free(sts)
+            backlog = self._map_free(sts)
             staying = choose_staying(sts, pods, {one.uid: backlog[one].pod for one in backlog})
             self._forget_gone(sts, pods, backlog)
             now = self.clock.elapsed()
@@ -69,20 +69,20 @@ class Cancellations:
         # Pods that come have events; those that have gone are forgotten in time.
         now = self.clock.elapsed()
         waits = [now + RESYNC]
-        for one, entry in self._list_free(sts).items():
+        for one, entry in self._map_free(sts).items():
             if one.uid in staying:
                 waits.append(entry.due)
             elif entry.over is not None:
                 waits.append(entry.over + GONE_AFTER)
         return max(min(waits) - now, CATCH_UP)
 
-    def _list_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
+    def _map_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
         """Return what is due to pods that no downscale may still take away (SI-12).
 
         Those that one may take away wait for what becomes of it, wherever they were called.
         """
         backlog, reservation = (
-            self.downscales.backlog.list_due_cancels(sts.uid),
+            self.downscales.backlog.map_due_cancels(sts.uid),
             self.downscales.get(sts.uid),
         )
         if reservation is None:
@@ -137,7 +137,7 @@ class Cancellations:
 
     def _postpone(self, sts: StatefulSet, due_cancel: DueCancel, why: str) -> None:
         """Try later. Pods change all the time, and each change has us look: it waits for all."""
-        entry = self.downscales.backlog.list_due_cancels(sts.uid).get(due_cancel)
+        entry = self.downscales.backlog.map_due_cancels(sts.uid).get(due_cancel)
         if entry is None:
             return
         wait = CANCELLATIONS.bound(entry.failures + 1)

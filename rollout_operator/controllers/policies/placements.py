@@ -30,7 +30,7 @@ from rollout_operator.planning.policies.zones import (
     NodeLabels,
     choose_key,
     keep_zones,
-    list_frozen,
+    map_frozen,
     needs_nodes,
     resolve_zones,
 )
@@ -68,7 +68,7 @@ class Placements:
         key = choose_key(policy, watched.status)
         policy = replace(policy, topology_key=key)
         await self._read_templates(policy, sets)
-        frozen = list_frozen(watched.status, key)
+        frozen = map_frozen(watched.status, key)
         placed = [self._place(sts) for sts in sets if self._is_read(sts, key)]
         asking = {node.name for node in needs_nodes(policy, placed, frozen)}
         nodes: NodeLabels | None = {}

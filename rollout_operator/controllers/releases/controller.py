@@ -127,7 +127,7 @@ class ReleaseController:
         self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
     ) -> None:
         context = self._context
-        found = context.flux.list_of(watched.name)
+        found = context.flux.get_flux(watched.name)
         due = plan_due_writes(rollout, plan, found.repositories, found.kustomizations)
         context.reports.on_problems(watched, due.problems)
         await self._write_tags(watched, due.writes)

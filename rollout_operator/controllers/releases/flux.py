@@ -52,7 +52,7 @@ class TaggedObjects(Protocol):
         ...
 
 
-def list_flux(
+def gather_flux(
     rollout: str, repositories: TaggedObjects, kustomizations: TaggedObjects
 ) -> FluxOfRollout:
     """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
@@ -110,10 +110,10 @@ class FluxObjects:
         }
         self._doubtful: set[tuple[str, str]] = set()
 
-    def list_of(self, rollout: str) -> FluxOfRollout:
+    def get_flux(self, rollout: str) -> FluxOfRollout:
         """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
         newest = self._newest
-        return list_flux(rollout, newest[OCI_REPOSITORY], newest[KUSTOMIZATION])
+        return gather_flux(rollout, newest[OCI_REPOSITORY], newest[KUSTOMIZATION])
 
     async def settle(self) -> None:
         """Read back what may have been written. Raises what `Reader.fetch` raises, DecodeError."""

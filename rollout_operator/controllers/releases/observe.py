@@ -86,7 +86,7 @@ class ReleaseObserver:
             reading = PolicyReading(problem=str(error), reason=error.reason)
         current, name = rollout.status.current, rollout.head.name
         # From here on nothing waits: all of it is of one moment.
-        flux = self.flux.list_of(name)
+        flux = self.flux.get_flux(name)
         return ReleaseSnapshot(
             rollout=rollout,
             now=self.now(),
@@ -94,7 +94,7 @@ class ReleaseObserver:
             metadata=metadata,
             gates=list_views(self.caches.gates.store.list_tagged(name), ReleaseGate),
             checks=self.wide.list_checks() if is_wide else self._list_checks(rollout),
-            namespaces=self.wide.list_labels() if is_wide else {},
+            namespaces=self.wide.map_labels() if is_wide else {},
             targets=list_targets(
                 name,
                 None if current is None else current.version.tag,

@@ -42,7 +42,7 @@ class CheckSource(Protocol):
         """Return those of all namespaces."""
         ...
 
-    def list_labels(self) -> Mapping[str, Mapping[str, str]]:
+    def map_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all namespaces, by their names."""
         ...
 
@@ -72,7 +72,7 @@ class WideChecks:
         """Return those of all namespaces."""
         return list_views(self._checks.store.list_all(), HealthCheck)
 
-    def list_labels(self) -> Mapping[str, Mapping[str, str]]:
+    def map_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all namespaces, by their names."""
         found = list_views(self._namespaces.store.list_all(), LabelledNamespace)
         return {one.head.name: one.labels for one in found}

@@ -108,10 +108,10 @@ class Replicas:
             group=group,
             times=self._times.recall(sets),
             source=self._times.source,
-            written=self.list_written(sets),
+            written=self.map_written(sets),
         )
 
-    def list_written(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, Written]:
+    def map_written(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, Written]:
         """Return what was written to these sets and is not shown by them; forget what is."""
         sets = tuple(sets)
         self.settle(sets)

@@ -169,7 +169,7 @@ class InFlight:
             if grant.state is GrantState.REQUESTED and grant.budget == budget
         )
 
-    def list_going(
+    def map_going(
         self, owners: Collection[Uid], pods: Iterable[Pod], now: datetime
     ) -> Mapping[Uid, Deletion]:
         """Return all pods of these owners that go although they may look untouched.
@@ -181,7 +181,7 @@ class InFlight:
         for uid, grant in self._grants.items():
             if grant.pod.owner_uid in owners:
                 going[uid] = Deletion.GRANTED
-        going.update(self._deletes.list_of(owners))
+        going.update(self._deletes.map_deletions(owners))
         return going
 
     def forget_seen(self) -> None:

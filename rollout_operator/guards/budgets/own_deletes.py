@@ -81,7 +81,7 @@ class OwnDeletes:
         if known is not None and not known.was_sent_before:
             del self._by_uid[pod.uid]
 
-    def list_of(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
+    def map_deletions(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
         """Return what the cache does not show yet, and forget what it shows."""
         now = self._clock.elapsed()
         for uid, own in list(self._by_uid.items()):

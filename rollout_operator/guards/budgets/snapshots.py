@@ -169,7 +169,7 @@ class Snapshots:
         find_newcomers = self._context.find_newcomers
         zones = tuple(compose_zone(sts, pods[sts.uid], find_newcomers(sts.uid)) for sts in sets)
         listed = (pod for zone in zones for pod in zone.pods)
-        going = self._context.in_flight.list_going(pods.keys(), listed, snapshot.now)
+        going = self._context.in_flight.map_going(pods.keys(), listed, snapshot.now)
         return replace(snapshot, zones=zones, deletions=going)
 
     def _list_sets(

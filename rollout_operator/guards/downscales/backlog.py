@@ -95,7 +95,7 @@ class Backlog:
         shown = [f"{pod} ({why})" for pod, why in sorted(causes.items())[:NAMES_SHOWN]]
         return f"to be told that they stay: {join_some(shown, total=len(causes))}"
 
-    def list_due_cancels(self, set_uid: Uid) -> dict[DueCancel, BacklogEntry]:
+    def map_due_cancels(self, set_uid: Uid) -> dict[DueCancel, BacklogEntry]:
         """Return the pods of a set that are to be un-prepared, and where."""
         return dict(self._due.get(set_uid, {}))
 
@@ -247,7 +247,7 @@ class UnansweredCancels:
         path = None if target is None else target.path
         self._record(set_uid, [(uid, path) for uid in pods])
 
-    def list_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
+    def map_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
         """Return for how long pods may still hear there that they stay; nothing of the others."""
         self._forget_old()
         until, now = self._until.get(set_uid, {}), self._clock.elapsed()

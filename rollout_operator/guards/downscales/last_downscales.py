@@ -34,7 +34,7 @@ class LastDownscales:
         if self._times.get(set_uid) == at:
             self._shown_from[set_uid] = version
 
-    def list_unshown(self, versions: Mapping[Uid, str]) -> dict[Uid, datetime]:
+    def map_unshown(self, versions: Mapping[Uid, str]) -> dict[Uid, datetime]:
         """Return the times that what is looked at does not show, by its version for each set."""
         return {
             uid: self._times[uid]

@@ -137,8 +137,8 @@ def read_downscale_record(pod: Pod, now: datetime) -> DownscaleRecord | None:
     return record
 
 
-def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet) -> str:
-    """Return why a record on a pod is not believed, naming field and value; empty where it is.
+def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet) -> str | None:
+    """Return why a record on a pod is not believed, naming field and value.
 
     Not in parts: where a place is made up, so may be the rest.
     """
@@ -146,4 +146,4 @@ def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet)
         shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
         return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
     targets = (*(() if record.target is None else (record.target,)), *record.earlier)
-    return next(filter(None, (judge_place(target, sts, pod.ports) for target in targets)), "")
+    return next(filter(None, (judge_place(target, sts, pod.ports) for target in targets)), None)

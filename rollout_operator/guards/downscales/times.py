@@ -124,7 +124,7 @@ class AnnotationTimes:
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
         """Return what these views of sets are too old to show: annotations are read with them."""
-        return self._downscales.last.list_unshown({sts.uid: sts.resource_version for sts in sets})
+        return self._downscales.last.map_unshown({sts.uid: sts.resource_version for sts in sets})
 
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
         """Return the same: sets are read live by the caller."""

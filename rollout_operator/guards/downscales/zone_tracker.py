@@ -88,7 +88,7 @@ class Tracker:
     def recall(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
         """Return the times as they were read last; an entry that cannot be read has none here."""
         zone_map = self._last
-        times = self._list_unshown(sets, zone_map)
+        times = self._map_unshown(sets, zone_map)
         if zone_map is None:
             return times
         for sts in sets:
@@ -111,7 +111,7 @@ class Tracker:
         Raises ApiError and InvalidInput.
         """
         zone_map = await self._fetch() or await self._create(sets)
-        times = self._list_unshown(sets, zone_map)
+        times = self._map_unshown(sets, zone_map)
         for sts in sets:
             _add_later(times, sts.uid, self._read_entry(zone_map, sts, but))
         return RecordedTimes(times=times, zone_map=zone_map)
@@ -267,12 +267,10 @@ class Tracker:
             self._report_denied(denied)
         return self._take(body)
 
-    def _list_unshown(
-        self, sets: Sequence[Member], zone_map: ZoneMap | None
-    ) -> dict[Uid, datetime]:
+    def _map_unshown(self, sets: Sequence[Member], zone_map: ZoneMap | None) -> dict[Uid, datetime]:
         """Return what this process has seen and a state of the ConfigMap is too old to show."""
         version = _NO_VERSION if zone_map is None else zone_map.version
-        return self._downscales.last.list_unshown({sts.uid: version for sts in sets})
+        return self._downscales.last.map_unshown({sts.uid: version for sts in sets})
 
     def _report_denied(self, denied: Denied) -> None:
         if not self._has_logged:

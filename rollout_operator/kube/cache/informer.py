@@ -172,7 +172,7 @@ class Informer(Generic[Cached]):
                 if self._needs_list:
                     await self._list()
                 elif await self._has_turn():
-                    await self._list_anew()
+                    await self._relist()
                 else:
                     await self._follow()
             except ApiError as error:
@@ -188,11 +188,11 @@ class Informer(Generic[Cached]):
     async def _list(self) -> None:
         self._is_listing = True
         try:
-            await self._list_all()
+            await self._replace_all()
         finally:
             self._is_listing = False
 
-    async def _list_all(self) -> None:
+    async def _replace_all(self) -> None:
         has_turn = await self._turn.take()
         asked_at, refreshed_at = self._clock.elapsed(), self._refreshed_at
         items, version = await self._fetch_all(has_turn)
@@ -213,7 +213,7 @@ class Informer(Generic[Cached]):
             self._notify(changes[start : start + STEP])
             await asyncio.sleep(0)
 
-    async def _list_anew(self) -> None:
+    async def _relist(self) -> None:
         """List between two streams. Where that fails the watch goes on, and it is tried later."""
         try:
             await self._list()

@@ -20,7 +20,7 @@ from rollout_operator.lab.apiserver.deletions import delete_object
 from rollout_operator.lab.apiserver.discovery import discover
 from rollout_operator.lab.apiserver.evictions import check_eviction, evict
 from rollout_operator.lab.apiserver.garbage import GarbageCollector
-from rollout_operator.lab.apiserver.lists import check_reached, list_objects, parse_version
+from rollout_operator.lab.apiserver.lists import check_reached, parse_version, render_list
 from rollout_operator.lab.apiserver.queries import check_query
 from rollout_operator.lab.apiserver.scales import read_scale
 from rollout_operator.lab.apiserver.store import By, ObjectKey, ObjectStore
@@ -202,7 +202,7 @@ class SimulatedApi:
             case "get":
                 return self._get(turn)
             case "list":
-                return ApiAnswer(status=200, body=list_objects(self._store, request))
+                return ApiAnswer(status=200, body=render_list(self._store, request))
             case "create" if request.subresource == "eviction":
                 return await self._evict(turn)
             case "create":

@@ -22,7 +22,7 @@ from rollout_operator.lab.schemas.refusals import (
     bad_request,
     expect,
     expect_one_of,
-    list_expired,
+    refuse_list,
 )
 
 EXACT: Final = "Exact"
@@ -57,7 +57,7 @@ class _Cut:
 _TOKEN: Final = msgspec.json.Decoder(_Token)
 
 
-def list_objects(store: ObjectStore, request: ApiRequest) -> JsonObject:
+def render_list(store: ObjectStore, request: ApiRequest) -> JsonObject:
     """Return a list as the real server answers it. Raises Refusal (400, 410)."""
     resource, query = request.resource, request.query
     selection = read_selection(resource, query)
@@ -110,7 +110,7 @@ def _read_cut(store: ObjectStore, query: Mapping[str, str]) -> _Cut:
     # A limit makes an old version exact; at version 0 the watch cache answers, which knows none.
     if match == EXACT or (not match and limit and version):
         if version < store.compacted:
-            raise list_expired()
+            raise refuse_list()
         return _Cut(revision=version, limit=limit)
     return _Cut(revision=store.revision, limit=0 if asked == "0" else limit)
 

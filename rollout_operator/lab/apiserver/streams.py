@@ -21,7 +21,7 @@ from rollout_operator.lab.apiserver.store import Collection, ObjectStore, collec
 from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import ApiRefusal, ApiRequest, api_version_of
-from rollout_operator.lab.schemas.refusals import expect, watch_expired
+from rollout_operator.lab.schemas.refusals import expect, refuse_watch
 
 # A watch that does not say how long it may last is ended after one to two times this.
 UNASKED_LENGTH: Final = timedelta(minutes=30)
@@ -251,7 +251,7 @@ def _read_start(store: ObjectStore, query: Mapping[str, str], has_bookmarks: boo
     if not version:
         return _Start(revision=store.revision, has_state=False)
     if version < store.compacted:
-        raise watch_expired(version, store.compacted)
+        raise refuse_watch(version, store.compacted)
     return _Start(revision=version, has_state=False)
 
 

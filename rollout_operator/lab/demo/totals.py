@@ -65,10 +65,10 @@ class Totals:
 
 def measure_floor(restarts: Iterable[Restart], limit: int) -> float:
     """Return what the restarts alone take, one zone after the other, `limit` at a time."""
-    return sum(_pack(lengths, limit)[0] for lengths in _list_lengths(restarts).values())
+    return sum(_pack(lengths, limit)[0] for lengths in _group_lengths(restarts).values())
 
 
-def _list_lengths(restarts: Iterable[Restart]) -> dict[str, list[float]]:
+def _group_lengths(restarts: Iterable[Restart]) -> dict[str, list[float]]:
     by_zone: dict[str, list[float]] = {}
     for restart in restarts:
         by_zone.setdefault(restart.zone, []).append(restart.end - restart.begin)
@@ -176,7 +176,7 @@ def measure_polled(restarts: Sequence[Restart], limit: int) -> float:
     """
     last = max(restarts, key=lambda restart: restart.end).zone
     packed = {
-        zone: _pack(lengths, limit, POLL_S) for zone, lengths in _list_lengths(restarts).items()
+        zone: _pack(lengths, limit, POLL_S) for zone, lengths in _group_lengths(restarts).items()
     }
     return sum(over if zone == last else seen for zone, (seen, over) in packed.items())
 

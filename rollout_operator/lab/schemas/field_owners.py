@@ -75,7 +75,7 @@ def record_apply(
 ) -> Sequence[Mapping[str, object]]:
     """Return `managedFields` after an apply that was allowed."""
     wanted = dict(_list_leaves(config))
-    changed = _list_changed(old, wanted)
+    changed = _collect_changed(old, wanted)
     owners = _read_owners(old)
     own = next((one for one in owners if one.identity == writer.identity), None)
     others = [replace(one, fields=one.fields - changed) for one in owners if one is not own]
@@ -95,7 +95,7 @@ def apply_fields(
     wanted = dict(_list_leaves(config))
     owners = _read_owners(old)
     others = [owner for owner in owners if owner.identity != writer.identity]
-    changed = _list_changed(old, wanted)
+    changed = _collect_changed(old, wanted)
     if not is_forced:
         _check_conflicts(others, changed)
     own = next((one.fields for one in owners if one.identity == writer.identity), frozenset())
@@ -137,7 +137,7 @@ def _explain_conflicts(found: Sequence[tuple[FieldOwner, Path]]) -> str:
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(texts)
 
 
-def _list_changed(old: JsonObject, wanted: Mapping[Path, object]) -> frozenset[Path]:
+def _collect_changed(old: JsonObject, wanted: Mapping[Path, object]) -> frozenset[Path]:
     """Return what an apply gives another value; an empty map changes none that is there."""
     before = dict(_list_leaves(old))
     maps = {path[:end] for path in before for end in range(1, len(path))}

@@ -123,12 +123,12 @@ def timed_out() -> ApiRefusal:
     return ApiRefusal(504, "Timeout", text)
 
 
-def list_expired() -> ApiRefusal:
+def refuse_list() -> ApiRefusal:
     """Return the refusal for a list at a version that is forgotten."""
     return ApiRefusal(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
-def watch_expired(asked: int, oldest: int) -> ApiRefusal:
+def refuse_watch(asked: int, oldest: int) -> ApiRefusal:
     """Return the refusal for a watch from a version that is forgotten."""
     return ApiRefusal(410, "Expired", f"too old resource version: {asked} ({oldest})")
 

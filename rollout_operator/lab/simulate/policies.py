@@ -41,7 +41,7 @@ from rollout_operator.planning.policies.ownership import share_sets
 from rollout_operator.planning.policies.zones import (
     NodeLabels,
     choose_key,
-    list_frozen,
+    map_frozen,
     resolve_zones,
 )
 from rollout_operator.planning.wording import join_names
@@ -309,7 +309,7 @@ def _resolve(
     placed = [_place(member) for member in members if member.decoded.name in names]
     key = choose_key(scope.policy, watched.status)
     policy = replace(scope.policy, topology_key=key)
-    return resolve_zones(policy, placed, nodes, list_frozen(watched.status, key)).zones
+    return resolve_zones(policy, placed, nodes, map_frozen(watched.status, key)).zones
 
 
 def choose_policy_phase(described: PolicyDescription) -> Phase:

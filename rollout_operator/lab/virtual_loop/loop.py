@@ -278,7 +278,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         if not timers:
-            self._error = Deadlock(f"everyone waits for ever: {_list_waits(self)}")
+            self._error = Deadlock(f"everyone waits for ever: {_render_waits(self)}")
             return False
         self._now = timers[0][0]
         self.elapsed = timedelta(seconds=self._now)
@@ -300,7 +300,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         while self._marks and self._marks[0][0] <= self.steps:
             heapq.heappop(self._marks)[2]()
         if self.steps - self._jumped_at >= MOST_STEPS_AT_ONCE:
-            waits = _list_waits(self)
+            waits = _render_waits(self)
             self._error = Livelock(f"{MOST_STEPS_AT_ONCE} steps at {self._now:g} s: {waits}")
             return False
         self._set_next_mark()
@@ -344,7 +344,7 @@ def is_left(task: asyncio.Task[Any]) -> bool:
     return isinstance(task, _NumberedTask) and not task.done() and task.is_gone()
 
 
-def _list_waits(loop: asyncio.AbstractEventLoop) -> str:
+def _render_waits(loop: asyncio.AbstractEventLoop) -> str:
     """Return which tasks of a loop there are, by name, and where each of them waits."""
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     return ", ".join(f"{task.get_name()} in {_render_place(task)}" for task in tasks) or "no task"

@@ -16,7 +16,7 @@ from rollout_operator.controllers.releases.checks.controller import (
     CheckSnapshot,
 )
 from rollout_operator.controllers.releases.checks.reader import CheckReader
-from rollout_operator.controllers.releases.flux import list_flux
+from rollout_operator.controllers.releases.flux import gather_flux
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
@@ -117,7 +117,7 @@ class HealthChecks:
             return ""
         tag, name = current.version.tag, rollout.head.name
         caches = self._caches
-        flux = list_flux(name, caches.oci_repositories.store, caches.kustomizations.store)
+        flux = gather_flux(name, caches.oci_repositories.store, caches.kustomizations.store)
         targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
         return describe_flux_wait(rollout, tag, targets)
 
@@ -133,7 +133,7 @@ class HealthChecks:
         return CheckSnapshot(
             now=refine_time(self._client.server_time(), self._context.clock.now()),
             rollouts=tuple(rollout for _, rollout in found),
-            namespaces=self._list_namespaces() if selects else {},
+            namespaces=self._map_namespaces() if selects else {},
             waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in found},
         )
 
@@ -145,10 +145,10 @@ class HealthChecks:
         state = context.group_states.find(GroupName(place.name))
         return None if state is None else describe_stall(state.plan.waits, state.since)
 
-    def _list_namespaces(self) -> Mapping[str, Labels]:
+    def _map_namespaces(self) -> Mapping[str, Labels]:
         """Return labels of namespaces; none where they may not be read, as Rollouts say."""
         wide = self._context.process.wide_checks
-        return {} if wide.find_problem() is not None else wide.list_labels()
+        return {} if wide.find_problem() is not None else wide.map_labels()
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake a check that asks for something else; what it was found to be is no news."""

@@ -54,7 +54,7 @@ class DescribedReleases:
 
     def describe_checks(self) -> Iterator[HealthCheckDescription]:
         """Yield all HealthChecks by name."""
-        labels = self._context.process.wide_checks.list_labels()
+        labels = self._context.process.wide_checks.map_labels()
         for check in self._list_checks():
             yield describe_check(check, self._list_selecting(check), labels)
 
@@ -82,7 +82,7 @@ class DescribedReleases:
         if not selects_namespaces(rollout):
             return related
         wide = self._context.process.wide_checks
-        return replace(related, checks=wide.list_checks(), namespaces=wide.list_labels())
+        return replace(related, checks=wide.list_checks(), namespaces=wide.map_labels())
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
         found = list_views(self._caches.checks.store.list_all(), HealthCheck)

@@ -103,7 +103,7 @@ class RolloutReleases:
         """Return the places that carry the tag of a Rollout, as they are known here."""
         current, name = rollout.status.current, rollout.head.name
         tag = None if current is None else current.version.tag
-        return list_targets(name, tag, *self._flux.list_of(name))
+        return list_targets(name, tag, *self._flux.get_flux(name))
 
     def get_error(self, name: str) -> str:
         """Return why the last pass over a Rollout failed; empty where it did not."""

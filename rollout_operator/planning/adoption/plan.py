@@ -38,7 +38,7 @@ from rollout_operator.planning.adoption.findings import (
     report_single_zone,
 )
 from rollout_operator.planning.adoption.names import refuse_group, refuse_names
-from rollout_operator.planning.adoption.zones import choose_zone, list_groups, read_group
+from rollout_operator.planning.adoption.zones import choose_zone, group_sets, read_group
 from rollout_operator.planning.wording import join_names
 
 # As many at a time as a StatefulSet replaces by itself.
@@ -54,7 +54,7 @@ def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionP
     if missing:
         raise InvalidInput(f"there is no StatefulSet {join_names(missing)} among those read")
     named = choice.group if choice.is_narrowed else ""
-    groups = list_groups(seen.sets, chosen, named)
+    groups = group_sets(seen.sets, chosen, named)
     if choice.group:
         groups = {name: found for name, found in groups.items() if name == choice.group}
         if not groups:

@@ -64,7 +64,7 @@ def read_group(sts: AdoptableSet) -> str:
     return sts.labels.get(GROUP_LABEL, sts.labels.get(GROUP_LABEL_LONG, ""))
 
 
-def list_groups(
+def group_sets(
     sets: Iterable[AdoptableSet], chosen: frozenset[str], group: str
 ) -> Mapping[str, Sequence[AdoptableSet]]:
     """Return the zones of each group to be, by name in byte order: as rollouts take them.

@@ -20,8 +20,8 @@ from rollout_operator.planning.rollout.pods import choose_pods, count_outdated, 
 from rollout_operator.planning.rollout.readiness import (
     Down,
     Readiness,
-    assess_readiness,
     find_why,
+    measure_readiness,
     render_readiness,
     render_why,
 )
@@ -151,7 +151,7 @@ def _answer(name: str, code: Code, text: str, conditions: Iterable[Reason] = ())
 
 def _place(group: Group, plan: Plan, zone: Zone) -> _Place:
     readinesses = {
-        zone.sts.uid: assess_readiness(zone, group.deletions, group.now)
+        zone.sts.uid: measure_readiness(zone, group.deletions, group.now)
         for zone in order_zones(group.zones)
     }
     others = tuple(readiness for uid, readiness in readinesses.items() if uid != zone.sts.uid)

@@ -34,7 +34,7 @@ from rollout_operator.planning.description.zones import (
 from rollout_operator.planning.rollout.readiness import (
     DownCause,
     Readiness,
-    assess_readiness,
+    measure_readiness,
     render_readiness,
 )
 from rollout_operator.planning.rollout.zones import find_group_blocker, is_paused, order_zones
@@ -69,7 +69,7 @@ def describe_group(
     Of each zone `most_pods` pods are shown.
     """
     zones = order_zones(group.zones)
-    readinesses = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
+    readinesses = tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
     turn = find_turn(readinesses) if find_group_blocker(group) is None else None
     described = tuple(
         describe_zone(zone, readiness, group, is_busy=readiness is turn, most_pods=most_pods)
@@ -78,7 +78,7 @@ def describe_group(
     carried_out = decision.underway or decision.plan
     steps = list_steps(group, carried_out.actions, turn)
     plan = _complete(decision.plan, readinesses, steps, group.now)
-    progress = _assess_progress(group, zones, readinesses)
+    progress = _describe_progress(group, zones, readinesses)
     phase = choose_phase(plan, steps, progress)
     pace = measure_pace(group) if progress.is_due else Pace()
     headline = _choose_headline(plan, phase, steps)
@@ -148,7 +148,7 @@ def _raise_start(wait: Reason) -> Reason:
     return replace(wait, severity=Severity.INFO) if is_start else wait
 
 
-def _assess_progress(
+def _describe_progress(
     group: Group, zones: Sequence[Zone], readinesses: Sequence[Readiness]
 ) -> Progress:
     # Of a paused zone no revision is recorded, however long it has been rolled out.

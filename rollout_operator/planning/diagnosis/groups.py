@@ -24,7 +24,7 @@ _DIGITS: Final = re.compile(r"([0-9]+)")
 
 def check_zones(installation: Installation) -> Iterator[Finding]:
     """Yield groups of one zone."""
-    for group, members in _list_groups(installation).items():
+    for group, members in _group_by_name(installation).items():
         if len(members) == 1:
             text = f"its only zone is {members[0].sts.name}"
             yield find(FindingCode.SINGLE_ZONE, f"group {group}", text)
@@ -40,7 +40,7 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
 
 def check_order(installation: Installation) -> Iterator[Finding]:
     """Yield groups whose zones go in another order than their numbers."""
-    for group, members in _list_groups(installation).items():
+    for group, members in _group_by_name(installation).items():
         by_bytes = sorted(member.sts.name for member in members)
         by_number = sorted(by_bytes, key=natural_key)
         if by_bytes != by_number:
@@ -50,7 +50,7 @@ def check_order(installation: Installation) -> Iterator[Finding]:
 
 def check_values(installation: Installation) -> Iterator[Finding]:
     """Yield what the planner warns of: values that it cannot use."""
-    for members in _list_groups(installation).values():
+    for members in _group_by_name(installation).values():
         for member in members:
             for _, problem in list_odd_values(member.sts):
                 yield find(FindingCode.ODD_VALUE, _name(member), problem)
@@ -72,7 +72,7 @@ def check_preparing(installation: Installation) -> Iterator[Finding]:
 
 def check_leading_zones(installation: Installation) -> Iterator[Finding]:
     """Yield zones that follow one which is not in their group."""
-    for members in _list_groups(installation).values():
+    for members in _group_by_name(installation).values():
         known = {member.sts.name for member in members}
         for member in members:
             leading = member.sts.annotations.get(LEADING_ZONE)
@@ -86,7 +86,7 @@ def natural_key(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name) if part]
 
 
-def _list_groups(installation: Installation) -> Mapping[str, list[ZoneSet]]:
+def _group_by_name(installation: Installation) -> Mapping[str, list[ZoneSet]]:
     groups: dict[str, list[ZoneSet]] = {}
     for member in sorted(installation.members, key=lambda member: member.sts.name):
         groups.setdefault(f"{member.sts.group}", []).append(member)

@@ -24,7 +24,7 @@ from rollout_operator.planning.downscales.spacing import (
 )
 from rollout_operator.planning.rollout.newcomers import count_used, render_settling
 from rollout_operator.planning.rollout.pods import count_outdated_used
-from rollout_operator.planning.rollout.readiness import assess_readiness
+from rollout_operator.planning.rollout.readiness import measure_readiness
 from rollout_operator.planning.rollout.zones import (
     is_behind,
     is_paused,
@@ -271,7 +271,7 @@ def _explain_unsettled(zone: Zone, group: Group) -> str:
     sts = zone.sts
     if is_behind(sts):
         return render_behind(sts, "statefulset ")
-    readiness = assess_readiness(zone, group.deletions, group.now)
+    readiness = measure_readiness(zone, group.deletions, group.now)
     counted = sts.status_replicas - len(readiness.newcomers)
     updated = sts.updated_replicas - sum(
         pod.revision == sts.update_revision for pod in readiness.newcomers

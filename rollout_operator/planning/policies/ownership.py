@@ -80,7 +80,7 @@ def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set])
             refused.append(RefusedPolicy(head=policy.head, refusals=refusals))
             continue
         owners.update((sts.uid, policy.head) for sts in own)
-        scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_list_groups(own)))
+        scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_collect_groups(own)))
     return PolicyOwnership(scopes=tuple(scopes), refused=tuple(refused))
 
 
@@ -116,7 +116,7 @@ def _may_select(policy: Policy, sts: _Set) -> bool:
     return sts.namespace == policy.head.namespace and policy.selector.may_take(sts.labels)
 
 
-def _list_groups(sets: Iterable[_Set]) -> frozenset[GroupName]:
+def _collect_groups(sets: Iterable[_Set]) -> frozenset[GroupName]:
     return frozenset(sts.group for sts in sets if sts.group is not None)
 
 
@@ -149,7 +149,7 @@ def _refuse_splits(
 ) -> Iterator[PolicyRefusal]:
     """Yield a refusal for each rollout group of which some members are not selected (MAZ-25)."""
     selected = {sts.uid for sts in own}
-    for group in sorted(_list_groups(own)):
+    for group in sorted(_collect_groups(own)):
         members = [sts for sts in present.by_group[group] if sts.namespace == policy.head.namespace]
         others = [member for member in members if member.uid not in selected]
         if others:

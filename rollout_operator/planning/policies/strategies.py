@@ -10,14 +10,14 @@ from rollout_operator.model.group import Group
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.planning.rollout.pods import count_outdated
-from rollout_operator.planning.rollout.readiness import assess_readiness
+from rollout_operator.planning.rollout.readiness import measure_readiness
 from rollout_operator.planning.rollout.zones import is_behind, order_zones
 
 
 def list_switchable(group: Group) -> Sequence[StatefulSet]:
     """Return the StatefulSets that are to be switched now, by name."""
     readinesses = [
-        assess_readiness(zone, group.deletions, group.now)
+        measure_readiness(zone, group.deletions, group.now)
         for zone in order_zones(group.zones)
         if zone.sts.strategy != ON_DELETE
     ]

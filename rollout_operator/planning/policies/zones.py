@@ -31,7 +31,7 @@ from rollout_operator.model.policy.zones import (
 )
 from rollout_operator.planning.placement import ZONE_LABEL, choose_label, choose_permitted_zone
 from rollout_operator.planning.rollout.progress import count_pods
-from rollout_operator.planning.rollout.readiness import Readiness, assess_readiness
+from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
 from rollout_operator.planning.rollout.walk import RolloutZone, is_waiting
 from rollout_operator.planning.rollout.zones import is_paused
 from rollout_operator.planning.wording import join_names
@@ -81,7 +81,7 @@ def needs_nodes(
     return [sts for sts in sets if not frozen.get(sts.name) and not any(_list_written(policy, sts))]
 
 
-def list_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
+def map_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
     """Return the zones that came from nodes, by StatefulSet, while a rollout is underway.
 
     Pods that move meanwhile change none of them (MAZ-20). Those that another label named are not
@@ -250,7 +250,7 @@ def list_zones(snapshot: PolicySnapshot) -> tuple[RolloutZone, ...]:
     """Return the zones in the order of their updates. Each StatefulSet must be in one."""
     group = snapshot.group
     readinesses = {
-        zone.sts.name: assess_readiness(zone, group.deletions, group.now) for zone in group.zones
+        zone.sts.name: measure_readiness(zone, group.deletions, group.now) for zone in group.zones
     }
     zones = (
         RolloutZone(

@@ -11,7 +11,7 @@ from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Plan
 from rollout_operator.planning.rollout.pods import count_outdated
 from rollout_operator.planning.rollout.progress import count_pods
-from rollout_operator.planning.rollout.readiness import Readiness, assess_readiness
+from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
 from rollout_operator.planning.rollout.walk import RolloutZone, explain_up_to_date, walk_zones
 from rollout_operator.planning.rollout.zones import (
     choose_limit,
@@ -30,7 +30,7 @@ def plan_group(group: Group) -> Plan:
     """
     zones = order_zones(group.zones)
     warnings = list_warnings(zones)
-    readinesses = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
+    readinesses = tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
     progress = tuple(map(count_pods, readinesses))
     blocker = find_group_blocker(group)
     ways = [RolloutZone(name=one.sts.name, readinesses=(one,)) for one in readinesses]

@@ -96,7 +96,7 @@ class Readiness:
         return self.unavailable == 0
 
 
-def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetime) -> Readiness:
+def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetime) -> Readiness:
     """Return what is up and down in a zone.
 
     Pods of other owners and outside the desired ordinals (being scaled away) do not exist here.

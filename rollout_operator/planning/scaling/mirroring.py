@@ -104,7 +104,7 @@ def read_write_back(sts: StatefulSet) -> bool | Reason:
         return complain(sts, Code.BAD_SCALING_SWITCH, MIRROR_WRITE_BACK, why)
 
 
-def list_mirrored(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulSet]]:
+def group_mirrors(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulSet]]:
     """Return which sets mirror which object, in the order of references and of `sets`."""
     found: dict[Reference, list[StatefulSet]] = {}
     for sts in sets:
@@ -124,8 +124,8 @@ def choose_published(
     written twice.
     """
     published: list[PublishReplicas] = []
-    others = list_mirrored(scaling.elsewhere)
-    for reference, mirrors in list_mirrored(sets).items():
+    others = group_mirrors(scaling.elsewhere)
+    for reference, mirrors in group_mirrors(sets).items():
         scale = scaling.scales.get(reference)
         publishing = [sts for sts in mirrors if read_write_back(sts) is True]
         if not isinstance(scale, Scale) or not publishing:

@@ -32,7 +32,7 @@ from rollout_operator.planning.downscales.spacing import (
     list_recent,
 )
 from rollout_operator.planning.rollout.pods import count_outdated_used
-from rollout_operator.planning.rollout.readiness import assess_readiness, render_readiness
+from rollout_operator.planning.rollout.readiness import measure_readiness, render_readiness
 from rollout_operator.planning.rollout.zones import (
     SNAPSHOT_LIMIT,
     STALE_RECHECK,
@@ -207,7 +207,7 @@ def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
     if takes(case.sts, case.decrease, group):
         return None
     for zone in case.others:
-        readiness = assess_readiness(zone, group.deletions, group.now)
+        readiness = measure_readiness(zone, group.deletions, group.now)
         is_moving = (
             count_outdated_used(readiness) > 0
             or zone.sts.current_revision != zone.sts.update_revision

@@ -35,10 +35,10 @@ from rollout_operator.planning.scaling.following import (
 from rollout_operator.planning.scaling.mirroring import (
     choose_mirrored,
     choose_published,
-    list_mirrored,
+    group_mirrors,
 )
 from rollout_operator.planning.scaling.permission import assess_scale_down
-from rollout_operator.planning.scaling.pod_answers import WantedDownscale, assess_answers
+from rollout_operator.planning.scaling.pod_answers import WantedDownscale, evaluate_answers
 from rollout_operator.planning.wording import count, verb
 
 
@@ -102,7 +102,7 @@ def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
 
 def list_references(sets: Iterable[StatefulSet]) -> tuple[Reference, ...]:
     """Return what these sets mirror, each once and in order."""
-    return tuple(list_mirrored(sets))
+    return tuple(group_mirrors(sets))
 
 
 def _choose_desired(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
@@ -154,7 +154,7 @@ def _plan_delayed(
     downscale = WantedDownscale(
         zone=zone, replicas_from=now, replicas_to=wanted, change=change, is_forced=desired.is_forced
     )
-    answers = assess_answers(downscale, desired.delay, scaling)
+    answers = evaluate_answers(downscale, desired.delay, scaling)
     stays = choose_staying(zone, wanted, desired.delay, scaling)
     post = answers.post
     if answers.replicas > wanted:

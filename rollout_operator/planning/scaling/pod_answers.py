@@ -94,7 +94,7 @@ class _Findings:
     """When something else falls due."""
 
 
-def assess_answers(
+def evaluate_answers(
     downscale: WantedDownscale, delay: Delay, scaling: ScalingSnapshot
 ) -> PodAnswers:
     """Return how far down a zone may go now, and which pods to ask for that.
@@ -105,7 +105,7 @@ def assess_answers(
         problems=[] if downscale.is_forced else list(_list_empty_ordinals(downscale))
     )
     for delayed in list_delayed(downscale.zone, downscale.used, scaling):
-        _assess_pod(delayed, downscale, delay, scaling, findings)
+        _evaluate_pod(delayed, downscale, delay, scaling, findings)
     first = downscale.zone.sts.first_ordinal
     stopped = max(
         (ordinal + 1 - first for ordinal, _ in findings.early), default=downscale.replicas_to
@@ -127,7 +127,7 @@ def assess_answers(
     )
 
 
-def _assess_pod(
+def _evaluate_pod(
     delayed: DelayedPod,
     downscale: WantedDownscale,
     delay: Delay,

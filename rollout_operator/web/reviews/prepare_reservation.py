@@ -279,7 +279,7 @@ def find_unanswered(
     context: PrepareContext, request: DecreaseRequest, endpoints: Sequence[Endpoint]
 ) -> Verdict | None:
     """Return the refusal where a call that a pod stays may yet arrive after one that it goes."""
-    waits = context.downscales.unanswered.list_waits(request.set_uid, endpoints)
+    waits = context.downscales.unanswered.map_waits(request.set_uid, endpoints)
     return assess_unanswered(request.decrease, endpoints, waits)
 
 

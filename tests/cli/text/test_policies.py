@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.policies import draw_policy
-from rollout_operator.cli.text.status_changes import list_facts
+from rollout_operator.cli.text.status_changes import map_facts
 from rollout_operator.cli.text.status_renderer import draw_status
 from rollout_operator.lab.lines import Line, render_line
 from rollout_operator.model.condition import ConditionDescription
@@ -76,9 +76,9 @@ def test_a_policy_stands_below_the_groups_and_its_changes_are_lines() -> None:
     assert any(
         line.startswith("MultiAZRollout prod/db") for line in plain(draw_status(shown, (), NARROW))
     )
-    facts = list_facts(shown)
+    facts = map_facts(shown)
     later = describe(policies=(replace(policy(), next_batch=NOW + MINUTE),))
-    assert list_facts(later) == facts, "nothing in it passes with time alone"
+    assert map_facts(later) == facts, "nothing in it passes with time alone"
     assert [*facts] == ["prod policy db"]
 
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rollout_operator.cli.text.status_changes import list_changes, list_facts
+from rollout_operator.cli.text.status_changes import list_changes, map_facts
 from tests.cli.described import EXAMPLE, NOW, ZONES, describe, group, zone
 
-FACTS = list_facts(EXAMPLE)
+FACTS = map_facts(EXAMPLE)
 
 
 def test_everything_is_new_at_first() -> None:
@@ -25,19 +25,19 @@ def test_everything_is_new_at_first() -> None:
 def test_time_alone_changes_nothing() -> None:
     later = replace(EXAMPLE, now=NOW + timedelta(hours=1))
 
-    assert list(list_changes(FACTS, list_facts(later))) == []
+    assert list(list_changes(FACTS, map_facts(later))) == []
 
 
 def test_what_changed_and_what_is_gone() -> None:
     now = describe(group(ZONES[0], zone("zone-b", "###")))
 
-    assert list(list_changes(FACTS, list_facts(now)))[1:] == [
+    assert list(list_changes(FACTS, map_facts(now)))[1:] == [
         "zone zone-b: 3/3 ready, 3/3 updated",
         "mimir zone zone-c is gone",
     ]
 
 
 def test_a_name_that_is_gone_steers_no_terminal() -> None:
-    evil = list_facts(describe(group(name="\x1b[2J"), budgets=()))
+    evil = map_facts(describe(group(name="\x1b[2J"), budgets=()))
 
     assert list(list_changes(evil, {})) == ["mimir group \\x1b[2J is gone"]

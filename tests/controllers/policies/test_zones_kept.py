@@ -20,7 +20,7 @@ def choose(pod: Any) -> Behaviour:
     return Behaviour(ready_after=timedelta(seconds=60 if image_of(pod) == "v2" else 1))
 
 
-async def find_zones(world: PolicyWorld) -> Mapping[str, str]:
+async def map_zones(world: PolicyWorld) -> Mapping[str, str]:
     """Return the zones of StatefulSets, as the status has them."""
     zones = (await world.get())["status"]["zones"]
     return {one["name"]: zone["name"] for zone in zones for one in zone["statefulSets"]}
@@ -38,7 +38,7 @@ async def test_maz20_another_key_counts_once_no_batch_is_open_over_restarts() ->
         first = await world.start("-leader-election.enabled=true")
         await world.roll_out(letters="ab")
         await world.sleep(10)
-        before = await find_zones(world)
+        before = await map_zones(world)
         assert before == {"db-a": "us-west-2a", "db-b": "us-west-2b"}
         await world.patch_policy({"spec": {"rollingUpdate": {"azTopologyKey": RACK}}})
         await world.sleep(5)
@@ -47,12 +47,12 @@ async def test_maz20_another_key_counts_once_no_batch_is_open_over_restarts() ->
         await world.sleep(30)
         status = (await world.get())["status"]
         assert "completionTime" not in status["lastBatch"]
-        assert (await find_zones(world), status["azTopologyKey"]) == (before, TOPOLOGY_KEYS[0])
+        assert (await map_zones(world), status["azTopologyKey"]) == (before, TOPOLOGY_KEYS[0])
         assert status["observedGeneration"] == 2
         await world.sleep(30)
         status = (await world.get())["status"]
         assert status["lastBatch"]["number"] == 1
-        assert await find_zones(world) == {"db-a": "r1", "db-b": "r1"}
+        assert await map_zones(world) == {"db-a": "r1", "db-b": "r1"}
         assert status["azTopologyKey"] == RACK
         await world.sleep(120)
         assert (await world.conditions())["Ready"] == "True UpToDate"
@@ -84,8 +84,8 @@ async def test_mt14_a_node_of_another_zone_changes_nothing_in_mid_rollout_over_r
         await sandbox.call(ApiRequest(verb="delete", resource=NODES, name="node-b"))
         await world.sleep(70)
         assert (await world.get())["status"]["lastBatch"]["number"] == 2
-        assert await find_zones(world) == {"db-a": "z1", "db-b": "z2"}
+        assert await map_zones(world) == {"db-a": "z1", "db-b": "z2"}
         await world.sleep(120)
         assert (await world.conditions())["Ready"] == "True UpToDate"
-        assert await find_zones(world) == {"db-a": "z2", "db-b": "db-b"}
+        assert await map_zones(world) == {"db-a": "z2", "db-b": "db-b"}
     assert world.pods() == ["db-a-0", "db-b-0"]

@@ -50,7 +50,7 @@ async def test_what_is_underway_is_shown_while_it_waits_for_its_turn() -> None:
     shown: list[PlanUnderway] = []
 
     async def record(kind: str) -> None:
-        shown.extend(made.group_states.list_underway().values())
+        shown.extend(made.group_states.map_underway().values())
 
     made.client.turn = record
     await made.controller.reconcile(GROUP)
@@ -58,7 +58,7 @@ async def test_what_is_underway_is_shown_while_it_waits_for_its_turn() -> None:
     assert {explain_actions(one.plan) for one in shown} == {
         ("b-0 is at revision old, b wants new",)
     }
-    assert made.group_states.list_underway() == {}
+    assert made.group_states.map_underway() == {}
 
 
 async def test_an_idle_group_costs_no_call_and_is_looked_at_every_four_minutes() -> None:

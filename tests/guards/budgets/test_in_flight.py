@@ -57,7 +57,7 @@ class Memory:
     def going(self, *owners: str, pods: tuple[Pod, ...] = ()) -> dict[Uid, Deletion]:
         """Return what counts of these zones."""
         uids = {sts_uid(letter) for letter in owners}
-        return dict(self.in_flight.list_going(uids, pods, NOW))
+        return dict(self.in_flight.map_going(uids, pods, NOW))
 
 
 def recorded(one: Pod, *, age: timedelta = SECOND, **changes: object) -> Pod:
@@ -271,10 +271,10 @@ def test_a_delete_counts_from_before_it_is_sent() -> None:
     """For the sets that control the pods, and no others."""
     made, _, _ = memory()
     made.begin(POD)
-    assert made.list_of(GROUP) == UNKNOWN
+    assert made.map_deletions(GROUP) == UNKNOWN
     made.accept(POD)
-    assert made.list_of(GROUP) == ACCEPTED
-    assert not made.list_of(OTHER)
+    assert made.map_deletions(GROUP) == ACCEPTED
+    assert not made.map_deletions(OTHER)
     made.begin(POD)
     assert not made.list_unknown(OTHER)
 
@@ -293,7 +293,7 @@ def test_it_ends_with_what_the_cache_shows(shown: list[Pod | Unreadable], is_ove
     made.begin(POD)
     made.accept(POD)
     cache.replace_all(shown)
-    assert made.list_of(GROUP) == ({} if is_over else ACCEPTED)
+    assert made.map_deletions(GROUP) == ({} if is_over else ACCEPTED)
 
 
 def test_a_request_that_was_turned_away_leaves_only_an_earlier_one() -> None:
@@ -301,12 +301,12 @@ def test_a_request_that_was_turned_away_leaves_only_an_earlier_one() -> None:
     made, _, clock = memory()
     made.begin(POD)
     made.refuse(POD)
-    assert not made.list_of(GROUP)
+    assert not made.map_deletions(GROUP)
     made.begin(POD)
     clock.jump(timedelta(seconds=60))
     made.begin(POD)
     made.refuse(POD)
-    assert made.list_of(GROUP) == UNKNOWN
+    assert made.map_deletions(GROUP) == UNKNOWN
 
 
 def test_the_newest_request_decides_how_long_one_may_still_be_committed() -> None:

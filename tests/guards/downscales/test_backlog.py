@@ -32,7 +32,7 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
 
     assert bench.downscales.get(A) is None
     assert bench.due() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
-    assert bench.downscales.backlog.list_due_cancels(A)[waiting("1")[0]] == BacklogEntry(
+    assert bench.downscales.backlog.map_due_cancels(A)[waiting("1")[0]] == BacklogEntry(
         "pod-1", 6 * SECOND
     )
     assert bench.downscales.list_sets() == [A]
@@ -62,7 +62,7 @@ def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     backlog.record_un_prepared(A, waiting("1"))
     backlog.record_un_prepared(B, waiting("1"))
     backlog.settle(A, waiting("2"))
-    backlog.list_due_cancels(A).clear()  # a copy
+    backlog.map_due_cancels(A).clear()  # a copy
     assert bench.due() == {"pod-3": NONE}
     backlog.settle(A, waiting("139"))
     bench.assert_is_empty()
@@ -89,7 +89,7 @@ def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
     bench.downscales.backlog.postpone(B, waiting("1")[0], 3 * SECOND, "away")
 
     assert bench.due() == {"pod-1": NONE, "pod-2": 4 * SECOND}
-    assert bench.downscales.backlog.list_due_cancels(A)[waiting("2")[0]].again == 9 * SECOND
+    assert bench.downscales.backlog.map_due_cancels(A)[waiting("2")[0]].again == 9 * SECOND
     assert bench.due(B) == {}
     assert bench.downscales.list_sets() == [A]
 
@@ -152,7 +152,7 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
             ledger.record_persisted(reservation, bench.clock.now())
         elif step == "fail":
             ledger.close(reservation, un_prepare=reservation.pods, again=SECOND)
-        ledger.backlog.record_un_prepared(uid, list(ledger.backlog.list_due_cancels(uid))[:1])
+        ledger.backlog.record_un_prepared(uid, list(ledger.backlog.map_due_cancels(uid))[:1])
         bench.clock.jump(SECOND)
         assert_is_sound(ledger)
 
@@ -161,9 +161,9 @@ def assert_is_sound(ledger: Downscales) -> None:
     for uid in ledger.list_sets():
         reservation = ledger.get(uid)
         # SI-12: whoever is on the way out is never owed a call back.
-        due = {one.uid for one in ledger.backlog.list_due_cancels(uid)}
+        due = {one.uid for one in ledger.backlog.map_due_cancels(uid)}
         assert reservation is None or not due.intersection(reservation.pods)
-        assert reservation or ledger.backlog.list_due_cancels(uid) or ledger.find_unrecorded(uid)
+        assert reservation or ledger.backlog.map_due_cancels(uid) or ledger.find_unrecorded(uid)
     found = ledger.find_underway(INGESTER)
     held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)
     assert (found is not None) == (held > 0)
@@ -189,7 +189,7 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
         reservation = bench.downscales.get(uid)
         if reservation is not None:
             bench.downscales.close(reservation, un_prepare=reservation.pods)
-        bench.downscales.backlog.settle(uid, bench.downscales.backlog.list_due_cancels(uid))
+        bench.downscales.backlog.settle(uid, bench.downscales.backlog.map_due_cancels(uid))
         begun = bench.downscales.find_unrecorded(uid)
         if begun is not None:
             bench.downscales.record_written(uid, begun)
@@ -233,14 +233,14 @@ async def test_only_those_without_an_answer_and_only_for_so_long() -> None:
     unanswered = UnansweredCancels(clock, LASTS)
     calls = Calls(one=True, two=False)
     assert await unanswered.cancel_all(calls, A, [ONE, TWO]) == calls.failed
-    assert unanswered.list_waits(A, [ONE, TWO]) == {ONE.uid: LASTS}
-    assert unanswered.list_waits(B, [ONE, TWO]) == {}
-    assert unanswered.list_waits(A, [endpoint("one", "elsewhere")]) == {}
+    assert unanswered.map_waits(A, [ONE, TWO]) == {ONE.uid: LASTS}
+    assert unanswered.map_waits(B, [ONE, TWO]) == {}
+    assert unanswered.map_waits(A, [endpoint("one", "elsewhere")]) == {}
     await clock.sleep(4 * SECOND)
-    assert unanswered.list_waits(A, [ONE]) == {ONE.uid: 6 * SECOND}
+    assert unanswered.map_waits(A, [ONE]) == {ONE.uid: 6 * SECOND}
     assert list(unanswered.by_set) == [A]
     await clock.sleep(6 * SECOND)
-    assert unanswered.list_waits(A, [ONE]) == {}
+    assert unanswered.map_waits(A, [ONE]) == {}
     assert dict(unanswered.by_set) == {}, "nothing is kept of what is over"
 
 
@@ -251,9 +251,9 @@ async def test_an_answer_to_a_later_call_says_nothing_of_an_earlier_one() -> Non
     await unanswered.cancel_all(Calls(one=True), A, [ONE])
     await clock.sleep(SECOND)
     await unanswered.cancel_all(Calls(), A, [ONE])
-    assert unanswered.list_waits(A, [ONE]) == {ONE.uid: 9 * SECOND}
+    assert unanswered.map_waits(A, [ONE]) == {ONE.uid: 9 * SECOND}
     unanswered.forget(A)
-    assert unanswered.list_waits(A, [ONE]) == {}
+    assert unanswered.map_waits(A, [ONE]) == {}
 
 
 @in_virtual_time
@@ -264,7 +264,7 @@ async def test_calls_that_are_cut_short_have_no_answer() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await unanswered.cancel_all(calls, A, [ONE, TWO])
-    assert unanswered.list_waits(A, [ONE, TWO]) == {ONE.uid: LASTS, TWO.uid: LASTS}
+    assert unanswered.map_waits(A, [ONE, TWO]) == {ONE.uid: LASTS, TWO.uid: LASTS}
 
 
 @in_virtual_time
@@ -274,5 +274,5 @@ async def test_what_another_process_may_have_sent() -> None:
     unanswered.suspect(A, [ONE.uid], Target(port=80, path="prepare", service="s"))
     unanswered.suspect(A, [TWO.uid], None)
     elsewhere = endpoint("one", "elsewhere"), endpoint("two", "elsewhere")
-    assert set(unanswered.list_waits(A, [ONE, TWO])) == {ONE.uid, TWO.uid}
-    assert set(unanswered.list_waits(A, elsewhere)) == {TWO.uid}
+    assert set(unanswered.map_waits(A, [ONE, TWO])) == {ONE.uid, TWO.uid}
+    assert set(unanswered.map_waits(A, elsewhere)) == {TWO.uid}

@@ -141,16 +141,16 @@ def test_si10_fp09_what_came_in_a_short_gap_is_not_new() -> None:
     """Neither a pod, nor an upscale."""
     world = World(3, "lll", UP)
     lasting = world.listed
-    world.list_pods(*lasting[:3], new(3, uid="another"), lasting[4], gap=LONGEST_GAP)
+    world.show_pods(*lasting[:3], new(3, uid="another"), lasting[4], gap=LONGEST_GAP)
     assert world.seen == (5, set())
     world = World(3, "lll")
-    world.list_changed(replicas=5, generation=2, gap=NO_GAP)
+    world.show_changed(replicas=5, generation=2, gap=NO_GAP)
     assert world.seen == (5, set())
 
 
 def test_a_set_that_is_gone_has_no_newcomers() -> None:
     world = World(3, "lll", UP)
-    world.list_sets(gap=NO_GAP)
+    world.show_sets(gap=NO_GAP)
     assert world.arrivals.get(world.sts.uid) is None
 
 

@@ -115,7 +115,7 @@ def test_d67_a_new_name_has_no_past() -> None:
 def test_si02_a_new_name_is_known_only_after_an_hour_without_a_gap(wait: timedelta) -> None:
     """A set of that name may have come and gone in the gap."""
     world = World(0)
-    world.list_sets(world.sts, gap=GAP)
+    world.show_sets(world.sts, gap=GAP)
     assert named_anew(world, wait).used == 3
 
 

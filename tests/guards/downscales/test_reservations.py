@@ -233,7 +233,7 @@ def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench:
     second = ledger.begin(zone, key("a", 3, 2), EPOCH, [went])
 
     assert set(second.pods) == {went[0]}
-    assert {one.uid for one in ledger.backlog.list_due_cancels(zone.uid)} == {stays[0]}
+    assert {one.uid for one in ledger.backlog.map_due_cancels(zone.uid)} == {stays[0]}
 
 
 def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:
@@ -318,9 +318,9 @@ def test_d66_memory_counts_for_caches_of_before_the_record(version: str, is_seen
     """D-66, SI-11: a stale cache that shows no record is no person who removed it."""
     last = LastDownscales()
     last.record(A, EPOCH)
-    assert last.list_unshown({A: version}) == {A: EPOCH}, "nothing is recorded yet"
+    assert last.map_unshown({A: version}) == {A: EPOCH}, "nothing is recorded yet"
     last.record_shown(A, EPOCH, "10")
-    assert last.list_unshown({A: version}) == ({A: EPOCH} if is_seen else {})
+    assert last.map_unshown({A: version}) == ({A: EPOCH} if is_seen else {})
     assert last.times == {A: EPOCH}
 
 
@@ -329,9 +329,9 @@ def test_si11_the_next_downscale_is_bridged_anew() -> None:
     last.record(A, EPOCH)
     last.record_shown(A, EPOCH, "10")
     last.record(A, EPOCH + SECOND)
-    assert last.list_unshown({A: "11"}) == {A: EPOCH + SECOND}
+    assert last.map_unshown({A: "11"}) == {A: EPOCH + SECOND}
     last.record_shown(A, EPOCH, "12")
-    assert last.list_unshown({A: "13"}) == {A: EPOCH + SECOND}, "that was the record of the first"
+    assert last.map_unshown({A: "13"}) == {A: EPOCH + SECOND}, "that was the record of the first"
 
 
 def test_si11_no_time_moves_back_and_a_set_that_is_gone_has_none() -> None:
@@ -341,4 +341,4 @@ def test_si11_no_time_moves_back_and_a_set_that_is_gone_has_none() -> None:
     assert last.times == {A: EPOCH + SECOND}
     last.forget(A)
     last.record_shown(A, EPOCH, "10")
-    assert last.list_unshown({A: "1"}) == last.times == {}
+    assert last.map_unshown({A: "1"}) == last.times == {}

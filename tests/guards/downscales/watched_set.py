@@ -37,8 +37,8 @@ class World:
         self.arrivals = Arrivals(self.sets, self.pods, self.clock)
         self._version = 1
         self.sts = prepared(replicas, generation=1)
-        self.list_sets(self.sts)
-        self.list_pods(*(pod("a", ordinal, state) for ordinal, state in enumerate(pods)))
+        self.show_sets(self.sts)
+        self.show_pods(*(pod("a", ordinal, state) for ordinal, state in enumerate(pods)))
         self.clock.jump(FORGOTTEN)
         self.play(steps)
 
@@ -69,7 +69,7 @@ class World:
                     self.change(**_read_changes(words))
                 case "gap" | "at-once":
                     gap = GAP if verb == "gap" else NO_GAP
-                    self.list_changed(gap=gap, **_read_changes(words))
+                    self.show_changed(gap=gap, **_read_changes(words))
                 case "labels":
                     self.change(labels=LABELS[words[0]])
                 case "list":
@@ -101,14 +101,14 @@ class World:
 
     def _list(self, what: str, *, gap: timedelta) -> None:
         if what == "sets":
-            self.list_sets(self.sts, gap=gap)
+            self.show_sets(self.sts, gap=gap)
         else:
-            self.list_pods(*self.listed, gap=gap)
+            self.show_pods(*self.listed, gap=gap)
 
     def restart(self) -> None:
         """Begin anew with nothing but what the stores show."""
         self.arrivals = Arrivals(self.sets, self.pods, self.clock)
-        self.list_sets(self.sts)
+        self.show_sets(self.sts)
 
     def scale(self, replicas: int) -> None:
         self.change(replicas=replicas, generation=self.sts.generation + 1)
@@ -157,18 +157,18 @@ class World:
             if (place := int(one.name.rpartition("-")[2])) > ordinal:
                 self.remove(place)
 
-    def list_sets(self, *found: StatefulSet, gap: timedelta = timedelta.max) -> None:
+    def show_sets(self, *found: StatefulSet, gap: timedelta = timedelta.max) -> None:
         changes = self.sets.replace_all(found)
         self.arrivals.on_list(gap)
         for old, new in changes:
             self.arrivals.on_set(old, new)
 
-    def list_changed(self, *, gap: timedelta, **changes: object) -> None:
+    def show_changed(self, *, gap: timedelta, **changes: object) -> None:
         """Change the set, and have a list bring it."""
         self.sts = replace(self.sts, resource_version=self._next(), **changes)
-        self.list_sets(self.sts, gap=gap)
+        self.show_sets(self.sts, gap=gap)
 
-    def list_pods(self, *found: Pod, gap: timedelta = timedelta.max) -> None:
+    def show_pods(self, *found: Pod, gap: timedelta = timedelta.max) -> None:
         changes = self.pods.replace_all(found)
         self.arrivals.on_list(gap)
         for old, new in changes:

@@ -47,7 +47,7 @@ def listed(*items: bytes) -> bytes:
     return b'{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[%b]}' % b",".join(items)
 
 
-def list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> Answer:
+def answer_list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> Answer:
     """Answer a list with a page, a watch with these objects, and end it once they were seen.
 
     As a server that streams no lists.
@@ -94,7 +94,7 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, level
 
     last = deep_pod("a-2", "11", 1, phase="Failed")
     bench.server.on(
-        "GET", POD_LIST, list_and_watch(page, seen, deep_pod("a-1", "10", levels), last)
+        "GET", POD_LIST, answer_list_and_watch(page, seen, deep_pod("a-1", "10", levels), last)
     )
     of: Collection[Pod | Unreadable] = Collection(
         resource=PODS, namespace="prod", decode=decode_pod, store=store
@@ -118,7 +118,7 @@ async def test_li09_a_metadata_watch_lists_and_follows_a_deep_object(
     page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels))
     versions = Versions()
     events = (deep_pod("a-1", "10", levels), deep_pod("a-2", "11", 1))
-    bench.server.on("GET", POD_LIST, list_and_watch(page, versions.last, *events))
+    bench.server.on("GET", POD_LIST, answer_list_and_watch(page, versions.last, *events))
     watch = MetadataWatch(bench.client(), PODS, "prod", LoopClock(), lambda: 0.5)
     watch.subscribers.update({f"a-{number}": versions for number in range(3)})
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:

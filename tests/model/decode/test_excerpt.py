@@ -109,7 +109,7 @@ def test_d68_an_excerpt_of_too_many_long_values_is_refused() -> None:
     """Each value is short enough, all together are not: a 400, and a budget that is flawed."""
     value = "x" * 4000
     labels = {f"label-{number}": "x" * 4000 for number in range(15)}
-    fields = list_wire_names(decode_review._Object)
+    fields = map_wire_names(decode_review._Object)
     tree = {**budget_tree(selector={"matchLabels": labels}), **fill(fields, value)}
     tree["spec"] = {**fill(fields["spec"], value), "selector": {"matchLabels": labels}}
     review = review_tree(object=tree, oldObject=fill(fields, value), namespace=value, name=value)
@@ -188,7 +188,7 @@ def test_d50_a_large_review_is_read_like_a_small_one(request_fields: dict[str, A
     assert outcome(large) == outcome(review_tree(**request_fields))
 
 
-def list_wire_names(kind: Any) -> dict[str, Any]:
+def map_wire_names(kind: Any) -> dict[str, Any]:
     """Return the fields of a struct as they are on the wire, those of structs inside as maps."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
@@ -196,7 +196,7 @@ def list_wire_names(kind: Any) -> dict[str, Any]:
         inner = [
             one for one in options if isinstance(one, type) and issubclass(one, msgspec.Struct)
         ]
-        found[field.encode_name] = list_wire_names(inner[0]) if inner else 1
+        found[field.encode_name] = map_wire_names(inner[0]) if inner else 1
     return found
 
 
@@ -210,13 +210,13 @@ def fill(tree: dict[str, Any], value: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", [decode_review._Object, decode_review._Eviction])
 def test_d50_whatever_is_decoded_of_an_object_is_in_its_excerpt(kind: Any) -> None:
     """A field that is read of small bodies only would be a way past a check."""
-    tree = list_wire_names(kind)
+    tree = map_wire_names(kind)
 
     assert json.loads(OBJECT.excerpt(json.dumps(tree).encode())) == tree
 
 
 def test_d50_whatever_is_decoded_of_a_review_is_in_its_excerpt() -> None:
-    tree = list_wire_names(decode_review._Review)
+    tree = map_wire_names(decode_review._Review)
 
     assert json.loads(REVIEW.excerpt(json.dumps(tree).encode())) == tree
 

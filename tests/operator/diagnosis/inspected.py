@@ -63,7 +63,7 @@ class ObservedCluster:
         for name in names:
             await self.change(name, {"spec": {"template": {"spec": {"containers": containers}}}})
 
-    def list_verbs(self) -> set[str]:
+    def collect_verbs(self) -> set[str]:
         """Return what was asked of the API server by this person."""
         calls = self.sandbox.history.list_all(Called)
         return {one.request.verb for one in calls if one.actor == PERSON}

@@ -62,7 +62,7 @@ async def test_everything_that_decides_is_read_and_nothing_written() -> None:
         assert copy.read_at >= world.sandbox.epoch
         status = child(copy.objects[0], "status")
         assert status["readyReplicas"] == 1
-        assert world.list_verbs() <= READS
+        assert world.collect_verbs() <= READS
 
 
 @in_virtual_time

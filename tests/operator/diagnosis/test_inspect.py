@@ -81,7 +81,7 @@ async def test_d_76_without_an_operator_the_same_core_decides_and_nothing_is_wri
         [group] = seen.description.groups
         assert [step.pod for step in group.steps] == [f"{NAMES[0]}-0"]
         assert group.updated == 0
-        assert world.list_verbs() == {"list"}
+        assert world.collect_verbs() == {"list"}
 
 
 @in_virtual_time

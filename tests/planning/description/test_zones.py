@@ -14,7 +14,7 @@ from rollout_operator.planning.description.zones import (
     find_turn,
     share_pods,
 )
-from rollout_operator.planning.rollout.readiness import assess_readiness
+from rollout_operator.planning.rollout.readiness import measure_readiness
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
 from tests.planning.description.groups import starting
@@ -23,7 +23,7 @@ from tests.planning.description.groups import starting
 def describe(base: Zone, **deletions: Deletion) -> ZoneDescription:
     known = {name.replace("_", "-"): how for name, how in deletions.items()}
     snapshot = group(base, deletions=known)
-    readiness = assess_readiness(base, snapshot.deletions, NOW)
+    readiness = measure_readiness(base, snapshot.deletions, NOW)
     return describe_zone(base, readiness, snapshot, is_busy=False)
 
 
@@ -129,7 +129,7 @@ def test_without_an_update_revision_nothing_is_known_to_be_outdated() -> None:
     ],
 )
 def test_whose_turn_it_is(snapshot: Group, name: str | None) -> None:
-    readinesses = [assess_readiness(one, snapshot.deletions, NOW) for one in snapshot.zones]
+    readinesses = [measure_readiness(one, snapshot.deletions, NOW) for one in snapshot.zones]
     turn = find_turn(readinesses)
 
     assert (None if turn is None else turn.sts.name) == name

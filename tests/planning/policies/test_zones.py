@@ -18,7 +18,7 @@ from rollout_operator.model.policy.zones import ResolvedSet, ZoneResolution, Zon
 from rollout_operator.planning.policies.zones import (
     choose_key,
     keep_zones,
-    list_frozen,
+    map_frozen,
     resolve_zones,
 )
 from tests.planning.policies.policies import policy
@@ -246,7 +246,7 @@ def test_zones_are_kept_by_the_key_that_named_them(
     key = choose_key(policy(), known)
 
     assert key == expected
-    assert list_frozen(known, key) == ({"db": "2a"} if frozen else {})
+    assert map_frozen(known, key) == ({"db": "2a"} if frozen else {})
 
 
 def test_what_a_set_says_itself_beats_a_kept_zone() -> None:
@@ -312,7 +312,7 @@ def test_a_zone_in_a_status_that_no_node_can_have_is_none() -> None:
     )
     known = PolicyStatus(start_time="2026-01-01T00:00:00Z", zones=(zone,))
 
-    assert list_frozen(known, KEY) == {}
+    assert map_frozen(known, KEY) == {}
 
 
 def test_of_a_template_nothing_is_kept_but_zones() -> None:

@@ -103,7 +103,7 @@ def count_unavailable(case: Group, member: Zone) -> int:
     return max(down, sts.replicas - counted)
 
 
-def find_in_flight(case: Group, member: Zone) -> set[int]:
+def collect_in_flight(case: Group, member: Zone) -> set[int]:
     """Return the ordinals that may be down because of us."""
     pods, sts = own_pods(member), member.sts
     found = set()
@@ -210,7 +210,7 @@ def test_the_limit_is_never_crossed(case: Group) -> None:
             )
             assert count_unavailable(case, member) - unsure + len(spared) <= limit
         ordinals = {one.uid: ordinal for ordinal, one in own_pods(member).items()}
-        before = find_in_flight(case, member)
+        before = collect_in_flight(case, member)
         going = {ordinals[one.pod.uid] for one in action.going}
         if len(before | going) > max(limit, len(before)):
             assert len(going) == 1

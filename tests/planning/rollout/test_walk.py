@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.outcome import RecordRevision, ReplacePods
-from rollout_operator.planning.rollout.readiness import assess_readiness
+from rollout_operator.planning.rollout.readiness import measure_readiness
 from rollout_operator.planning.rollout.walk import RolloutZone, Walk, walk_zones
 from tests.builders import NOW, prev, zone
 
@@ -16,7 +16,7 @@ def walk(*zones: list[Zone], limit: int = 1) -> Walk:
     rolled = [
         RolloutZone(
             name=f"zone {place}",
-            readinesses=tuple(assess_readiness(member, {}, NOW) for member in members),
+            readinesses=tuple(measure_readiness(member, {}, NOW) for member in members),
         )
         for place, members in enumerate(zones)
     ]

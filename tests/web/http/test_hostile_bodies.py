@@ -79,12 +79,12 @@ async def test_d51_no_hostile_body_stops_the_loop(path: str) -> None:
 async def is_read_in_turns(bodies: Bodies, path: str, batch: list[tuple[str, bytes]]) -> bool:
     """Tell whether a batch can be read without a stall; asked again only where there was one."""
     for _ in range(TIMES):
-        if await find_stall(bodies, path, batch) < STALL:
+        if await get_stall(bodies, path, batch) < STALL:
             return True
     return False
 
 
-async def find_stall(bodies: Bodies, path: str, batch: list[tuple[str, bytes]]) -> float:
+async def get_stall(bodies: Bodies, path: str, batch: list[tuple[str, bytes]]) -> float:
     """Return the longest turn of the loop while a batch is read, in seconds of the processor."""
     async with beating() as turns, asyncio.TaskGroup() as tasks:
         for _, body in batch:

@@ -102,7 +102,7 @@ async def test_t07_4_a_pod_refuses(tracker: str) -> None:
     assert verdict.reason.text == f"{DENIED}{FAILED} POST zone-a-4: HTTP status 500"
     assert verdict.annotations == {}
     assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
-    due = world.memory.downscales.backlog.list_due_cancels(Uid("uid-zone-a"))
+    due = world.memory.downscales.backlog.map_due_cancels(Uid("uid-zone-a"))
     assert {entry.pod for entry in due.values()} == {"zone-a-3", "zone-a-4"}
     assert {entry.due for entry in due.values()} == {world.clock.elapsed() + RETELL}
     assert (world.annotation("zone-a"), recorded(world)) == (None, set())

@@ -109,7 +109,7 @@ async def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
     assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
     assert data_of(world) == {}
-    due = world.memory.downscales.backlog.list_due_cancels(A)
+    due = world.memory.downscales.backlog.map_due_cancels(A)
     assert {entry.due for entry in due.values()} == {world.clock.elapsed() + RETELL}
 
 

@@ -250,7 +250,7 @@ class SlowClient(FakeClient):
             await self.may_answer.wait()
 
 
-async def find_while_reading(
+async def list_while_reading(
     client: SlowClient, first: Review, change: Callable[[], None], second: Review
 ) -> list[Parent | ApiError]:
     """Ask, change the world while the read is underway, ask again; return both answers."""
@@ -303,7 +303,7 @@ async def test_si14_a_read_is_shared_only_where_it_is_new_enough(
     client.put(resource, labelled("before"))
     relabelled = labelled("after", version="8")
 
-    first, second = await find_while_reading(
+    first, second = await list_while_reading(
         client,
         scale(resource),
         lambda: client.put(resource, relabelled),
@@ -324,7 +324,7 @@ async def test_si14_that_there_was_no_object_is_not_believed_for_one_that_came_s
     client, asked = SlowClient(), scale("deployments")
     created = labelled("after")
 
-    first, second = await find_while_reading(
+    first, second = await list_while_reading(
         client, asked, lambda: client.put("deployments", created), asked
     )
 

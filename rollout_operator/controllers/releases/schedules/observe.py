@@ -57,7 +57,7 @@ class ScheduleObserver:
             now=self.now(),
             rollouts=tuple(self._list_rollouts()),
             gates=self.gates.list_all(),
-            namespaces=self._list_namespaces(),
+            namespaces=self._map_namespaces(),
             compat=self.compat,
         )
 
@@ -67,7 +67,7 @@ class ScheduleObserver:
             if found is not None:
                 yield found
 
-    def _list_namespaces(self) -> Mapping[str, Mapping[str, str]]:
+    def _map_namespaces(self) -> Mapping[str, Mapping[str, str]]:
         followed = self.kinds.namespaces
         found = () if followed is None else list_views(followed.store.list_all(), LabelledNamespace)
         return {one.head.name: one.labels for one in found}

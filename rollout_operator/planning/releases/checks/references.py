@@ -25,7 +25,7 @@ def find_class(check: HealthCheck) -> CheckClass | None:
 def parse_check_reference(check: HealthCheck, own: CheckClass) -> FluxReference:
     """Return what a check looks at (REL-107). Raises InvalidInput, which names the annotation."""
     kind, annotation = _NAMED[own]
-    text = _list_texts(check)[own]
+    text = _map_texts(check)[own]
     if text is None:
         raise InvalidInput(f"annotation {annotation} is missing")
     segments = text.split("/")
@@ -35,7 +35,7 @@ def parse_check_reference(check: HealthCheck, own: CheckClass) -> FluxReference:
     return FluxReference(kind=kind, namespace=namespace, name=segments[-1])
 
 
-def _list_texts(check: HealthCheck) -> Mapping[CheckClass, str | None]:
+def _map_texts(check: HealthCheck) -> Mapping[CheckClass, str | None]:
     return {
         CheckClass.KUSTOMIZATION: check.kustomization,
         CheckClass.ROLLOUT_GROUP: check.rollout_group,

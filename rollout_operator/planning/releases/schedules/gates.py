@@ -32,7 +32,7 @@ from rollout_operator.model.releases.schedule_plan import (
     ScheduleSnapshot,
     WantedGate,
 )
-from rollout_operator.planning.releases.schedules.hours import assess_schedule, is_gate_passing
+from rollout_operator.planning.releases.schedules.hours import evaluate_schedule, is_gate_passing
 from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
 
 # So long after a transition a schedule is looked at: clocks differ a little (REL-100).
@@ -83,7 +83,7 @@ def is_own(schedule: ScheduleObject, gate: ReleaseGate) -> bool:
     is_foreign = controller is not None and not _is_predecessor(schedule, controller)
     # Gates of kuberik's controller do not say what manages them.
     labels = {names.MANAGED_BY: _MANAGER, **gate.origin.labels}
-    return not is_foreign and _list_labels(schedule).items() <= labels.items()
+    return not is_foreign and _map_labels(schedule).items() <= labels.items()
 
 
 def _assess(snapshot: ScheduleSnapshot, load: LoadZone) -> tuple[ScheduleState | None, str]:
@@ -94,7 +94,7 @@ def _assess(snapshot: ScheduleSnapshot, load: LoadZone) -> tuple[ScheduleState |
         zone = get_time_zone(schedule.schedule.time_zone, load)
     except InvalidInput as error:
         return None, f"{schedule.kind} {schedule.head.key}: {error}"
-    return assess_schedule(schedule.schedule, zone, snapshot.now, snapshot.compat), ""
+    return evaluate_schedule(schedule.schedule, zone, snapshot.now, snapshot.compat), ""
 
 
 def _is_passing(schedule: ScheduleObject, state: ScheduleState) -> bool:
@@ -180,7 +180,7 @@ def _want(
 ) -> WantedGate:
     others = () if gate is None else _list_other_owners(schedule, gate)
     origin = GateOrigin(
-        labels={**_list_labels(schedule), names.GATED_ROLLOUT: _label(rollout.name)},
+        labels={**_map_labels(schedule), names.GATED_ROLLOUT: _label(rollout.name)},
         pretty_name=schedule.pretty_name,
         description=schedule.description,
         owners=(*others, _make_owner(schedule)),
@@ -230,7 +230,7 @@ def _cut(text: str, identity: str, most: int) -> str:
     return f"{kept}-{sha256(identity.encode()).hexdigest()[:_HASH]}"
 
 
-def _list_labels(schedule: ScheduleObject) -> Mapping[str, str]:
+def _map_labels(schedule: ScheduleObject) -> Mapping[str, str]:
     """Return the labels that all gates of a schedule have."""
     head = schedule.head
     own = {

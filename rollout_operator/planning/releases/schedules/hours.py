@@ -49,7 +49,7 @@ class _Pattern(msgspec.Struct, frozen=True):
         return minutes
 
 
-def assess_schedule(
+def evaluate_schedule(
     schedule: ReleaseSchedule, zone: tzinfo, now: datetime, compat: ReleaseCompat = OURS
 ) -> ScheduleState:
     """Return what a schedule says now (REL-91 to 95, RELB-31)."""

@@ -29,7 +29,7 @@ def list_gates(world: ReleaseSandbox) -> list[str]:
     return [f"{one['namespace']}/{one['name']}" for one in found]
 
 
-def list_asked(world: ReleaseSandbox) -> set[str]:
+def collect_asked(world: ReleaseSandbox) -> set[str]:
     """Return of what kinds a process has asked for the whole cluster."""
     return {
         called.request.resource.plural
@@ -75,10 +75,10 @@ async def test_nothing_else_of_the_cluster_is_followed_without_a_schedule() -> N
         await prepare(world)
         await world.start()
         await world.sleep(30)
-        assert list_asked(world) == {"clusterrolloutschedules"}
+        assert collect_asked(world) == {"clusterrolloutschedules"}
         await world.create(CLUSTER_ROLLOUT_SCHEDULES, "freeze", PROD)
         await world.sleep(30)
-        assert list_asked(world) == {
+        assert collect_asked(world) == {
             *("clusterrolloutschedules", "rollouts", "rolloutgates", "namespaces")
         }
         assert list_gates(world) == ["prod/cluster-freeze-app"]

@@ -23,7 +23,7 @@ from rollout_operator.model.releases.schedule import (
 )
 from rollout_operator.planning.releases.schedules.hours import (
     HORIZON,
-    assess_schedule,
+    evaluate_schedule,
     is_gate_passing,
 )
 from tests.examples import repeatable
@@ -56,7 +56,7 @@ def at(text: str) -> datetime:
 
 
 def assess(rules: list[Rule], now: str, zone: str = "UTC") -> ScheduleState:
-    return assess_schedule(schedule(*rules), ZoneInfo(zone), at(now))
+    return evaluate_schedule(schedule(*rules), ZoneInfo(zone), at(now))
 
 
 # 2025-01-01 is a Wednesday.
@@ -128,9 +128,9 @@ def test_a_night_belongs_to_the_day_on_which_it_starts(
 ) -> None:
     """RELB-31, REL-94: the outcome of the original where it is asked for."""
     nights = schedule(hours("22:00-06:00", *WORKDAYS))
-    found = [assess_schedule(nights, UTC, at(now), compat).is_active for compat in (OURS, KUBERIK)]
+    states = [evaluate_schedule(nights, UTC, at(now), compat) for compat in (OURS, KUBERIK)]
 
-    assert found == [ours, original]
+    assert [state.is_active for state in states] == [ours, original]
 
 
 def test_rules_are_alternatives_and_the_matching_ones_are_named() -> None:
@@ -364,7 +364,7 @@ def test_no_minute_is_otherwise_than_the_rules_say(
     """RELB-31 (a) to (c): every minute until the next transition, and that one, by definition."""
     zone, begin = ZoneInfo(change[0]), at(change[1]) + minutes * MINUTE
     one = ReleaseSchedule(rules=tuple(rules))
-    state = assess_schedule(one, zone, begin)
+    state = evaluate_schedule(one, zone, begin)
     then = state.next_transition
 
     assert then is None or begin < then <= begin + HORIZON
@@ -381,8 +381,8 @@ def test_what_is_told_does_not_hang_on_the_zone_in_which_now_is_given() -> None:
     rules = schedule(hours("01:15-01:45"))
     now = at("2025-11-02 06:20")
     elsewhere = now.astimezone(ZoneInfo("Asia/Tokyo"))
-    found = assess_schedule(rules, ZoneInfo(NEW_YORK), elsewhere)
+    found = evaluate_schedule(rules, ZoneInfo(NEW_YORK), elsewhere)
 
-    assert found == assess_schedule(rules, ZoneInfo(NEW_YORK), now)
+    assert found == evaluate_schedule(rules, ZoneInfo(NEW_YORK), now)
     assert found.next_transition is not None
     assert found.next_transition.utcoffset() == timedelta(0)

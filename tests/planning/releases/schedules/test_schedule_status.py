@@ -24,7 +24,7 @@ def render(known: ScheduleSnapshot, failed: dict[str, str] | None = None) -> Sch
     return render_schedule_status(known, plan(known), failed or {})
 
 
-def find_ready(status: ScheduleStatus) -> tuple[str, str, str]:
+def get_ready(status: ScheduleStatus) -> tuple[str, str, str]:
     (ready,) = status.conditions
     return ready.status, ready.reason, ready.message
 
@@ -37,7 +37,7 @@ def test_all_that_it_says() -> None:
     assert status.next_transition == at(120)
     assert (status.managed_gates, status.matching_rollouts) == (("nights-app",), 1)
     assert (status.observed_generation, status.conditions[0].observed_generation) == (1, 1)
-    assert find_ready(status) == ("True", "GatesInSync", "the gates are as they should be")
+    assert get_ready(status) == ("True", "GatesInSync", "the gates are as they should be")
 
 
 def test_a_second_pass_says_the_same() -> None:
@@ -64,7 +64,7 @@ def test_gates_that_could_not_be_written() -> None:
     )
 
     assert status.managed_gates == ("nights-app", "nights-old")
-    assert find_ready(status) == (
+    assert get_ready(status) == (
         "False",
         "GatesNotWritten",
         "2 not written: prod/nights-b: forbidden and prod/nights-old: timeout",
@@ -79,7 +79,7 @@ def test_an_invalid_schedule_keeps_what_it_said() -> None:
 
     assert (status.active, status.active_rules) == (True, ("morning",))
     assert status.next_transition is None
-    assert find_ready(status)[:2] == ("False", "InvalidSchedule")
+    assert get_ready(status)[:2] == ("False", "InvalidSchedule")
 
 
 def test_events_of_changes() -> None:
