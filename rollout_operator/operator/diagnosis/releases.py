@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.releases.flux import list_flux
+from rollout_operator.controllers.releases.flux import gather_flux
 from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, Resource
@@ -164,7 +164,7 @@ class ObservedReleases:
     def describe_checks(self) -> tuple[HealthCheckDescription, ...] | UnsetType:
         """Return the HealthChecks of the namespace by name; UNSET where there is none."""
         rollouts = list_views(self.listed.rollouts, ReleaseRollout)
-        labels = self._list_labels()
+        labels = self._map_labels()
         found = (describe_check(one, rollouts, labels) for one in self._list_checks())
         return tuple(found) or UNSET
 
@@ -175,18 +175,20 @@ class ObservedReleases:
             return common
         current, name = rollout.status.current, rollout.head.name
         tag = None if current is None else current.version.tag
-        flux = list_flux(name, _store(self.listed.repositories), _store(self.listed.kustomizations))
+        flux = gather_flux(
+            name, _store(self.listed.repositories), _store(self.listed.kustomizations)
+        )
         related = msgspec.structs.replace(common, targets=list_targets(name, tag, *flux))
         if not selects_namespaces(rollout):
             return related
         checks = list_views(self.listed.wide_checks, HealthCheck)
-        return msgspec.structs.replace(related, checks=checks, namespaces=self._list_labels())
+        return msgspec.structs.replace(related, checks=checks, namespaces=self._map_labels())
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
         found = list_views(self.listed.checks, HealthCheck)
         return tuple(sorted(found, key=lambda one: one.head.name))
 
-    def _list_labels(self) -> Mapping[str, Mapping[str, str]]:
+    def _map_labels(self) -> Mapping[str, Mapping[str, str]]:
         found = list_views(self.listed.namespaces, LabelledNamespace)
         return {one.head.name: one.labels for one in found}
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.releases import draw_checks, draw_gate, draw_release, draw_schedules
-from rollout_operator.cli.text.status_changes import list_facts
+from rollout_operator.cli.text.status_changes import map_facts
 from rollout_operator.cli.text.status_renderer import draw_status
 from rollout_operator.lab.lines import Line
 from rollout_operator.model.described.releases import (
@@ -138,7 +138,7 @@ def test_wide_says_by_which_clock_and_for_whom() -> None:
 
 
 def test_what_changes_is_told_line_by_line() -> None:
-    facts = list_facts(
+    facts = map_facts(
         describe(
             releases=(release(),), schedules=(release_schedule(),), health_checks=(health_check(),)
         )
@@ -159,6 +159,6 @@ def test_what_tenants_write_steers_no_terminal() -> None:
         *plain([*draw_gate(one, one.gates[0], NARROW)]),
         *plain([*draw_schedules([release_schedule(HOSTILE)], WIDE)]),
         *plain([*draw_checks([health_check(HOSTILE)], WIDE)]),
-        *list_facts(describe(releases=(one,))).values(),
+        *map_facts(describe(releases=(one,))).values(),
     ]
     assert all(line.isprintable() for line in lines)

@@ -71,7 +71,7 @@ async def test_d_75_it_says_what_the_operator_says() -> None:
             "RolloutSchedule default/nights",
             "ClusterRolloutSchedule days",
         }
-        assert observed.list_verbs() == {"list"}
+        assert observed.collect_verbs() == {"list"}
     assert phases >= {ReleasePhase.BAKING, ReleasePhase.DEPLOYED, ReleasePhase.WAITING}
 
 
