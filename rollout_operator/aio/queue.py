@@ -27,7 +27,8 @@ class WorkQueue(Generic[K]):
         self._ready: deque[K] = deque()
         self._since: dict[K, float] = {}  # keys in _ready or to be re-added, by time of first add
         self._out: set[K] = set()
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        # With when they fall due: for what is due at once, uvloop gives a handle without a time.
+        self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         self._takers: deque[asyncio.Future[None]] = deque()
         self._on_taken = on_taken
         self._closed = False
@@ -59,12 +60,12 @@ class WorkQueue(Generic[K]):
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + delay.total_seconds()
-        timer = self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= due:
+        if key in self._timers:
+            known, timer = self._timers[key]
+            if known <= due:
                 return
             timer.cancel()
-        self._timers[key] = loop.call_at(due, self._fall_due, key)
+        self._timers[key] = due, loop.call_at(due, self._fall_due, key)
 
     async def take(self) -> K:
         """Wait for a key and take it out; call `done` when finished. Raises QueueClosed."""
@@ -94,7 +95,7 @@ class WorkQueue(Generic[K]):
     def close(self) -> None:
         """Give out nothing more and wake all waiters."""
         self._closed = True
-        for timer in self._timers.values():
+        for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._ready.clear()

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+import uvloop
 
 from rollout_operator.aio.queue import QueueClosed, WorkQueue
 
@@ -77,6 +78,20 @@ async def test_a_delay_of_nothing_is_now() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", timedelta(0))
     assert queue.depth == 1
+
+
+def test_a_delay_of_next_to_nothing_is_one_on_the_loop_of_the_operator() -> None:
+    """LI-12: uvloop has no time of what is due at once, and the key may be added again before."""
+
+    async def add_twice() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue()
+        for microseconds in (300, 400, 100):
+            queue.add_after("a", timedelta(microseconds=microseconds))
+            queue.add_after("b", timedelta(milliseconds=2 * microseconds))
+        return [await queue.take() for _ in range(2)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(add_twice()) == ["a", "b"]
 
 
 async def test_close_gives_out_nothing_more_and_tells_who_waits() -> None:
