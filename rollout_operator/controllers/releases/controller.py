@@ -22,6 +22,7 @@ from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, Patcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.model.decode.releases.head import LONGEST_TEXT
 from rollout_operator.model.errors import ApiError, DecodeError
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.flux_write import FluxWrite
@@ -170,10 +171,15 @@ class ReleaseController:
     async def _remove(self, watched: WatchedObject, action: RemoveIntents) -> None:
         """Remove annotations that had their effect, where their values are still the same."""
         steps: list[JsonObject] = [{"op": "test", "path": "/metadata/uid", "value": watched.uid}]
+        if any(len(one.value) >= LONGEST_TEXT for one in action.intents):
+            # Of a long value only the beginning is known: the object must be as it was.
+            version = {"path": "/metadata/resourceVersion", "value": watched.resource_version}
+            steps.append({"op": "test", **version})
         for one in action.intents:
             key = one.annotation.replace("~", "~0").replace("/", "~1")
             path = f"/metadata/annotations/{key}"
-            steps.append({"op": "test", "path": path, "value": one.value})
+            if len(one.value) < LONGEST_TEXT:
+                steps.append({"op": "test", "path": path, "value": one.value})
             steps.append({"op": "remove", "path": path})
         try:
             body = await self._context.patcher.patch(

@@ -134,6 +134,34 @@ async def test_intents_are_removed_where_they_are_still_the_same() -> None:
 
 
 @in_virtual_time
+async def test_an_intent_whose_text_is_very_long_is_removed() -> None:
+    """RELB-10: of which only the beginning is kept, and only where nothing has changed since."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.rest()
+    asked = {f"rollout.kuberik.com/{one}": "x" * 5000 for one in ("deploy-message", "deploy-user")}
+    asked["rollout.kuberik.com/force-deploy"] = "1.1.0"
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = asked
+    bench.announce("1.1.0")
+    await bench.rest()
+    assert bench.history() == "1.1.0 1.0.0"
+    assert bench.api.objects["rollouts", "app"]["metadata"]["annotations"] == {}
+
+    key = "rollout.kuberik.com/retry"
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "x" * 5000}
+    bench.show()
+    bench.api.put(
+        kinds.ROLLOUTS,
+        "app",
+        bench.api.objects["rollouts", "app"]["spec"],
+        status=bench.status,
+        metadata={"annotations": {key: "x" * 5001}},
+    )
+    await bench.step()
+    assert key in bench.api.objects["rollouts", "app"]["metadata"]["annotations"]
+
+
+@in_virtual_time
 async def test_a_value_by_hand_is_put_right() -> None:
     """RELB-12: without another entry of history."""
     bench = ReleaseBench()
