@@ -47,7 +47,7 @@ class RolloutFlags:
     )
     verifies_wanted: bool = flag(
         "releases.verify-wanted-version", BOOL, False, _RELEASES,
-        "Hold a wantedVersion that the registry does not have.",
+        "Hold a wantedVersion until the registry has said that it is there.",
     )
     release_metadata: str = flag(
         "releases.metadata", TEXT, REGISTRY, _RELEASES,

@@ -32,7 +32,11 @@ from rollout_operator.planning.releases.state import ReleasePass
 
 def choose_request(state: ReleasePass, verdict: GatesVerdict, health: HealthVerdict) -> None:
     """Request the release that is to be deployed now, if there is one."""
-    held = {BlockedCode.SUSPENDED, BlockedCode.WANTED_NOT_FOUND}
+    held = {
+        BlockedCode.SUSPENDED,
+        BlockedCode.WANTED_NOT_FOUND,
+        BlockedCode.WANTED_NOT_VERIFIED,
+    }
     if health.code in held:
         return
     if state.manual is not None:

@@ -26,6 +26,7 @@ class BlockedCode(StrEnum):
     MANUAL = "ManualDeployment"
     SUSPENDED = "Suspended"
     WANTED_NOT_FOUND = "WantedVersionNotFound"
+    WANTED_NOT_VERIFIED = "WantedVersionNotVerified"
 
 
 class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,10 +63,20 @@ def assess_blockers(state: ReleasePass) -> HealthVerdict:
 
 
 def _assess_wanted(state: ReleasePass) -> HealthVerdict:
-    """Return whether a pin is held because the registry does not have its tag (RELB-23)."""
+    """Return whether a pin is held because the registry does not have its tag (RELB-23).
+
+    Where that is to be verified, a registry that has not answered yet holds it as well.
+    """
     wanted, metadata = state.spec.wanted_version, state.snapshot.metadata
     is_known = wanted in {release.tag for release in state.status.available_releases}
-    if wanted is not None and (is_known or wanted in metadata):
+    is_answered = is_known or wanted in metadata
+    is_done = wanted is None or wanted == state.current_tag
+    if state.snapshot.verifies_wanted and not is_answered and not is_done:
+        text = f"no registry has said yet whether it has the tag {wanted}"
+        finding = ConditionFinding(conditions.WANTED_FOUND, False, "NotVerified", text)
+        state.findings.append(finding)
+        return HealthVerdict(code=BlockedCode.WANTED_NOT_VERIFIED, text=text)
+    if wanted is not None and is_answered:
         is_found = is_known or metadata[wanted] is not None
         text = "" if is_found else f"the registry has no tag {wanted}"
         reason = "Found" if is_found else "NotFound"

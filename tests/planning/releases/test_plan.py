@@ -3,6 +3,7 @@
 import pytest
 
 from rollout_operator.model.releases.compat import KUBERIK
+from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import RemoveIntents
 from rollout_operator.model.releases.rollout import RefusedRelease
 from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, TriggeredBy
@@ -91,6 +92,23 @@ def test_a_pin_of_an_unknown_tag_is_deployed_unless_it_is_to_be_verified() -> No
     world.set_spec(wanted_version=None)
     world.step()
     assert world.reason("WantedVersionFound") == ""
+
+
+def test_a_pin_that_is_to_be_verified_waits_for_the_registry() -> None:
+    """RELB-23: one that does not answer is no proof; what is deployed already needs none."""
+    world = ReleaseWorld(known="0.1.0", wanted_version="0.3.0")
+    world.verifies_wanted = True
+    world.step()
+    assert world.tags() == ""
+    assert world.reason("DeploymentBlocked") == "True WantedVersionNotVerified"
+    assert world.reason("WantedVersionFound") == "False NotVerified"
+    world.metadata = {"0.3.0": ReleaseMetadata(digest="sha256:3")}
+    world.step()
+    assert world.tags() == "0.3.0"
+    assert world.reason("WantedVersionFound") == "True Found"
+    world.metadata = {}
+    world.step()
+    assert world.reason("DeploymentBlocked") == "False ManualDeployment"
 
 
 def test_releases_are_listed_as_they_are_announced() -> None:

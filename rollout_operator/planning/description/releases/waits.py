@@ -46,6 +46,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     " Kustomization that applies it, and have it leave the tag alone",
     BlockedCode.SUSPENDED: "set `spec.suspend` to false",
     BlockedCode.WANTED_NOT_FOUND: "push the tag, or correct `spec.wantedVersion`",
+    BlockedCode.WANTED_NOT_VERIFIED: "see in the log why the registry does not answer",
     BlockedCode.UNHEALTHY: f"look at the HealthChecks; {_BY_NAME}",
     GatesCode.BLOCKING: "`rollout.kuberik.com/bypass-gates` with a tag lets it past closed gates",
     GatesCode.NONE_ALLOWED: "add the version to `spec.allowedVersions` of the gates;"
@@ -62,7 +63,8 @@ _PHASES: Final[Mapping[str, ReleasePhase]] = {
         (
             *(NOT_RECONCILED, conditions.INVALID_SPEC, conditions.FAILED, conditions.NO_FLUX),
             *(conditions.GATES_UNKNOWN, conditions.CHECKS_UNKNOWN, conditions.RECOVERY_TIMEOUT),
-            *(conditions.TARGET_CONFLICT, BlockedCode.SUSPENDED, BlockedCode.WANTED_NOT_FOUND),
+            *(conditions.TARGET_CONFLICT, BlockedCode.SUSPENDED),
+            *(BlockedCode.WANTED_NOT_FOUND, BlockedCode.WANTED_NOT_VERIFIED),
         ),
         ReleasePhase.HELD,
     ),
