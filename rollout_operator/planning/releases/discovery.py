@@ -44,8 +44,10 @@ def discover(
     if known is None:
         listed = (*status.available_releases, release)
     else:
-        fresh = release if found else msgspec.structs.replace(known, digest=release.digest)
-        fresh = msgspec.structs.replace(fresh, digest=fresh.digest or known.digest)
+        # Of another image nothing is known that was said of the one before.
+        has_moved = None not in {release.digest, known.digest} and release.digest != known.digest
+        fresh = release if found or has_moved else known
+        fresh = msgspec.structs.replace(fresh, digest=release.digest or known.digest)
         listed = tuple(
             fresh if release is known else release for release in status.available_releases
         )

@@ -88,10 +88,15 @@ def test_what_is_known_of_a_release() -> None:
     )  # fmt: skip
     assert (status.title, events) == ("t", ())
     moved, events = discover(status, PolicyReading(latest="1", digest="sha256:b"), {})
-    assert moved.available_releases[0] == Release(tag="1", digest="sha256:b", revision="r")
+    # What was said of the image before is no news of this one: the registry is asked about it.
+    assert moved.available_releases[0] == Release(tag="1", digest="sha256:b")
+    assert needs_metadata(moved, "1", "sha256:b")
     assert [one.reason for one in events] == ["ReleaseDigestChanged"]
     assert discover(moved, PolicyReading(latest="1"), {}) == (moved, ())
     assert discover(moved, PolicyReading(), {}) == (moved, ())
+    known = ReleaseStatus(available_releases=(Release(tag="1", version="v"),))
+    first, _ = discover(known, PolicyReading(latest="1", digest="sha256:a"), {})
+    assert first.available_releases == (Release(tag="1", digest="sha256:a", version="v"),)
     added, _ = discover(moved, PolicyReading(latest="3"), {"3": None})
     assert added.available_releases[-1] == Release(tag="3")
 
