@@ -14,7 +14,14 @@ from rollout_operator.config.environment import (
     is_label,
 )
 from rollout_operator.config.flags import Config, read_arguments
-from rollout_operator.config.rollout_flags import ACTIVE, KUBERIK, REGISTRY, SHADOW
+from rollout_operator.config.rollout_flags import (
+    ACTIVE,
+    AS_ANNOUNCED,
+    BY_VERSION,
+    KUBERIK,
+    REGISTRY,
+    SHADOW,
+)
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.pattern import compile_search
@@ -23,6 +30,7 @@ from rollout_operator.model.units import format_duration, format_prometheus_dura
 MODES: Final = (ACTIVE, SHADOW)
 COMPATS: Final = ("", KUBERIK)
 METADATA_SOURCES: Final = (REGISTRY, "none")
+ORDERS: Final = (BY_VERSION, AS_ANNOUNCED)
 LOG_FORMATS: Final = ("logfmt", "json")
 _HIGHEST_PORT: Final = 65535
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\.?")
@@ -69,6 +77,8 @@ def _list_problems(config: Config) -> Iterator[str]:
     if config.release_metadata not in METADATA_SOURCES:
         name = "releases.metadata"
         yield _unknown("source", config.release_metadata, name, METADATA_SOURCES)
+    if config.release_order not in ORDERS:
+        yield _unknown("order", config.release_order, "releases.order", ORDERS)
     if config.log_format not in LOG_FORMATS:
         yield _unknown("log format", config.log_format, "log.format", LOG_FORMATS)
     if config.log_level not in tuple(Severity):

@@ -10,6 +10,8 @@ ACTIVE: Final = "active"
 SHADOW: Final = "shadow"
 REGISTRY: Final = "registry"
 KUBERIK: Final = "kuberik"
+BY_VERSION: Final = "version"
+AS_ANNOUNCED: Final = "announced"
 
 _ROLLOUTS: Final = "Rollouts"
 _RELEASES: Final = "Releases"
@@ -43,7 +45,18 @@ class RolloutFlags:
     )
     release_compat: str = flag(
         "releases.compat", TEXT, "", _RELEASES,
-        "kuberik: decide in all cases as kuberik's own controller does.",
+        "kuberik: decide as kuberik's own controller does about the order of versions, those that"
+        " failed or follow one that was superseded, and windows over midnight.",
+    )
+    release_order: str = flag(
+        "releases.order", TEXT, BY_VERSION, _RELEASES,
+        "version: versions of an image policy by semver are ordered as versions; announced: all are"
+        " ordered by when they were announced.",
+    )
+    keeps_to_namespace: bool = flag(
+        "releases.no-cross-namespace-refs", BOOL, False, _RELEASES,
+        "Refuse image policies, their ImageRepositories, and what HealthChecks look at, where these"
+        " are in another namespace than the object that names them.",
     )
     verifies_wanted: bool = flag(
         "releases.verify-wanted-version", BOOL, False, _RELEASES,

@@ -184,6 +184,11 @@ NEEDED: Final = " is needed where -server-tls.self-signed-cert.enabled is false"
             id="what releases are decided as",
         ),
         pytest.param(
+            ["-releases.order=newest"],
+            "unknown order: newest: -releases.order must be one of version, announced",
+            id="RELB-03",
+        ),
+        pytest.param(
             ["-releases.metadata=all"],
             "unknown source: all: -releases.metadata must be one of registry, none",
             id="RELB-28",

@@ -71,6 +71,8 @@ GIVEN: Final[dict[str, tuple[str, object]]] = {
     "multi-az-rollouts.enabled=true": ("multi_az_rollouts", True),
     "releases.enabled=true": ("releases", True),
     "releases.compat=kuberik": ("release_compat", "kuberik"),
+    "releases.order=announced": ("release_order", "announced"),
+    "releases.no-cross-namespace-refs": ("keeps_to_namespace", True),
     "releases.metadata=none": ("release_metadata", "none"),
     "releases.verify-wanted-version": ("verifies_wanted", True),
     "log.format=json": ("log_format", "json"),

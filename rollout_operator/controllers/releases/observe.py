@@ -7,7 +7,7 @@ ImageRepository of a policy. Registries are asked beside this, in `look_ups`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.flux import FluxObjects
@@ -20,14 +20,15 @@ from rollout_operator.model.decode.releases.flux import (
     decode_image_repository,
 )
 from rollout_operator.model.decode.wire import JsonBytes
-from rollout_operator.model.errors import DecodeError, Denied, NotFound
+from rollout_operator.model.errors import DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.objects import Unreadable, list_views
 from rollout_operator.model.releases.compat import ReleaseCompat
-from rollout_operator.model.releases.flux import FluxReference, ImagePolicy
+from rollout_operator.model.releases.flux import FluxReference, ImagePolicy, ImageRepository
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import PolicyReading, ReleaseSnapshot
+from rollout_operator.model.releases.reference import parse_repository
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.discovery import needs_metadata
@@ -35,6 +36,8 @@ from rollout_operator.planning.releases.flux.targets import list_targets
 from rollout_operator.telemetry.logs import log
 
 View = TypeVar("View")
+
+NO_OTHERS: Final = "other namespaces are left alone by -releases.no-cross-namespace-refs"
 
 
 class Unobserved(Exception):
@@ -62,6 +65,8 @@ class ReleaseObserver:
     compat: ReleaseCompat
     verifies_wanted: bool = False
     """Whether a pin of a tag that the registry does not have is held."""
+    keeps_to_namespace: bool = False
+    """Whether nothing of another namespace counts that an object names."""
 
     async def observe(
         self, rollout: ReleaseRollout | RefusedRelease, write_problem: str = ""
@@ -157,6 +162,8 @@ class ReleaseObserver:
             if found is None:
                 raise Unobserved(f"{text}: there is none")
             return cast(View, found.view)
+        if self.keeps_to_namespace:
+            raise Unobserved(f"{text}: {NO_OTHERS}")
         if kind.resource is None:
             raise Unobserved(f"{text}: the cluster does not have this kind")
         try:
@@ -184,6 +191,7 @@ class ReleaseObserver:
             repository = await self._read(
                 policy.repository, self.caches.image_repositories, decode_image_repository
             )
+            _check_access(policy, repository, self.namespace)
         except Unobserved as error:
             log.warn("Releases not looked up", rollout=rollout.head.key, err=error)
             return {}
@@ -194,6 +202,23 @@ class ReleaseObserver:
             for tag, digest in digests.items()
         }
         return {tag: metadata for tag, (is_known, metadata) in found.items() if is_known}
+
+
+def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:
+    """Raise Unobserved where a policy may not use an ImageRepository of another namespace.
+
+    Flux knows by `spec.accessFrom` who may, and selects a tag of that image for no other policy.
+    Else anyone could have a registry read with the pull secret of another namespace.
+    """
+    if repository.head.namespace == own:
+        return
+    try:
+        image = None if policy.latest is None else parse_repository(policy.latest.image)
+    except InvalidInput:
+        image = None
+    if image != repository.image:
+        place = f"ImageRepository {repository.head.key}"
+        raise Unobserved(f"{place}: Flux has selected no tag of its image for {policy.head.key}")
 
 
 def _describe_policy(policy: ImagePolicy) -> PolicyReading:

@@ -97,6 +97,7 @@ class HealthChecks:
                 observe=self._observe,
                 find_lack=self._caches.find_lack,
                 attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+                keeps_to_namespace=context.settings.keeps_to_namespace,
             )
         )
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
 from rollout_operator.controllers.releases.wide import follow_everywhere
 from rollout_operator.kube import release_kinds as kinds
@@ -30,9 +29,9 @@ from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import ApiError, DecodeError, NotFound
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import WatchedObject, list_views
-from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.process import Process
+from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.operator.releases.schedules import Schedules, ScheduleSettings
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.releases import show_schedules
@@ -122,7 +121,7 @@ class ClusterSchedules:
             now=lambda: refine_time(client.server_time(), process.clock.now()),
             rng=process.rng,
             longest_pause=process.settings.reconcile_interval,
-            compat=KUBERIK if process.settings.release_compat == FOLLOWING else OURS,
+            compat=get_compat(process.settings),
             record=record,
         )
 

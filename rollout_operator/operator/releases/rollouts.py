@@ -8,7 +8,6 @@ from typing import Final
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
 from rollout_operator.config.rollout_flags import REGISTRY
 from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
@@ -27,7 +26,6 @@ from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.objects import AnyWatched, list_views
-from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import ReleaseRollout
@@ -35,6 +33,7 @@ from rollout_operator.oci.client import RESULTS, RegistryClient
 from rollout_operator.oci.exchange import RegistryExchange
 from rollout_operator.oci.sender import RegistrySender
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.flux.targets import list_targets
 from rollout_operator.planning.releases.health import selects_namespaces, takes_check
 from rollout_operator.telemetry.releases import ReleaseCounters
@@ -137,7 +136,7 @@ class RolloutReleases:
             caches.rollouts.store.get, context.namespace, writing, watch_as(decode_rollout)
         )
         longest = context.settings.reconcile_interval
-        compat = KUBERIK if context.settings.release_compat == FOLLOWING else OURS
+        compat = get_compat(context.settings)
         return ReleaseController(
             ReleaseContext(
                 newest=newest,
@@ -152,6 +151,7 @@ class RolloutReleases:
                     now=lambda: refine_time(writing.server_time(), context.clock.now()),
                     compat=compat,
                     verifies_wanted=context.settings.verifies_wanted,
+                    keeps_to_namespace=context.settings.keeps_to_namespace,
                 ),
                 flux=self._flux,
                 patcher=writing,

@@ -13,7 +13,6 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
 from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.schedules.controller import (
@@ -37,11 +36,12 @@ from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched, list_views
-from rollout_operator.model.releases.compat import KUBERIK, OURS, ReleaseCompat
+from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.releases.caches import follow_kind
+from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.schedules.concern import list_by_gate, list_by_rollout
 from rollout_operator.telemetry.spans import trace_keys
 
@@ -175,7 +175,7 @@ class NamespacedSchedules(Schedules):
                 now=lambda: refine_time(client.server_time(), context.clock.now()),
                 rng=context.rng,
                 longest_pause=context.settings.reconcile_interval,
-                compat=KUBERIK if context.settings.release_compat == FOLLOWING else OURS,
+                compat=get_compat(context.settings),
                 record=context.events.report,
             ),
         )

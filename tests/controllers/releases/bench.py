@@ -238,6 +238,7 @@ class ReleaseBench:
         )
         self._look_ups: ReleaseLookUps | None = None
         self._verifies_wanted = False
+        self._keeps_to_namespace = False
         self.wide_checks = FakeKind([kinds.HEALTH_CHECKS], api)
         self.namespaces = FakeKind([NAMESPACES], api)
         self.wide = WideChecks(self.wide_checks, self.namespaces)
@@ -255,6 +256,7 @@ class ReleaseBench:
             flux=flux,
             look_ups=self._look_ups,
             verifies_wanted=self._verifies_wanted,
+            keeps_to_namespace=self._keeps_to_namespace,
             reader=api,
             wide=self.wide,
             now=now,
@@ -273,9 +275,14 @@ class ReleaseBench:
             )
         )
 
-    def use(self, look_ups: ReleaseLookUps, *, verifies_wanted: bool) -> None:
+    def use(self, look_ups: ReleaseLookUps, *, verifies_wanted: bool = False) -> None:
         """Begin anew, and ask registries by these from now on."""
         self._look_ups, self._verifies_wanted = look_ups, verifies_wanted
+        self.restart()
+
+    def keep_to_namespace(self) -> None:
+        """Begin anew, and leave other namespaces alone from now on."""
+        self._keeps_to_namespace = True
         self.restart()
 
     def restart(self) -> None:

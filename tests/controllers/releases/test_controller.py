@@ -195,18 +195,6 @@ async def test_nothing_is_decided_by_what_is_not_known(what: str) -> None:
     assert result.again == (RECHECK if what == "old view" else None)
 
 
-@in_virtual_time
-async def test_a_policy_of_another_namespace_is_read_live() -> None:
-    """RELB-26."""
-    bench = ReleaseBench()
-    bench.create()
-    spec = {"releasesImagePolicy": {"name": "app", "namespace": "flux-system"}}
-    bench.api.put(kinds.ROLLOUTS, "app", spec)
-    bench.show("rollouts")
-    await bench.step()
-    assert bench.api.calls == ["get imagepolicies/app", STATUS, TAG]
-
-
 @pytest.mark.parametrize(("interval", "again"), [("10s", 10), ("1h", 60)])
 @in_virtual_time
 async def test_a_rollout_is_looked_at_once_an_interval(interval: str, again: int) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.reconciles import RECHECK, Reconciles
 from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
+from rollout_operator.controllers.releases.observe import NO_OTHERS
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
@@ -63,6 +64,8 @@ class CheckContext:
     find_lack: Callable[[], str | None]
     """Says why nothing may be decided yet."""
     attempts: Attempts
+    keeps_to_namespace: bool = False
+    """Whether what is looked at has to be in the namespace of the check."""
 
 
 class CheckController:
@@ -132,6 +135,8 @@ class CheckController:
         name = check.head.name
         try:
             place = parse_check_reference(check, own)
+            if self._context.keeps_to_namespace and place.namespace != check.head.namespace:
+                raise InvalidInput(f"{place.kind} {place.namespace}/{place.name}: {NO_OTHERS}")
         except InvalidInput as error:
             return CheckFinding(status=HealthStatus.UNHEALTHY, text=str(error)), check.interval
         count, moment = self._unread.get(name, (0, None))
