@@ -72,6 +72,15 @@ def _list_problems(config: Config) -> Iterator[str]:
         yield f"{METRICS_PORT}: port {config.extra_port} is one of the webhooks"
     if config.mode not in MODES:
         yield _unknown("mode", config.mode, "mode", MODES)
+    yield from _check_releases(config)
+    if config.log_format not in LOG_FORMATS:
+        yield _unknown("log format", config.log_format, "log.format", LOG_FORMATS)
+    if config.log_level not in tuple(Severity):
+        yield _unknown("log level", config.log_level, "log.level", tuple(Severity))
+    yield from _check_webhooks(config)
+
+
+def _check_releases(config: Config) -> Iterator[str]:
     if config.release_compat not in COMPATS:
         yield _unknown("system", config.release_compat, "releases.compat", COMPATS[1:])
     if config.release_metadata not in METADATA_SOURCES:
@@ -79,11 +88,11 @@ def _list_problems(config: Config) -> Iterator[str]:
         yield _unknown("source", config.release_metadata, name, METADATA_SOURCES)
     if config.release_order not in ORDERS:
         yield _unknown("order", config.release_order, "releases.order", ORDERS)
-    if config.log_format not in LOG_FORMATS:
-        yield _unknown("log format", config.log_format, "log.format", LOG_FORMATS)
-    if config.log_level not in tuple(Severity):
-        yield _unknown("log level", config.log_level, "log.level", tuple(Severity))
-    yield from _check_webhooks(config)
+    if config.verifies_wanted and config.release_metadata != REGISTRY:
+        yield (
+            f"-releases.verify-wanted-version needs -releases.metadata={REGISTRY}: no registry"
+            " would ever say that a wantedVersion is there"
+        )
 
 
 def _check_api_server(config: Config) -> Iterator[str]:

@@ -189,6 +189,12 @@ NEEDED: Final = " is needed where -server-tls.self-signed-cert.enabled is false"
             id="RELB-03",
         ),
         pytest.param(
+            ["-releases.verify-wanted-version", "-releases.metadata=none"],
+            "-releases.verify-wanted-version needs -releases.metadata=registry: no registry would"
+            " ever say that a wantedVersion is there",
+            id="a pin that nothing verifies",
+        ),
+        pytest.param(
             ["-releases.metadata=all"],
             "unknown source: all: -releases.metadata must be one of registry, none",
             id="RELB-28",

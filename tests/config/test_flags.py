@@ -74,7 +74,6 @@ GIVEN: Final[dict[str, tuple[str, object]]] = {
     "releases.order=announced": ("release_order", "announced"),
     "releases.no-cross-namespace-refs": ("keeps_to_namespace", True),
     "releases.metadata=none": ("release_metadata", "none"),
-    "releases.verify-wanted-version": ("verifies_wanted", True),
     "log.format=json": ("log_format", "json"),
     "mode=shadow": ("mode", "shadow"),
     "log.level=warn": ("log_level", "warn"),
@@ -140,8 +139,10 @@ def test_every_flag_reaches_its_field() -> None:
         without_effect=("zpdb.pod-ready-annotation-patch-timeout",),
         **given,
     )
+    # Not beside -releases.metadata=none.
+    assert configure("-releases.verify-wanted-version").verifies_wanted
     assert {word.partition("=")[0] for word in GIVEN} == {flag.name for flag in FLAGS} - {
-        "kubernetes.namespace"
+        *("kubernetes.namespace", "releases.verify-wanted-version")
     }
 
 
