@@ -21,6 +21,7 @@ from rollout_operator.model.diagnosis.installation import (
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
 
 _PROGRAM: Final = "rollout-operator"
+_KUBERIK: Final = "rollout-controller"
 _NAME_LABELS: Final = ("app.kubernetes.io/name", "name")
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _EXTERNAL: Final = "ExternalName"
@@ -226,13 +227,29 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
     )
 
 
+def decode_kuberik(raw: JsonBytes) -> str:
+    """Return the namespace and name of a Deployment that runs kuberik's controller of releases.
+
+    Empty for any other, and for one without replicas. Raises DecodeError.
+    """
+    wire = read_as("Deployment", raw, _DEPLOYMENT)
+    pod = wire.spec.template.spec or _PodSpec()
+    is_kuberik = any(_is_image(one.image, _KUBERIK) for one in pod.containers or ())
+    head = wire.metadata
+    return f"{head.namespace}/{head.name}" if is_kuberik and wire.spec.replicas != 0 else ""
+
+
 def _get_value(one: _Variable) -> str:
     return one.value if one.value_from is None else f"$({one.name})"
 
 
 def _is_program(image: str) -> bool:
-    """Tell an operator's image by the last part of its name, without tag and digest."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[0].endswith(_PROGRAM)
+    return _is_image(image, _PROGRAM)
+
+
+def _is_image(image: str, program: str) -> bool:
+    """Tell a program's image by the last part of its name, without tag and digest."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0].endswith(program)
 
 
 def _is_named(head: _Head) -> bool:

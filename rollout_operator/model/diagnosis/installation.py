@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.diagnosis.releases import InstalledReleases
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.objects import StatefulSet
@@ -46,6 +47,8 @@ class Source(StrEnum):
     POD_TRIALS = "dry runs of pods"
     PREPARE_PATHS = "paths on which pods are prepared"
     POLICIES = "multiazrollouts"
+    RELEASES = "rollouts of releases"
+    FLUX = "objects of Flux"
 
 
 class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +255,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
     policy_kind: PolicyKind = PolicyKind()
+    releases: InstalledReleases = InstalledReleases()
     rights: tuple[RightAnswer, ...] = ()
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()

@@ -22,7 +22,8 @@ from rollout_operator.model.errors import ApiError, Denied
 from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched
 from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.policies import asks_nodes
-from rollout_operator.planning.diagnosis.rights import list_rights
+from rollout_operator.planning.diagnosis.releases import asks_cluster, asks_secrets
+from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
 
 # Of an operator that watches dozens, those that are asked for say enough.
 MOST_NAMESPACES: Final = 8
@@ -57,7 +58,12 @@ async def ask_rights(
     for home, account, arguments, watched in accounts[:1]:
         is_self = caller == f"{_ACCOUNTS}:{home}:{account}"
         asker = _Asker(client, home, account, is_self=is_self)
-        for right in list_rights(arguments, home, needs_nodes=asks_nodes(installation)):
+        needs = RightNeeds(
+            nodes=asks_nodes(installation),
+            secrets=asks_secrets(installation),
+            cluster=asks_cluster(installation),
+        )
+        for right in list_rights(arguments, home, needs):
             if right.is_namespaced is is_namespaced:
                 is_single = right.is_of_process or not is_namespaced
                 places = (home,) if is_single else watched[:MOST_NAMESPACES]

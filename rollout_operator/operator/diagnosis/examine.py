@@ -6,12 +6,10 @@ decided in `planning.diagnosis`.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -31,11 +29,6 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
-    DryRunner,
-    PodProxy,
-    Reader,
-    Resource,
-    Writer,
 )
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.installation import (
@@ -68,7 +61,9 @@ from rollout_operator.model.diagnosis.installation import (
 from rollout_operator.model.errors import Denied, NotFound, OperatorError
 from rollout_operator.operator.diagnosis.access_reviews import ask_rights
 from rollout_operator.operator.diagnosis.dry_runs import try_pods, try_webhooks
+from rollout_operator.operator.diagnosis.examine_releases import read_releases
 from rollout_operator.operator.diagnosis.pod_paths import ask_paths
+from rollout_operator.operator.diagnosis.reading import ExaminingClient, Reading
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
@@ -95,17 +90,6 @@ _RESTS_ON: Final = {
 # Credentials that the API server does not take at all.
 _UNAUTHORIZED: Final = 401
 
-T = TypeVar("T")
-Decoder = Callable[[msgspec.Raw], T]
-
-
-class ExaminingClient(Reader, Writer, DryRunner, PodProxy, Protocol):
-    """What is needed of the API server."""
-
-    def server_time(self) -> datetime | None:
-        """Return what the API server's clock shows; None before its first answer."""
-        ...
-
 
 async def examine(client: ExaminingClient, namespace: str, now: datetime) -> Diagnosis:
     """Return what is wrong with the installation of a namespace.
@@ -118,7 +102,7 @@ async def examine(client: ExaminingClient, namespace: str, now: datetime) -> Dia
 
 async def read_installation(client: ExaminingClient, namespace: str, now: datetime) -> Installation:
     """Return the snapshot of a namespace. Raises OperatorError as `examine`."""
-    reading = Reading(client, namespace)
+    reading = _InstallationReading(client, namespace)
     labels = await reading.fetch_namespace_labels()
     if labels is None and Source.NAMESPACE not in reading.unread:
         return Installation(namespace=namespace, now=now)
@@ -147,6 +131,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         installation,
         policies=tuple(policy.policy for policy in policies),
         policy_kind=await reading.fetch_policy_kind(),
+        releases=await read_releases(reading, installation),
         lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
         hooks=await reading.list_hooks(_choose_secret(arguments)),
     )
@@ -166,7 +151,7 @@ def _decode_set(raw: msgspec.Raw) -> tuple[ZoneSet, bytes]:
 
 
 async def _fetch_last(
-    reading: "Reading", installation: Installation, raw_sets: Sequence[bytes]
+    reading: "_InstallationReading", installation: Installation, raw_sets: Sequence[bytes]
 ) -> Installation:
     """Return the snapshot with the answers to what is asked last, as it rests on the rest."""
     client = reading.client
@@ -199,28 +184,8 @@ async def _fetch_last(
     )
 
 
-@dataclass(slots=True)
-class Reading:
-    """The reads of one snapshot, and what could not be read."""
-
-    client: ExaminingClient
-    namespace: str
-    unread: dict[Source, str] = field(default_factory=dict)
-    unknown: set[Resource] = field(default_factory=set)
-    """Kinds that the API server does not know."""
-
-    @contextmanager
-    def recording(self, source: Source) -> Iterator[None]:
-        """Take an error for a part that could not be read."""
-        try:
-            yield
-        except OperatorError as error:
-            self.record(source, error)
-
-    def record(self, source: Source, error: OperatorError) -> None:
-        """Record why a part could not be read; of what is not permitted the call says all."""
-        denied = isinstance(error, Denied) and error.call
-        self.unread[source] = f"may not {denied}" if denied else f"{error}"
+class _InstallationReading(Reading):
+    """The reads of what is not of one feature."""
 
     async def fetch_namespace_labels(self) -> dict[str, str] | None:
         """Return the labels of the namespace, None where there is none, or it may not be read.
@@ -236,26 +201,6 @@ class Reading:
                 raise
             self.record(Source.NAMESPACE, error)
             return None
-
-    async def list_all(
-        self, source: Source, resource: Resource, decode: Decoder[T]
-    ) -> tuple[T, ...]:
-        """Return all objects of a kind; none where the cluster does not know the kind."""
-        found: list[T] = []
-        namespace = self.namespace if resource.is_namespaced else ""
-        with self.recording(source):
-            token = ""
-            while True:
-                try:
-                    page = await self.client.fetch_page(resource, namespace, token=token)
-                except NotFound:
-                    self.unknown.add(resource)
-                    break
-                found += [decode(raw) for raw in page.items]
-                token = page.next_token
-                if not token:
-                    break
-        return tuple(found)
 
     async def list_operators(self) -> tuple[OperatorDeployment, ...]:
         """Return the operators of the namespace; where it has none, those that watch it."""

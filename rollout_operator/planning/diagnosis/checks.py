@@ -19,6 +19,7 @@ from rollout_operator.planning.diagnosis import (
     policies,
     preparing,
     reachability,
+    releases,
     rights,
     webhooks,
 )
@@ -36,6 +37,8 @@ class Check:
 _OPERATORS: Final = Source.DEPLOYMENTS
 _SETS: Final = Source.STATEFULSETS
 _HOOKS: Final = Source.WEBHOOKS
+_RELEASES: Final = Source.RELEASES
+_FLUX: Final = Source.FLUX
 
 CHECKS: Final = (
     Check("namespace", operators.check_namespace, (Source.NAMESPACE,)),
@@ -85,6 +88,14 @@ CHECKS: Final = (
         policies.check_strategies,
         (Source.POLICIES, _SETS),
     ),
+    Check("kinds of releases", releases.check_kinds, (_OPERATORS, _RELEASES)),
+    Check("Rollouts are made by one controller", releases.check_made, (_OPERATORS, _RELEASES)),
+    Check("kinds of Flux", releases.check_flux, (_RELEASES, _FLUX)),
+    Check("Rollouts and schedules are accepted", releases.check_accepted, (_RELEASES,)),
+    Check("versions are announced", releases.check_announced, (_RELEASES, _FLUX)),
+    Check("versions are written", releases.check_written, (_RELEASES, _FLUX)),
+    Check("Rollouts that others name", releases.check_named, (_RELEASES, _FLUX)),
+    Check("HealthChecks and Rollouts are selected", releases.check_selected, (_RELEASES,)),
     Check("zones that others follow", groups.check_leading_zones, (_SETS,)),
     Check(
         "PodDisruptionBudgets have room", budgets.check_native_room, (Source.NATIVE_BUDGETS, _SETS)

@@ -259,6 +259,67 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "a MultiAZRollout is refused: no pod is touched for it",
         "mend what is named: the field, the selector, or the other MultiAZRollout",
     ),
+    FindingCode.RELEASE_KIND_MISSING: Advice(
+        _WARN,
+        "the operator is to make releases happen, and the API server does not know their kinds",
+        "apply `manifests/crds/releases`; the operator waits for them and needs no restart",
+    ),
+    FindingCode.RELEASES_NOT_MADE: Advice(
+        _ERROR,
+        "Rollouts of `kuberik.com` are here, and the operator passes them over",
+        "set `-releases.enabled`, by the component `releases` or the chart's `releases.enabled`",
+    ),
+    FindingCode.RELEASES_MADE_TWICE: Advice(
+        _ERROR,
+        "kuberik's controller runs beside this operator, and each deploys",
+        "scale kuberik's Deployment to 0, as in docs/releases.md",
+    ),
+    FindingCode.FLUX_KIND_MISSING: Advice(
+        _ERROR,
+        "Rollouts are here, and Flux lacks what announces versions, or anything to write them to",
+        "install image-reflector-controller, source-controller and kustomize-controller of Flux",
+    ),
+    FindingCode.RELEASE_REFUSED: Advice(
+        _ERROR,
+        "a Rollout cannot be obeyed as it is written: nothing is deployed for it",
+        "mend the field that is named",
+    ),
+    FindingCode.IMAGE_POLICY_MISSING: Advice(
+        _ERROR,
+        "a Rollout names an image policy that is not there",
+        "create it, or correct `spec.releasesImagePolicy`",
+    ),
+    FindingCode.IMAGE_POLICY_EMPTY: Advice(
+        _WARN,
+        "an image policy selects no tag, so that no version is announced",
+        "look at the conditions of the ImagePolicy and of its ImageRepository",
+    ),
+    FindingCode.RELEASE_WRITES_NOTHING: Advice(
+        _WARN,
+        "a Rollout deploys versions, and no object of Flux gets them",
+        "give the OCIRepository the annotation `rollout.kuberik.com/rollout`, or the Kustomization"
+        " `rollout.kuberik.com/substitute.VARIABLE.from`, with the name of the Rollout",
+    ),
+    FindingCode.RELEASE_UNCHECKED: Advice(
+        _WARN,
+        "a Rollout selects HealthChecks, and there is none: its bakes pass by time alone",
+        "compare `spec.healthCheckSelector.selector` with the labels of the HealthChecks",
+    ),
+    FindingCode.ROLLOUT_UNKNOWN: Advice(
+        _WARN,
+        "a gate, or an annotation of an object of Flux, names a Rollout that is not there",
+        "correct the name: it is that of a Rollout in the same namespace",
+    ),
+    FindingCode.SCHEDULE_INVALID: Advice(
+        _ERROR,
+        "a schedule cannot be obeyed: its gates stay as they are, and new ones are closed",
+        "mend the field that is named",
+    ),
+    FindingCode.SCHEDULE_SELECTS_NOTHING: Advice(
+        _WARN,
+        "a schedule keeps no gate",
+        "compare `spec.rolloutSelector` with the labels of the Rollouts",
+    ),
     FindingCode.NATIVE_BUDGET_REFUSES: Advice(
         _WARN,
         "a PodDisruptionBudget refuses every eviction, also while all pods are ready",

@@ -1,11 +1,12 @@
 """Which rights an operator needs as it is started, and which of them it lacks.
 
 They are those of the shipped Roles: `manifests/base`, and of the components `webhooks`,
-`zone-tracker` and `multi-az-rollouts` where their flags are on. A test compares.
+`zone-tracker`, `multi-az-rollouts` and `releases` where their flags are on. A test compares. What
+HealthChecks read of an inventory is left to these: their messages name a right that is missing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,23 +24,37 @@ TLS_FLAG: Final = "server-tls.enabled"
 SELF_SIGNED_FLAG: Final = "server-tls.self-signed-cert.enabled"
 
 POLICIES_FLAG: Final = "multi-az-rollouts.enabled"
+RELEASES_FLAG: Final = "releases.enabled"
+METADATA_FLAG: Final = "releases.metadata"
 NAMES_FLAG: Final = "webhooks.ca-bundle-names"
 # As the shipped Deployment calls it, also inside of other names.
 _OWN_NAMESPACE: Final = "$(POD_NAMESPACE)"
 
 _ZONES: Final = "rollout-operator.grafana.com"
 _POLICY_GROUP: Final = "rollout.grafana.com"
+_KUBERIK: Final = "kuberik.com"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
 
 
-def list_rights(
-    arguments: Sequence[str], namespace: str, *, needs_nodes: bool = False
-) -> tuple[Right, ...]:
-    """Return what an operator with these arguments has to be allowed to do.
+class RightNeeds(NamedTuple):
+    """For what no flag says whether a right is needed."""
 
-    `needs_nodes` where zones of MultiAZRollouts follow from nothing but nodes.
-    """
+    nodes: bool = False
+    """Whether zones of MultiAZRollouts follow from nothing but nodes."""
+    secrets: bool = False
+    """Whether an image repository names a Secret."""
+    cluster: bool = False
+    """Whether a schedule is of the cluster, or HealthChecks of other namespaces are selected."""
+
+
+NO_NEEDS: Final = RightNeeds()
+
+
+def list_rights(
+    arguments: Sequence[str], namespace: str, needs: RightNeeds = NO_NEEDS
+) -> tuple[Right, ...]:
+    """Return what an operator with these arguments has to be allowed to do."""
     arguments = [word.replace(_OWN_NAMESPACE, namespace) for word in arguments]
     rights = [*_BASE, *_REPORTS]
     if is_on(arguments, "leader-election.enabled", default=True):
@@ -54,7 +69,14 @@ def list_rights(
             *_of("get patch", "", "configmaps", purpose, name),
         ]
     if is_on(arguments, POLICIES_FLAG, default=False):
-        rights += [*_POLICIES, *(_NODES if needs_nodes else ())]
+        rights += [*_POLICIES, *(_NODES if needs.nodes else ())]
+    if is_on(arguments, RELEASES_FLAG, default=False):
+        reads_secrets = needs.secrets and find_value(arguments, METADATA_FLAG) != "none"
+        rights += [
+            *_RELEASES,
+            *(_PULL_SECRETS if reads_secrets else ()),
+            *(_WIDE_RELEASES if needs.cluster else ()),
+        ]
     return tuple(rights)
 
 
@@ -156,6 +178,47 @@ _POLICIES: Final = (
 )
 _NODES: Final = tuple(
     _optional(_of("list watch", "", "nodes", "zones that only nodes tell are taken from names"))
+)
+
+
+_NO_RELEASE: Final = "no Rollout is made to happen"
+_NO_SCHEDULE: Final = "schedules of releases keep no gates"
+_NO_HEALTH: Final = "HealthChecks are not evaluated, and bakes wait for them"
+_NO_VERSION: Final = "no version is announced"
+_NO_TAG: Final = "no version is deployed"
+_RELEASES: Final = (
+    *_of("list watch get patch", _KUBERIK, "rollouts", _NO_RELEASE),
+    *_of("patch", _KUBERIK, "rollouts/status", _NO_RELEASE),
+    *_of("list watch", _KUBERIK, "rolloutgates", _NO_RELEASE),
+    *_of("create patch delete", _KUBERIK, "rolloutgates", _NO_SCHEDULE),
+    *_of("list watch get", _KUBERIK, "rolloutschedules", _NO_SCHEDULE),
+    *_of("patch", _KUBERIK, "rolloutschedules/status", _NO_SCHEDULE),
+    *_of("update", _KUBERIK, "rolloutschedules/finalizers", _NO_SCHEDULE),
+    *_of("list watch get", _KUBERIK, "healthchecks", _NO_HEALTH),
+    *_of("patch", _KUBERIK, "healthchecks/status", _NO_HEALTH),
+    *_of("list watch", "image.toolkit.fluxcd.io", "imagepolicies", _NO_VERSION),
+    *_of("list watch", "image.toolkit.fluxcd.io", "imagerepositories", _NO_VERSION),
+    *_of("list watch get patch", "source.toolkit.fluxcd.io", "ocirepositories", _NO_TAG),
+    *_of("list watch get patch", "kustomize.toolkit.fluxcd.io", "kustomizations", _NO_TAG),
+)
+_PULL_SECRETS: Final = tuple(
+    _optional(_of("get", "", "secrets", "registries are asked without their pull secret"))
+)
+_NO_CLUSTER: Final = "schedules of the cluster, and HealthChecks of other namespaces, do not count"
+_WIDE_RELEASES: Final = tuple(
+    replace(right, is_namespaced=False)
+    for right in (
+        *_of("list watch get", _KUBERIK, "clusterrolloutschedules", _NO_CLUSTER),
+        *_of("patch", _KUBERIK, "clusterrolloutschedules/status", _NO_CLUSTER),
+        *_of("update", _KUBERIK, "clusterrolloutschedules/finalizers", _NO_CLUSTER),
+        *_of("list watch", _KUBERIK, "rollouts", _NO_CLUSTER),
+        *_of("list watch create patch delete", _KUBERIK, "rolloutgates", _NO_CLUSTER),
+        *_of("list watch", _KUBERIK, "healthchecks", _NO_CLUSTER),
+        *_of("list watch", "", "namespaces", _NO_CLUSTER),
+        *_optional(
+            _of("create patch", "events.k8s.io", "events", "`kubectl describe` shows no Events")
+        ),
+    )
 )
 
 

@@ -30,8 +30,10 @@ from tests.planning.diagnosis.installations import (
 from tests.planning.diagnosis.spoilt_groups import SPOILT_GROUPS
 from tests.planning.diagnosis.spoilt_operators import SPOILT_OPERATORS
 from tests.planning.diagnosis.spoilt_policies import SOUND_POLICIES, SPOILT_POLICIES
+from tests.planning.diagnosis.spoilt_releases import SOUND_RELEASES, SPOILT_RELEASES
 
-CASES: Final = (*SPOILT_OPERATORS, *SPOILT_GROUPS, *SPOILT_POLICIES)
+CASES: Final = (*SPOILT_OPERATORS, *SPOILT_GROUPS, *SPOILT_POLICIES, *SPOILT_RELEASES)
+SOUND: Final = {**SOUND_POLICIES, **SOUND_RELEASES}
 
 
 def test_a_good_installation_passes_every_check() -> None:
@@ -78,7 +80,7 @@ def test_what_could_not_be_read_is_skipped_and_told(source: Source) -> None:
             good(operators=(OPERATOR, replace(OPERATOR, name="off", replicas=0, ready=0))),
             id="another one that is scaled to nothing",
         ),
-        *(pytest.param(sound, id=name) for name, sound in SOUND_POLICIES.items()),
+        *(pytest.param(sound, id=name) for name, sound in SOUND.items()),
         pytest.param(good(lease=HeldLease(name="x", holder="")), id="a Lease that was released"),
         pytest.param(
             with_sets(zone_set("zone-c", annotations={"grafana.com/dashboard": "x"})),

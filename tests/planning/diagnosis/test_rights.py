@@ -7,13 +7,24 @@ from typing import Final
 import pytest
 
 from rollout_operator.model.diagnosis.installation import Right
-from rollout_operator.planning.diagnosis.rights import list_rights
+from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
 from tests.kustomize import Object
-from tests.rendered import LEAST, NAMESPACE, NODE_LABELS, POLICIES, TRACKER, WEBHOOKS, install
+from tests.rendered import (
+    LEAST,
+    NAMESPACE,
+    NODE_LABELS,
+    POLICIES,
+    TRACKER,
+    WEBHOOKS,
+    install,
+)
 
 TLS: Final = "-server-tls.enabled=true"
 HOOKS: Final = ("no-downscale", "prepare-downscale", "pod-eviction", "zpdb-validation")
 NAMED: Final = f"-webhooks.ca-bundle-names={','.join(f'{hook}-$(POD_NAMESPACE)' for hook in HOOKS)}"
+
+RELEASES: Final = ("releases", "releases-cluster", "releases-registries")
+EVERYTHING: Final = RightNeeds(nodes=True, secrets=True, cluster=True)
 
 Granted = set[tuple[str, str, str, str]]
 
@@ -51,6 +62,8 @@ def _shipped(objects: Sequence[Object]) -> Granted:
         ((WEBHOOKS, TRACKER), (TLS, "-use-zone-tracker")),
         ((WEBHOOKS, LEAST), (TLS, NAMED)),
         ((POLICIES, NODE_LABELS), ("-multi-az-rollouts.enabled",)),
+        (RELEASES, ("-releases.enabled",)),
+        (RELEASES[:2], ("-releases.enabled", "-releases.metadata=none")),
     ],
 )
 def test_they_are_those_of_the_manifests(
@@ -58,7 +71,7 @@ def test_they_are_those_of_the_manifests(
 ) -> None:
     shipped = _shipped(install(tmp_path / "x", *components))
 
-    assert _asked(list_rights(arguments, NAMESPACE, needs_nodes=True)) == shipped
+    assert _asked(list_rights(arguments, NAMESPACE, EVERYTHING)) == shipped
 
 
 def test_flags_name_the_objects_and_leave_rights_out() -> None:

@@ -1,0 +1,97 @@
+"""What `doctor` reads of releases: little where there is none, and no operator makes them."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube.api import DEPLOYMENTS, Resource
+from rollout_operator.model.decode.installation import decode_kuberik
+from rollout_operator.model.decode.releases.flux import (
+    decode_image_policy,
+    decode_image_repository,
+    decode_kustomization,
+    decode_oci_repository,
+)
+from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.diagnosis.installation import Installation, Source
+from rollout_operator.model.diagnosis.releases import InstalledReleases
+from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE
+from rollout_operator.operator.diagnosis.reading import Decoder, Reading
+from rollout_operator.planning.diagnosis.releases import makes
+
+_DEPLOYMENTS: Final = dataclasses.replace(DEPLOYMENTS, is_namespaced=False)
+_OWN: Final = (
+    kinds.ROLLOUTS,
+    kinds.ROLLOUT_GATES,
+    kinds.HEALTH_CHECKS,
+    kinds.ROLLOUT_SCHEDULES,
+    kinds.CLUSTER_ROLLOUT_SCHEDULES,
+)
+_OF_FLUX: Final = (
+    kinds.IMAGE_POLICIES,
+    kinds.IMAGE_REPOSITORIES,
+    kinds.OCI_REPOSITORIES,
+    kinds.KUSTOMIZATIONS,
+)
+
+T = TypeVar("T")
+
+
+async def read_releases(reading: Reading, installation: Installation) -> InstalledReleases:
+    """Return what there is of releases; nothing where there is none."""
+    is_made = makes(installation)
+    rollouts = await reading.list_all(Source.RELEASES, kinds.ROLLOUTS, decode_rollout)
+    if not is_made:
+        reading.unread.pop(Source.RELEASES, None)  # most users need no right to read them
+    if not is_made and not rollouts:
+        return InstalledReleases()
+    others = await _list_quietly(reading, _DEPLOYMENTS, decode_kuberik)
+    listing = partial(reading.list_all, Source.RELEASES)
+    releases = InstalledReleases(
+        rollouts=rollouts,
+        gates=await listing(kinds.ROLLOUT_GATES, decode_gate),
+        checks=await listing(kinds.HEALTH_CHECKS, decode_health_check),
+        schedules=(
+            *await listing(kinds.ROLLOUT_SCHEDULES, partial(decode_schedule, SCHEDULE)),
+            *await _list_quietly(
+                reading, kinds.CLUSTER_ROLLOUT_SCHEDULES, partial(decode_schedule, CLUSTER_SCHEDULE)
+            ),
+        ),
+        policies=await _list_of_flux(reading, kinds.IMAGE_POLICIES, decode_image_policy),
+        repositories=await _list_of_flux(
+            reading, kinds.IMAGE_REPOSITORIES, decode_image_repository
+        ),
+        sources=await _list_of_flux(reading, kinds.OCI_REPOSITORIES, decode_oci_repository),
+        kustomizations=await _list_of_flux(reading, kinds.KUSTOMIZATIONS, decode_kustomization),
+        others=tuple(one for one in others if one),
+    )
+    unknown = [versions[0] for versions in _OF_FLUX if reading.unknown.issuperset(versions)]
+    return replace(
+        releases,
+        missing=tuple(one.kind for one in _OWN if one in reading.unknown),
+        missing_of_flux=tuple(one.kind for one in unknown),
+    )
+
+
+async def _list_of_flux(
+    reading: Reading, versions: Sequence[Resource], decode: Decoder[T]
+) -> tuple[T, ...]:
+    """Return the objects in the first version that the API server knows."""
+    for resource in versions:
+        found = await reading.list_all(Source.FLUX, resource, decode)
+        if resource not in reading.unknown:
+            return found
+    return ()
+
+
+async def _list_quietly(reading: Reading, resource: Resource, decode: Decoder[T]) -> tuple[T, ...]:
+    """Return objects of the cluster, which most people may not list: then none, and no word."""
+    own = Reading(reading.client, reading.namespace, unknown=reading.unknown)
+    return await own.list_all(Source.RELEASES, resource, decode)

@@ -1,0 +1,164 @@
+"""Whether Rollouts of `kuberik.com` are made to happen, and which of them never will be.
+
+Why one that is made waits is no matter of an installation: `status` and `explain` say that.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rollout_operator.model.diagnosis.findings import Finding, FindingCode
+from rollout_operator.model.diagnosis.installation import Installation
+from rollout_operator.model.diagnosis.releases import InstalledReleases
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.planning.diagnosis.arguments import is_on
+from rollout_operator.planning.diagnosis.environment import list_arguments
+from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.rights import RELEASES_FLAG
+from rollout_operator.planning.releases.health import list_checks, selects_namespaces
+from rollout_operator.planning.wording import join_names, verb
+
+# A Rollout writes to either of the two.
+_WRITTEN: Final = frozenset({"OCIRepository", "Kustomization"})
+_ANNOUNCING: Final = frozenset({"ImagePolicy"})
+
+
+def makes(installation: Installation) -> bool:
+    """Return whether an operator here is to make Rollouts happen."""
+    return any(
+        is_on(list_arguments(one), RELEASES_FLAG, default=False)
+        for one in list_acting(installation)
+    )
+
+
+def check_kinds(installation: Installation) -> Iterator[Finding]:
+    """Yield the kinds that the API server does not know, though they are to be obeyed."""
+    missing = installation.releases.missing
+    if missing and makes(installation):
+        text = f"the API server does not know {join_names(missing, shown=len(missing))}"
+        yield find(FindingCode.RELEASE_KIND_MISSING, "kuberik.com", text)
+
+
+def check_made(installation: Installation) -> Iterator[Finding]:
+    """Yield that Rollouts are here which no operator makes, or which two make."""
+    releases, acting = installation.releases, list_acting(installation)
+    names = [one.head.name for one in releases.rollouts]
+    if names and acting and not makes(installation) and not releases.others:
+        text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
+        yield find(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
+    if releases.others and makes(installation):
+        text = f"Deployment {join_names(releases.others)} runs kuberik's controller"
+        yield find(FindingCode.RELEASES_MADE_TWICE, acting[0].title, text)
+
+
+def check_flux(installation: Installation) -> Iterator[Finding]:
+    """Yield that Flux lacks what announces versions, or anything to write them to."""
+    releases = installation.releases
+    missing = {*releases.missing_of_flux}
+    if releases.rollouts and (missing >= _ANNOUNCING or missing >= _WRITTEN):
+        text = f"the API server does not know {join_names(releases.missing_of_flux, shown=4)}"
+        yield find(FindingCode.FLUX_KIND_MISSING, "Flux", text)
+
+
+def check_accepted(installation: Installation) -> Iterator[Finding]:
+    """Yield the Rollouts and schedules whose spec cannot be obeyed."""
+    for one in installation.releases.rollouts:
+        if isinstance(one, RefusedRelease):
+            yield find(FindingCode.RELEASE_REFUSED, f"Rollout {one.head.name}", one.problem)
+    for schedule in installation.releases.schedules:
+        if schedule.problem:
+            name = f"{schedule.kind} {schedule.head.name}"
+            yield find(FindingCode.SCHEDULE_INVALID, name, schedule.problem)
+
+
+def check_announced(installation: Installation) -> Iterator[Finding]:
+    """Yield the Rollouts whose image policy is not there, or selects no tag."""
+    releases = installation.releases
+    if {*releases.missing_of_flux} >= _ANNOUNCING:
+        return
+    known = {one.head.name: one for one in releases.policies}
+    for one in _list_obeyed(releases):
+        name, spec = f"Rollout {one.head.name}", one.spec
+        if spec.policy_namespace not in {"", installation.namespace}:
+            continue
+        policy = known.get(spec.policy_name)
+        if policy is None:
+            text = f"there is no ImagePolicy {spec.policy_name}"
+            yield find(FindingCode.IMAGE_POLICY_MISSING, name, text)
+        elif policy.latest is None and spec.wanted_version is None:
+            text = f"ImagePolicy {spec.policy_name} selects no tag"
+            yield find(FindingCode.IMAGE_POLICY_EMPTY, name, text)
+
+
+def check_written(installation: Installation) -> Iterator[Finding]:
+    """Yield the Rollouts that no object of Flux is annotated for."""
+    releases = installation.releases
+    if {*releases.missing_of_flux} >= _WRITTEN:
+        return
+    named = {name for name, _ in _list_annotated(releases)}
+    for one in _list_obeyed(releases):
+        if one.head.name not in named:
+            text = "no OCIRepository and no Kustomization names it"
+            yield find(FindingCode.RELEASE_WRITES_NOTHING, f"Rollout {one.head.name}", text)
+
+
+def check_named(installation: Installation) -> Iterator[Finding]:
+    """Yield gates and objects of Flux that name a Rollout which is not there."""
+    releases = installation.releases
+    known = {one.head.name for one in releases.rollouts}
+    named = [(gate.rollout, f"RolloutGate {gate.head.name}") for gate in releases.gates]
+    for name, what in (*named, *_list_annotated(releases)):
+        if name not in known:
+            yield find(FindingCode.ROLLOUT_UNKNOWN, what, f'there is no Rollout "{name}"')
+
+
+def check_selected(installation: Installation) -> Iterator[Finding]:
+    """Yield Rollouts that select no HealthCheck, and schedules that concern no Rollout."""
+    releases = installation.releases
+    for one in _list_obeyed(releases):
+        checks = one.spec.checks
+        if checks is None or checks.selector is None or selects_namespaces(one):
+            continue
+        if not list_checks(one.head, checks, releases.checks, {}):
+            text = "spec.healthCheckSelector selects none"
+            yield find(FindingCode.RELEASE_UNCHECKED, f"Rollout {one.head.name}", text)
+    for schedule in releases.schedules:
+        selector = schedule.rollouts
+        if selector is None or schedule.problem or not schedule.head.namespace:
+            continue
+        if not any(selector.takes(one.labels) for one in releases.rollouts):
+            name = f"{schedule.kind} {schedule.head.name}"
+            text = "spec.rolloutSelector selects no Rollout of the namespace"
+            yield find(FindingCode.SCHEDULE_SELECTS_NOTHING, name, text)
+
+
+def asks_secrets(installation: Installation) -> bool:
+    """Return whether an image repository names a Secret."""
+    return any(
+        one.pull_secret or one.certificates or one.proxy
+        for one in installation.releases.repositories
+    )
+
+
+def asks_cluster(installation: Installation) -> bool:
+    """Return whether a schedule is of the cluster, or a Rollout selects namespaces."""
+    releases = installation.releases
+    return any(not one.head.namespace for one in releases.schedules) or any(
+        map(selects_namespaces, _list_obeyed(releases))
+    )
+
+
+def _list_obeyed(releases: InstalledReleases) -> Iterator[ReleaseRollout]:
+    for one in releases.rollouts:
+        if isinstance(one, ReleaseRollout):
+            yield one
+
+
+def _list_annotated(releases: InstalledReleases) -> Iterator[tuple[str, str]]:
+    """Yield which Rollouts objects of Flux name, and the objects."""
+    for source in releases.sources:
+        if source.rollout is not None:
+            yield source.rollout, f"OCIRepository {source.head.name}"
+    for one in releases.kustomizations:
+        for name in dict.fromkeys(one.rollouts.values()):
+            yield name, f"Kustomization {one.head.name}"

@@ -1,0 +1,106 @@
+"""What `doctor` reads of releases, and what it leaves alone."""
+
+import pytest
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.model.diagnosis.findings import FindingCode
+from rollout_operator.model.diagnosis.installation import Source
+from rollout_operator.model.diagnosis.releases import InstalledReleases
+from rollout_operator.model.errors import NotFound
+from rollout_operator.operator.diagnosis.examine import examine
+from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster, deployment, read
+
+ON = "-releases.enabled"
+
+
+def named(kind: str, name: str, spec: JsonObject) -> JsonObject:
+    own = {} if kind.startswith("Cluster") else {"namespace": NAMESPACE}
+    head: JsonObject = {"name": name, "uid": name, "resourceVersion": "1", **own}
+    return {"kind": kind, "metadata": head, "spec": spec}
+
+
+def making() -> Cluster:
+    """Return a cluster whose operator makes releases, with a Rollout."""
+    cluster = Cluster()
+    cluster.put("deployments", deployment(ON))
+    spec: JsonObject = {"releasesImagePolicy": {"name": "app"}}
+    cluster.put("rollouts", named("Rollout", "app", spec=spec))
+    return cluster
+
+
+async def test_where_nobody_asks_for_releases_one_kind_is_listed() -> None:
+    cluster = Cluster()
+    listed: list[str] = []
+    cluster.before = listed.append
+    installation = await read(cluster)
+
+    assert installation.releases == InstalledReleases()
+    kinds = ("rollout", "health", "cluster", "image", "oci", "kustom")
+    of_releases = [one.split()[1] for one in listed if one.split()[1].startswith(kinds)]
+    assert of_releases == ["rollouts"]
+
+
+async def test_objects_of_releases_are_read() -> None:
+    cluster = making()
+    gate: JsonObject = {"rolloutRef": {"name": "app"}, "passing": True}
+    cluster.put("rolloutgates", named("RolloutGate", "freeze", spec=gate))
+    rules = [{"name": "x"}]
+    for plural, kind in (
+        ("rolloutschedules", "RolloutSchedule"),
+        ("clusterrolloutschedules", "ClusterRolloutSchedule"),
+    ):
+        spec: JsonObject = {"rolloutSelector": {}, "rules": rules}
+        cluster.put(plural, named(kind, "nights", spec=spec))
+    repository: JsonObject = {"image": "example.com/app", "secretRef": {"name": "pull"}}
+    cluster.put("imagerepositories", named("ImageRepository", "app", spec=repository))
+    releases = (await read(cluster)).releases
+
+    assert [one.head.name for one in releases.rollouts] == ["app"]
+    assert [one.rollout for one in releases.gates] == ["app"]
+    assert [one.kind for one in releases.schedules] == ["RolloutSchedule", "ClusterRolloutSchedule"]
+    assert (releases.missing, releases.missing_of_flux, releases.others) == ((), (), ())
+    asked = {
+        review["spec"]["resourceAttributes"]["resource"]  # type: ignore[index]  # JSON
+        for review in cluster.reviews
+        if "spec" in review
+    }
+    assert asked >= {"rollouts", "clusterrolloutschedules", "secrets", "kustomizations"}
+
+
+async def test_kinds_that_are_not_there_are_named_in_whatever_version() -> None:
+    cluster = making()
+
+    def lacks(call: str) -> None:
+        if call.split()[1] in {"rolloutgates", "imagepolicies"}:
+            raise NotFound(call, status=404)
+
+    cluster.before = lacks
+    installation = await read(cluster)
+
+    assert installation.releases.missing == ("RolloutGate",)
+    assert installation.releases.missing_of_flux == ("ImagePolicy",)
+    assert installation.unread == {}
+
+
+@pytest.mark.parametrize(("flag", "is_missed"), [("true", True), ("false", False)])
+async def test_they_are_missed_only_where_they_are_made(flag: str, is_missed: bool) -> None:
+    """Most users need no right to read them, and a check that is skipped may count as a failure."""
+    cluster = Cluster(denied=("rollouts", "clusterrolloutschedules"))
+    cluster.put("deployments", deployment(f"{ON}={flag}"))
+
+    assert (Source.RELEASES in (await read(cluster)).unread) is is_missed
+
+
+async def test_kuberiks_controller_is_found_by_its_image_unless_it_is_scaled_to_nothing() -> None:
+    cluster = making()
+    other = deployment()
+    other["metadata"] = {"name": "rollout-controller", "namespace": "kuberik-system"}
+    spec = other["spec"]
+    assert isinstance(spec, dict)
+    spec["template"]["spec"]["containers"][0]["image"] = "ghcr.io/kuberik/rollout-controller:v1"
+    cluster.put("deployments", other)
+    assert (await examine(cluster, NAMESPACE, NOW)).has(FindingCode.RELEASES_MADE_TWICE)
+
+    spec["replicas"] = 0
+    cluster.put("deployments", other)
+    assert not (await examine(cluster, NAMESPACE, NOW)).has(FindingCode.RELEASES_MADE_TWICE)
