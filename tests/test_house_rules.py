@@ -48,7 +48,7 @@ VERB = re.compile(r"def _*(find|list|assess)_")
 HOME_MADE_HERE = re.compile(
     r"_*(tells?|tell_\w+|told|hears?|heard|hearing|asks|(must|may|would|next|was)_ask(ed)?"
     r"|(\w+_)?troubles?|list_troubles|gist|tall(y|ies)|misfits?|\w+_misfit|carriers|Trip|trip"
-    r"|tales?|TALES|permits?|choose_permitted|debts?|word_\w+|Permit|Material|Words|(parse|read)_words|ask_for)"
+    r"|tales?|TALES|permits?|choose_permitted|debts?|word_\w+|Permit|Material|Words|(parse|read)_words|ask_for|one)"
 )
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
@@ -254,6 +254,7 @@ def test_the_tests_keep_the_rules() -> None:
             ":1: test_a_live_look_counts",
         ),
         (list_words_gone_here, "a.py", "self._tell_b = 1", ":1: _tell_b"),
+        (list_words_gone_here, "a.py", "a = [one.b for one in c]", ":1: one"),
         (list_persons, "a.py", "# Nobody waits: nonetheless none do.", ":1: Nobody"),
         (list_persons, "a.py", "a = 1\n# as somebody else's", ":2: somebody"),
         (list_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),

@@ -41,8 +41,8 @@ async def race(**works: Coroutine[Any, Any, object]) -> str:
 async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
     """Run two at the same time and return what both return, or raise the first error."""
     works: list[Coroutine[Any, Any, object]] = [first, second]
-    one, two = await gather_all(works)
-    return cast(A, one), cast(B, two)
+    of_first, of_second = await gather_all(works)
+    return cast(A, of_first), cast(B, of_second)
 
 
 class Children(asyncio.TaskGroup):

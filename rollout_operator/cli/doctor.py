@@ -133,8 +133,8 @@ def _list_lines(finding: Finding) -> Iterator[str]:
 def _list_skipped(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield one line for each thing that could not be read."""
     checks: dict[str, list[str]] = {}
-    for one in diagnosis.skipped:
-        checks.setdefault(one.why, []).append(one.check)
+    for check in diagnosis.skipped:
+        checks.setdefault(check.why, []).append(check.check)
     for why, names in checks.items():
         yield f"skipped  {why}"
         yield f"       not checked: {'; '.join(names)}"

@@ -179,18 +179,20 @@ def _draw_of_releases(
     name, releases = target.name, seen.list_releases()
     match target.kind:
         case ExplainedKind.RELEASE:
-            known = {one.name: draw_release(one, seen.now, layout) for one in releases}
+            known = {release.name: draw_release(release, seen.now, layout) for release in releases}
         case ExplainedKind.GATE:
             known = {
-                gate.name: draw_gate(one, gate, layout) for one in releases for gate in one.gates
+                gate.name: draw_gate(release, gate, layout)
+                for release in releases
+                for gate in release.gates
             }
         case ExplainedKind.CHECK:
-            known = {one.name: draw_checks([one], layout) for one in seen.list_checks()}
+            known = {check.name: draw_checks([check], layout) for check in seen.list_checks()}
         case _:
             known = {
-                one.name: draw_schedules([one], layout)
-                for one in seen.list_schedules()
-                if bool(one.namespace) is (target.kind is ExplainedKind.SCHEDULE)
+                schedule.name: draw_schedules([schedule], layout)
+                for schedule in seen.list_schedules()
+                if bool(schedule.namespace) is (target.kind is ExplainedKind.SCHEDULE)
             }
     if name in known:
         return [*known[name]]

@@ -55,12 +55,12 @@ class ClusterInspector:
         found = await gather_all(self.inspector(name).inspect(is_fresh=is_fresh) for name in names)
         if not self.group:
             return found
-        known = [group.name for one in found for group in one.description.groups]
+        known = [group.name for inspection in found for group in inspection.description.groups]
         if self.group not in known:
             raise InvalidInput(
                 f"there is no rollout group {self.group}{suggest(self.group, known)}"
             )
-        return [choose_group(one, self.group) for one in found]
+        return [choose_group(inspection, self.group) for inspection in found]
 
     def inspector(self, namespace: str) -> Inspector:
         """Return what looks at one namespace."""

@@ -111,7 +111,8 @@ async def show(arguments: ParsedArguments, output: OutputStream) -> None:
             if arguments.value(OUTPUT) == "json":
                 output.stream.write(
                     render_json(
-                        [one.best for one in seen], is_everywhere=arguments.value(EVERYWHERE)
+                        [inspection.best for inspection in seen],
+                        is_everywhere=arguments.value(EVERYWHERE),
                     )
                 )
             else:
@@ -179,7 +180,7 @@ async def report_changes(
     while True:
         try:
             seen = await inspector.inspect(is_fresh=False)
-            facts = {about: text for one in seen for about, text in _list_facts(one)}
+            facts = {about: text for inspection in seen for about, text in _list_facts(inspection)}
         except ApiError as error:
             if is_first:
                 raise

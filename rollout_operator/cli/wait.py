@@ -174,7 +174,7 @@ def list_awaited(seen: Inspection, policy: str = "") -> Sequence[Awaited]:
 
 
 def _list_policies(seen: Inspection, only: str) -> Iterator[Awaited]:
-    driven, now = {one.key: one for one in seen.driven}, seen.description.now
+    driven, now = {each.key: each for each in seen.driven}, seen.description.now
     for policy in seen.description.list_policies():
         own = driven.get(policy.title)
         # One that no operator has looked at is nothing that goes on.
@@ -237,10 +237,10 @@ class RolloutWait:
 
     def _judge(self, awaited: Sequence[Awaited], deadline: timedelta) -> ExitCode | None:
         now = self.clock.elapsed()
-        self._say({one.title: render_group_line(one.group, one.what) for one in awaited})
-        if all(one.has_reached(self.goal) for one in awaited):
+        self._say({wait.title: render_group_line(wait.group, wait.what) for wait in awaited})
+        if all(wait.has_reached(self.goal) for wait in awaited):
             return ExitCode.DONE
-        held = [one.title for one in awaited if one.group.phase is Phase.HELD]
+        held = [wait.title for wait in awaited if wait.group.phase is Phase.HELD]
         self._held_since = {title: self._held_since.get(title, now) for title in held}
         for title, since in self._held_since.items():
             if now - since >= HELD_FOR:

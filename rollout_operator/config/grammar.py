@@ -194,7 +194,7 @@ def _find(known: dict[str, Flag[Any]], name: str) -> Flag[Any]:
 
 def _choose_nearest(name: str, known: Sequence[str]) -> str:
     """Return the flag that was probably meant: the end of a long name, or a typing error."""
-    ends = [one for one in known if one.endswith(f".{name}")]
+    ends = [flag for flag in known if flag.endswith(f".{name}")]
     return next(iter(ends or difflib.get_close_matches(name.lower(), known, n=1)), "")
 
 

@@ -149,8 +149,8 @@ class GroupReader:
         # Several selectors may match one pod, which must count once.
         found: dict[tuple[Uid, str], Pod | Unreadable] = {}
         for selector in choose_selectors(sets):
-            for one in await self._list(PODS, decode_pod, selector, turns):
-                found[one.uid, one.name] = one
+            for pod in await self._list(PODS, decode_pod, selector, turns):
+                found[pod.uid, pod.name] = pod
             turns = 0
         return list(found.values())
 
@@ -163,16 +163,16 @@ class GroupReader:
         finally:
             self._is_led = False
         together = _choose_together(leader, self._line)
-        self._line = [one for one in self._line if one not in together]
+        self._line = [each for each in self._line if each not in together]
         self._wake_next()
         try:
             await self._read_together(together, pages)
         finally:
             # What ends the leader, such as the end of its task, ends no other.
-            left = [one for one in together if one.outcome is None and one is not leader]
+            left = [each for each in together if each.outcome is None and each is not leader]
             self._line = [*left, *self._line]
-            for one in together:
-                one.woken.set()
+            for waiter in together:
+                waiter.woken.set()
 
     async def _wait_turns(self, cached: Group) -> int:
         """Wait until all requests of a read may be sent; return how many pages of pods it has.
@@ -211,9 +211,9 @@ class GroupReader:
         found: dict[GroupName, dict[Uid, StatefulSet | Unreadable]] = defaultdict(dict)
         for number, selector in enumerate(_group_selectors(groups)):
             turns = 0 if number else 1
-            for one in await self._list(STATEFULSETS, decode_statefulset, selector, turns):
-                if one.group in names:
-                    found[one.group][one.uid] = one
+            for sts in await self._list(STATEFULSETS, decode_statefulset, selector, turns):
+                if sts.group in names:
+                    found[sts.group][sts.uid] = sts
         return {name: tuple(members.values()) for name, members in found.items()}
 
     async def _list(

@@ -41,10 +41,10 @@ class StatusWriter(Generic[Written]):
 def _render_patch(status: msgspec.Struct) -> JsonObject:
     """Return a status as a merge patch: what is absent of it, or of a part, is null, and goes."""
     patch: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
-    for one in msgspec.structs.fields(status):
-        part = getattr(status, one.name)
+    for field in msgspec.structs.fields(status):
+        part = getattr(status, field.name)
         if isinstance(part, msgspec.Struct):
-            patch[one.encode_name] = _render_patch(part)
+            patch[field.encode_name] = _render_patch(part)
         else:
-            patch.setdefault(one.encode_name, None)
+            patch.setdefault(field.encode_name, None)
     return patch

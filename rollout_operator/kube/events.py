@@ -167,10 +167,10 @@ class EventSender:
 
     async def _empty(self) -> None:
         while self._queue:
-            one = self._queue[0]
-            await self._deliver(one)
+            event = self._queue[0]
+            await self._deliver(event)
             # Not before: where this is cancelled, `flush` writes it under the same name.
-            if self._queue and self._queue[0] is one:
+            if self._queue and self._queue[0] is event:
                 self._queue.popleft()
         self._filled.clear()
 

@@ -142,14 +142,14 @@ class Flux:
         if commit.resource == SOURCE and _get_revision(commit.before) != _get_revision(
             commit.after
         ):
-            for one in self._list_fed(key):
-                self._wake(one)
+            for each in self._list_fed(key):
+                self._wake(each)
 
     def _list_fed(self, source: _Key) -> Sequence[_Key]:
         return [
-            _Key(KUSTOMIZATION, source.namespace, name_of(one))
-            for one in self._api.list(KUSTOMIZATION, source.namespace)
-            if text(one, "spec", "sourceRef", "name") == source.name
+            _Key(KUSTOMIZATION, source.namespace, name_of(kustomization))
+            for kustomization in self._api.list(KUSTOMIZATION, source.namespace)
+            if text(kustomization, "spec", "sourceRef", "name") == source.name
         ]
 
     def _wake(self, key: _Key) -> None:
@@ -195,7 +195,7 @@ class Flux:
         spec = child(obj, "spec")
         if others := sorted(spec.keys() & set(_NOT_MODELLED)):
             not_modelled(f"a Kustomization with {', '.join(others)}")
-        kind, name = (text(spec, "sourceRef", one) for one in ("kind", "name"))
+        kind, name = (text(spec, "sourceRef", field) for field in ("kind", "name"))
         if kind != SOURCE.kind:
             not_modelled(f"a Kustomization of a {kind}")
         source = self._api.get(SOURCE, key.namespace, name)
@@ -224,7 +224,7 @@ class Flux:
         return [
             sts
             for sts in self._api.list(STATEFULSETS, "")
-            if tuple(text(sts, "metadata", "labels", one) for one in OWNER_LABELS)
+            if tuple(text(sts, "metadata", "labels", label) for label in OWNER_LABELS)
             == (key.name, key.namespace)
         ]
 
@@ -248,9 +248,9 @@ class Flux:
     async def _report(self, key: _Key, status: JsonObject, *states: _State) -> None:
         """Write fields of a status with all its conditions; an object that is gone has none."""
         obj, now = self._api.get(*key) or {}, timestamp(self._api.now())
-        conditions = [_render(obj, one, now) for one in states]
+        conditions = [_render(obj, state, now) for state in states]
         stored = condition_of(obj, _STORED)
-        if stored and all(one.kind != _STORED for one in states):
+        if stored and all(state.kind != _STORED for state in states):
             conditions.append(stored)  # the artifact of before is there still
         await self._send(
             ApiRequest(

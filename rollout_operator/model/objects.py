@@ -203,7 +203,7 @@ AnyWatched: TypeAlias = WatchedObject | Unreadable
 
 def list_views(objects: Iterable[AnyWatched], *kinds: type[View]) -> tuple[View, ...]:
     """Return what the objects say that can be read and are of these kinds."""
-    found = (one.view for one in objects if isinstance(one, WatchedObject))
+    found = (watched.view for watched in objects if isinstance(watched, WatchedObject))
     return tuple(view for view in found if isinstance(view, kinds))
 
 

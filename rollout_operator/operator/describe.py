@@ -134,7 +134,7 @@ async def _add(described: Description, releases: ReleaseSource) -> Description:
 async def _list_slowly(described: Iterable[Described]) -> tuple[Described, ...]:
     """Return what is described, with a turn for others after each."""
     found: list[Described] = []
-    for one in described:
-        found.append(one)
+    for part in described:
+        found.append(part)
         await asyncio.sleep(0)
     return tuple(found)

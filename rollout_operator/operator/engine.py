@@ -93,7 +93,7 @@ class Engine:
     def busy(self) -> int:
         """Return how many groups are worked on now."""
         also = (self._policies, self._releases)
-        return self._rollouts.busy + sum(one.busy for one in also if one is not None)
+        return self._rollouts.busy + sum(part.busy for part in also if part is not None)
 
     async def describe(self) -> Description:
         """Return the namespace as this process knows it, for people; at any time."""
@@ -117,9 +117,9 @@ class Engine:
         tasks.start("statefulset informer", self._context.set_informer.run())
         tasks.start("pod informer", self._context.pod_informer.run())
         self._budgets.follow(tasks)
-        for one in (self._policies, self._releases):
-            if one is not None:
-                one.follow(tasks)
+        for part in (self._policies, self._releases):
+            if part is not None:
+                part.follow(tasks)
 
     async def wait_known(self) -> None:
         """Wait until the caches are filled."""

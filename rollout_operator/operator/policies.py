@@ -103,13 +103,13 @@ class Policies:
 
     def describe(self) -> Iterator[PolicyDescription]:
         """Yield all policies by name, as this process knows them."""
-        for one in sorted(self.store.list_all(), key=lambda one: one.name):
-            if isinstance(one, Unreadable):
-                yield describe_unreadable_policy(one)
+        for policy in sorted(self.store.list_all(), key=lambda each: each.name):
+            if isinstance(policy, Unreadable):
+                yield describe_unreadable_policy(policy)
             else:
-                newest, waits = self._controller.get(one.name)
-                found = self.owners.find(one.name)
-                yield describe_policy(newest or one, found, waits, now=self._context.clock.now())
+                newest, waits = self._controller.get(policy.name)
+                found = self.owners.find(policy.name)
+                yield describe_policy(newest or policy, found, waits, now=self._context.clock.now())
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow policies."""
@@ -213,7 +213,7 @@ class Policies:
         found = (
             self._context.downscales.find_underway(group, own) for group, own in members.items()
         )
-        return next((one for one in found if one is not None), None)
+        return next((progress for progress in found if progress is not None), None)
 
     def _on_policy(
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
@@ -242,5 +242,5 @@ class Policies:
             self._queue.add(name)
 
     def _wake_all(self, after: timedelta = AT_ONCE) -> None:
-        for one in self.store.list_all():
-            self._queue.add_after(one.name, after)
+        for policy in self.store.list_all():
+            self._queue.add_after(policy.name, after)

@@ -145,7 +145,7 @@ class Webhooks:
 
     @property
     def _servers(self) -> list[WebhookServer]:
-        return [one for one in (self._server, self._peer_server) if one is not None]
+        return [server for server in (self._server, self._peer_server) if server is not None]
 
     async def _linger(self) -> None:
         """Go on answering until no API server counts this process in any more.

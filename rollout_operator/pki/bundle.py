@@ -52,7 +52,9 @@ BURST: Final = 8
 # One that never stops costs two writes a minute.
 PAUSE: Final = timedelta(seconds=30)
 
-_RESOURCES: Final = {one.kind: one for one in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)}
+_RESOURCES: Final = {
+    resource.kind: resource for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+}
 
 Key = tuple[str, str]
 """Kind and name."""
@@ -234,14 +236,14 @@ class BundleInjector:
 
     async def _reconcile(self, key: Key) -> timedelta:
         """Bring one configuration to what it should be; return how soon to try again, if at all."""
-        one = next(
+        current = next(
             (configuration for configuration in self._list_ours() if _key(configuration) == key),
             None,
         )
-        if one is None or not self._what.bundle():
+        if current is None or not self._what.bundle():
             return timedelta(0)
-        self._report_others(key, one)
-        if not self._plan(one):
+        self._report_others(key, current)
+        if not self._plan(current):
             return timedelta(0)
         now = self._clock.elapsed()
         target = self._targets.setdefault(key, _Injected(WriteRate()))
@@ -254,15 +256,15 @@ class BundleInjector:
             # this one has read, as after it was frozen. What this look finds is no older than that,
             # and the patch fails where the configuration has changed since.
             await self._what.confirm()
-            patch = self._plan(one)
+            patch = self._plan(current)
             if not patch:
                 return timedelta(0)
             bundle = _encode(self._what.bundle())
-            log.info("Writing CA bundle", **_keys(one))
-            await self._api.patch(_RESOURCES[one.kind], "", one.name, patch)
+            log.info("Writing CA bundle", **_keys(current))
+            await self._api.patch(_RESOURCES[current.kind], "", current.name, patch)
         except OperatorError as error:
-            return self._record_failure(one, target.pace, error)
-        self._record_success(one, target, bundle)
+            return self._record_failure(current, target.pace, error)
+        self._record_success(current, target, bundle)
         return timedelta(0)
 
     def _plan(self, configuration: WebhookConfiguration) -> list[JsonObject]:

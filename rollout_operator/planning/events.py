@@ -138,8 +138,8 @@ def choose_finish_events(reported: ReportedGroup, plan: Plan, now: timedelta) ->
     )
     # Of zones that are gone nothing is kept.
     uids = {regarding.uid for regarding in reported.rolling}
-    begun = {uid: one for uid, one in reported.begun.items() if uid in uids}
-    rolled_out = {uid: one for uid, one in reported.rolled_out.items() if uid in uids}
+    begun = {uid: revision for uid, revision in reported.begun.items() if uid in uids}
+    rolled_out = {uid: revision for uid, revision in reported.rolled_out.items() if uid in uids}
     at_rest = ReportedGroup(begun=begun, rolled_out=rolled_out, was_rolled_out=True)
     return replace(at_rest, wait=reported.wait), events
 

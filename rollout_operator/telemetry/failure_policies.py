@@ -25,5 +25,5 @@ def _policy_series(hooks: Iterable[tuple[str, str, str]]) -> Iterator[tuple[Sequ
         if found.get((kind, hook)) != "Fail":
             found[kind, hook] = policy
     for (kind, hook), policy in found.items():
-        for one in FAILURE_POLICIES:
-            yield (kind, hook, one), one == policy
+        for each in FAILURE_POLICIES:
+            yield (kind, hook, each), each == policy

@@ -103,7 +103,7 @@ class AdminServer:
     async def stop(self) -> None:
         """Stop listening, give requests under way a second, close all connections."""
         self._status.close()
-        listeners = [one for one in (self._listener, *self._also) if one is not None]
+        listeners = [server for server in (self._listener, *self._also) if server is not None]
         for listener in listeners:
             listener.close()
         await self._runner.cleanup()

@@ -46,9 +46,9 @@ def draw_conditions(
     conditions: Iterable[ConditionDescription], layout: StatusLayout
 ) -> Iterator[Line]:
     """Yield the lines of what a status says."""
-    for one in conditions:
-        message = f": {one.message}" if one.message else ""
-        text = f"{one.type} is {one.is_true}, {one.reason}{message}"
+    for condition in conditions:
+        message = f": {condition.message}" if condition.message else ""
+        text = f"{condition.type} is {condition.is_true}, {condition.reason}{message}"
         yield from wrap_text(text, layout, indent=2, style=Style.FAINT)
 
 

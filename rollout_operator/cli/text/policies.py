@@ -68,7 +68,7 @@ def _draw_zones(policy: PolicyDescription, layout: StatusLayout) -> Iterator[Lin
     if not policy.zones:
         return
     zones = _width("ZONE", [zone.name for zone in policy.zones])
-    sets = _width("STATEFULSET", [one.name for zone in policy.zones for one in zone.sets])
+    sets = _width("STATEFULSET", [sts.name for zone in policy.zones for sts in zone.sets])
     title = f"  {'ZONE':{zones}}  {'STATE':8}  {'STATEFULSET':{sets}}  {'READY':>7}  {'UPDATED':>7}"
     yield ((f"{title}{'  SOURCE' if layout.is_wide else ''}", Style.FAINT),)
     for zone in policy.zones:
@@ -79,14 +79,14 @@ def _draw_zone(
     zone: PolicyZoneDescription, zones: int, sets: int, layout: StatusLayout
 ) -> Iterator[Line]:
     name, state = one_line(zone.name)[:zones], zone.state
-    for one in zone.sets:
-        ready = f"{one.desired - one.unavailable}/{one.desired}"
-        updated = f"{one.updated}/{one.desired}"
-        tail = f"  {one.source}" if layout.is_wide else ""
+    for sts in zone.sets:
+        ready = f"{sts.desired - sts.unavailable}/{sts.desired}"
+        updated = f"{sts.updated}/{sts.desired}"
+        tail = f"  {sts.source}" if layout.is_wide else ""
         busy = ">" if state == "Updating" else " "
         yield (
             (f"{busy} {name:{zones}}", Style.BOLD),
-            (f"  {state:8}  {one.name[:sets]:{sets}}  {ready:>7}  {updated:>7}{tail}", Style.PLAIN),
+            (f"  {state:8}  {sts.name[:sets]:{sets}}  {ready:>7}  {updated:>7}{tail}", Style.PLAIN),
         )
         name, state = "", ""
 

@@ -128,8 +128,8 @@ def _draw_bake(release: ReleaseDescription, now: datetime, layout: StatusLayout)
     if release.deadline is not None:
         left = render_age(release.deadline - now)
         yield from draw_labelled("bake", f"has to start in {left}", layout)
-    for one in release.history[:1]:
-        for text in one.failed_checks:
+    for deployment in release.history[:1]:
+        for text in deployment.failed_checks:
             yield from draw_labelled("error", text, layout)
 
 
@@ -154,6 +154,6 @@ def _draw_rest(release: ReleaseDescription, layout: StatusLayout) -> Iterator[Li
         )
     if release.candidates:
         yield from draw_labelled("newer", join_names(release.candidates, shown=10), layout)
-    for one in release.history:
-        yield from draw_labelled("was", render_deployment(one), layout)
+    for deployment in release.history:
+        yield from draw_labelled("was", render_deployment(deployment), layout)
     yield from draw_conditions(release.conditions, layout)

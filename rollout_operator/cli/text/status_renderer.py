@@ -135,7 +135,9 @@ def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequen
     if layout.is_wide:
         return operator.parts
     return (
-        [] if operator.is_acting else [one for one in operator.parts if one.startswith(_ELECTION)]
+        []
+        if operator.is_acting
+        else [part for part in operator.parts if part.startswith(_ELECTION)]
     )
 
 

@@ -155,15 +155,15 @@ class BudgetStatuses:
             page = await context.client.fetch_page(ZONE_BUDGETS, context.namespace, token=token)
             for item in page.items:
                 try:
-                    one = decode_budget_status(item)
+                    status = decode_budget_status(item)
                 except DecodeError as error:
                     log.debug("Status of a budget cannot be read", err=error)
                     continue
-                shown[one.name] = one
+                shown[status.name] = status
             token = page.next_token
             if not token:
                 break
-        self._shown = {name: self._compare(one) for name, one in shown.items()}
+        self._shown = {name: self._compare(each) for name, each in shown.items()}
         self._read_at = context.clock.elapsed()
 
     def _compare(self, shown: ShownStatus) -> _Shown:

@@ -58,19 +58,25 @@ class Cancellations:
         async with self.locks.hold(calls_lock(sts.uid)):
             # What was due before we had the lock may have been reserved anew meanwhile.
             backlog = self._map_free(sts)
-            staying = choose_staying(sts, pods, {one.uid: backlog[one].pod for one in backlog})
+            staying = choose_staying(
+                sts, pods, {due_cancel.uid: backlog[due_cancel].pod for due_cancel in backlog}
+            )
             self._forget_gone(sts, pods, backlog)
             now = self.clock.elapsed()
             places = {uid: place for place, uid in enumerate(staying)}
-            due = [one for one in backlog if one.uid in staying and backlog[one].due <= now]
-            due.sort(key=lambda one: places[one.uid])
+            due = [
+                due_cancel
+                for due_cancel in backlog
+                if due_cancel.uid in staying and backlog[due_cancel].due <= now
+            ]
+            due.sort(key=lambda due_cancel: places[due_cancel.uid])
             # Not all at once: reviews of the set wait for the lock.
             await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
         # Pods that come have events; those that have gone are forgotten in time.
         now = self.clock.elapsed()
         waits = [now + RESYNC]
-        for one, entry in self._map_free(sts).items():
-            if one.uid in staying:
+        for cancel, entry in self._map_free(sts).items():
+            if cancel.uid in staying:
                 waits.append(entry.due)
             elif entry.over is not None:
                 waits.append(entry.over + GONE_AFTER)
@@ -88,7 +94,9 @@ class Cancellations:
         if reservation is None:
             return backlog
         return {
-            one: entry for one, entry in backlog.items() if spares(reservation.key, sts, entry.pod)
+            cancel: entry
+            for cancel, entry in backlog.items()
+            if spares(reservation.key, sts, entry.pod)
         }
 
     def _forget_gone(
@@ -97,14 +105,14 @@ class Cancellations:
         """Forget what is due to pods that have gone and do not come back."""
         memory, now = self.downscales.backlog, self.clock.elapsed()
         present = {pod.name for pod in pods}
-        for one, entry in backlog.items():
+        for cancel, entry in backlog.items():
             wanted = is_wanted(sts, entry.pod)
             if wanted or entry.pod in present:
-                memory.see(sts.uid, one, is_wanted=wanted)
+                memory.see(sts.uid, cancel, is_wanted=wanted)
             elif entry.over is None:
-                memory.miss(sts.uid, one)
+                memory.miss(sts.uid, cancel)
             elif entry.over + GONE_AFTER <= now:
-                memory.settle(sts.uid, [one])
+                memory.settle(sts.uid, [cancel])
 
     async def _call_all(
         self, sts: StatefulSet, due: Sequence[DueCancel], staying: Mapping[Uid, Pod]
@@ -129,11 +137,11 @@ class Cancellations:
         reached = [due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]
         self.downscales.backlog.record_un_prepared(sts.uid, reached)
         if reached:
-            names = sorted({here[one].name for one in reached})
+            names = sorted({here[due_cancel].name for due_cancel in reached})
             log.info("Told pods that they stay", zone=sts.name, pods=names)
-        for one, pod in here.items():
+        for cancel, pod in here.items():
             if pod.uid in failed:
-                self._postpone(sts, one, failed[pod.uid])
+                self._postpone(sts, cancel, failed[pod.uid])
 
     def _postpone(self, sts: StatefulSet, due_cancel: DueCancel, why: str) -> None:
         """Try later. Pods change all the time, and each change has us look: it waits for all."""
@@ -162,5 +170,7 @@ def _plan_endpoints(
     if isinstance(target, str):
         return [], dict.fromkeys((pod.uid for pod in pods), target)
     planned = {pod.uid: plan_endpoint(pod, target, cluster_domain) for pod in pods}
-    endpoints = [one for one in planned.values() if isinstance(one, Endpoint)]
-    return endpoints, {uid: one for uid, one in planned.items() if isinstance(one, str)}
+    endpoints = [endpoint for endpoint in planned.values() if isinstance(endpoint, Endpoint)]
+    return endpoints, {
+        uid: endpoint for uid, endpoint in planned.items() if isinstance(endpoint, str)
+    }

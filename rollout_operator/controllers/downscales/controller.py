@@ -396,5 +396,5 @@ class _RecordsOfPods:
 
 def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
     """Return where else than at a target pods were prepared, as their records say."""
-    called = (one for record in records for one in (record.target, *record.earlier))
+    called = (place for record in records for place in (record.target, *record.earlier))
     return [place for place in dict.fromkeys(called) if place is not None and place != target]

@@ -186,7 +186,7 @@ class PolicyController:
         """Do what is planned, and keep why not all of it was done: a policy waits for that."""
         step = await self._context.steps.carry_out(group, _list_actions(plan))
         # What another look settles, as a rule, is not worth a line or a write.
-        held = (one for one in step.reasons if one.severity is not Severity.DEBUG)
+        held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
         self._held[group.name] = [*held]
         return step
 

@@ -76,7 +76,8 @@ class Placements:
             asked = {sts.name: sts for sts in sets if sts.name in asking}
             await self._read_pods([*asked.values()])
             placed = [
-                self._add_nodes(one, sts) if (sts := asked.get(one.name)) else one for one in placed
+                self._add_nodes(member, sts) if (sts := asked.get(member.name)) else member
+                for member in placed
             ]
             nodes = self._nodes.find_labels(key, self._namespace)
         return resolve_zones(policy, placed, nodes, frozen)
@@ -118,7 +119,7 @@ class Placements:
         if len(names) > 1:
             return await self._list(STATEFULSETS, policy.selector.render())
         try:
-            return [await self._reader.fetch(STATEFULSETS, self._namespace, one) for one in names]
+            return [await self._reader.fetch(STATEFULSETS, self._namespace, name) for name in names]
         except NotFound:
             return []
 
@@ -133,10 +134,10 @@ class Placements:
             node_terms=found.node_terms,
         )
 
-    def _add_nodes(self, one: PlacedSet, sts: StatefulSet) -> PlacedSet:
+    def _add_nodes(self, placed: PlacedSet, sts: StatefulSet) -> PlacedSet:
         read = self._pod_nodes.get(sts.name, {})
         nodes = {read.get(pod.uid, "") for pod in self._list_pods(sts)}
-        return replace(one, pod_nodes=tuple(sorted(nodes - {""})))
+        return replace(placed, pod_nodes=tuple(sorted(nodes - {""})))
 
     async def _read_pods(self, sets: Sequence[StatefulSet]) -> None:
         """Read on which nodes pods run that were not known to be scheduled."""

@@ -121,7 +121,9 @@ class Owners:
             return self._ownership
         self._left -= 1
         self._is_behind = False
-        policies = [one for one in map(_get_policy, self._policies.list_all()) if one is not None]
+        policies = [
+            policy for policy in map(_get_policy, self._policies.list_all()) if policy is not None
+        ]
         # Without a policy there is nothing to look for among thousands of StatefulSets.
         ownership = share_sets(policies, self._sets.list_all() if policies else ())
         self._ownership = ownership
@@ -192,7 +194,7 @@ class PolicyRule:
         scope = self._find_scope(name)
         uids = [] if scope is None else [sts.uid for sts in scope.sets]
         found = map(self._observer.sets.get_by_uid, uids)
-        members = [one for one in found if one is not None]
+        members = [sts for sts in found if sts is not None]
         return self._observer.observe_members(name, members)
 
     async def observe_live(self, cached: Group) -> Group:

@@ -90,7 +90,7 @@ async def _read_proxy(reader: Reader, repository: ImageRepository) -> str | None
         text = f"{_name(repository)}: secret {repository.proxy}: address is no URL of a proxy"
         raise InvalidInput(text)
     host = url.netloc.rpartition("@")[2]
-    user = ":".join(quote(one, safe="") for one in pair) + "@" if pair[0] else ""
+    user = ":".join(quote(part, safe="") for part in pair) + "@" if pair[0] else ""
     return f"{url.scheme}://{user}{host}"
 
 

@@ -41,7 +41,9 @@ class ReleaseCaches:
     def list_selecting(self, check: HealthCheck) -> tuple[ReleaseRollout, ...]:
         """Return the Rollouts that may select a HealthCheck, by its labels alone."""
         found = self.rollouts.store.list_tagged(*tag_labels(check.labels))
-        return tuple(one for one in list_views(found, ReleaseRollout) if takes_check(one, check))
+        return tuple(
+            rollout for rollout in list_views(found, ReleaseRollout) if takes_check(rollout, check)
+        )
 
     def list_policies(self) -> tuple[ImagePolicy, ...]:
         """Return the image policies."""
@@ -56,9 +58,9 @@ class ReleaseCaches:
 
         A kind that may not be read is shown in statuses, and holds nothing but its Rollouts.
         """
-        for one in self.list_kinds():
-            if one.lack is not None and not one.is_forbidden:
-                return one.lack
-            if one.age > SNAPSHOT_LIMIT:
-                return f"{one.kind}: the view is {one.age.total_seconds():.0f}s old"
+        for kind in self.list_kinds():
+            if kind.lack is not None and not kind.is_forbidden:
+                return kind.lack
+            if kind.age > SNAPSHOT_LIMIT:
+                return f"{kind.kind}: the view is {kind.age.total_seconds():.0f}s old"
         return None

@@ -171,15 +171,15 @@ class ReleaseController:
     async def _remove(self, watched: WatchedObject, action: RemoveIntents) -> None:
         """Remove annotations that had their effect, where their values are still the same."""
         steps: list[JsonObject] = [{"op": "test", "path": "/metadata/uid", "value": watched.uid}]
-        if any(len(one.value) >= LONGEST_TEXT for one in action.intents):
+        if any(len(each.value) >= LONGEST_TEXT for each in action.intents):
             # Of a long value only the beginning is known: the object must be as it was.
             version = {"path": "/metadata/resourceVersion", "value": watched.resource_version}
             steps.append({"op": "test", **version})
-        for one in action.intents:
-            key = one.annotation.replace("~", "~0").replace("/", "~1")
+        for intent in action.intents:
+            key = intent.annotation.replace("~", "~0").replace("/", "~1")
             path = f"/metadata/annotations/{key}"
-            if len(one.value) < LONGEST_TEXT:
-                steps.append({"op": "test", "path": path, "value": one.value})
+            if len(intent.value) < LONGEST_TEXT:
+                steps.append({"op": "test", "path": path, "value": intent.value})
             steps.append({"op": "remove", "path": path})
         try:
             body = await self._context.patcher.patch(

@@ -59,8 +59,8 @@ def gather_flux(
     tags = tag_rollout(rollout)
     found = list_views(repositories.list_tagged(*tags), OciRepository)
     sources = (
-        FluxReference(kind=OCI_REPOSITORY, namespace=one.head.namespace, name=one.head.name)
-        for one in found
+        FluxReference(kind=OCI_REPOSITORY, namespace=source.head.namespace, name=source.head.name)
+        for source in found
     )
     applied = kustomizations.list_tagged(*tags, *map(tag_source, sources))
     return FluxOfRollout(found, list_views(applied, Kustomization))

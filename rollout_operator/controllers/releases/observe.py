@@ -118,9 +118,9 @@ class ReleaseObserver:
             raise Unobserved(str(caches.gates.lack), conditions.GATES_UNKNOWN)
         if caches.checks.is_forbidden:
             raise Unobserved(str(caches.checks.lack), conditions.CHECKS_UNKNOWN)
-        for one in (caches.policies, caches.oci_repositories, caches.kustomizations):
-            if one.is_forbidden:
-                raise Unobserved(str(one.lack))
+        for kind in (caches.policies, caches.oci_repositories, caches.kustomizations):
+            if kind.is_forbidden:
+                raise Unobserved(str(kind.lack))
         if caches.policies.is_absent:
             text = "the cluster has no image policies: Flux is not installed, or not all of it"
             raise Unobserved(text, conditions.NO_FLUX)
@@ -178,7 +178,7 @@ class ReleaseObserver:
     ) -> Mapping[str, ReleaseMetadata | None]:
         """Return what registries say of the releases that may come next, as far as it is known."""
         wanted, spec = rollout.spec.wanted_version, rollout.spec
-        known = {one.tag for one in rollout.status.available_releases}
+        known = {release.tag for release in rollout.status.available_releases}
         digests: dict[str, str | None] = {}
         latest = policy.latest
         if latest and needs_metadata(rollout.status, latest.tag, latest.digest):

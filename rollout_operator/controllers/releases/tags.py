@@ -64,4 +64,4 @@ def _list_selected(rollout: ReleaseRollout) -> Iterator[str]:
 def _list_others(writers: Writers, problems: tuple[AnnotationProblem, ...]) -> Iterator[str]:
     for managers in writers.values():
         yield from managers
-    yield from (one.rollout for one in problems)
+    yield from (problem.rollout for problem in problems)

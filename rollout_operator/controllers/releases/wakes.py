@@ -40,11 +40,13 @@ def list_concerned(view: object, known: KnownObjects) -> Iterator[str]:
         case ReleaseGate():
             yield view.rollout
         case HealthCheck():
-            yield from (one.head.name for one in known.list_rollouts() if takes_check(one, view))
+            yield from (
+                rollout.head.name for rollout in known.list_rollouts() if takes_check(rollout, view)
+            )
         case ImagePolicy():
             yield from _list_of_policies(known.list_rollouts(), [view])
         case ImageRepository():
-            of_it = [one for one in known.list_policies() if _reads(one, view)]
+            of_it = [policy for policy in known.list_policies() if _reads(policy, view)]
             yield from _list_of_policies(known.list_rollouts(), of_it)
         case OciRepository():
             if view.rollout is not None:
@@ -62,11 +64,11 @@ def _reads(policy: ImagePolicy, repository: ImageRepository) -> bool:
 def _list_of_policies(
     rollouts: Iterable[ReleaseRollout], policies: Iterable[ImagePolicy]
 ) -> Iterator[str]:
-    places = {(one.head.namespace, one.head.name) for one in policies}
-    for one in rollouts:
-        namespace = one.spec.policy_namespace or one.head.namespace
-        if (namespace, one.spec.policy_name) in places:
-            yield one.head.name
+    places = {(policy.head.namespace, policy.head.name) for policy in policies}
+    for rollout in rollouts:
+        namespace = rollout.spec.policy_namespace or rollout.head.namespace
+        if (namespace, rollout.spec.policy_name) in places:
+            yield rollout.head.name
 
 
 def _list_feeding(
@@ -74,11 +76,11 @@ def _list_feeding(
 ) -> Iterator[str]:
     """Yield the Rollouts of what a Kustomization applies: their bakes wait for that."""
     source = kustomization.source
-    for one in repositories:
+    for repository in repositories:
         is_source = (source.kind, source.namespace, source.name) == (
             OCI_REPOSITORY,
-            one.head.namespace,
-            one.head.name,
+            repository.head.namespace,
+            repository.head.name,
         )
-        if is_source and one.rollout is not None:
-            yield one.rollout
+        if is_source and repository.rollout is not None:
+            yield repository.rollout

@@ -59,13 +59,13 @@ class WideChecks:
     def find_problem(self) -> str | None:
         """Say why they may not be read; see `CheckSource`."""
         self._asked.set()
-        for one in self._kinds:
-            if one.is_forbidden:
-                return f"HealthChecks of other namespaces: {one.lack}"
-            if one.lack is not None:
-                raise Unreachable(f"HealthChecks of other namespaces: {one.lack}")
-            if one.age > SNAPSHOT_LIMIT:
-                raise Unreachable(f"{one.kind}: the view of all namespaces is too old")
+        for kind in self._kinds:
+            if kind.is_forbidden:
+                return f"HealthChecks of other namespaces: {kind.lack}"
+            if kind.lack is not None:
+                raise Unreachable(f"HealthChecks of other namespaces: {kind.lack}")
+            if kind.age > SNAPSHOT_LIMIT:
+                raise Unreachable(f"{kind.kind}: the view of all namespaces is too old")
         return None
 
     def list_checks(self) -> tuple[HealthCheck, ...]:
@@ -75,21 +75,21 @@ class WideChecks:
     def map_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all namespaces, by their names."""
         found = list_views(self._namespaces.store.list_all(), LabelledNamespace)
-        return {one.head.name: one.labels for one in found}
+        return {namespace.head.name: namespace.labels for namespace in found}
 
     def on_change(self, on_check: OnWatched, on_all: Callable[[], None]) -> None:
         """Call back with a HealthCheck that changed, or where any of them may have come or gone."""
         self._checks.on_change(on_check)
         self._namespaces.on_change(lambda old, new: on_all())
-        for one in self._kinds:
-            one.on_news(on_all)
+        for kind in self._kinds:
+            kind.on_news(on_all)
 
     async def run(self, clock: Clock) -> NoReturn:
         """Wait until they are asked for, then follow them until cancelled."""
         await self._asked.wait()
         async with asyncio.TaskGroup() as tasks:
-            for one in self._kinds:
-                tasks.create_task(one.run(clock), name=f"{one.kind} informer of the cluster")
+            for kind in self._kinds:
+                tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
         raise AssertionError("what follows a kind runs until it is cancelled")
 
 
@@ -110,7 +110,7 @@ def follow_everywhere(
     """Return what follows a kind in all namespaces."""
     store = WatchedStore()
     source = KindSource(
-        resources=[replace(one, is_namespaced=False) for one in resources],
+        resources=[replace(resource, is_namespaced=False) for resource in resources],
         namespace="",
         client=client,
         make_informer=lambda resource: make_informer(

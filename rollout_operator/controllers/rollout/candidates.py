@@ -73,12 +73,12 @@ class Candidates:
         if self._reserved:
             return self._reserved.popleft()
         if self._left and not self._answers:
-            requests = [build_request(one, self._limit) for one in self._left]
+            requests = [build_request(candidate, self._limit) for candidate in self._left]
             self._answers.extend(await self._arbiter.assess_all(requests))
         while self._left:
-            one, refusal = self._left.popleft(), self._answers.popleft()
+            replacement, refusal = self._left.popleft(), self._answers.popleft()
             if refusal is None:
-                return one
+                return replacement
             self._held.append(refusal)
         return None
 

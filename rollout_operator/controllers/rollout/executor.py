@@ -179,9 +179,9 @@ class Executor:
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
             candidates = Candidates(self._arbiter, limit, pods, found.held)
-            while room > 0 and not self._is_stopping() and (one := await candidates.next()):
+            while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
                 until = self._clock.elapsed() + LIVE_READ_LASTS
-                answer = await self._arbiter.reserve(build_request(one, limit), until)
+                answer = await self._arbiter.reserve(build_request(replacement, limit), until)
                 if isinstance(answer, Refusal):
                     if record_held(found, answer) is DeleteOutcome.REFUSED:
                         continue
@@ -239,8 +239,8 @@ class Executor:
         reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
         limit = self._rule.choose_limit(read.live.name, zone)
         candidates = Candidates(self._arbiter, limit, others, report.held, reserved)
-        while room > 0 and not self._is_stopping() and (one := await candidates.next()):
-            outcome = await self._try(one, zone, report, read)
+        while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
+            outcome = await self._try(replacement, zone, report, read)
             if outcome in _END_THE_ROUND:
                 break
             if outcome is DeleteOutcome.WENT:

@@ -123,7 +123,7 @@ class Steps:
         if not report.held:
             return StepOutcome(reasons=tuple(report.reasons), again=again)
         held = _name_held(report, action.zone.name)
-        waits = [one.requeue_after or HELD_RECHECK for one in report.held]
+        waits = [refusal.requeue_after or HELD_RECHECK for refusal in report.held]
         return StepOutcome(reasons=(*held, *report.reasons), again=min(again, *waits))
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
@@ -161,7 +161,9 @@ class Steps:
 
 def _name_held(report: Report, zone: str) -> tuple[Reason, ...]:
     """Return each reason once for which budgets hold pods of a zone back."""
-    return tuple({one.reason: replace(one.reason, zone=zone) for one in report.held}.values())
+    return tuple(
+        {refusal.reason: replace(refusal.reason, zone=zone) for refusal in report.held}.values()
+    )
 
 
 def _back_off(error: str, zone: str = "") -> Reason:

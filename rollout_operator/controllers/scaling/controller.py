@@ -162,14 +162,14 @@ class ScalingController:
                 outcome.again = min(outcome.again, wait + CATCH_UP)
                 continue
             what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
-            one = Write(
+            write = Write(
                 attempt=("revoke", sts.uid),
                 what=what,
                 zone=sts.name,
                 send=send,
                 waited_for=partial(counts.time_left, sts),
             )
-            done |= await self._context.writes.send(one, outcome)
+            done |= await self._context.writes.send(write, outcome)
         return self._context.observer.observe(group.name) if done else group
 
     async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
@@ -195,7 +195,7 @@ class ScalingController:
             ]
             if not held:
                 return scaling, plan
-            scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
+            scaling = replace(scaling, held=scaling.held | {refused.zone.uid for refused in held})
 
     async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
         """Tell whether a downscale must wait after a failure, or did not stay; record why if so."""
@@ -236,7 +236,7 @@ class ScalingController:
         """Yield the zones of other groups that mirror something that this one does, too."""
         mine = self._mirrored.get(name, ())
         for other in sorted(self._mirrored) if mine else ():
-            if other != name and any(one in mine for one in self._mirrored[other]):
+            if other != name and any(reference in mine for reference in self._mirrored[other]):
                 yield from (zone.sts for zone in self._context.observer.observe(other).zones)
 
     async def _scale(
@@ -253,14 +253,14 @@ class ScalingController:
             else:
                 await counts.scale_up(scaling.group.name, action)
 
-        one = Write(
+        change = Write(
             attempt=_name(action),
             what=_render_change(action),
             zone=zone.name,
             send=write,
             is_blocked=lambda: counts.is_blocked(zone),
         )
-        is_written = await self._context.writes.send(one, outcome)
+        is_written = await self._context.writes.send(change, outcome)
         if is_written:
             self._context.contests.record(action)
         return is_written
@@ -294,8 +294,8 @@ class ScalingController:
             f"time of the downscale of {sts.name}",
             partial(self._context.counts.record, sts),
         )
-        one = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
-        await self._context.writes.send(one, outcome)
+        write = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
+        await self._context.writes.send(write, outcome)
 
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
         """Show what came of a look; return when to show it again for the log."""

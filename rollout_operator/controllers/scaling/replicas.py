@@ -137,7 +137,9 @@ class Replicas:
                 self._downscales.end_announcement(uid)
                 if unseen.generation is None and unseen.keeps_time and unseen.expires_at > now:
                     self.record_downscale(uid)
-        left = [one.expires_at - now for one in self._unseen.values() if one.generation is None]
+        left = [
+            write.expires_at - now for write in self._unseen.values() if write.generation is None
+        ]
         return min(left, default=None)
 
     def forget(self, set_uid: Uid) -> None:

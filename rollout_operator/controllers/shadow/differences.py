@@ -90,13 +90,18 @@ class Differences:
         """
         watched, now = self._groups.setdefault(group.name, _Watched()), self._clock.elapsed()
         self._drop(watched, wanted, now)
-        left = [self._compare_wanted(group.name, watched, one, now) for one in wanted.values()]
-        for one in tuple(watched.went):
+        left = [
+            self._compare_wanted(group.name, watched, replacement, now)
+            for replacement in wanted.values()
+        ]
+        for gone in tuple(watched.went):
             wait = (
-                None if would_replace(group, one.pod) else self._compare_went(group.name, one, now)
+                None
+                if would_replace(group, gone.pod)
+                else self._compare_went(group.name, gone, now)
             )
             if wait is None:
-                watched.went.remove(one)
+                watched.went.remove(gone)
             left.append(wait)
             await asyncio.sleep(0)  # others have their turn
         return min((wait for wait in left if wait is not None), default=None)

@@ -47,7 +47,7 @@ class BudgetCatalog:
         """Return the budgets that a pod with these labels is under, by name."""
         entries = [known.find_state(labels) for known in self._known.values()]
         return tuple(
-            sorted((entry for entry in entries if entry is not None), key=lambda one: one.name)
+            sorted((entry for entry in entries if entry is not None), key=lambda state: state.name)
         )
 
     def get(self, name: str) -> BudgetVersions | None:

@@ -224,10 +224,10 @@ class Precedence:
         if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
             return None
         front = self._waiting.list_in_front(budget, pod)
-        if not any(_is_in_the_way(snapshot, one) for one in front[:_MOST_CHECKED]):
+        if not any(_is_in_the_way(snapshot, waiter) for waiter in front[:_MOST_CHECKED]):
             return None
         self._waiting.hold(budget, pod, is_whole=False)
-        left = max(one.until for one in front) - self._clock.elapsed()
+        left = max(waiter.until for waiter in front) - self._clock.elapsed()
         refusal = refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
         return replace(refusal, is_shared=not budget.by_partition)
 

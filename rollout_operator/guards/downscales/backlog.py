@@ -73,14 +73,14 @@ class Backlog:
     def count(self) -> int:
         """Return how many pods are due a cancellation, those on their way out not counted."""
         return sum(
-            len({one.uid for one, entry in backlog.items() if not entry.is_dormant})
+            len({cancel.uid for cancel, entry in backlog.items() if not entry.is_dormant})
             for backlog in self._due.values()
         )
 
     def count_unreached(self) -> int:
         """Return how many of them could not be reached when that was last tried."""
         return sum(
-            len({one.uid for one, entry in backlog.items() if entry.failures})
+            len({cancel.uid for cancel, entry in backlog.items() if entry.failures})
             for backlog in self._due.values()
         )
 
@@ -101,7 +101,7 @@ class Backlog:
 
     def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
         """Return where pods of a set wait for that."""
-        return tuple(dict.fromkeys(one.target for one in self._due.get(set_uid, {})))
+        return tuple(dict.fromkeys(cancel.target for cancel in self._due.get(set_uid, {})))
 
     def get_version(self, set_uid: Uid) -> str:
         """Return the version of a set that a cache must show before any pod is called."""
@@ -252,10 +252,14 @@ class UnansweredCancels:
         self._forget_old()
         until, now = self._until.get(set_uid, {}), self._clock.elapsed()
         found: dict[Uid, timedelta] = {}
-        for one in endpoints if until else ():
-            ends = [until[key] for key in ((one.uid, one.path), (one.uid, None)) if key in until]
+        for endpoint in endpoints if until else ():
+            ends = [
+                until[key]
+                for key in ((endpoint.uid, endpoint.path), (endpoint.uid, None))
+                if key in until
+            ]
             if ends:
-                found[one.uid] = max(ends) - now
+                found[endpoint.uid] = max(ends) - now
         return found
 
     def forget(self, set_uid: Uid) -> None:

@@ -85,7 +85,7 @@ class FollowedNodes:
             return
         now, asked = self._clock.elapsed(), self._asked.setdefault(namespace, {})
         if key not in asked:
-            for old in [one for one, at in asked.items() if now - at > KEY_LASTS]:
+            for old in [node for node, at in asked.items() if now - at > KEY_LASTS]:
                 del asked[old]
             if len(asked) >= MOST_KEYS:
                 most = f"policies of {namespace} name zones by {MOST_KEYS} other labels"

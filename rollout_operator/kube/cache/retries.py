@@ -185,7 +185,7 @@ class Rereads(Generic[Cached]):
     async def run(self) -> NoReturn:
         """Read what is due until cancelled."""
         while True:
-            key = min(self._due, key=lambda one: self._due[one].at, default=None)
+            key = min(self._due, key=lambda due: self._due[due].at, default=None)
             if key is None or self._due[key].at > self._clock.elapsed():
                 await self._wait(key)
                 continue

@@ -209,13 +209,13 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_group: _Index[StatefulSet | Unreadable, GroupName] = _Index(lambda one: one.group)
-        self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda one: one.uid or None)
+        self._by_group: _Index[StatefulSet | Unreadable, GroupName] = _Index(lambda sts: sts.group)
+        self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda sts: sts.uid or None)
         self._indexes += [self._by_group, self._by_uid]
 
     def list_groups(self) -> Sequence[GroupName]:
         """Return the name of each group that has members, once."""
-        groups = dict.fromkeys(one.group for one in self.list_all())
+        groups = dict.fromkeys(sts.group for sts in self.list_all())
         return [group for group in groups if group is not None]
 
     def list_group(self, name: GroupName) -> Sequence[StatefulSet | Unreadable]:

@@ -22,7 +22,7 @@ class ScaleReader:
     async def read(self, references: Iterable[Reference]) -> Mapping[Reference, Reading]:
         """Return what each reference shows, or why it shows nothing."""
         wanted = sorted(set(references))
-        readings = await gather_all(self._read(one) for one in wanted)
+        readings = await gather_all(self._read(reference) for reference in wanted)
         return dict(zip(wanted, readings, strict=True))
 
     async def _read(self, reference: Reference) -> Reading:

@@ -95,7 +95,7 @@ class References:
             self._drop(reference)
         for reference in sorted(needed - self._followed.keys()):
             self._followed[reference] = self._follow(reference)
-        self._catalog.keep(frozenset(one.group for one in needed))
+        self._catalog.keep(frozenset(each.group for each in needed))
         self._news.set()
 
     async def refresh(self, reference: Reference) -> Reading:

@@ -94,7 +94,8 @@ class RegisteredHook:
 
     def _fits_object(self, attempt: Attempt, obj: JsonObject | None) -> bool:
         return is_empty(self.objects) or any(
-            one is not None and matches(self.objects, labels_of(one)) for one in (obj, attempt.old)
+            item is not None and matches(self.objects, labels_of(item))
+            for item in (obj, attempt.old)
         )
 
 
@@ -102,9 +103,9 @@ def read_hooks(configurations: Sequence[JsonObject]) -> tuple[RegisteredHook, ..
     """Return the webhooks of configurations in the order in which they are called."""
     in_order = sorted(configurations, key=name_of)
     return tuple(
-        _read_hook(hook, f"{name_of(one)}/{text(hook, 'name')}/{place}")
-        for one in in_order
-        for place, hook in enumerate(children(one, "webhooks"))
+        _read_hook(hook, f"{name_of(item)}/{text(hook, 'name')}/{place}")
+        for item in in_order
+        for place, hook in enumerate(children(item, "webhooks"))
     )
 
 
@@ -170,4 +171,4 @@ def _names(rule: JsonObject, key: str, wanted: str) -> bool:
 
 def _texts(rule: JsonObject, key: str) -> list[str]:
     found = rule.get(key)
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    return [path for path in found if isinstance(path, str)] if isinstance(found, list) else []

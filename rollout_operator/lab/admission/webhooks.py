@@ -138,7 +138,7 @@ class Admission:
     def _hooks(self, resource: Resource) -> tuple[RegisteredHook, ...]:
         known, now = self._known[resource], self._api.list(resource, "")
         is_same = len(now) == len(known.configurations) and all(
-            one is before for one, before in zip(now, known.configurations, strict=True)
+            item is before for item, before in zip(now, known.configurations, strict=True)
         )
         if not is_same:
             known.configurations, known.hooks = tuple(now), read_hooks(now)

@@ -309,7 +309,7 @@ def _check_path(request: ApiRequest, kind: ObjectKind) -> None:
 def _resource_of(obj: JsonObject) -> Resource:
     """Return the resource of an object by its kind and version. Raises Refusal (404)."""
     version, kind = str(obj.get("apiVersion", "")), obj.get("kind")
-    for one in KINDS.values():
-        if (api_version_of(one.resource), one.resource.kind) == (version, kind):
-            return one.resource
+    for supported in KINDS.values():
+        if (api_version_of(supported.resource), supported.resource.kind) == (version, kind):
+            return supported.resource
     raise no_resource()

@@ -187,7 +187,7 @@ def _finalizers(obj: JsonObject, options: JsonObject) -> tuple[bool, list[str]]:
     listed = metadata_of(obj).get("finalizers")
     before = [str(entry) for entry in listed] if isinstance(listed, list) else []
     policy = _policy(before, options)
-    after = [one for one in before if one not in (ORPHAN, FOREGROUND)]
+    after = [finalizer for finalizer in before if finalizer not in (ORPHAN, FOREGROUND)]
     if policy == "Orphan":
         after.append(ORPHAN)
     elif policy == "Foreground":

@@ -146,10 +146,10 @@ class GarbageCollector:
     def _wait_for_dependants(self, place: ObjectKey, obj: JsonObject) -> None:
         """Have those deleted that hold an owner; let it go when the last of them is gone."""
         uid = uid_of(obj)
-        held = [one for one in self._owned.get(uid, ()) if self._is_held_by(one, uid)]
+        held = [owned for owned in self._owned.get(uid, ()) if self._is_held_by(owned, uid)]
         if not held:
             self._drop_finalizer(place, obj, FOREGROUND)
-        self._check_all(one for one in held if not self._is_going(one))
+        self._check_all(owned for owned in held if not self._is_going(owned))
 
     def _is_held_by(self, place: ObjectKey, uid: str) -> bool:
         obj = self._store.get(place)
@@ -165,11 +165,11 @@ class GarbageCollector:
     def _let_go(self, place: ObjectKey, obj: JsonObject) -> None:
         """Make all dependants forget an owner, then let it go."""
         uid, are_free = uid_of(obj), True
-        for one in tuple(self._owned.get(uid, ())):
-            dependant = self._store.get(one)
+        for owned in tuple(self._owned.get(uid, ())):
+            dependant = self._store.get(owned)
             if dependant is not None:
                 kept = [each for each in _owners(dependant) if text(each, "uid") != uid]
-                are_free = self._set_owners(one, dependant, kept) and are_free
+                are_free = self._set_owners(owned, dependant, kept) and are_free
         if are_free:
             self._drop_finalizer(place, obj, ORPHAN)
         else:

@@ -88,7 +88,7 @@ def _read_labels(selector: str) -> Iterator[Requirement]:
         if match["sign"]:
             yield Requirement(key, frozenset({match["value"] or ""}), match["sign"] != "!=")
         elif match["set"]:
-            values = frozenset(one.strip() for one in match["values"].split(","))
+            values = frozenset(value.strip() for value in match["values"].split(","))
             yield Requirement(key, values, match["set"] == "in")
         else:
             yield Requirement(key, frozenset({None}), bool(match["absent"]))

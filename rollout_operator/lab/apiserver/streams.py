@@ -190,7 +190,7 @@ class Streams:
 
     def _living(self, collection: Collection) -> Sequence[tuple[str, Stream]]:
         streams = self._open[collection] = [
-            one for one in self._open.get(collection, ()) if not one[1].is_closed
+            opened for opened in self._open.get(collection, ()) if not opened[1].is_closed
         ]
         return tuple(streams)
 

@@ -89,7 +89,7 @@ class ControllerCache:
 
 def _list(owned: _Owned[_T], owner: str, namespace: str) -> list[_T]:
     found = owned.get(owner)
-    return [one for key, one in found.items() if key[0] == namespace] if found else []
+    return [obj for key, obj in found.items() if key[0] == namespace] if found else []
 
 
 def _move(owned: _Owned[_T], key: Key, commit: Commit, t: _T | None) -> None:

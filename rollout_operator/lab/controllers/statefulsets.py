@@ -228,7 +228,7 @@ class StatefulSets:
         namespace = text(sts, "metadata", "namespace")
         owned = self._cache.revisions(uid_of(sts), namespace)
         free = self._cache.revisions("", namespace)
-        return [one for one in (*owned, *free) if selects(sts, labels_of(one))]
+        return [pod for pod in (*owned, *free) if selects(sts, labels_of(pod))]
 
     @staticmethod
     def _ensure_update(

@@ -103,8 +103,8 @@ class TerminalFrame:
         top = max(self.snapshot.limit, worst)
         for row in rows:
             line = Text.assemble((f"{row.name:<{NAME}}", "bold"), no_wrap=True)
-            for one in row.cells:
-                line.append_text(self._cell(one, cell))
+            for each in row.cells:
+                line.append_text(self._cell(each, cell))
             line.append(" " * cell * (pods - len(row.cells)))
             line.append(f"{row.up}/{len(row.cells)} ", "green" if row.up == len(row.cells) else "")
             line.append(

@@ -197,7 +197,7 @@ def set_up_nodes(zones: Sequence[str], limit: int) -> list[ApiRequest]:
     # Of a single zone a budget has nothing to tell apart.
     budgets = [budget] if len(zones) > 1 else []
     return [
-        *(_create(NODES, "", one) for one in nodes),
+        *(_create(NODES, "", node) for node in nodes),
         *(_create(ZONE_BUDGETS, NAMESPACE, budget) for budget in budgets),
         create_webhook("pod-eviction"),
     ]

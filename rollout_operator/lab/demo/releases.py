@@ -33,7 +33,7 @@ def list_objects(settings: DemoSettings) -> list[ApiRequest]:
     """Return the requests that create a Rollout with all it stands on, but for its gate."""
     bake = {"bakeTime": format_duration(settings.scale(BAKE))}
     check = group_check("zones", GROUP, GROUP)
-    return [one.create(NAMESPACE, PERSON) for one in [*list_release(GROUP, bake), check]]
+    return [obj.create(NAMESPACE, PERSON) for obj in [*list_release(GROUP, bake), check]]
 
 
 async def deploy_first(stage: DemoRun) -> None:

@@ -32,7 +32,7 @@ def number(obj: JsonObject, *path: str, default: int = 0) -> int:
 def children(obj: JsonObject, *path: str) -> list[JsonObject]:
     """Return the objects of the list at a path, an empty one where there is none."""
     found = _find(obj, path)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def metadata_of(obj: JsonObject) -> JsonObject:

@@ -38,7 +38,7 @@ def find_node(api: NodeApi, pod: JsonObject) -> str | None:
     if not nodes:
         return LONE_NODE
     wanted = child(pod, "spec", "nodeSelector")
-    fitting = [name_of(one) for one in nodes if not is_cordoned(one) and _fits(one, wanted)]
+    fitting = [name_of(node) for node in nodes if not is_cordoned(node) and _fits(node, wanted)]
     if not fitting:
         return None
     pods = Counter(node_of(pod) for pod in api.list(PODS, ""))

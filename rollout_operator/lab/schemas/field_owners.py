@@ -62,10 +62,12 @@ def record_update(
     changed = frozenset(path for path, value in after.items() if before.get(path, _ABSENT) != value)
     gone = before.keys() - after.keys()
     owners = [replace(owner, fields=owner.fields - gone) for owner in _read_owners(old)]
-    own = next((one for one in owners if one.identity == writer.identity), writer)
+    own = next((owner for owner in owners if owner.identity == writer.identity), writer)
     if changed:
         mine = own.fields | changed
-        others = [replace(one, fields=one.fields - changed) for one in owners if one is not own]
+        others = [
+            replace(owner, fields=owner.fields - changed) for owner in owners if owner is not own
+        ]
         owners = [*others, replace(writer, fields=mine)]
     return _render(owners)
 
@@ -77,8 +79,8 @@ def record_apply(
     wanted = dict(_list_leaves(config))
     changed = _collect_changed(old, wanted)
     owners = _read_owners(old)
-    own = next((one for one in owners if one.identity == writer.identity), None)
-    others = [replace(one, fields=one.fields - changed) for one in owners if one is not own]
+    own = next((owner for owner in owners if owner.identity == writer.identity), None)
+    others = [replace(owner, fields=owner.fields - changed) for owner in owners if owner is not own]
     is_as_before = own is not None and own.fields == wanted.keys() and not changed
     if is_as_before:
         return _render(owners)
@@ -98,7 +100,7 @@ def apply_fields(
     changed = _collect_changed(old, wanted)
     if not is_forced:
         _check_conflicts(others, changed)
-    own = next((one.fields for one in owners if one.identity == writer.identity), frozenset())
+    own = next((owner.fields for owner in owners if owner.identity == writer.identity), frozenset())
     held = frozenset(path for owner in others for path in owner.fields)
     new = copy_json(old)
     for path in own - wanted.keys() - held:
@@ -152,7 +154,9 @@ def _list_leaves(obj: JsonObject) -> Iterator[tuple[Path, object]]:
     """Yield all that belongs to writers: a list, a text or a number is one field."""
     for key, value in obj.items():
         if key == "metadata":
-            given = {one: child(obj, key)[one] for one in _OF_METADATA if one in child(obj, key)}
+            given = {
+                field: child(obj, key)[field] for field in _OF_METADATA if field in child(obj, key)
+            }
             yield from _list_below((key,), given, is_top=True)
         elif key not in ("apiVersion", "kind"):
             yield from _list_below((key,), value)

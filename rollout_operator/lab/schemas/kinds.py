@@ -114,10 +114,10 @@ _ALL: Final = (
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
     _kind(ZONE_BUDGETS, ZONE_BUDGET, "status", blind=False),
     _kind(MULTI_AZ_ROLLOUTS, MULTI_AZ_ROLLOUT, "status", blind=False),
-    *(_kind(one, MULTI_AZ_ROLLOUT, "status", blind=False) for one in _OF_RELEASES),
+    *(_kind(resource, MULTI_AZ_ROLLOUT, "status", blind=False) for resource in _OF_RELEASES),
 )
 KINDS: Final[dict[tuple[str, str], ObjectKind]] = {
-    (one.resource.group, one.resource.plural): one for one in _ALL
+    (kind.resource.group, kind.resource.plural): kind for kind in _ALL
 }
 """By group and plural."""
 

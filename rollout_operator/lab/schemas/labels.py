@@ -21,7 +21,7 @@ _FORMS: Final = {
 
 def strings(obj: JsonObject, *path: str) -> dict[str, str]:
     """Return the map of texts at a path, an empty one where there is none."""
-    return {key: one for key, one in child(obj, *path).items() if isinstance(one, str)}
+    return {key: label for key, label in child(obj, *path).items() if isinstance(label, str)}
 
 
 def labels_of(obj: JsonObject) -> dict[str, str]:

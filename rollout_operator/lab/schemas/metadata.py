@@ -51,9 +51,9 @@ def _explain_map(value: object, field: str) -> str:
         return ""
     if not isinstance(value, dict):
         return _render_undecodable(value, field, "map[string]string")
-    for key, one in value.items():
-        if one is not None and not isinstance(one, str):
-            return _render_undecodable(one, f"{field}.{key}", "string")
+    for key, item in value.items():
+        if item is not None and not isinstance(item, str):
+            return _render_undecodable(item, f"{field}.{key}", "string")
     return ""
 
 
@@ -121,6 +121,6 @@ def check_metadata_update(resource: Resource, old: JsonObject, new: JsonObject) 
     if "deletionTimestamp" in before:
         known, found = before.get("finalizers"), after.get("finalizers")
         listed = known if isinstance(known, list) else []
-        added = [one for one in found if one not in listed] if isinstance(found, list) else []
+        added = [item for item in found if item not in listed] if isinstance(found, list) else []
         expect(not added, "finalizers of what is being deleted", added)
     check_metadata(new)

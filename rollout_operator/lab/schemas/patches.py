@@ -216,8 +216,8 @@ def _clean(value: object) -> object:
     """Return a value without nulls. Raises NotModelled for directives."""
     if isinstance(value, dict):
         expect(not any(key[:1] == "$" for key in value), "a directive", value)
-        return {key: _clean(one) for key, one in value.items() if one is not None}
-    return [_clean(one) for one in value] if isinstance(value, list) else value
+        return {key: _clean(item) for key, item in value.items() if item is not None}
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 def _position(items: list[object], wanted: JsonObject, merge_key: str) -> int:

@@ -44,9 +44,9 @@ def _default_status(obj: JsonObject) -> None:
         condition.setdefault("lastProbeTime", None)
         condition.setdefault("lastTransitionTime", None)
     for key in ("containerStatuses", "initContainerStatuses"):
-        for one in children(status, key):
+        for container in children(status, key):
             for field, empty in _NEW_STATUS.items():
-                one.setdefault(field, empty())
+                container.setdefault(field, empty())
 
 
 def _begin(obj: JsonObject) -> None:

@@ -58,7 +58,7 @@ def copy_value(value: object) -> object:
     if isinstance(value, dict):
         return copy_json(value)
     if isinstance(value, list):
-        return [copy_value(one) for one in value]
+        return [copy_value(item) for item in value]
     return value
 
 
@@ -71,7 +71,7 @@ def copy_head(obj: JsonObject) -> JsonObject:
 def tidied(value: object) -> object:
     """Return a deep copy of a part of an object, without what says nothing in it."""
     if isinstance(value, list):
-        return [tidied(one) for one in value]
+        return [tidied(item) for item in value]
     return tidied_fields(value) if isinstance(value, dict) else value
 
 
@@ -83,7 +83,7 @@ def tidied_fields(holder: JsonObject) -> JsonObject:
             # In a map of texts, null is an empty one.
             value = _filled(value) if key in _MAPS else tidied_fields(value)
         elif isinstance(value, list):
-            value = [tidied(one) for one in value]
+            value = [tidied(item) for item in value]
         if value or (value is not None and key not in _LEFT_OUT_EMPTY):
             kept[key] = value
     return kept

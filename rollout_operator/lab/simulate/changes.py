@@ -342,13 +342,15 @@ def _hint_kind(change: Change, name: str, known: Sequence[str], names: Names) ->
         return f"it is a pod: {_rewrite(change, name, zone)}" if zone in known else ""
     what = "StatefulSet" if name in names.zones else "rollout group"
     zones = names.expand((name,))
-    right = [one for one in known if one in zones or one.rpartition("-")[0] in zones]
+    right = [
+        workload for workload in known if workload in zones or workload.rpartition("-")[0] in zones
+    ]
     if isinstance(change.deed, Cordon) and not change.deed.is_zone:
         right = [f"zone {zone}" for zone in zones]
     if not right:
         return ""
     others = f"; it has {_join(right)}" if len(right) > 1 else ""
-    like = [one for one in known if name in one and one not in right]
+    like = [workload for workload in known if name in workload and workload not in right]
     perhaps = f"; or did you mean {_join(like)}?" if like else ""
     return f"it is a {what}: {_rewrite(change, name, right[0])}{others}{perhaps}"
 
@@ -359,10 +361,10 @@ def _rewrite(change: Change, name: str, right: str) -> str:
 
 
 def _hint_names(name: str, known: Sequence[str]) -> str:
-    holding = [one for one in known if name.lower() in one.lower()]
+    holding = [node for node in known if name.lower() in node.lower()]
     near = holding or difflib.get_close_matches(name, known, n=_NEAR)
     if near:
-        shown = [one for one in known if one in near]
+        shown = [node for node in known if node in near]
         return f"did you mean {_join(shown).replace(' and ', ' or ')}?"
     return f"there are {_join(known)}"
 

@@ -110,7 +110,7 @@ def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
     given: Sequence[JsonObject] = ()
     if name := settings.policy_file:
         objects, _ = read_all([name], sys.stdin.buffer, POLICY.name)
-        given = [one for one in objects if is_policy(one)]
+        given = [item for item in objects if is_policy(item)]
         if not given:
             raise BadDump(f"-policy {name}: no {MULTI_AZ_ROLLOUTS.kind} is in it")
     return replace(copy, objects=put_policies(copy, given, settings.namespace))

@@ -21,9 +21,9 @@ def render_comparison(change: SimulationRun, versus: SimulationRun, width: int) 
     yield ""
     for label in left:
         cells = [_wrap(side[label], room) for side in (left, right)]
-        for place, (one, other) in enumerate(zip_longest(*cells, fillvalue="")):
+        for place, (cell, other) in enumerate(zip_longest(*cells, fillvalue="")):
             head = "" if place else label
-            yield f"{head:{first}}{_GAP}{one:{room}}{_GAP}{other}".rstrip()
+            yield f"{head:{first}}{_GAP}{cell:{room}}{_GAP}{other}".rstrip()
 
 
 def _list_cells(run: SimulationRun) -> Iterator[tuple[str, str]]:

@@ -133,8 +133,8 @@ def _check_selector(obj: JsonObject) -> None:
     fields = (
         ("selector", spec.get("selector"), dict, "a mapping"),
         ("selector.matchLabels", labels, dict, "a mapping"),
-        *((f"selector.matchLabels.{key}", one, str, "a text")
-          for key, one in (labels.items() if isinstance(labels, dict) else ())),
+        *((f"selector.matchLabels.{key}", label, str, "a text")
+          for key, label in (labels.items() if isinstance(labels, dict) else ())),
         ("selector.matchExpressions", terms, list, "a list"),
     )  # fmt: skip
     for path, value, wanted, word in fields:

@@ -149,7 +149,7 @@ def _describe(run: SimulationRun) -> SimulationDocument:
         groups=run.dump.groups,
         left_out=run.dump.left_out,
         begins=show_time(run.epoch),
-        ready_after={group: _seconds(one.span) for group, one in run.times.ready.items()},
+        ready_after={group: _seconds(stats.span) for group, stats in run.times.ready.items()},
         stuck=[pod.decoded.name for pod in run.times.stuck],
         terminates_after=_seconds(run.settings.terminates_after),
         steps=list(_list_steps(run)),
@@ -185,18 +185,18 @@ def _describe(run: SimulationRun) -> SimulationDocument:
             )
             for crossing in figures.crossings
         ],
-        policies=[_describe_policy(run, one) for one in run.dump.policies] or UNSET,
+        policies=[_describe_policy(run, policy) for policy in run.dump.policies] or UNSET,
     )
 
 
 def _describe_policy(run: SimulationRun, found: FoundPolicy) -> SimulatedPolicy:
-    described = {one.name: one for one in run.play.description.list_policies()}
+    described = {policy.name: policy for policy in run.play.description.list_policies()}
     end = described.get(found.name)
     return SimulatedPolicy(
         name=found.name,
         is_obeyed=run.dump.obeys,
         zones=[
-            SimulatedZone(name=zone.name, stateful_sets=[one.name for one in zone.sets])
+            SimulatedZone(name=zone.name, stateful_sets=[sts.name for sts in zone.sets])
             for zone in found.zones
         ],
         refusals=found.refusals,
@@ -204,14 +204,14 @@ def _describe_policy(run: SimulationRun, found: FoundPolicy) -> SimulatedPolicy:
         text="" if end is None else end.headline,
         batches=[
             SimulatedBatch(
-                number=one.number,
-                zone=one.zone,
-                stateful_set=one.set_name,
-                pods=one.pods,
-                at=_seconds(one.begin),
-                seconds=None if one.end is None else _seconds(one.end - one.begin),
+                number=batch.number,
+                zone=batch.zone,
+                stateful_set=batch.set_name,
+                pods=batch.pods,
+                at=_seconds(batch.begin),
+                seconds=None if batch.end is None else _seconds(batch.end - batch.begin),
             )
-            for one in run.figures.list_batches_of(found.name)
+            for batch in run.figures.list_batches_of(found.name)
         ],
     )
 

@@ -241,10 +241,10 @@ def choose_objects(
         namespace=chosen,
         mirrored=frozenset(list_references(sts.decoded for sts in sets)),
     )
-    rest = [one for kind, every in kinds.items() if kind not in (_SETS, _PODS) for one in every]
-    kept = [other for one in rest if (other := _read_other(one, surveyed)) is not None]
+    rest = [item for kind, every in kinds.items() if kind not in (_SETS, _PODS) for item in every]
+    kept = [other for item in rest if (other := _read_other(item, surveyed)) is not None]
     check_replicas(kept)
-    numbers = Counter(_kind_of(one) for every in kinds.values() for one in every)
+    numbers = Counter(_kind_of(item) for every in kinds.values() for item in every)
     numbers.subtract(_kind_of(sts) for sts in (*here, *pods, *kept))
     nodes = [obj for obj in kept if _name_kind(obj) == _NODES]
     return Dump(
@@ -252,9 +252,9 @@ def choose_objects(
         policies=read_policies(policies, [_place(sts, read) for sts in sets], nodes),
         obeys=obeys and bool(policies),
         sets=tuple(sorted(sets, key=lambda sts: sts.decoded.name)),
-        pods=tuple(sorted(read, key=lambda one: _natural(one.decoded.name))),
+        pods=tuple(sorted(read, key=lambda pod: _natural(pod.decoded.name))),
         others=tuple(sorted(kept, key=lambda obj: (_kind_of(obj), name_of(obj)))),
-        known=frozenset((*known, *(_kind_of(one) for one in rest))),
+        known=frozenset((*known, *(_kind_of(item) for item in rest))),
         left_out=(*unread, *_explain(numbers)),
         newest=find_newest([*here, *pods, *policies]),
     )

@@ -97,7 +97,7 @@ class Figures:
 
     def list_batches_of(self, policy: str) -> tuple[PolicyBatch, ...]:
         """Return the batches of one policy, in order."""
-        return tuple(one for one in self.batches if one.policy == policy)
+        return tuple(batch for batch in self.batches if batch.policy == policy)
 
 
 def add_up(
@@ -128,7 +128,7 @@ def add_up(
         refusals=tuple(state.refusals),
         crossings=tuple(state.crossings),
         evictions=tuple(state.evictions),
-        batches=tuple(list_batches(one for one in records if one.at < end)),
+        batches=tuple(list_batches(commit for commit in records if commit.at < end)),
     )
 
 
@@ -307,7 +307,7 @@ def list_batches(records: Iterable[Record]) -> list[PolicyBatch]:
             continue
         if record.before is None or record.after is None:
             continue
-        old, new = (child(one, *_BATCH) for one in (record.before, record.after))
+        old, new = (child(obj, *_BATCH) for obj in (record.before, record.after))
         key = (record.name, number(new, "number"))
         if new and number(old, "number") != key[1]:
             before = (record.name, number(old, "number"))
@@ -315,7 +315,7 @@ def list_batches(records: Iterable[Record]) -> list[PolicyBatch]:
                 batches[before] = replace(batches[before], end=record.at)
             batches[key] = _begin_batch(record, new)
         elif key in batches:
-            had_ended, has_ended = ("completionTime" in one for one in (old, new))
+            had_ended, has_ended = ("completionTime" in obj for obj in (old, new))
             if had_ended != has_ended:
                 batches[key] = replace(batches[key], end=record.at if has_ended else None)
     return list(batches.values())
@@ -327,7 +327,7 @@ def _begin_batch(record: Commit, batch: JsonObject) -> PolicyBatch:
         number=number(batch, "number"),
         zone=text(batch, "zone"),
         set_name=text(batch, "statefulSet"),
-        pods=tuple(text(one, "name") for one in children(batch, "pods")),
+        pods=tuple(text(pod, "name") for pod in children(batch, "pods")),
         begin=record.at,
     )
 

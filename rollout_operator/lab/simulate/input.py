@@ -90,8 +90,8 @@ def read_objects(content: bytes) -> list[JsonObject]:
     """Return all objects in the text, those of lists one by one. Raises BadDump."""
     try:
         text = _decode(content)
-        found = [one for document in _parse(text) for one in _flatten(document, {})]
-        return [_as_json(one) for one in found]
+        found = [item for document in _parse(text) for item in _flatten(document, {})]
+        return [_as_json(item) for item in found]
     except RecursionError:
         raise BadDump(_TOO_DEEP) from None
 

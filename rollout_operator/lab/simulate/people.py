@@ -82,7 +82,7 @@ class People:
             case Pause(zone=zone, is_paused=is_paused):
                 annotations = {PAUSED: "true" if is_paused else None}
                 body: JsonObject = {"metadata": {"annotations": annotations}}
-                return await self._send(_patch(one, body) for one in self.names.expand([zone]))
+                return await self._send(_patch(name, body) for name in self.names.expand([zone]))
             case PolicyEdit() as edit:
                 return await self._send([render_edit(edit)])
             case DeletePod(pod=pod):

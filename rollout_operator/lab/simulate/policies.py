@@ -169,10 +169,10 @@ def put_policies(
     _check_sets(copy.objects)
     default = namespace or _choose_namespace(copy.objects)
     found = _index(there, default)
-    merged = {key: _merge(found.get(key), one) for key, one in _index(given, default).items()}
+    merged = {key: _merge(found.get(key), item) for key, item in _index(given, default).items()}
     others = [obj for obj in copy.objects if not is_policy(obj)]
     every = (found | merged).items()
-    return [*others, *(_make_whole(one, key, copy.read_at) for key, one in every)]
+    return [*others, *(_make_whole(item, key, copy.read_at) for key, item in every)]
 
 
 def _check_sets(objects: Iterable[JsonObject]) -> None:
@@ -261,7 +261,7 @@ def read_policies(
     watched = {name_of(policy): _decode(policy) for policy in policies}
     selectors = {name_of(policy): _find_selector(policy) for policy in policies}
     owned = share_sets(
-        (one.policy for one in watched.values()), [member.decoded for member in members]
+        (policy.policy for policy in watched.values()), [member.decoded for member in members]
     )
     scopes = {scope.policy.head.name: scope for scope in owned.scopes}
     refused = {refusal.head.name: refusal for refusal in owned.refused}
@@ -314,7 +314,7 @@ def _resolve(
 
 def choose_policy_phase(described: PolicyDescription) -> Phase:
     """Return what a policy is doing, in the word that a rollout group would have."""
-    true = {one.type for one in described.conditions if one.is_true}
+    true = {condition.type for condition in described.conditions if condition.is_true}
     if READY in true:
         return Phase.ROLLED_OUT
     if STALLED in true:

@@ -111,7 +111,7 @@ class PodTimes:
     @property
     def slowest(self) -> timedelta:
         """Return the longest time from the end of a pod until its successor is ready."""
-        return max(one.span for one in self.ready.values()) + self.terminates_after
+        return max(stats.span for stats in self.ready.values()) + self.terminates_after
 
     def list_left(self, dump: Dump) -> Iterator[tuple[FoundPod, timedelta]]:
         """Yield the pods that are starting or terminating, each with what is left of it."""

@@ -236,8 +236,8 @@ class _Run:
         waiting = [pod for pod in self._times.stuck if pod.decoded.phase in ("", "Pending")]
         if waiting:
             await self._sleep(_KUBELETS_SEE_IT)
-        for one in waiting:
-            self._sandbox.api.put(one.obj, actor=RESTORER)
+        for each in waiting:
+            self._sandbox.api.put(each.obj, actor=RESTORER)
 
     async def _wait_ready(self, process: SimulatedProcess) -> None:
         try:

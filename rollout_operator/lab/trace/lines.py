@@ -118,10 +118,10 @@ class Storyteller:
 
     def _end_waits(self, whole: Commit, said: Iterable[Said]) -> None:
         """Take the last line of a set for over: none says that there is nothing to do."""
-        for one in said:
-            line = read_log_line(one.text)
+        for message in said:
+            line = read_log_line(message.text)
             if line is not None and line.is_wait and line.keys.get("zone") == whole.name:
-                self._followed.setdefault(one, whole.at)
+                self._followed.setdefault(message, whole.at)
 
     def _render_record(self, record: Record) -> Iterator[TraceLine]:
         match record:
@@ -276,7 +276,7 @@ def _revision_changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
     was, now = (text(version, "status", "updateRevision") for version in (before, after))
     current = text(after, "status", "currentRevision")
     if was != now:
-        images = [text(one, "image") for one in children(after, *_CONTAINERS)]
+        images = [text(container, "image") for container in children(after, *_CONTAINERS)]
         shown = f"{_short(now)} ({', '.join(images)})" if images else _short(now)
         yield f"wants revision {shown} instead of {_short(was) or 'none'}"
     elif current != text(before, "status", "currentRevision") and current == now:
@@ -312,9 +312,9 @@ def _why(pod: JsonObject) -> str:
 
 
 def _explain_pod(pod: JsonObject) -> str:
-    for one in children(pod, "status", "containerStatuses"):
+    for container in children(pod, "status", "containerStatuses"):
         for state in ("waiting", "terminated"):
-            if reason := text(child(one, "state"), state, "reason"):
+            if reason := text(child(container, "state"), state, "reason"):
                 return reason
     reason = text(pod, "status", "reason")
     return reason or text(pod, "status", "phase")

@@ -82,7 +82,7 @@ def _list_changes(commit: Commit) -> Iterator[str]:
 
 
 def _render_rollout(before: JsonObject, after: JsonObject) -> Iterator[str]:
-    known = {text(one, "tag") for one in children(before, "status", "availableReleases")}
+    known = {text(child, "tag") for child in children(before, "status", "availableReleases")}
     for release in children(after, "status", "availableReleases"):
         if text(release, "tag") not in known:
             yield f"{text(release, 'tag')} is announced"

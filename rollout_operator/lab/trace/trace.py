@@ -29,13 +29,13 @@ def render_story(
     history: History, *, begin: timedelta = timedelta(0), width: int = WIDTH
 ) -> list[str]:
     """Return a run as lines of at most so many columns: time, who, and what happened."""
-    shown = [one for one in Storyteller(history).render() if one.at >= begin]
+    shown = [line for line in Storyteller(history).render() if line.at >= begin]
     return _align(_fold(shown), width)
 
 
 def render_tail(history: History, at: timedelta, lines: int = 40) -> list[str]:
     """Return the last lines of the story up to a time: what led to what happened then."""
-    shown = [one for one in Storyteller(history).render() if one.at <= at]
+    shown = [line for line in Storyteller(history).render() if line.at <= at]
     folded = list(_fold(shown))
     return _align(folded[-lines:], WIDTH)
 
@@ -67,7 +67,7 @@ class _Folded:
 
     @property
     def text(self) -> str:
-        subject = ", ".join(one for one in self.whats if one)
+        subject = ", ".join(what for what in self.whats if what)
         times = f" ({self.count} times)" if self.count > len(self.whats) else ""
         return f"{subject} {self.first.text}{times}".lstrip()
 
@@ -87,8 +87,8 @@ def _fold(lines: Iterable[TraceLine]) -> Iterator[_Folded]:
 
 def _align(lines: Iterable[_Folded], width: int) -> list[str]:
     shown = list(lines)
-    names = min(max((len(one.first.who) for one in shown), default=0), WIDEST_NAME)
-    return [row for one in shown for row in _rows(one, names, width)]
+    names = min(max((len(folded.first.who) for folded in shown), default=0), WIDEST_NAME)
+    return [row for folded in shown for row in _rows(folded, names, width)]
 
 
 def _rows(line: _Folded, names: int, width: int) -> list[str]:

@@ -199,13 +199,13 @@ def _as_map(value: object, path: str) -> _Fields:
 
 def _as_labels(value: object, path: str) -> Mapping[str, str]:
     labels: dict[str, str] = {}
-    for key, one in _as_map(value, path).items():
-        if not isinstance(one, str):
+    for key, item in _as_map(value, path).items():
+        if not isinstance(item, str):
             raise _WrongType(
                 f"{path} accessor error: contains non-string value in the map under key"
-                f" {quote(key)}: {_shown(one)} is of the type {_type(one)}, expected string"
+                f" {quote(key)}: {_shown(item)} is of the type {_type(item)}, expected string"
             )
-        labels[key] = one
+        labels[key] = item
     return labels
 
 

@@ -221,7 +221,7 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
         namespace=wire.metadata.namespace,
         account=pod.service_account_name or "default",
         arguments=(*(container.command or ()), *(container.args or ())),
-        variables={one.name: _get_value(one) for one in container.env or ()},
+        variables={variable.name: _get_value(variable) for variable in container.env or ()},
         replicas=1 if wire.spec.replicas is None else wire.spec.replicas,
         ready=wire.status.ready_replicas if wire.status is not None else 0,
     )
@@ -234,13 +234,13 @@ def decode_kuberik(raw: JsonBytes) -> str:
     """
     wire = read_as("Deployment", raw, _DEPLOYMENT)
     pod = wire.spec.template.spec or _PodSpec()
-    is_kuberik = any(_is_image(one.image, _KUBERIK) for one in pod.containers or ())
+    is_kuberik = any(_is_image(each.image, _KUBERIK) for each in pod.containers or ())
     head = wire.metadata
     return f"{head.namespace}/{head.name}" if is_kuberik and wire.spec.replicas != 0 else ""
 
 
-def _get_value(one: _Variable) -> str:
-    return one.value if one.value_from is None else f"$({one.name})"
+def _get_value(variable: _Variable) -> str:
+    return variable.value if variable.value_from is None else f"$({variable.name})"
 
 
 def _is_program(image: str) -> bool:
@@ -331,7 +331,7 @@ def decode_native_budget(raw: JsonBytes) -> NativeBudget:
 def decode_served_versions(raw: JsonBytes) -> tuple[str, ...]:
     """Return the versions that a CustomResourceDefinition serves. Raises DecodeError."""
     wire = read_as("CustomResourceDefinition", raw, _DEFINITION)
-    return tuple(one.name for one in wire.spec.versions if one.served)
+    return tuple(version.name for version in wire.spec.versions if version.served)
 
 
 def convert_selector(wire: WireSelector | None) -> LabelSelector:

@@ -77,7 +77,9 @@ class ReleaseSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_bake(self) -> bool:
         """Return whether a release must show its health before it counts as deployed."""
-        return any(one is not None for one in (self.bake_time, self.deploy_timeout, self.checks))
+        return any(
+            setting is not None for setting in (self.bake_time, self.deploy_timeout, self.checks)
+        )
 
 
 class ReleaseRollout(msgspec.Struct, frozen=True, kw_only=True):

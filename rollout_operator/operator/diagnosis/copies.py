@@ -149,7 +149,7 @@ class _Reading:
 
 def _list_references(sets: Sequence[_Found]) -> Sequence[Reference]:
     decoded = [decode_or_salvage(kind.kind, decode_statefulset, raw) for kind, raw in sets]
-    return list_references(one for one in decoded if not isinstance(one, Unreadable))
+    return list_references(sts for sts in decoded if not isinstance(sts, Unreadable))
 
 
 def _decode(raw: msgspec.Raw, resource: Resource) -> JsonObject:

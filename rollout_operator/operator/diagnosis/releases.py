@@ -150,11 +150,11 @@ class ObservedReleases:
             checks=self._list_checks(),
         )
         found: list[ReleaseDescription] = []
-        for one in sorted(self.listed.rollouts, key=lambda one: one.name):
-            if isinstance(one, Unreadable):
-                found.append(describe_unreadable_release(one))
-            elif isinstance(one.view, ReleaseRollout | RefusedRelease):
-                found.append(describe_release(one.view, self._relate(one.view, common)))
+        for rollout in sorted(self.listed.rollouts, key=lambda each: each.name):
+            if isinstance(rollout, Unreadable):
+                found.append(describe_unreadable_release(rollout))
+            elif isinstance(rollout.view, ReleaseRollout | RefusedRelease):
+                found.append(describe_release(rollout.view, self._relate(rollout.view, common)))
         return tuple(found) or UNSET
 
     def describe_schedules(self) -> tuple[ScheduleDescription, ...] | UnsetType:
@@ -165,7 +165,7 @@ class ObservedReleases:
         """Return the HealthChecks of the namespace by name; UNSET where there is none."""
         rollouts = list_views(self.listed.rollouts, ReleaseRollout)
         labels = self._map_labels()
-        found = (describe_check(one, rollouts, labels) for one in self._list_checks())
+        found = (describe_check(check, rollouts, labels) for check in self._list_checks())
         return tuple(found) or UNSET
 
     def _relate(
@@ -186,15 +186,17 @@ class ObservedReleases:
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
         found = list_views(self.listed.checks, HealthCheck)
-        return tuple(sorted(found, key=lambda one: one.head.name))
+        return tuple(sorted(found, key=lambda check: check.head.name))
 
     def _map_labels(self) -> Mapping[str, Mapping[str, str]]:
         found = list_views(self.listed.namespaces, LabelledNamespace)
-        return {one.head.name: one.labels for one in found}
+        return {namespace.head.name: namespace.labels for namespace in found}
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
         found = list_views(self.listed.schedules, ScheduleObject)
-        return tuple(sorted(found, key=lambda one: (one.head.namespace == "", one.head.name)))
+        return tuple(
+            sorted(found, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name))
+        )
 
 
 def _store(objects: Sequence[AnyWatched]) -> WatchedStore:

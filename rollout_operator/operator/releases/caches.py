@@ -65,5 +65,5 @@ def follow_kind(
 
 def follow(caches: ReleaseCaches, context: Context, tasks: TaskStack) -> None:
     """Begin to follow all of them."""
-    for one in caches.list_kinds():
-        tasks.start(f"{one.kind} informer", one.run(context.clock))
+    for kind in caches.list_kinds():
+        tasks.start(f"{kind.kind} informer", kind.run(context.clock))

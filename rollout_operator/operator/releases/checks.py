@@ -71,8 +71,8 @@ class HealthChecks:
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
-        for one in self._caches.checks.store.list_all():
-            self._queue.add(one.name)
+        for watched in self._caches.checks.store.list_all():
+            self._queue.add(watched.name)
         tasks.start("health workers", self._workers.run())
 
     def close(self) -> None:
@@ -103,7 +103,9 @@ class HealthChecks:
 
     def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
         """Return the Rollouts of this namespace that may select a check of another one."""
-        return [one for one in self._caches.list_selecting(check) if selects_namespaces(one)]
+        return [
+            rollout for rollout in self._caches.list_selecting(check) if selects_namespaces(rollout)
+        ]
 
     def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
         """Look at what Rollouts of any namespace may select."""
@@ -155,13 +157,15 @@ class HealthChecks:
         """Wake a check that asks for something else; what it was found to be is no news."""
         if old is not None and new is not None and _get_wish(old) == _get_wish(new):
             return
-        for one in (old, new):
-            if one is not None:
-                self._queue.add(one.name)
+        for version in (old, new):
+            if version is not None:
+                self._queue.add(version.name)
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake what a Rollout selects, where another release or another set of checks counts."""
-        found = list_views([one for one in (old, new) if one is not None], ReleaseRollout)
+        found = list_views(
+            [version for version in (old, new) if version is not None], ReleaseRollout
+        )
         if len(found) == 2 and _get_cause(found[0]) == _get_cause(found[1]):
             return
         self.wake(found)
@@ -170,7 +174,7 @@ class HealthChecks:
                 other.wake(wide)
 
     def _on_kustomization(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        names = {one.name for one in (old, new) if one is not None}
+        names = {version.name for version in (old, new) if version is not None}
         for check in list_views(self._caches.checks.store.list_all(), HealthCheck):
             own = f"{check.head.namespace}/"
             named = (check.kustomization or "").removeprefix(own)
@@ -183,9 +187,9 @@ class HealthChecks:
             self._queue.add(name)
 
 
-def _get_wish(one: AnyWatched) -> object:
+def _get_wish(watched: AnyWatched) -> object:
     """Return all that a check says but its status."""
-    view = one.view if isinstance(one, WatchedObject) else one
+    view = watched.view if isinstance(watched, WatchedObject) else watched
     if not isinstance(view, HealthCheck):
         return view
     return msgspec.structs.replace(view, status=HealthCheckStatus())

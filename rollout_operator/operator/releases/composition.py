@@ -40,7 +40,7 @@ class Releases:
     @property
     def busy(self) -> int:
         """Return how many objects are reconciled now."""
-        return sum(one.busy for one in self._controllers)
+        return sum(controller.busy for controller in self._controllers)
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow all that releases depend on."""
@@ -48,15 +48,15 @@ class Releases:
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
-        for one in self._controllers:
-            one.start(tasks)
+        for controller in self._controllers:
+            controller.start(tasks)
 
     def close(self) -> None:
         """Begin nothing new from now on."""
-        for one in self._controllers:
-            one.close()
+        for controller in self._controllers:
+            controller.close()
 
     async def finish(self) -> None:
         """Wait until nothing is worked on."""
-        for one in self._controllers:
-            await one.finish()
+        for controller in self._controllers:
+            await controller.finish()

@@ -42,11 +42,11 @@ class DescribedReleases:
     def describe_releases(self) -> Iterator[ReleaseDescription]:
         """Yield all Rollouts by name."""
         common = RelatedObjects(schedules=self._list_schedules(), checks=self._list_checks())
-        for one in sorted(self._caches.rollouts.store.list_all(), key=lambda one: one.name):
-            if isinstance(one, Unreadable):
-                yield describe_unreadable_release(one)
-            elif isinstance(one.view, ReleaseRollout | RefusedRelease):
-                yield describe_release(one.view, self._relate(one.view, common))
+        for watched in sorted(self._caches.rollouts.store.list_all(), key=lambda each: each.name):
+            if isinstance(watched, Unreadable):
+                yield describe_unreadable_release(watched)
+            elif isinstance(watched.view, ReleaseRollout | RefusedRelease):
+                yield describe_release(watched.view, self._relate(watched.view, common))
 
     def describe_schedules(self) -> Iterator[ScheduleDescription]:
         """Yield the schedules of the namespace, and those of the cluster."""
@@ -62,9 +62,9 @@ class DescribedReleases:
         """Yield the Rollouts that may select a check, those of other namespaces as well."""
         yield from self._caches.list_selecting(check)
         for other in self._context.process.health_checks:
-            for one in other.list_selecting(check):
-                if one.head.namespace != self._context.namespace:
-                    yield one
+            for rollout in other.list_selecting(check):
+                if rollout.head.namespace != self._context.namespace:
+                    yield rollout
 
     def _relate(
         self, rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects
@@ -86,10 +86,20 @@ class DescribedReleases:
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
         found = list_views(self._caches.checks.store.list_all(), HealthCheck)
-        return tuple(sorted(found, key=lambda one: one.head.name))
+        return tuple(sorted(found, key=lambda check: check.head.name))
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
         kinds = self._context.process.followed_schedules
-        found = (one for kind in kinds for one in list_views(kind.store.list_all(), ScheduleObject))
-        own = [one for one in found if one.head.namespace in ("", self._context.namespace)]
-        return tuple(sorted(own, key=lambda one: (one.head.namespace == "", one.head.name)))
+        found = (
+            schedule
+            for kind in kinds
+            for schedule in list_views(kind.store.list_all(), ScheduleObject)
+        )
+        own = [
+            schedule
+            for schedule in found
+            if schedule.head.namespace in ("", self._context.namespace)
+        ]
+        return tuple(
+            sorted(own, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name))
+        )

@@ -70,9 +70,9 @@ class RolloutReleases:
             count=WORKERS,
             rng=context.rng,
         )
-        for one in caches.list_kinds():
-            one.on_change(self._on_change)
-            one.on_news(self._wake_all)
+        for kind in caches.list_kinds():
+            kind.on_change(self._on_change)
+            kind.on_news(self._wake_all)
         context.process.wide_checks.on_change(self._on_check, self._wake_wide)
 
     @property
@@ -161,29 +161,29 @@ class RolloutReleases:
         )
 
     def _wake_all(self) -> None:
-        for one in self._caches.rollouts.store.list_all():
-            self._queue.add(one.name)
+        for watched in self._caches.rollouts.store.list_all():
+            self._queue.add(watched.name)
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that a change concerns; what it concerned before as well."""
-        for view in list_views([one for one in (old, new) if one is not None], object):
+        for view in list_views([version for version in (old, new) if version is not None], object):
             for name in list_concerned(view, self._caches):
                 self._queue.add(name)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that may select a HealthCheck of another namespace."""
-        checks = list_views([one for one in (old, new) if one is not None], HealthCheck)
-        for one in self._list_wide():
-            if any(takes_check(one, check) for check in checks):
-                self._queue.add(one.head.name)
+        checks = list_views([version for version in (old, new) if version is not None], HealthCheck)
+        for rollout in self._list_wide():
+            if any(takes_check(rollout, check) for check in checks):
+                self._queue.add(rollout.head.name)
 
     def _wake_wide(self) -> None:
-        for one in self._list_wide():
-            self._queue.add(one.head.name)
+        for rollout in self._list_wide():
+            self._queue.add(rollout.head.name)
 
     def _list_wide(self) -> list[ReleaseRollout]:
         rollouts = self._caches.list_rollouts()
-        return [one for one in rollouts if selects_namespaces(one)]
+        return [rollout for rollout in rollouts if selects_namespaces(rollout)]
 
     async def _query_registries(self, look_ups: ReleaseLookUps) -> None:
         await Workers(

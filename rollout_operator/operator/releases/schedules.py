@@ -126,9 +126,9 @@ class Schedules:
         )
 
     def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        for one in (old, new):
-            if one is not None:
-                self._queue.add(one.name)
+        for version in (old, new):
+            if version is not None:
+                self._queue.add(version.name)
 
     def _on_gate(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         for view in list_views(_list_known(old, new), ReleaseGate):
@@ -140,13 +140,13 @@ class Schedules:
         before, after = read_gated(old), read_gated(new)
         if before == after:
             return
-        found = [one for one in (before, after) if one is not None]
+        found = [version for version in (before, after) if version is not None]
         for name in list_by_rollout(self._list_schedules(), found):
             self._queue.add(name)
 
     def _wake_all(self) -> None:
-        for one in self._kinds.schedules.store.list_all():
-            self._queue.add(one.name)
+        for watched in self._kinds.schedules.store.list_all():
+            self._queue.add(watched.name)
 
     def _list_schedules(self) -> Iterable[ScheduleObject]:
         return list_views(self._kinds.schedules.store.list_all(), ScheduleObject)
@@ -187,4 +187,4 @@ class NamespacedSchedules(Schedules):
 
 
 def _list_known(old: AnyWatched | None, new: AnyWatched | None) -> Iterator[AnyWatched]:
-    return (one for one in (old, new) if one is not None)
+    return (version for version in (old, new) if version is not None)

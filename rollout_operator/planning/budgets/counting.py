@@ -180,9 +180,9 @@ class _Partitions:
     def __contains__(self, partition: str) -> bool:
         if partition in self._found:
             return True
-        for one in self._left:
-            self._found.add(one)
-            if one == partition:
+        for name in self._left:
+            self._found.add(name)
+            if name == partition:
                 return True
         return False
 

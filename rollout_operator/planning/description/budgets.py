@@ -74,8 +74,8 @@ def list_rivals(
     )
 
 
-def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    return all(other.get(key, value) == value for key, value in one.items())
+def _agree(selector: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all(other.get(key, value) == value for key, value in selector.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def _find_shared_pod(
     if not rivals and LEFT_OUT not in pod.labels:
         return None
     found = (rival.find_state(pod.labels) for rival in (versions, *rivals))
-    states = sorted((one for one in found if one is not None), key=lambda one: one.name)
+    states = sorted((state for state in found if state is not None), key=lambda state: state.name)
     choice = choose_budget(states, pod)
     if isinstance(choice, Refusal) and choice.reason.code is Code.BUDGETS_OVERLAP:
         return choice

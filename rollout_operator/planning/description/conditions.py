@@ -14,13 +14,13 @@ _TRUE: Final = "True"
 
 def describe_conditions(conditions: Iterable[StatusCondition]) -> Iterator[ConditionDescription]:
     """Yield conditions in their order; a time that cannot be read is left out."""
-    for one in conditions:
+    for condition in conditions:
         yield ConditionDescription(
-            type=one.type,
-            is_true=one.status == _TRUE,
-            reason=one.reason,
-            message=cut(one.message),
-            since=_parse_time(one.last_transition_time),
+            type=condition.type,
+            is_true=condition.status == _TRUE,
+            reason=condition.reason,
+            message=cut(condition.message),
+            since=_parse_time(condition.last_transition_time),
         )
 
 

@@ -70,7 +70,9 @@ def explain_pod(group: Group, plan: Plan, name: str) -> Explanation | None:
         ordinal = zone.sts.ordinal_of(name)
         if ordinal is None:
             continue
-        names = [pod.name for pod in zone.own_pods] + [one.name for one in zone.own_unreadable]
+        names = [pod.name for pod in zone.own_pods] + [
+            broken.name for broken in zone.own_unreadable
+        ]
         if ordinal in zone.sts.ordinals:
             held = zone.by_ordinal(range(ordinal, ordinal + 1)).get(ordinal)
             return _explain_desired(_place(group, plan, zone), name, held)

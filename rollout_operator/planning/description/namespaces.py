@@ -30,21 +30,21 @@ def merge_descriptions(own: Description, others: Iterable[Description]) -> Descr
     return msgspec.structs.replace(
         own,
         groups=tuple(
-            msgspec.structs.replace(group, namespace=one.namespace)
-            for one in ordered
-            for group in one.groups
+            msgspec.structs.replace(group, namespace=description.namespace)
+            for description in ordered
+            for group in description.groups
         ),
         budgets=tuple(
-            msgspec.structs.replace(budget, namespace=one.namespace)
-            for one in ordered
-            for budget in one.budgets
+            msgspec.structs.replace(budget, namespace=description.namespace)
+            for description in ordered
+            for budget in description.budgets
         ),
         namespaces=tuple(_list_namespaces(ordered)),
-        policies=_merge(one.policies for one in ordered),
-        releases=_merge(one.releases for one in ordered),
+        policies=_merge(description.policies for description in ordered),
+        releases=_merge(description.releases for description in ordered),
         # What is of the cluster is described with each namespace.
-        schedules=_merge(one.schedules for one in ordered),
-        health_checks=_merge(one.health_checks for one in ordered),
+        schedules=_merge(description.schedules for description in ordered),
+        health_checks=_merge(description.health_checks for description in ordered),
     )
 
 
@@ -72,7 +72,7 @@ def select_namespace(description: Description, namespace: str) -> Description | 
 def _merge(found: Iterable[tuple[Located, ...] | UnsetType]) -> tuple[Located, ...] | UnsetType:
     """Return what all namespaces have, each once; UNSET where none has anything of the kind."""
     known = [some for some in found if not isinstance(some, UnsetType)]
-    merged = {(one.title, one.namespace): one for some in known for one in some}
+    merged = {(located.title, located.namespace): located for some in known for located in some}
     return tuple(merged.values()) if known else UNSET
 
 
@@ -81,7 +81,7 @@ def _select(
 ) -> tuple[Located, ...] | UnsetType:
     if isinstance(found, UnsetType):
         return UNSET
-    return tuple(one for one in found if one.namespace in namespaces)
+    return tuple(located for located in found if located.namespace in namespaces)
 
 
 def _narrow(

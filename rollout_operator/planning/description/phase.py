@@ -69,7 +69,9 @@ def list_worst_first(groups: Iterable[GroupDescription]) -> list[GroupDescriptio
 def list_worst_releases(releases: Iterable[ReleaseDescription]) -> list[ReleaseDescription]:
     """Return Rollouts of releases in the same order."""
     places = {phase: place for place, phase in enumerate(reversed(ReleasePhase))}
-    return sorted(releases, key=lambda one: (places[one.phase], one.namespace, one.name))
+    return sorted(
+        releases, key=lambda release: (places[release.phase], release.namespace, release.name)
+    )
 
 
 def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:

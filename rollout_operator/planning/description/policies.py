@@ -70,7 +70,7 @@ def describe_policy(
     a process has decided that acts for it.
     """
     if isinstance(found, RefusedPolicy):
-        text = "; ".join(one.text for one in found.refusals)
+        text = "; ".join(refusal.text for refusal in found.refusals)
         described = _describe_status(watched)
         return replace(
             described,
@@ -91,7 +91,7 @@ def describe_policy(
 
 def list_worst_policies(policies: Iterable[PolicyDescription]) -> list[PolicyDescription]:
     """Return policies as people read them; a pause is a step of a rollout that goes on."""
-    return sorted(policies, key=lambda one: (_rank(one), one.namespace, one.name))
+    return sorted(policies, key=lambda policy: (_rank(policy), policy.namespace, policy.name))
 
 
 def is_held(policy: PolicyDescription) -> bool:
@@ -102,7 +102,10 @@ def is_held(policy: PolicyDescription) -> bool:
 
 def has_stalled(policy: PolicyDescription) -> bool:
     """Return whether a batch makes no progress: the phase says so of all else that is stuck."""
-    return any(one.is_true and one.reason == DEADLINE_EXCEEDED for one in policy.conditions)
+    return any(
+        condition.is_true and condition.reason == DEADLINE_EXCEEDED
+        for condition in policy.conditions
+    )
 
 
 def _rank(policy: PolicyDescription) -> int:
@@ -116,7 +119,10 @@ def _rank(policy: PolicyDescription) -> int:
 
 
 def _is_in_pause(policy: PolicyDescription) -> bool:
-    return any((one.type, one.reason) == (PROGRESSING, INTERVAL_WAIT) for one in policy.conditions)
+    return any(
+        (condition.type, condition.reason) == (PROGRESSING, INTERVAL_WAIT)
+        for condition in policy.conditions
+    )
 
 
 def _is_due(policy: PolicyDescription, now: datetime) -> bool:
@@ -155,13 +161,13 @@ def describe_idle(policy: PolicyDescription, now: datetime) -> GroupDescription:
     )
 
 
-def describe_unreadable_policy(one: Unreadable) -> PolicyDescription:
+def describe_unreadable_policy(broken: Unreadable) -> PolicyDescription:
     """Return a policy of which nothing is known but its name."""
     return PolicyDescription(
-        name=one.name,
-        namespace=one.namespace,
+        name=broken.name,
+        namespace=broken.namespace,
         phase=PolicyPhase.INVALID,
-        headline=cut(one.error),
+        headline=cut(broken.error),
         code=Code.OBJECT_UNREADABLE,
     )
 
@@ -171,7 +177,7 @@ def _with_waits(described: PolicyDescription, waits: Sequence[Reason]) -> Policy
         described,
         headline=cut(waits[0].text),
         code=waits[0].code,
-        waits=tuple(describe_reason(one) for one in waits if one.code is not Code.UP_TO_DATE),
+        waits=tuple(describe_reason(wait) for wait in waits if wait.code is not Code.UP_TO_DATE),
     )
 
 
@@ -207,14 +213,14 @@ def _describe_zone(zone: PolicyZoneStatus) -> PolicyZoneDescription:
     )
 
 
-def _describe_set(one: PolicySetStatus) -> PolicySetDescription:
+def _describe_set(status: PolicySetStatus) -> PolicySetDescription:
     return PolicySetDescription(
-        name=one.name,
-        source=one.source,
-        desired=one.replicas,
-        updated=one.updated_pods,
-        outdated=one.outdated_pods,
-        unavailable=one.unavailable_pods,
+        name=status.name,
+        source=status.source,
+        desired=status.replicas,
+        updated=status.updated_pods,
+        outdated=status.outdated_pods,
+        unavailable=status.unavailable_pods,
     )
 
 
@@ -226,7 +232,7 @@ def _describe_batch(status: PolicyStatus) -> BatchDescription | None:
         number=batch.number,
         zone=cut(batch.zone),
         stateful_set=batch.stateful_set,
-        pods=tuple(one.name for one in batch.pods),
+        pods=tuple(pod.name for pod in batch.pods),
         began=parse_time(batch.start_time),
         completed=parse_time(batch.completion_time),
     )

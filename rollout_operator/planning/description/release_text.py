@@ -52,13 +52,13 @@ def render_target(target: TargetDescription) -> str:
     return f"{target.kind} {target.name}{variable} has {target.tag or 'no tag'}{waiting}"
 
 
-def render_deployment(one: DeploymentDescription) -> str:
+def render_deployment(deployment: DeploymentDescription) -> str:
     """Return an entry of the history."""
-    began = "" if one.began is None else f" at {render_time(one.began)}"
-    message = f", {one.message}" if one.message else ""
-    by = f" by {one.by}" if one.by else ""
-    status = f" {one.status}" if one.status else ""
-    return f"{one.tag}{status}{began}{by}{message}"
+    began = "" if deployment.began is None else f" at {render_time(deployment.began)}"
+    message = f", {deployment.message}" if deployment.message else ""
+    by = f" by {deployment.by}" if deployment.by else ""
+    status = f" {deployment.status}" if deployment.status else ""
+    return f"{deployment.tag}{status}{began}{by}{message}"
 
 
 def render_schedule(schedule: ScheduleDescription) -> str:
@@ -83,12 +83,12 @@ def list_release(release: ReleaseDescription) -> Iterator[str]:
         if wait is not None:
             yield f"  also: {wait.text} [{wait.reason}]"
             yield from ([f"    {wait.remedy}"] if wait.remedy else [])
-    yield from (f"  asked for: {one}" for one in release.requests)
-    yield from (f"  gate {render_gate(one)}" for one in release.gates)
-    yield from (f"  health {render_check(one)}" for one in release.checks)
+    yield from (f"  asked for: {request}" for request in release.requests)
+    yield from (f"  gate {render_gate(gate)}" for gate in release.gates)
+    yield from (f"  health {render_check(check)}" for check in release.checks)
     yield from _list_bake(release)
-    yield from (f"  {render_target(one)}" for one in release.targets)
-    yield from (f"  was: {render_deployment(one)}" for one in release.history)
+    yield from (f"  {render_target(target)}" for target in release.targets)
+    yield from (f"  was: {render_deployment(deployment)}" for deployment in release.history)
 
 
 def _list_bake(release: ReleaseDescription) -> Iterator[str]:
@@ -96,5 +96,5 @@ def _list_bake(release: ReleaseDescription) -> Iterator[str]:
         yield f"  bakes until {render_time(release.bake_ends)}"
     if release.deadline is not None:
         yield f"  the bake has to start by {render_time(release.deadline)}"
-    for one in release.history[:1]:
-        yield from (f"  failed: {text}" for text in one.failed_checks)
+    for deployment in release.history[:1]:
+        yield from (f"  failed: {text}" for text in deployment.failed_checks)

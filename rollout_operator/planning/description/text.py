@@ -55,10 +55,10 @@ def render_policy(policy: PolicyDescription) -> str:
     return f"{head}: {policy.headline}{code}"
 
 
-def render_policy_set(one: PolicySetDescription) -> str:
+def render_policy_set(sts: PolicySetDescription) -> str:
     """Return a StatefulSet of a MultiAZRollout in numbers."""
-    numbers = f"{one.updated} of {one.desired} updated, {one.unavailable} unavailable"
-    return f"{one.name}: {numbers}, zone by {one.source}"
+    numbers = f"{sts.updated} of {sts.desired} updated, {sts.unavailable} unavailable"
+    return f"{sts.name}: {numbers}, zone by {sts.source}"
 
 
 def render_batch(batch: BatchDescription) -> str:
@@ -175,7 +175,7 @@ def _list_policy(policy: PolicyDescription) -> Iterator[str]:
         yield f"  {first.remedy}"
     for zone in policy.zones:
         yield f"  {zone.order}. {zone.name}: {zone.state}"
-        yield from (f"    {render_policy_set(one)}" for one in zone.sets)
+        yield from (f"    {render_policy_set(sts)}" for sts in zone.sets)
     if policy.batch is not None:
         yield f"  {render_batch(policy.batch)}"
     if policy.next_batch is not None:

@@ -47,19 +47,19 @@ def watches(operator: OperatorDeployment, namespace: str) -> bool:
 
 def check_overruled(installation: Installation) -> Iterator[Finding]:
     """Yield variables in place of which a flag counts that says something else."""
-    for one in list_acting(installation):
+    for deployment in list_acting(installation):
         for variable, flags in (
             (_WATCHED, _NAMESPACE_FLAGS),
             (_LEVEL, (_LEVEL_FLAG,)),
             (_NAME, (LEASE_FLAG,)),
         ):
-            text, value = _get(one, variable), _find_flag(one, flags)
+            text, value = _get(deployment, variable), _find_flag(deployment, flags)
             if text and value and _ELSEWHERE not in value and value.lower() != text.lower():
                 said = f"-{flags[0]}={value} counts, and not {variable}={text}"
-                yield find(FindingCode.VARIABLE_OVERRULED, one.title, said)
-        if _is_given(one) and not is_on(one.arguments, POLICIES_FLAG, default=True):
-            said = f"-{POLICIES_FLAG}=false counts, and not {', '.join(_list_given(one))}"
-            yield find(FindingCode.VARIABLE_OVERRULED, one.title, said)
+                yield find(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
+        if _is_given(deployment) and not is_on(deployment.arguments, POLICIES_FLAG, default=True):
+            said = f"-{POLICIES_FLAG}=false counts, and not {', '.join(_list_given(deployment))}"
+            yield find(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
 
 
 def _is_given(operator: OperatorDeployment) -> bool:

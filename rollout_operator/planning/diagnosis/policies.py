@@ -28,8 +28,8 @@ _VERSION: Final = "v1alpha1"
 def obeys(installation: Installation) -> bool:
     """Return whether an operator here is to obey policies."""
     return any(
-        is_on(list_arguments(one), POLICIES_FLAG, default=False)
-        for one in list_acting(installation)
+        is_on(list_arguments(deployment), POLICIES_FLAG, default=False)
+        for deployment in list_acting(installation)
     )
 
 
@@ -46,7 +46,7 @@ def check_kind(installation: Installation) -> Iterator[Finding]:
 
 def check_obeyed(installation: Installation) -> Iterator[Finding]:
     """Yield that policies are here, and that the operator beside them passes them over."""
-    names = [one.head.name for one in installation.policies]
+    names = [policy.head.name for policy in installation.policies]
     acting = list_acting(installation)
     if names and acting and not obeys(installation):
         text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
@@ -55,15 +55,19 @@ def check_obeyed(installation: Installation) -> Iterator[Finding]:
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:
     """Yield the policies that are refused, with all that is wrong with each."""
-    for one in _share(installation).refused:
-        text = "; ".join(refusal.text for refusal in one.refusals)
-        yield find(FindingCode.POLICY_REFUSED, f"{_KIND} {one.head.name}", text)
+    for policy in _share(installation).refused:
+        text = "; ".join(refusal.text for refusal in policy.refusals)
+        yield find(FindingCode.POLICY_REFUSED, f"{_KIND} {policy.head.name}", text)
 
 
 def check_strategies(installation: Installation) -> Iterator[Finding]:
     """Yield StatefulSets of policies, of no group, that Kubernetes replaces the pods of."""
     for scope in _share(installation).scopes:
-        own = [one for one in scope.sets if isinstance(one, StatefulSet) and one.group is None]
+        own = [
+            member
+            for member in scope.sets
+            if isinstance(member, StatefulSet) and member.group is None
+        ]
         for sts in own:
             if sts.strategy != ON_DELETE and not scope.policy.may_switch_strategy:
                 text = f"its update strategy is {sts.strategy}"
@@ -72,13 +76,13 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
 
 def asks_nodes(installation: Installation) -> bool:
     """Return whether a policy has StatefulSets whose zones nothing but nodes tells."""
-    placed = {one.sts.name: one.placed for one in installation.sets}
+    placed = {sts.sts.name: sts.placed for sts in installation.sets}
     for scope in _share(installation).scopes:
         own = [placed.get(sts.name) for sts in scope.sets]
-        if needs_nodes(scope.policy, [one for one in own if one is not None], {}):
+        if needs_nodes(scope.policy, [member for member in own if member is not None], {}):
             return True
     return False
 
 
 def _share(installation: Installation) -> PolicyOwnership:
-    return share_sets(installation.policies, [one.sts for one in installation.sets])
+    return share_sets(installation.policies, [sts.sts for sts in installation.sets])

@@ -51,7 +51,7 @@ def choose_staying(
         pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)
         if pod is not None and ordinal is not None and (pod.uid == uid or pod.ip):
             found.append((ordinal, uid, pod))
-    return {uid: pod for _, uid, pod in sorted(found, key=lambda one: one[0])}
+    return {uid: pod for _, uid, pod in sorted(found, key=lambda pair: pair[0])}
 
 
 def took_pods(sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]) -> bool:
@@ -77,7 +77,7 @@ def find_replaced(
     came = [pod.created for pod in pods if sts.find_ordinal(pod.name, wanted) is not None]
     if len(came) < len(wanted):
         return now
-    newest = max((now if one is None else one for one in came), default=None)
+    newest = max((now if time is None else time for time in came), default=None)
     return newest if newest is not None and at - newest <= _ROUNDING else None
 
 

@@ -45,12 +45,12 @@ def assess_no_downscale_change(review: Review, *, fails_closed: bool) -> Verdict
     NODOWN-01 to 03. With `fails_closed` a change of a guarded kind that cannot be understood is
     refused (D-20).
     """
-    for age, one in (("old", review.old), ("new", review.new)):
-        if isinstance(one, Unusable):
+    for age, scalable in (("old", review.old), ("new", review.new)):
+        if isinstance(scalable, Unusable):
             if fails_closed:
-                text = f"can't decode {age} object, err: {one.error}"
+                text = f"can't decode {age} object, err: {scalable.error}"
                 return refuse(Code.CANNOT_CHECK, text, status=RETRY)
-            text = f"can't decode {age} object, allowing the change, err: {one.error}"
+            text = f"can't decode {age} object, allowing the change, err: {scalable.error}"
             return allow(Code.CANNOT_CHECK, warning=text)
     change = _compare(review)
     if fails_closed and not isinstance(change, Decrease) and _is_unclear(review):
@@ -66,16 +66,16 @@ def assess_prepare_change(review: Review) -> Verdict | Decrease:
     if review.dry_run:
         return allow(Code.DRY_RUN)
     is_ours = review.resource == _STATEFULSETS
-    for age, one in (("old", review.old), ("new", review.new)):
-        if not isinstance(one, Unusable):
+    for age, scalable in (("old", review.old), ("new", review.new)):
+        if not isinstance(scalable, Unusable):
             continue
         if is_ours:
             return refuse(
                 Code.CANNOT_CHECK,
                 f"can't decode {age} object, so that the label {PREPARE_DOWNSCALE} cannot be ruled"
-                f" out, err: {one.error}",
+                f" out, err: {scalable.error}",
             )
-        text = f"can't decode {age} object, allowing the change, err: {one.error}"
+        text = f"can't decode {age} object, allowing the change, err: {scalable.error}"
         return allow(Code.CANNOT_CHECK, warning=text)
     change = _compare(review)
     if is_ours and not isinstance(change, Decrease) and _is_unclear(review):
@@ -172,7 +172,9 @@ def _compare(review: Review) -> Verdict | Decrease:
 
 
 def _is_unclear(review: Review) -> bool:
-    counts = [one.replicas for one in (review.old, review.new) if isinstance(one, Scalable)]
+    counts = [
+        scalable.replicas for scalable in (review.old, review.new) if isinstance(scalable, Scalable)
+    ]
     return counts.count(None) == 1
 
 

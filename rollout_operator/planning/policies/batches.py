@@ -38,15 +38,15 @@ def has_superseded(batch: Batch | None, readiness: Readiness) -> bool:
     if batch is None or batch.completion is not None or batch.set_name != readiness.sts.name:
         return False
     is_for_another = batch.revision != readiness.sts.update_revision
-    return is_for_another and any(_is_wanted_anew(one, readiness) for one in batch.pods)
+    return is_for_another and any(_is_wanted_anew(pod, readiness) for pod in batch.pods)
 
 
-def _is_wanted_anew(one: BatchPod, readiness: Readiness) -> bool:
+def _is_wanted_anew(recorded: BatchPod, readiness: Readiness) -> bool:
     """Return whether a pod of a batch is down, or not at the update revision of now."""
     sts = readiness.sts
-    pod = next((pod for pod in readiness.standing if pod.name == one.name), None)
+    pod = next((pod for pod in readiness.standing if pod.name == recorded.name), None)
     if pod is None:
-        return sts.find_ordinal(one.name, sts.ordinals) is not None
+        return sts.find_ordinal(recorded.name, sts.ordinals) is not None
     return pod.revision != sts.update_revision
 
 
@@ -78,7 +78,7 @@ def list_left(batch: Batch, readiness: Readiness) -> tuple[Pod, ...]:
     """Return the pods of a batch that were recorded and not deleted, and are to go still."""
     if is_paused(readiness.sts):
         return ()
-    recorded = {one.uid for one in batch.pods}
+    recorded = {pod.uid for pod in batch.pods}
     outdated = (pod for pod in readiness.standing if pod.revision != readiness.sts.update_revision)
     return tuple(pod for pod in outdated if pod.uid in recorded)
 
@@ -112,11 +112,11 @@ def compute_deadline(
     batch: Batch, readinesses: Iterable[Readiness], policy: Policy, now: datetime
 ) -> datetime:
     """Return when an open batch has stalled, unless it makes progress: a pod comes or is ready."""
-    names = {one.name for one in batch.pods}
+    names = {pod.name for pod in batch.pods}
     pods = (
         pod
         for readiness in readinesses
-        for pod in (*readiness.standing, *(one.pod for one in readiness.down))
+        for pod in (*readiness.standing, *(down.pod for down in readiness.down))
         if pod.name in names
     )
     times = (time for pod in pods for time in (pod.created, pod.ready_since))

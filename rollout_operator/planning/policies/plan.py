@@ -81,7 +81,7 @@ class _Case:
     @property
     def recorded(self) -> frozenset[Uid]:
         """Return the pods that an open batch has recorded: nothing interrupts it (MAZ-46)."""
-        return frozenset(one.uid for one in self.open.pods) if self.open else frozenset()
+        return frozenset(pod.uid for pod in self.open.pods) if self.open else frozenset()
 
     def choose_limit(self, sts: StatefulSet) -> int:
         return self.snapshot.policy.max_unavailable.of(sts.replicas)
@@ -107,7 +107,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         )
     case = _open_case(snapshot)
     step = _choose_step(case)
-    is_pause = any(one.code is Code.INTERVAL_WAIT for one in step.waits)
+    is_pause = any(wait.code is Code.INTERVAL_WAIT for wait in step.waits)
     plan = PolicyPlan(
         batch=_record_batch(case, step),
         action=_replace_pods(step),
@@ -128,12 +128,16 @@ def _list_stops(snapshot: PolicySnapshot) -> tuple[tuple[Reason, ...], timedelta
         text = "the policy selects no StatefulSet"
         return (Reason(Code.NO_STATEFUL_SETS, text),), None
     if resolution.code is ZonesCode.SPANS_ZONES:
-        findings = (one for one in resolution.findings if one.code is ZoneFindingCode.SPANS_ZONES)
-        text = "; ".join(one.text for one in findings)
+        findings = (
+            finding
+            for finding in resolution.findings
+            if finding.code is ZoneFindingCode.SPANS_ZONES
+        )
+        text = "; ".join(finding.text for finding in findings)
         return (Reason(Code.STATEFUL_SET_SPANS_ZONES, text, Severity.ERROR),), None
     if blocker := find_group_blocker(group):
         return blocker.reasons, blocker.requeue_after
-    placed = {one.name for zone in resolution.zones for one in zone.sets}
+    placed = {sts.name for zone in resolution.zones for sts in zone.sets}
     if lost := sorted({zone.sts.name for zone in group.zones} - placed):
         text = f"{join_names(lost)} {verb(len(lost), 'is', 'are')} in no zone yet"
         return (Reason(Code.ZONE_NOT_FOUND, text, Severity.DEBUG),), None
@@ -157,14 +161,19 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
 def _choose_step(case: _Case) -> _Step:
     """Return what the walk comes to, without the pods that are held."""
     walk = walk_zones(_order_turns(case), case.choose_limit)
-    records = tuple(one for one in walk.actions if isinstance(one, RecordRevision))
+    records = tuple(action for action in walk.actions if isinstance(action, RecordRevision))
     if scaling := _find_scaling(case, walk.turn):
         return _Step(records=records, waits=(scaling,))
     hold = _find_hold(case, walk.turn) if walk.turn else None
     going = [
-        one for action in walk.actions if isinstance(action, ReplacePods) for one in action.going
+        replacement
+        for action in walk.actions
+        if isinstance(action, ReplacePods)
+        for replacement in action.going
     ]
-    pods = tuple(one for one in going if hold is None or _is_free(case, one))
+    pods = tuple(
+        replacement for replacement in going if hold is None or _is_free(case, replacement)
+    )
     waits = () if pods else _list_waits(case, walk, hold)
     return _Step(turn=walk.turn, pods=pods, records=records, waits=waits)
 
@@ -187,14 +196,18 @@ def _order_turns(case: _Case) -> Sequence[RolloutZone]:
 
 def _order_sets(case: _Case, zone: RolloutZone) -> RolloutZone:
     """Return a zone with its StatefulSets by name, but first what waits for nothing (MAZ-38)."""
-    ordered = replace(zone, readinesses=tuple(_order_pods(case, one) for one in zone.readinesses))
+    ordered = replace(
+        zone, readinesses=tuple(_order_pods(case, readiness) for readiness in zone.readinesses)
+    )
     if len(zone.readinesses) == 1:
         return ordered
 
     def rank(readiness: Readiness) -> tuple[bool, bool]:
         action, _ = choose_zone_pods(ordered, readiness, case.choose_limit)
         going = action.going if action and is_waiting(readiness) else ()
-        has_broken = any(_is_broken(one) and _is_free(case, one) for one in going)
+        has_broken = any(
+            _is_broken(replacement) and _is_free(case, replacement) for replacement in going
+        )
         return (not has_broken, not _has_left(case, readiness))
 
     return replace(ordered, readinesses=tuple(sorted(ordered.readinesses, key=rank)))
@@ -211,14 +224,14 @@ def _has_left(case: _Case, readiness: Readiness) -> bool:
     return case.open is not None and bool(list_left(case.open, readiness))
 
 
-def _is_broken(one: Replacement) -> bool:
-    return one.reason.code is Code.POD_BROKEN_AND_OUTDATED
+def _is_broken(replacement: Replacement) -> bool:
+    return replacement.reason.code is Code.POD_BROKEN_AND_OUTDATED
 
 
-def _is_free(case: _Case, one: Replacement) -> bool:
+def _is_free(case: _Case, replacement: Replacement) -> bool:
     """Return whether a pod goes whatever holds the others."""
     is_paused = case.snapshot.policy.is_paused
-    return one.pod.uid in case.recorded or (_is_broken(one) and not is_paused)
+    return replacement.pod.uid in case.recorded or (_is_broken(replacement) and not is_paused)
 
 
 def _find_scaling(case: _Case, turn: Readiness | None) -> Reason | None:
@@ -226,7 +239,7 @@ def _find_scaling(case: _Case, turn: Readiness | None) -> Reason | None:
     if turn is None:
         return None
     name = _get_zone(case, turn).name
-    scaling = [f"zone {one.name}" for one in case.zones if one.name != name and is_scaling(one)]
+    scaling = [f"zone {zone.name}" for zone in case.zones if zone.name != name and is_scaling(zone)]
     if not scaling:
         return None
     names = f"{join_names(scaling)} {verb(len(scaling), 'is', 'are')}"
@@ -244,8 +257,8 @@ def _get_zone(case: _Case, turn: Readiness) -> RolloutZone:
 def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
     """Return what holds the healthy pods of a StatefulSet that has its turn."""
     policy, name = case.snapshot.policy, readiness.sts.name
-    waiting = [one for one in _get_zone(case, readiness).readinesses if is_waiting(one)]
-    first = min(waiting, key=lambda one: not _has_left(case, one)).sts.name
+    waiting = [member for member in _get_zone(case, readiness).readinesses if is_waiting(member)]
+    first = min(waiting, key=lambda member: not _has_left(case, member)).sts.name
     if first != name:  # it is ahead for its broken pods alone (MAZ-22)
         return Reason(Code.ANOTHER_ZONE_FIRST, f"{name} waits for {first}", zone=name)
     if policy.is_paused:
@@ -275,7 +288,7 @@ def _list_waits(case: _Case, walk: Walk, hold: Reason | None) -> tuple[Reason, .
     leading = find_leading(walk.waits)
     if leading is None:
         return (explain_up_to_date(case.zones),)
-    return (leading, *(one for one in walk.waits if one is not leading))
+    return (leading, *(wait for wait in walk.waits if wait is not leading))
 
 
 def _explain_open(case: _Case, batch: Batch) -> Reason:
@@ -286,7 +299,7 @@ def _explain_open(case: _Case, batch: Batch) -> Reason:
 
 def _record_batch(case: _Case, step: _Step) -> Batch | None:
     """Return what is to be recorded before anything is deleted (step 12)."""
-    pods = [one.pod for one in step.pods]
+    pods = [pod.pod for pod in step.pods]
     if step.turn is None or all(pod.uid in case.recorded for pod in pods):
         return case.batch
     zone = _get_zone(case, step.turn).name

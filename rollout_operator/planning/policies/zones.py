@@ -57,9 +57,13 @@ def resolve_zones(
     """
     ordered = sorted(sets, key=lambda sts: sts.name)
     spans = {
-        one.name: zones for one in ordered if (zones := _list_span(policy, one, nodes, frozen))
+        placed.name: zones
+        for placed in ordered
+        if (zones := _list_span(policy, placed, nodes, frozen))
     }
-    found = tuple(_resolve(policy, one, nodes, frozen) for one in ordered if one.name not in spans)
+    found = tuple(
+        _resolve(policy, placed, nodes, frozen) for placed in ordered if placed.name not in spans
+    )
     return ZoneResolution(
         code=_choose_code(found, spans),
         key=policy.topology_key,
@@ -103,7 +107,9 @@ def keep_zones(template: PlacedSet, key: str) -> PlacedSet:
     keys = (key, *_ZONE_LABELS)
     return PlacedSet(
         name=template.name,
-        pod_labels={one: template.pod_labels[one] for one in keys if one in template.pod_labels},
+        pod_labels={
+            label: template.pod_labels[label] for label in keys if label in template.pod_labels
+        },
         node_selector={key: template.node_selector[key]} if key in template.node_selector else {},
         node_terms=({key: (zone,)},) if zone else (),
     )
@@ -256,7 +262,7 @@ def list_zones(snapshot: PolicySnapshot) -> tuple[RolloutZone, ...]:
         RolloutZone(
             name=zone.name,
             readinesses=tuple(
-                readinesses[one.name] for one in zone.sets if one.name in readinesses
+                readinesses[sts.name] for sts in zone.sets if sts.name in readinesses
             ),
         )
         for zone in snapshot.resolution.zones
@@ -271,7 +277,9 @@ def list_readinesses(zones: Iterable[RolloutZone]) -> tuple[Readiness, ...]:
 
 def is_scaling(zone: RolloutZone) -> bool:
     """Tell whether pods of it come or go because of a new number of replicas (MAZ-35)."""
-    return any(one.sts.replicas != one.sts.status_replicas for one in zone.readinesses)
+    return any(
+        readiness.sts.replicas != readiness.sts.status_replicas for readiness in zone.readinesses
+    )
 
 
 def rank_begun(zone: RolloutZone, last: str) -> tuple[bool, ...]:
@@ -281,13 +289,15 @@ def rank_begun(zone: RolloutZone, last: str) -> tuple[bool, ...]:
     so one with both inside of a StatefulSet counts before. Of several the `last` one counts first.
     """
     is_begun = _is_begun(zone.readinesses)
-    is_begun_inside = any(_is_begun([one]) for one in zone.readinesses if is_waiting(one))
+    is_begun_inside = any(
+        _is_begun([readiness]) for readiness in zone.readinesses if is_waiting(readiness)
+    )
     return (not is_begun_inside, not is_begun, zone.name != last and is_begun)
 
 
 def _is_begun(readinesses: Sequence[Readiness]) -> bool:
     counts = [count_pods(readiness) for readiness in readinesses if not is_paused(readiness.sts)]
-    return any(one.updated for one in counts) and any(one.outdated for one in counts)
+    return any(count.updated for count in counts) and any(count.outdated for count in counts)
 
 
 def count_zone(zone: RolloutZone) -> ZoneCounts:

@@ -31,7 +31,9 @@ def choose_candidates(
             return ReleaseCandidates(is_path_unknown=True)
         # A stable sort: of equal versions the one that was announced last goes first.
         newer = sorted(
-            _list_newer(announced, later or ()), key=lambda one: _rank(one.tag), reverse=True
+            _list_newer(announced, later or ()),
+            key=lambda release: _rank(release.tag),
+            reverse=True,
         )
         return ReleaseCandidates(releases=tuple(newer))
     return ReleaseCandidates(releases=later or (), is_path_unknown=later is None)
@@ -42,7 +44,7 @@ def _find_later(announced: AnnouncedReleases) -> tuple[Release, ...] | None:
     newest_first = announced.available[::-1]
     if announced.current is None:
         return newest_first
-    tags = [one.tag for one in newest_first]
+    tags = [release.tag for release in newest_first]
     if announced.current not in tags:
         return None
     return newest_first[: tags.index(announced.current)]

@@ -61,7 +61,7 @@ def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
     elif state.current.is_active and not is_overdue(state.current, state.bake_context()):
         return None
     excluded = {release.tag for release in state.status.excluded_releases}
-    return next((one for one in pool if one.tag not in excluded), None)
+    return next((release for release in pool if release.tag not in excluded), None)
 
 
 def _report_blocked(state: ReleasePass, health: HealthVerdict, found: Release) -> None:

@@ -33,12 +33,14 @@ def list_contested(
     """
     if not corrections and _is_on_record(before, now):
         return tuple(targets)
-    return tuple(one for one in targets if _is_contested(_list_times(one, corrections), now))
+    return tuple(
+        target for target in targets if _is_contested(_list_times(target, corrections), now)
+    )
 
 
 def get_contest_end(corrections: Sequence[Correction], now: datetime) -> timedelta:
     """Return after what time what is contested may be corrected again."""
-    last = max((one.at for one in corrections), default=now)
+    last = max((correction.at for correction in corrections), default=now)
     return max(last + WINDOW - now, timedelta(0))
 
 
@@ -47,18 +49,18 @@ def remember(
 ) -> tuple[Correction, ...]:
     """Return the corrections that count still, with those of a plan that was carried out."""
     made = (
-        Correction(kind=one.target.kind, name=one.target.name, at=now)
-        for one in plan.actions
-        if isinstance(one, ApplyTag) and one.is_drift
+        Correction(kind=action.target.kind, name=action.target.name, at=now)
+        for action in plan.actions
+        if isinstance(action, ApplyTag) and action.is_drift
     )
-    return (*(one for one in corrections if now - one.at < WINDOW), *made)
+    return (*(correction for correction in corrections if now - correction.at < WINDOW), *made)
 
 
 def describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFinding:
     """Return what the status says of it."""
     if not contested:
         return ConditionFinding(TARGET_CONFLICT, False, "Settled", "")
-    names = join_names([f"{one.kind} {one.name} ({one.tag})" for one in contested])
+    names = join_names([f"{target.kind} {target.name} ({target.tag})" for target in contested])
     text = f"another writer undoes {tag} again and again: {names}"
     return ConditionFinding(TARGET_CONFLICT, True, "Contested", text)
 
@@ -66,7 +68,9 @@ def describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFind
 def _list_times(target: FluxTarget, corrections: Iterable[Correction]) -> Sequence[datetime]:
     place = (target.kind, target.name)
     # What one pass corrects of an object counts once.
-    return sorted({one.at for one in corrections if (one.kind, one.name) == place})
+    return sorted(
+        {correction.at for correction in corrections if (correction.kind, correction.name) == place}
+    )
 
 
 def _is_contested(times: Sequence[datetime], now: datetime) -> bool:

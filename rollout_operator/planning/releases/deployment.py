@@ -90,7 +90,7 @@ def list_consumed(request: DeployRequest) -> tuple[str, ...]:
         (names.BYPASS_GATES, request.is_bypassing),
         (names.UNBLOCK_FAILED, request.is_unblocking),
     )
-    return (*(one for one, is_used in used if is_used), *ATTRIBUTION)
+    return (*(annotation for annotation, is_used in used if is_used), *ATTRIBUTION)
 
 
 def decide_recovery(
@@ -110,11 +110,11 @@ def decide_recovery(
     if before is not None and before.bake_status not in {None, BakeStatus.SUCCEEDED}:
         is_over = not before.is_active and before.bake_status != BakeStatus.CANCELLED
         cutoff = compute_cutoff(before, now)
-        has_failed = was_recovering or any(has_error(one, cutoff, now) for one in known)
+        has_failed = was_recovering or any(has_error(check, cutoff, now) for check in known)
         if is_over or has_failed or not compat.trusts_cancelled:
             text = f"{before.version.tag} did not succeed; failures do not count"
             return ConditionFinding(RECOVERING, True, "PreviousBakeFailed", text)
-    if is_manual and any(is_unhealthy(one) for one in known):
+    if is_manual and any(is_unhealthy(check) for check in known):
         text = "HealthChecks were unhealthy before; failures do not count"
         return ConditionFinding(RECOVERING, True, "DeployedWithUnhealthyHealthChecks", text)
     return ConditionFinding(RECOVERING, False, "Normal", "failures count")

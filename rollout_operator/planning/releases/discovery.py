@@ -62,7 +62,7 @@ def needs_metadata(status: ReleaseStatus, tag: str, digest: str | None) -> bool:
 
     `digest` is what the policy says of it; another one is another image.
     """
-    known = next((one for one in status.available_releases if one.tag == tag), None)
+    known = next((release for release in status.available_releases if release.tag == tag), None)
     if known is None or known.digest is None or digest not in {None, known.digest}:
         return True
     # Without any of these the registry may not have answered: the digest is then the policy's.
@@ -89,7 +89,7 @@ def forget(
 
     What the policy selects stays: taken off, it would join again as if it were new.
     """
-    in_use = {one.version.tag for one in status.history} | ({latest} if latest else set())
+    in_use = {entry.version.tag for entry in status.history} | ({latest} if latest else set())
     kept = retain_releases(
         status.available_releases,
         in_use,

@@ -50,7 +50,9 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
     is_writing = bool(unwritten) and (state.request is not None or was_writing)
     has_written = not unwritten and (state.request is not None or was_writing)
     contested = () if is_writing else _settle_contest(state, unwritten)
-    _write(state, [one for one in unwritten if one not in contested], is_drift=not is_writing)
+    _write(
+        state, [target for target in unwritten if target not in contested], is_drift=not is_writing
+    )
     if has_written and state.current is not None and not state.current.has_failed:
         state.events.append(render_success(state.current))
     overdue = state.current is not None and is_overdue(state.current, state.bake_context())
@@ -148,7 +150,9 @@ def _next_pass(state: ReleasePass) -> timedelta | None:
             return None  # its own status brings the next pass
         is_manual = state.manual is not None
         return next_bake_pass(entry, state.bake_context(), is_manual=is_manual)
-    if any(one.type == conditions.TARGET_CONFLICT and one.is_true for one in state.findings):
+    if any(
+        finding.type == conditions.TARGET_CONFLICT and finding.is_true for finding in state.findings
+    ):
         return get_contest_end(state.snapshot.corrections, state.now)
     is_pinned = state.spec.wanted_version is not None and not state.spec.has_bake
     return _PINNED if is_pinned else None

@@ -14,9 +14,9 @@ def describe_flux_wait(
     Without a bake its writes are enough.
     """
     waits = rollout.waits_for_flux and rollout.spec.has_bake
-    for one in targets:
-        if one.tag != tag:
-            return f"{one.kind} {one.name} does not have the tag yet"
-        if waits and one.waiting_for:
-            return f"{one.kind} {one.name}: {one.waiting_for}"
+    for target in targets:
+        if target.tag != tag:
+            return f"{target.kind} {target.name} does not have the tag yet"
+        if waits and target.waiting_for:
+            return f"{target.kind} {target.name}: {target.waiting_for}"
     return ""

@@ -59,7 +59,7 @@ def list_checks(
         for check in checks
         if labels.takes(check.labels) and _is_within(check.head.namespace, head, spaces, namespaces)
     )
-    return tuple(sorted(found, key=lambda one: (one.head.namespace, one.head.name)))
+    return tuple(sorted(found, key=lambda check: (check.head.namespace, check.head.name)))
 
 
 def takes_check(rollout: ReleaseRollout, check: HealthCheck) -> bool:

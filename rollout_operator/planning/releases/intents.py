@@ -39,7 +39,7 @@ def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
 
 def without_left_over(rollout: ReleaseRollout) -> ReleaseIntents:
     """Return the intents that are still to have an effect."""
-    return drop_intents(rollout.intents, (one.annotation for one in list_left_over(rollout)))
+    return drop_intents(rollout.intents, (intent.annotation for intent in list_left_over(rollout)))
 
 
 def drop_intents(intents: ReleaseIntents, annotations: Iterable[str]) -> ReleaseIntents:
@@ -53,7 +53,9 @@ def consume(intents: ReleaseIntents, annotations: Iterable[str]) -> tuple[Consum
     """Return the record of the annotations that are there."""
     found = ((annotation, _value(intents, annotation)) for annotation in annotations)
     return tuple(
-        ConsumedIntent(annotation=one, value=value) for one, value in found if value is not None
+        ConsumedIntent(annotation=annotation, value=value)
+        for annotation, value in found
+        if value is not None
     )
 
 

@@ -33,7 +33,9 @@ def plan_group(group: Group) -> Plan:
     readinesses = tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
     progress = tuple(map(count_pods, readinesses))
     blocker = find_group_blocker(group)
-    ways = [RolloutZone(name=one.sts.name, readinesses=(one,)) for one in readinesses]
+    ways = [
+        RolloutZone(name=readiness.sts.name, readinesses=(readiness,)) for readiness in readinesses
+    ]
     if group.driver and _is_rolled_out(readinesses):
         return Plan(group=group.name, waits=(explain_up_to_date(ways),), progress=progress)
     if blocker is not None:

@@ -91,9 +91,9 @@ def _list_outdated_newcomers(readiness: Readiness) -> list[Down]:
     ]
 
 
-def _is_broken(sts: StatefulSet, one: Down) -> bool:
-    may_go = one.why is DownCause.UNREADY or one.why is DownCause.UNANSWERED
-    return may_go and one.pod.revision != sts.update_revision
+def _is_broken(sts: StatefulSet, unready: Down) -> bool:
+    may_go = unready.why is DownCause.UNREADY or unready.why is DownCause.UNANSWERED
+    return may_go and unready.pod.revision != sts.update_revision
 
 
 def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, EqualPods]:
@@ -102,7 +102,7 @@ def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, Equ
     Those that are still up, the second share, may have been spared. 3 pods, limit 1, another one
     has crashed since: it waits until the first request cannot be carried out any more (SI-03).
     """
-    pods = [one for one in _list_broken(readiness) if one.why is DownCause.UNANSWERED]
+    pods = [unready for unready in _list_broken(readiness) if unready.why is DownCause.UNANSWERED]
     down = [pod for pod in pods if not pod.pod.is_ready]
     up = [pod for pod in pods if pod.pod.is_ready]
     others = max(readiness.seen_down - len(up), readiness.status_short)
@@ -139,7 +139,7 @@ def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
     second one that crashes on its own waits.
     """
     sts = readiness.sts
-    pods = [one for one in _list_broken(readiness) if not _is_in_flight(sts, one)]
+    pods = [down for down in _list_broken(readiness) if not _is_in_flight(sts, down)]
     in_flight = readiness.missing + len(readiness.unreadable)
     in_flight += sum(_is_in_flight(sts, down_pod) for down_pod in readiness.down)
     if in_flight >= limit and pods and _is_awaited(readiness, pods[0]):
@@ -147,30 +147,30 @@ def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
     return _share(readiness, pods, limit - in_flight)
 
 
-def _is_awaited(readiness: Readiness, one: Down) -> bool:
+def _is_awaited(readiness: Readiness, down: Down) -> bool:
     """Tell whether what is in flight comes back only once this pod is ready, however long it takes.
 
     An ordered set with pod 0 crashing, 1 absent and 2 at a bad revision: the controller creates 1
     only when 0 is ready, and nothing mends 2 before. To wait for them is to wait for ever (LI-10).
     """
-    sts, place = readiness.sts, readiness.down.index(one)
-    if not sts.is_ordered or readiness.unreadable or one.gaps_below:
+    sts, place = readiness.sts, readiness.down.index(down)
+    if not sts.is_ordered or readiness.unreadable or down.gaps_below:
         return False
     is_lowest = not any(_is_in_flight(sts, other) for other in readiness.down[:place])
     return is_lowest and not any(_may_come_up(sts, other) for other in readiness.down[place + 1 :])
 
 
-def _may_come_up(sts: StatefulSet, one: Down) -> bool:
+def _may_come_up(sts: StatefulSet, down: Down) -> bool:
     """Return whether a pod that is in flight needs nothing but time, or is up still.
 
     One at the update revision shows whether that revision is any good: it is waited for.
     """
-    is_gone = one.why in (DownCause.TERMINATING, DownCause.DELETED)
-    is_broken = one.why is DownCause.UNREADY and one.pod.revision != sts.update_revision
-    return _is_in_flight(sts, one) and not is_gone and not is_broken
+    is_gone = down.why in (DownCause.TERMINATING, DownCause.DELETED)
+    is_broken = down.why is DownCause.UNREADY and down.pod.revision != sts.update_revision
+    return _is_in_flight(sts, down) and not is_gone and not is_broken
 
 
-def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
+def _is_in_flight(sts: StatefulSet, down: Down) -> bool:
     """Return whether a pod is down most likely because of us.
 
     So is one that has not come up yet, whatever its revision: it may be there because its
@@ -178,11 +178,11 @@ def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
     at the revision of before the rollout. After a rollback that is the update revision itself: a
     pod which we have just replaced is at both.
     """
-    if one.why is not DownCause.UNREADY:
-        return one.why is not DownCause.SETTLING
-    if one.pod.revision == sts.update_revision or _is_new(one.pod):
+    if down.why is not DownCause.UNREADY:
+        return down.why is not DownCause.SETTLING
+    if down.pod.revision == sts.update_revision or _is_new(down.pod):
         return True
-    return one.pod.revision != sts.current_revision and not one.pod.was_ready
+    return down.pod.revision != sts.current_revision and not down.pod.was_ready
 
 
 def _is_new(pod: Pod) -> bool:
@@ -195,12 +195,12 @@ def _share(readiness: Readiness, pods: Sequence[Down], room: int) -> EqualPods:
     return EqualPods(pods=replacements, room=min(room, len(pods)))
 
 
-def _replace_broken(readiness: Readiness, one: Down) -> Replacement:
+def _replace_broken(readiness: Readiness, down: Down) -> Replacement:
     text = (
-        f"{render_outdated(one.pod, readiness.sts)} and it is down ({render_why(readiness, one)})"
+        f"{render_outdated(down.pod, readiness.sts)} and it is down ({render_why(readiness, down)})"
     )
     reason = Reason(Code.POD_BROKEN_AND_OUTDATED, text, zone=readiness.sts.name)
-    return Replacement(pod=one.pod, reason=reason)
+    return Replacement(pod=down.pod, reason=reason)
 
 
 def _replace_healthy(sts: StatefulSet, pod: Pod) -> Replacement:

@@ -166,11 +166,11 @@ def render_not_ready(readiness: Readiness) -> str:
     return f" ({seen})" if seen else ""
 
 
-def render_why(readiness: Readiness, one: Down) -> str:
+def render_why(readiness: Readiness, down: Down) -> str:
     """Return in a few words why a pod counts as down, such as `CrashLoopBackOff`."""
-    if one.why is DownCause.SETTLING:
+    if down.why is DownCause.SETTLING:
         return f"ready for less than {readiness.sts.min_ready_seconds}s"
-    return (one.pod.why_not_ready or one.why) if one.why is DownCause.UNREADY else one.why
+    return (down.pod.why_not_ready or down.why) if down.why is DownCause.UNREADY else down.why
 
 
 def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | None:

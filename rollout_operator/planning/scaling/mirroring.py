@@ -79,7 +79,9 @@ def choose_mirrored(
     if reference is None:
         return DesiredReplicas(problems=_list_idle_annotations(sts))
     force = read_force(sts)
-    problems = tuple(one for one in (force, read_write_back(sts)) if isinstance(one, Reason))
+    problems = tuple(
+        problem for problem in (force, read_write_back(sts)) if isinstance(problem, Reason)
+    )
     if isinstance(reference, Reason):
         return DesiredReplicas(problems=(reference, *problems), is_failure=True)
     desired = replace(

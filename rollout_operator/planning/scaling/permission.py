@@ -121,8 +121,10 @@ def _find_unknown(case: _Downscale) -> ScaleDownBlocker | None:
         blocker = case.wait(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
         return replace(blocker, requeue_after=STALE_RECHECK)
     if case.group.unreadable:
-        one = min(case.group.unreadable, key=lambda broken: (broken.kind, broken.name, broken.uid))
-        why = f"{one.kind} {one.name} cannot be read: {one.error}"
+        first = min(
+            case.group.unreadable, key=lambda broken: (broken.kind, broken.name, broken.uid)
+        )
+        why = f"{first.kind} {first.name} cannot be read: {first.error}"
         return case.wait(Code.OBJECT_UNREADABLE, why, Severity.WARN)
     if case.scaling.times_problem:
         return case.wait(Code.BAD_DOWNSCALE_TIME, case.scaling.times_problem, Severity.WARN)

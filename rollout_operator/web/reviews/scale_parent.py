@@ -33,7 +33,7 @@ from rollout_operator.model.review import Review, Scalable
 from rollout_operator.web.reviews.read_shares import Standing, UnconfirmedReads
 
 RESOURCES: Final[Mapping[str, Resource]] = {
-    one.plural: one for one in (STATEFULSETS, DEPLOYMENTS, REPLICASETS)
+    resource.plural: resource for resource in (STATEFULSETS, DEPLOYMENTS, REPLICASETS)
 }
 # A watch is milliseconds behind what was just written: waiting is cheaper than a read.
 CATCH_UP: Final = tuple(timedelta(milliseconds=span) for span in (5, 10, 20, 40))
@@ -145,7 +145,7 @@ class Parents:
                 answer = await self._reads.share(
                     key,
                     lambda: self._fetch(resource, review, left),
-                    lambda one: _is_fresh(one, review),
+                    lambda parent: _is_fresh(parent, review),
                 )
         except TimeoutError as error:
             text = f"no answer within {left.total_seconds():.1f}s"

@@ -97,8 +97,9 @@ def make_release_anchor(title: str) -> str:
     return f"r-{make_anchor(title)}"
 
 
-def render_condition(one: ConditionDescription) -> str:
+def render_condition(condition: ConditionDescription) -> str:
     """Return a condition of a status, and since when it is like this."""
-    since = f" {render_time(one.since, 'for')}" if one.since is not None else ""
-    text = f": {escape(one.message)}" if one.message else ""
-    return f"<b>{escape(one.type)}</b> is {one.is_true}, {escape(one.reason)}{since}{text}"
+    since = f" {render_time(condition.since, 'for')}" if condition.since is not None else ""
+    text = f": {escape(condition.message)}" if condition.message else ""
+    state = f"{condition.is_true}, {escape(condition.reason)}"
+    return f"<b>{escape(condition.type)}</b> is {state}{since}{text}"

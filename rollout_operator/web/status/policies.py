@@ -107,9 +107,9 @@ def _render_zone(zone: PolicyZoneDescription) -> str:
     name = escape(zone.name)
     turn = f' <span class="mark turn">{render_icon("turn")}its turn</span>'
     mark = turn if zone.state == "Updating" else f' <span class="mark">{escape(zone.state)}</span>'
-    rows = render_items((escape(render_policy_set(one)) for one in zone.sets[:MOST_SETS]), "plain")
-    outdated = sum(one.outdated for one in zone.sets)
-    unavailable = sum(one.unavailable for one in zone.sets)
+    rows = render_items((escape(render_policy_set(sts)) for sts in zone.sets[:MOST_SETS]), "plain")
+    outdated = sum(sts.outdated for sts in zone.sets)
+    unavailable = sum(sts.unavailable for sts in zone.sets)
     return (
         f'<div class="zone"><div class="zone-head"><b class="zone-name" title="{name}">'
         f'{zone.order}. {name}</b>{mark}</div><div class="pods">{rows}</div>'

@@ -126,11 +126,11 @@ def _render_gate(gate: GateDescription) -> str:
     return f"<b>{escape(gate.name)}</b> {state}: {escape(gate.text)}{allowed}{kept}{opens}"
 
 
-def _render_entry(one: DeploymentDescription) -> str:
-    began = f" {render_time(one.began, 'ago')}" if one.began is not None else ""
-    by = f" by {escape(one.by)}" if one.by else ""
-    texts = "".join(f", {escape(text)}" for text in (one.message, one.text) if text)
-    return f"<b>{escape(one.tag)}</b> {escape(one.status)}{began}{by}{texts}"
+def _render_entry(deployment: DeploymentDescription) -> str:
+    began = f" {render_time(deployment.began, 'ago')}" if deployment.began is not None else ""
+    by = f" by {escape(deployment.by)}" if deployment.by else ""
+    texts = "".join(f", {escape(text)}" for text in (deployment.message, deployment.text) if text)
+    return f"<b>{escape(deployment.tag)}</b> {escape(deployment.status)}{began}{by}{texts}"
 
 
 def _render_schedule(schedule: ScheduleDescription) -> str:

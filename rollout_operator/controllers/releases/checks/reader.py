@@ -133,7 +133,7 @@ class CheckReader:
             finding = assess_held(request.hold, own)
         else:
             findings = await self._read_inventory(tree, request, failures)
-            has_unread = any(one.problem and one.may_pass for one in findings)
+            has_unread = any(inventory.problem and inventory.may_pass for inventory in findings)
             finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
         again = get_next_look(failures.values(), request.now, request.check.failure_grace)
         return Evaluation(finding=finding, has_unread=has_unread, again=again, failures=failures)
@@ -147,7 +147,7 @@ class CheckReader:
             async with self._turns:
                 return await self._read_entry(text, request, failures)
 
-        return await gather_all(read(ApiObject(one).get_text("id")) for one in entries)
+        return await gather_all(read(ApiObject(entry).get_text("id")) for entry in entries)
 
     async def _read_entry(
         self, text: str, request: CheckRequest, failures: dict[str, FluxFailure]
@@ -183,8 +183,8 @@ class CheckReader:
         place = request.place
         sets: dict[str, Tree] = {}
         for label in (GROUP_LABEL, GROUP_LABEL_LONG):
-            for one in await self._list_sets(place.namespace, f"{label}={place.name}"):
-                sets[ApiObject(one).get_text("metadata", "name")] = one
+            for sts in await self._list_sets(place.namespace, f"{label}={place.name}"):
+                sets[ApiObject(sts).get_text("metadata", "name")] = sts
         return assess_group(
             [sets[name] for name in sorted(sets)], request.now, self._find_stall(place)
         )

@@ -55,14 +55,14 @@ class KeptGates:
         """Return the newest known state of each gate that can be read."""
         self._forget_old()
         gates: dict[str, ReleaseGate] = {}
-        for one in self._cached.store.list_all():
-            if isinstance(one, WatchedObject) and isinstance(one.view, ReleaseGate):
-                gates[one.view.head.key] = _restore(one.view, one.resource_version)
+        for watched in self._cached.store.list_all():
+            if isinstance(watched, WatchedObject) and isinstance(watched.view, ReleaseGate):
+                gates[watched.view.head.key] = _restore(watched.view, watched.resource_version)
         for key, (gate, _) in self._written.items():
             cached = gates.get(key)
             if cached is None or is_older(cached.head.resource_version, gate.head.resource_version):
                 gates[key] = gate
-        return tuple(one for one in gates.values() if one.head.uid not in self._deleted)
+        return tuple(each for each in gates.values() if each.head.uid not in self._deleted)
 
     async def carry_out(
         self, action: GateAction, still_holds: Callable[[], bool] = lambda: True
@@ -106,7 +106,9 @@ class KeptGates:
 
     def _forget_old(self) -> None:
         begin = self._clock.elapsed() - OWN_WRITES_LAST
-        self._written = {key: one for key, one in self._written.items() if one[1] >= begin}
+        self._written = {
+            key: written for key, written in self._written.items() if written[1] >= begin
+        }
         self._deleted = {uid: at for uid, at in self._deleted.items() if at >= begin}
 
     def _log(self, message: str, wanted: WantedGate) -> None:
@@ -147,7 +149,7 @@ def _render_metadata(wanted: WantedGate) -> JsonObject:
             names.PRETTY_NAME: origin.pretty_name,
             names.GATE_DESCRIPTION: origin.description,
         },
-        "ownerReferences": [msgspec.to_builtins(one) for one in origin.owners],
+        "ownerReferences": [msgspec.to_builtins(owner) for owner in origin.owners],
     }
 
 

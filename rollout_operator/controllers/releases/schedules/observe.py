@@ -32,11 +32,11 @@ class ScheduleKinds:
 
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: a kind is not known, or its view is too old."""
-        for one in self.list_kinds():
-            if one.lack is not None:
-                return one.lack
-            if one.age > SNAPSHOT_LIMIT:
-                return f"{one.kind}: the view is {one.age.total_seconds():.0f}s old"
+        for kind in self.list_kinds():
+            if kind.lack is not None:
+                return kind.lack
+            if kind.age > SNAPSHOT_LIMIT:
+                return f"{kind.kind}: the view is {kind.age.total_seconds():.0f}s old"
         return None
 
 
@@ -62,29 +62,29 @@ class ScheduleObserver:
         )
 
     def _list_rollouts(self) -> Iterator[GatedRollout]:
-        for one in self.kinds.rollouts.store.list_all():
-            found = read_gated(one)
+        for watched in self.kinds.rollouts.store.list_all():
+            found = read_gated(watched)
             if found is not None:
                 yield found
 
     def _map_namespaces(self) -> Mapping[str, Mapping[str, str]]:
         followed = self.kinds.namespaces
         found = () if followed is None else list_views(followed.store.list_all(), LabelledNamespace)
-        return {one.head.name: one.labels for one in found}
+        return {namespace.head.name: namespace.labels for namespace in found}
 
 
-def read_gated(one: AnyWatched | None) -> GatedRollout | None:
+def read_gated(watched: AnyWatched | None) -> GatedRollout | None:
     """Return a Rollout as schedules see it; also one that cannot be read has gates."""
-    if isinstance(one, Unreadable):
-        return GatedRollout(namespace=one.namespace, name=one.name, labels=one.labels)
-    if not isinstance(one, WatchedObject):
+    if isinstance(watched, Unreadable):
+        return GatedRollout(namespace=watched.namespace, name=watched.name, labels=watched.labels)
+    if not isinstance(watched, WatchedObject):
         return None
-    rollout = one.view
+    rollout = watched.view
     if not isinstance(rollout, ReleaseRollout | RefusedRelease):
         return None
     return GatedRollout(
-        namespace=one.namespace,
-        name=one.name,
+        namespace=watched.namespace,
+        name=watched.name,
         labels=rollout.labels,
         is_terminating=rollout.head.is_terminating,
     )

@@ -16,7 +16,9 @@ def describe_check(
     """Return one HealthCheck; `rollouts` are all that may select it."""
     status, own = check.status, (check,)
     selecting = sorted(
-        one.head.key for one in rollouts if list_checks(one.head, one.spec.checks, own, namespaces)
+        rollout.head.key
+        for rollout in rollouts
+        if list_checks(rollout.head, rollout.spec.checks, own, namespaces)
     )
     return HealthCheckDescription(
         name=check.head.name,

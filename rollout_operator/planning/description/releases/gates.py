@@ -31,8 +31,8 @@ def describe_gates(
     schedules: Iterable[ScheduleObject],
 ) -> Iterator[GateDescription]:
     """Yield what the status of a Rollout says of its gates, with the schedules behind them."""
-    known = {one.head.name: one for one in list_gates(head, gates)}
-    by_title = {name_schedule(one): one for one in schedules}
+    known = {gate.head.name: gate for gate in list_gates(head, gates)}
+    by_title = {name_schedule(each): each for each in schedules}
     for summary in summaries:
         schedule = name_keeper(known[summary.name]) if summary.name in known else ""
         opens = _find_opening(by_title[schedule]) if schedule in by_title else None
@@ -63,20 +63,23 @@ def name_schedule(schedule: ScheduleObject) -> str:
     return _name(schedule.kind, schedule.head.namespace, schedule.head.name)
 
 
-def describe_schedule(one: ScheduleObject) -> ScheduleDescription:
+def describe_schedule(schedule: ScheduleObject) -> ScheduleDescription:
     """Return one schedule, by what its status says."""
-    status, ready = one.status, next((c for c in one.status.conditions if c.type == READY), None)
+    status, ready = (
+        schedule.status,
+        next((c for c in schedule.status.conditions if c.type == READY), None),
+    )
     is_refused = ready is not None and ready.status != "True"
-    action = None if one.schedule is None else one.schedule.action
+    action = None if schedule.schedule is None else schedule.schedule.action
     is_open = action is not None and status.active == (action is ScheduleAction.ALLOW)
     changes = choose_fit(status.next_transition)
-    text = _render_state(one, is_open=is_open, changes=changes)
-    if one.problem or ready is None or is_refused:
-        text = one.problem or (ready.message if ready else "no operator has decided on it yet")
+    text = _render_state(schedule, is_open=is_open, changes=changes)
+    if schedule.problem or ready is None or is_refused:
+        text = schedule.problem or (ready.message if ready else "no operator has decided on it yet")
     return ScheduleDescription(
-        kind=one.kind,
-        name=one.head.name,
-        namespace=one.head.namespace,
+        kind=schedule.kind,
+        name=schedule.head.name,
+        namespace=schedule.head.namespace,
         is_open=is_open,
         text=cut(text),
         reason="" if ready is None else ready.reason,
@@ -84,7 +87,7 @@ def describe_schedule(one: ScheduleObject) -> ScheduleDescription:
         action="" if action is None else action,
         active_rules=tuple(map(cut, status.active_rules[:MOST_TAGS])),
         changes=changes,
-        time_zone="" if one.schedule is None else cut(one.schedule.time_zone),
+        time_zone="" if schedule.schedule is None else cut(schedule.schedule.time_zone),
         rollouts=status.matching_rollouts,
         gates=status.managed_gates[:MOST_GATES],
         conditions=tuple(describe_conditions(status.conditions)),
@@ -95,15 +98,17 @@ def _name(kind: str, namespace: str, name: str) -> str:
     return f"{kind} {f'{namespace}/' if namespace else ''}{name}"
 
 
-def _render_state(one: ScheduleObject, *, is_open: bool, changes: datetime | None) -> str:
+def _render_state(schedule: ScheduleObject, *, is_open: bool, changes: datetime | None) -> str:
     state = "open" if is_open else "closed"
-    rules = f" by {join_names(one.status.active_rules)}" if one.status.active_rules else ""
+    rules = (
+        f" by {join_names(schedule.status.active_rules)}" if schedule.status.active_rules else ""
+    )
     until = "" if changes is None else f", until {render_time(changes)}"
     return f"{state}{rules}{until}"
 
 
-def _find_opening(one: ScheduleObject) -> datetime | None:
+def _find_opening(schedule: ScheduleObject) -> datetime | None:
     """Return when the gates of a schedule open that are closed now."""
-    described = describe_schedule(one)
-    is_known = one.schedule is not None and not described.is_open
+    described = describe_schedule(schedule)
+    is_known = schedule.schedule is not None and not described.is_open
     return described.changes if is_known else None

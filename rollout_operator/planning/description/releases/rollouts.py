@@ -79,7 +79,7 @@ def describe_release(
         reason=reason,
         tag="" if status.current is None else cut(status.current.version.tag),
         next=cut(choose_next_tag(rollout)),
-        candidates=tuple(cut(one.tag) for one in status.release_candidates[:MOST_TAGS]),
+        candidates=tuple(cut(candidate.tag) for candidate in status.release_candidates[:MOST_TAGS]),
         announced=cut(status.available_releases[-1].tag) if status.available_releases else "",
         gates=tuple(describe_gates(rollout.head, status.gates, related.gates, related.schedules)),
         history=tuple(map(_describe_entry, status.history[:MOST_DEPLOYMENTS])),
@@ -91,13 +91,13 @@ def describe_release(
     return _with_spec(described, rollout, related)
 
 
-def describe_unreadable_release(one: Unreadable) -> ReleaseDescription:
+def describe_unreadable_release(broken: Unreadable) -> ReleaseDescription:
     """Return a Rollout of which nothing is known but its name."""
     return ReleaseDescription(
-        name=one.name,
-        namespace=one.namespace,
+        name=broken.name,
+        namespace=broken.namespace,
         phase=ReleasePhase.HELD,
-        headline=cut(one.error),
+        headline=cut(broken.error),
         reason=conditions.INVALID_SPEC,
     )
 
@@ -175,11 +175,11 @@ def _describe_check(check: HealthCheck) -> SelectedCheckDescription:
     )
 
 
-def _describe_target(one: FluxTarget) -> TargetDescription:
+def _describe_target(target: FluxTarget) -> TargetDescription:
     return TargetDescription(
-        kind=one.kind,
-        name=one.name,
-        variable=one.variable,
-        tag=None if one.tag is None else cut(one.tag),
-        waiting_for=cut(one.waiting_for),
+        kind=target.kind,
+        name=target.name,
+        variable=target.variable,
+        tag=None if target.tag is None else cut(target.tag),
+        waiting_for=cut(target.waiting_for),
     )

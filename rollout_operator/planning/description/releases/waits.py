@@ -112,9 +112,9 @@ def choose_next_tag(rollout: ReleaseRollout | RefusedRelease) -> str:
         asked = rollout.spec.wanted_version or rollout.intents.force_deploy or ""
     if asked:
         return "" if asked == current else asked
-    excluded = {one.tag for one in status.excluded_releases}
+    excluded = {release.tag for release in status.excluded_releases}
     pools = (status.gated_release_candidates, status.release_candidates)
-    found = (one.tag for pool in pools for one in pool if one.tag not in excluded)
+    found = (release.tag for pool in pools for release in pool if release.tag not in excluded)
     return next(found, "")
 
 
@@ -154,8 +154,8 @@ def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
     is_held = gates is not None and gates.status == "False" and bool(status.release_candidates)
     if gates is not None and is_held and not is_manual and status.current is not None:
         yield _wait(gates.reason, gates.message)
-    for one in status.excluded_releases if not is_manual else ():
-        yield _wait(EXCLUDED, f"{one.tag}: {one.reason}")
+    for release in status.excluded_releases if not is_manual else ():
+        yield _wait(EXCLUDED, f"{release.tag}: {release.reason}")
     path = status.find_condition(conditions.PATH_UNKNOWN)
     if path is not None and path.status == "True":
         yield _wait(conditions.PATH_UNKNOWN, path.message)

@@ -66,5 +66,7 @@ def get_next_look(
     failures: Iterable[FluxFailure], now: datetime, grace: timedelta
 ) -> timedelta | None:
     """Return after what time one of them counts, None where there is none that may."""
-    waits = [grace - (now - one.since) for one in failures if not has_lasted(one, now, grace)]
+    waits = [
+        grace - (now - failure.since) for failure in failures if not has_lasted(failure, now, grace)
+    ]
     return min(waits, default=None)

@@ -70,7 +70,7 @@ def assess_inventory(
     failed = _list_at(findings, {ObjectStatus.FAILED, ObjectStatus.UNKNOWN})
     waiting = _list_at(findings, {ObjectStatus.IN_PROGRESS, ObjectStatus.TERMINATING})
     if broken or failed:
-        times = [one.failed_at for one in failed if one.failed_at is not None]
+        times = [inventory.failed_at for inventory in failed if inventory.failed_at is not None]
         text = join_names([*broken, *_show(failed)])
         return CheckFinding(
             status=HealthStatus.UNHEALTHY, text=text, failed_at=max(times, default=None)

@@ -43,7 +43,7 @@ def list_flux_waits(
     """Return what a bake of a Rollout has to wait for; nothing once all of it runs (RELB-16)."""
     managed = sorted(
         (repository for repository in repositories if repository.rollout == rollout),
-        key=lambda one: one.head.name,
+        key=lambda repository: repository.head.name,
     )
     fetched = {_refer(target.head): target.progress.revision for target in managed}
     return (

@@ -30,13 +30,13 @@ def list_targets(
 ) -> tuple[FluxTarget, ...]:
     """Return the places of a Rollout whose current release has this tag; None: it has none yet."""
     waits = list_flux_waits(rollout, tag, repositories, kustomizations) if tag is not None else ()
-    texts = {(one.kind, one.name): one.text for one in waits}
+    texts = {(wait.kind, wait.name): wait.text for wait in waits}
     targets = [
         *_list_repositories(rollout, texts, repositories),
         *_list_variables(rollout, texts, kustomizations),
     ]
-    known = {(one.kind, one.name) for one in targets}
-    targets += [_place(one, tag) for one in waits if (one.kind, one.name) not in known]
+    known = {(target.kind, target.name) for target in targets}
+    targets += [_place(wait, tag) for wait in waits if (wait.kind, wait.name) not in known]
     return tuple(targets)
 
 
@@ -56,12 +56,14 @@ def plan_due_writes(
     if current is None or rollout.spec.is_suspended:
         return msgspec.structs.replace(writes, writes=())
     applied = {
-        (one.target.kind, one.target.name) for one in plan.actions if isinstance(one, ApplyTag)
+        (action.target.kind, action.target.name)
+        for action in plan.actions
+        if isinstance(action, ApplyTag)
     }
     due = (
-        one
-        for one in writes.writes
-        if one.code not in _TAGS or (one.kind, one.head.name) in applied
+        write
+        for write in writes.writes
+        if write.code not in _TAGS or (write.kind, write.head.name) in applied
     )
     return msgspec.structs.replace(writes, writes=tuple(due))
 
@@ -69,14 +71,14 @@ def plan_due_writes(
 def _list_repositories(
     rollout: str, waits: dict[tuple[str, str], str], repositories: Iterable[OciRepository]
 ) -> Iterator[FluxTarget]:
-    for one in sorted(repositories, key=lambda one: one.head.name):
-        if one.rollout == rollout and not one.head.is_terminating:
+    for repository in sorted(repositories, key=lambda each: each.head.name):
+        if repository.rollout == rollout and not repository.head.is_terminating:
             kind = FluxKind.OCI_REPOSITORY
             yield FluxTarget(
                 kind=kind,
-                name=one.head.name,
-                tag=one.reference.get(TAG),
-                waiting_for=waits.get((kind, one.head.name), ""),
+                name=repository.head.name,
+                tag=repository.reference.get(TAG),
+                waiting_for=waits.get((kind, repository.head.name), ""),
             )
 
 
@@ -84,15 +86,15 @@ def _list_variables(
     rollout: str, waits: dict[tuple[str, str], str], kustomizations: Iterable[Kustomization]
 ) -> Iterator[FluxTarget]:
     kind = FluxKind.KUSTOMIZATION
-    for one in sorted(kustomizations, key=lambda one: one.head.name):
-        claims = sorted(name for name, owner in one.rollouts.items() if owner == rollout)
-        for variable in () if one.head.is_terminating else claims:
+    for kustomization in sorted(kustomizations, key=lambda each: each.head.name):
+        claims = sorted(name for name, owner in kustomization.rollouts.items() if owner == rollout)
+        for variable in () if kustomization.head.is_terminating else claims:
             yield FluxTarget(
                 kind=kind,
-                name=one.head.name,
+                name=kustomization.head.name,
                 variable=variable,
-                tag=one.substitute.get(variable),
-                waiting_for=waits.get((kind, one.head.name), ""),
+                tag=kustomization.substitute.get(variable),
+                waiting_for=waits.get((kind, kustomization.head.name), ""),
             )
 
 

@@ -123,7 +123,7 @@ def _assess_running(read: ApiObject) -> StatusVerdict:
     if read.has_condition("Ready"):
         return _CURRENT
     names = ("containerStatuses", "initContainerStatuses")
-    containers = [ApiObject(one) for name in names for one in read.list_maps("status", name)]
+    containers = [ApiObject(each) for name in names for each in read.list_maps("status", name)]
     for container in containers:
         if container.get_text("state", "waiting", "reason") == "CrashLoopBackOff":
             return _failed(f"container {container.get_text('name')} is in CrashLoopBackOff")

@@ -10,7 +10,7 @@ from rollout_operator.model.releases.schedule_plan import GatedRollout
 
 def list_by_gate(kind: str, gate: ReleaseGate) -> Iterator[str]:
     """Yield the schedules of a kind that keep a gate, or did, as it says itself (REL-101)."""
-    owners = (one.name for one in gate.origin.owners if one.kind == kind)
+    owners = (owner.name for owner in gate.origin.owners if owner.kind == kind)
     labels = gate.origin.labels
     labelled = labels.get(names.SCHEDULE_NAME) if labels.get(names.SCHEDULE_KIND) == kind else None
     yield from dict.fromkeys([*owners, *([labelled] if labelled else [])])
@@ -21,7 +21,7 @@ def list_by_rollout(
 ) -> Iterator[str]:
     """Yield the schedules that select a Rollout by its labels, or cannot say what they select."""
     found = tuple(rollouts)
-    for one in schedules:
-        selector = one.rollouts
+    for schedule in schedules:
+        selector = schedule.rollouts
         if selector is None or any(selector.takes(rollout.labels) for rollout in found):
-            yield one.head.name
+            yield schedule.head.name

@@ -109,9 +109,9 @@ def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
     selector, own = schedule.rollouts, schedule.head.namespace
     found = (rollout for rollout in snapshot.rollouts if selector.takes(rollout.labels))
     if own:
-        return [one for one in found if one.namespace == own]
+        return [rollout for rollout in found if rollout.namespace == own]
     spaces, labels = schedule.namespaces, snapshot.namespaces
-    return [one for one in found if _takes(spaces, labels.get(one.namespace))]
+    return [rollout for rollout in found if _takes(spaces, labels.get(rollout.namespace))]
 
 
 def _takes(spaces: LabelSelector, labels: Mapping[str, str] | None) -> bool:
