@@ -33,6 +33,13 @@ _IDS: Final = re.compile(
     rf"\b(?P<family>{'|'.join(FAMILIES)})-(?P<first>\d{{2,3}})\b"
     r"(?P<more>(?:(?:/|, | and | or | to |\.\.)(?:(?P=family)-)?\d{2,3}\b(?![.%]\d))*)"
 )
+# Names of tests begin with an id, as `test_si17_` and `test_t_12_` do.
+_OF_TEST: Final = re.compile(
+    rf"\bdef test_(?P<family>{'|'.join(FAMILIES).lower()})_?(?P<number>\d{{2,3}})_"
+)
+# What looks like an id, and stands for something that every reader can look up elsewhere.
+_LIKE_AN_ID: Final = re.compile(r"(?<![\w.-])(?P<family>[A-Z]{1,7})-\d{1,3}\b(?![-.]?\w)")
+_ELSEWHERE: Final = {"UTF", "SHA", "FNV", "P"}
 _MORE: Final = re.compile(r"(?P<how>/|, | and | or | to |\.\.)(?:[A-Z]+-)?(?P<number>\d+)")
 _ROW: Final = re.compile(r"\| (?P<id>[A-Z]+-\d+) \|")
 
@@ -52,6 +59,8 @@ class Mention:
 
 def list_ids(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the ids of a line, and for each whether a range implies it."""
+    if match := _OF_TEST.search(text):
+        yield f"{match['family'].upper()}-{match['number']}", False
     for match in _IDS.finditer(text):
         family, before = match["family"], match["first"]
         yield f"{family}-{before}", False
@@ -80,6 +89,18 @@ def list_mentions(root: Path, tops: Iterable[str]) -> Iterator[Mention]:
 
 def _is_data(path: Path) -> bool:
     return path.suffix not in SUFFIXES
+
+
+def list_strange(root: Path) -> Iterator[Mention]:
+    """Yield what looks like an id of a family that nothing explains."""
+    for top in PROVING:
+        for path in sorted((root / top).rglob("*.py")):
+            if path.relative_to(root) in SKIPPED:
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), start=1):
+                for match in _LIKE_AN_ID.finditer(line):
+                    if match["family"] not in {*FAMILIES, *_ELSEWHERE}:
+                        yield Mention(id=match[0], path=path.relative_to(root), line=number)
 
 
 def list_rows(root: Path) -> Iterator[Mention]:
@@ -113,9 +134,28 @@ def test_every_id_is_explained_and_every_explained_id_is_used() -> None:
     assert check(ROOT) == []
 
 
+def test_no_id_is_of_a_family_without_a_row() -> None:
+    assert [str(mention) for mention in list_strange(ROOT)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"""C-6, NDS-01: a."""', "C-6 NDS-01"),
+        ("SHA-256, P-256, SI-01, x.A-1, A-1.5, A-1-b, 2025-W01-1", ""),
+    ],
+)
+def test_an_id_of_no_family_is_found(tmp_path: Path, text: str, found: str) -> None:
+    root = _make_repository(tmp_path, {"tests/test_x.py": text})
+
+    assert " ".join(mention.id for mention in list_strange(root)) == found
+
+
 @pytest.mark.parametrize(
     ("file", "text", "finding"),
     [
+        ("tests/test_x.py", "def test_si99_a(): ...", "tests/test_x.py:1: SI-99 has no row"),
+        ("tests/test_x.py", "def test_d_99_a(): ...", "tests/test_x.py:1: D-99 has no row"),
         ("tests/test_x.py", '"""A.\n\nSI-99: b."""', "tests/test_x.py:3: SI-99 has no row"),
         ("tests/golden/x.txt", "SI-01, 98", "tests/golden/x.txt:1: SI-98 has no row"),
         ("docs/x.md", "\n(LI-99)", "docs/x.md:2: LI-99 has no row"),

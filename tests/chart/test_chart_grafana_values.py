@@ -138,7 +138,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "serviceMonitor.namespace": _monitored("monitoring", "metadata.namespace"),
     "serviceMonitor.namespaceSelector": _monitored({"any": True}, "spec.namespaceSelector"),
     "serviceMonitor.annotations": _monitored({"a": "b"}, "metadata.annotations"),
-    # Ignored there (C-1).
+    # The chart of grafana documents it and ignores it.
     "serviceMonitor.labels": _monitored({"release": "p"}, "metadata.labels.release", "p"),
     "serviceMonitor.interval": _monitored("30s", "spec.endpoints.0.interval"),
     "serviceMonitor.scrapeTimeout": _monitored("15s", "spec.endpoints.0.scrapeTimeout"),
@@ -225,7 +225,7 @@ def _only(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 
 def test_dep98_webhooks_can_be_off() -> None:
-    """DEP-98, DEP-78, C-6: no configuration, no port, no rights to them; metrics stay."""
+    """DEP-98, DEP-78: no configuration, no port, no rights to them; metrics stay."""
     objects = render_chart({"webhooks": {"enabled": False}}, release=RELEASE)
     assert not [one for one in objects if "webhooks" in one or one["kind"].startswith("Cluster")]
     args = get_field(_only(objects, "Deployment"), f"{CONTAINER}.args")

@@ -157,7 +157,7 @@ def _strip(value: Any) -> Any:
 
 
 def test_dep48_no_two_releases_share_a_name_of_the_cluster() -> None:
-    """DEP-48, C-3: what belongs to no namespace has the namespace in its name."""
+    """DEP-48: what belongs to no namespace has the namespace in its name."""
     names = [_cluster_names(namespace) for namespace in ("one", "two")]
     assert all(names)
     assert not names[0] & names[1]

@@ -23,7 +23,7 @@ def run(program: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_d_04_a_client_costs_few_modules_and_little_memory() -> None:
+def test_a_client_costs_few_modules_and_little_memory() -> None:
     """Whole: 859 modules of the library and 66 MiB; here 8 and 3 MiB."""
     modules, models, yaml, grown = run("""
         before = resident()

@@ -250,7 +250,7 @@ async def test_what_the_server_has_forgotten_nobody_shows() -> None:
 
 
 @in_virtual_time
-async def test_d_69_a_door_waits_for_a_token_as_the_real_client_does() -> None:
+async def test_flag16_a_client_waits_for_a_token_as_the_real_client_does() -> None:
     """FLAG-16: two at once, then one a second; a delete that must go sooner is Throttled."""
     world = ClientWorld(limits=RateLimiter(1, 2))
     world.put("a")
