@@ -78,6 +78,10 @@ class Workers(Generic[K]):
         async with asyncio.TaskGroup() as tasks:
             self._add_worker(tasks)
 
+    def close(self) -> None:
+        """Take no key any more."""
+        self._queue.close()
+
     async def wait_idle(self) -> None:
         """Wait until no key is being reconciled."""
         await self._idle.wait()

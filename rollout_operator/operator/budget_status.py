@@ -17,10 +17,11 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.telemetry.spans import trace_keys
 
 
-class BudgetReports:
+class BudgetReports(Feature):
     """Keeps the status of each budget up to date, in the process that acts."""
 
     def __init__(self, context: Context, budgets: Budgets) -> None:
@@ -53,10 +54,6 @@ class BudgetReports:
         self._is_running = True
         self._wake_all()
         tasks.start("budget status", self._workers.run())
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._queue.close()
 
     async def finish(self) -> None:
         """Wait for nothing: a write that is cut off is made by the next process."""

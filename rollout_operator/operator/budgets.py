@@ -31,13 +31,14 @@ from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.telemetry.spans import trace_keys
 
 # Pods whose grants are looked after at a time; each mostly waits for the API server.
 WORKERS: Final = 4
 
 
-class Budgets:
+class Budgets(Feature):
     """Watched budgets, the arbiter before them, and the controller behind them."""
 
     def __init__(self, context: Context) -> None:
@@ -124,14 +125,6 @@ class Budgets:
         known.
         """
         return self.accounts.list_descriptions()
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._queue.close()
-
-    async def finish(self) -> None:
-        """Wait until no grant is reconciled."""
-        await self._workers.wait_idle()
 
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         for pod in (old, new):

@@ -42,6 +42,7 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.planning.description.policies import (
     describe_policy,
     describe_unreadable_policy,
@@ -54,7 +55,7 @@ from rollout_operator.telemetry.spans import trace_keys
 WORKERS: Final = 16
 
 
-class Policies:
+class Policies(Feature):
     """The controller of the MultiAZRollouts of one namespace, with what wakes it."""
 
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
@@ -86,11 +87,6 @@ class Policies:
         )
         self._connect()
 
-    @property
-    def busy(self) -> int:
-        """Return how many policies are reconciled now."""
-        return self._workers.busy
-
     def on_change(self, callback: Callable[[timedelta], None]) -> None:
         """Call back when another policy, or none, may drive a group, with how long until then."""
         self.owners.on_change(callback)
@@ -119,14 +115,6 @@ class Policies:
         """Begin to act for policies."""
         self._wake_all()
         tasks.start("policy workers", self._workers.run())
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._queue.close()
-
-    async def finish(self) -> None:
-        """Wait until no policy is reconciled."""
-        await self._workers.wait_idle()
 
     def _connect(self) -> None:
         """Have every change wake what it concerns."""

@@ -4,14 +4,16 @@ What belongs to one namespace stands in `context`, the order of start and stop i
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Fence, no_fence
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.client.rate_limit import Priority
@@ -88,20 +90,28 @@ class EngineSettings(Protocol):
     def verifies_wanted(self) -> bool: ...
 
 
-class Feature(Protocol):
-    """A part of the operator that works once this process acts."""
+class Feature(ABC):
+    """A part of the operator that works once this process acts, by workers of its own."""
 
+    _workers: Workers[Any]
+    """Set by each feature."""
+
+    @property
+    def busy(self) -> int:
+        """Return how many keys are reconciled now."""
+        return self._workers.busy
+
+    @abstractmethod
     def start(self, tasks: TaskStack) -> None:
         """Begin to work."""
-        ...
 
     def close(self) -> None:
         """Begin nothing new from now on."""
-        ...
+        self._workers.close()
 
     async def finish(self) -> None:
-        """Wait until nothing is worked on."""
-        ...
+        """Wait until no key is reconciled."""
+        await self._workers.wait_idle()
 
 
 class NamespaceChecks(Protocol):

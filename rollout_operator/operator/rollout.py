@@ -19,6 +19,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.telemetry.spans import trace_keys
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
@@ -26,7 +27,7 @@ from rollout_operator.telemetry.spans import trace_keys
 WORKERS: Final = 128
 
 
-class Rollouts:
+class Rollouts(Feature):
     """The controller of rollouts, with what wakes it."""
 
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
@@ -62,23 +63,10 @@ class Rollouts:
         context.metrics.queue_depth.set_function(lambda: self._queue.depth)
         context.metrics.workers_busy.set_function(lambda: self._workers.busy)
 
-    @property
-    def busy(self) -> int:
-        """Return how many groups are reconciled now."""
-        return self._workers.busy
-
     def start(self, tasks: TaskStack) -> None:
         """Begin to reconcile groups."""
         self._others.begin()
         tasks.start("workers", self._workers.run())
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._queue.close()
-
-    async def finish(self) -> None:
-        """Wait until no group is reconciled."""
-        await self._workers.wait_idle()
 
     def wake_all(self, after: timedelta = AT_ONCE) -> None:
         """Reconcile all groups again, after a while."""

@@ -30,6 +30,7 @@ from rollout_operator.kube.scales.references import References
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.planning.scaling.following import keeps_time
 from rollout_operator.telemetry.spans import trace_keys
 
@@ -39,7 +40,7 @@ WORKERS: Final = 32
 CALLERS: Final = 64
 
 
-class Scaling:
+class Scaling(Feature):
     """The controller of replica counts, with what it works with."""
 
     def __init__(self, context: Context, process: str) -> None:
@@ -117,12 +118,12 @@ class Scaling:
 
     def close(self) -> None:
         """Begin nothing new from now on."""
-        self._queue.close()
-        self._pod_calls.queue.close()
+        super().close()
+        self._callers.close()
 
     async def finish(self) -> None:
         """Wait until no group is reconciled; calls to pods are not waited for."""
-        await self._workers.wait_idle()
+        await super().finish()
         await self._calls.close()
 
     def _on_set(

@@ -21,13 +21,14 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.names import GroupName
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.telemetry.spans import trace_keys
 
 # Groups that are reconciled at a time; it costs no request but those for the zone tracker.
 WORKERS: Final = 8
 
 
-class Shadow:
+class Shadow(Feature):
     """The controllers that only look on, with what wakes them."""
 
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
@@ -64,7 +65,7 @@ class Shadow:
             )
         )
         self._queues: list[WorkQueue[GroupName]] = []
-        self._workers = [self._employ(rollouts.reconcile), self._employ(scaling.reconcile)]
+        self._both_workers = [self._employ(rollouts.reconcile), self._employ(scaling.reconcile)]
         waker = Waker(context.sets, self._wake)
         context.set_informer.on_change(waker.on_set)
         # Before the group is woken by the same change.
@@ -77,22 +78,22 @@ class Shadow:
     @property
     def busy(self) -> int:
         """Return how many groups are reconciled now."""
-        return sum(workers.busy for workers in self._workers)
+        return sum(workers.busy for workers in self._both_workers)
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to reconcile groups."""
         tasks.start("references", self._references.run())
-        for name, workers in zip(("workers", "scaling workers"), self._workers, strict=True):
+        for name, workers in zip(("workers", "scaling workers"), self._both_workers, strict=True):
             tasks.start(name, workers.run())
 
     def close(self) -> None:
         """Begin nothing new from now on."""
-        for queue in self._queues:
-            queue.close()
+        for workers in self._both_workers:
+            workers.close()
 
     async def finish(self) -> None:
         """Wait until no group is being reconciled."""
-        for workers in self._workers:
+        for workers in self._both_workers:
             await workers.wait_idle()
 
     def wake_all(self, after: timedelta = AT_ONCE) -> None:

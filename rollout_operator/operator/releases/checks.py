@@ -31,7 +31,7 @@ from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckFinding, HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.operator.context import Context
-from rollout_operator.operator.process import NamespaceChecks
+from rollout_operator.operator.process import Feature, NamespaceChecks
 from rollout_operator.planning.releases.checks.evaluate import describe_stall
 from rollout_operator.planning.releases.checks.references import find_class
 from rollout_operator.planning.releases.flux.targets import list_targets
@@ -43,7 +43,7 @@ from rollout_operator.telemetry.spans import trace_keys
 WORKERS: Final = 8
 
 
-class HealthChecks:
+class HealthChecks(Feature):
     """What acts for the HealthChecks of one namespace."""
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
@@ -64,24 +64,11 @@ class HealthChecks:
         caches.kustomizations.on_change(self._on_kustomization)
         caches.oci_repositories.on_change(lambda old, new: self._wake_held())
 
-    @property
-    def busy(self) -> int:
-        """Return how many HealthChecks are reconciled now."""
-        return self._workers.busy
-
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
         for watched in self._caches.checks.store.list_all():
             self._queue.add(watched.name)
         tasks.start("health workers", self._workers.run())
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._queue.close()
-
-    async def finish(self) -> None:
-        """Wait until no HealthCheck is being reconciled."""
-        await self._workers.wait_idle()
 
     def _build_controller(self) -> CheckController:
         context, client = self._context, self._client

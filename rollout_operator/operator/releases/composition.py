@@ -9,6 +9,7 @@ from rollout_operator.model.objects import list_views
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.caches import build_caches, follow
 from rollout_operator.operator.releases.checks import HealthChecks
 from rollout_operator.operator.releases.described import DescribedReleases
@@ -17,7 +18,7 @@ from rollout_operator.operator.releases.schedules import NamespacedSchedules
 from rollout_operator.telemetry.releases import show_releases
 
 
-class Releases:
+class Releases(Feature):
     """All controllers of releases, and what they have in common."""
 
     def __init__(self, context: Context) -> None:

@@ -33,6 +33,7 @@ from rollout_operator.oci.client import RESULTS, RegistryClient
 from rollout_operator.oci.exchange import RegistryExchange
 from rollout_operator.oci.sender import RegistrySender
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.flux.targets import list_targets
 from rollout_operator.planning.releases.health import selects_namespaces, takes_check
@@ -49,7 +50,7 @@ REQUEST_LIMIT: Final = timedelta(seconds=15)
 _OTHER_RESULTS: Final = ("invalid", "cancelled")
 
 
-class RolloutReleases:
+class RolloutReleases(Feature):
     """What acts for the Rollouts of one namespace."""
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
@@ -75,11 +76,6 @@ class RolloutReleases:
             kind.on_news(self._wake_all)
         context.process.wide_checks.on_change(self._on_check, self._wake_wide)
 
-    @property
-    def busy(self) -> int:
-        """Return how many Rollouts are reconciled now."""
-        return self._workers.busy
-
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
         self._wake_all()
@@ -90,13 +86,9 @@ class RolloutReleases:
 
     def close(self) -> None:
         """Begin nothing new from now on."""
-        self._queue.close()
+        super().close()
         if self._look_ups is not None:
             self._look_ups.queue.close()
-
-    async def finish(self) -> None:
-        """Wait until no Rollout is reconciled."""
-        await self._workers.wait_idle()
 
     def list_targets(self, rollout: ReleaseRollout) -> tuple[FluxTarget, ...]:
         """Return the places that carry the tag of a Rollout, as they are known here."""

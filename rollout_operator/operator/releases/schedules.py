@@ -40,6 +40,7 @@ from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.caches import follow_kind
 from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.schedules.concern import list_by_gate, list_by_rollout
@@ -67,7 +68,7 @@ class ScheduleSettings:
     """Has an Event written soon."""
 
 
-class Schedules:
+class Schedules(Feature):
     """What acts for schedules, of one namespace or of the cluster."""
 
     def __init__(self, kinds: ScheduleKinds, settings: ScheduleSettings) -> None:
@@ -86,23 +87,10 @@ class Schedules:
         if kinds.namespaces is not None:
             kinds.namespaces.on_change(lambda old, new: self._wake_all())
 
-    @property
-    def busy(self) -> int:
-        """Return how many schedules are reconciled now."""
-        return self._workers.busy
-
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
         self._wake_all()
         tasks.start("schedule workers", self._workers.run())
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._queue.close()
-
-    async def finish(self) -> None:
-        """Wait until no schedule is reconciled."""
-        await self._workers.wait_idle()
 
     def _build_controller(self) -> ScheduleController:
         settings, kinds = self._settings, self._kinds
