@@ -20,7 +20,7 @@ MAY_IMPORT: Mapping[str, Iterable[str]] = {
     "aio": (),
     "planning": ("model",),
     "config": ("model",),
-    "telemetry": ("model",),
+    "telemetry": ("model", "aio"),
     "kube": ("model", "aio", "telemetry"),
     "pods": ("model", "aio", "telemetry"),
     "oci": ("model", "aio", "telemetry"),

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
+from rollout_operator.aio.clock import Clock
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -25,14 +26,6 @@ STALL: Final = timedelta(seconds=5)
 # One long stall is over when we can tell of it (a frozen node, a starved container), and a restart
 # would cost more. The second one within WINDOW shows that it will go on.
 STALLS: Final = 2
-
-
-class HealthClock(Protocol):
-    """The part of `aio.clock.Clock` that is read here."""
-
-    def elapsed(self) -> timedelta: ...
-
-    async def sleep(self, span: timedelta) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +44,7 @@ def _fine() -> str | None:
 class Health:
     """Readiness and liveness of the whole process, or of one of its namespaces."""
 
-    def __init__(self, clock: HealthClock, *, is_whole: bool = True) -> None:
+    def __init__(self, clock: Clock, *, is_whole: bool = True) -> None:
         """Only for the whole process a loss of liveness means a restart, and is logged as one."""
         self._clock = clock
         self._is_whole = is_whole
@@ -147,7 +140,7 @@ def _collect(questions: Iterable[tuple[str, PartCheck]]) -> tuple[str, ...]:
 class Heartbeat:
     """Measures how late the event loop lets a sleeping task run."""
 
-    def __init__(self, clock: HealthClock, metrics: Metrics) -> None:
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
         self._lag = metrics.loop_lag_seconds
         self._last: timedelta | None = None

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
+from rollout_operator.aio.clock import Clock
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.reasons.urgency import find_leading
@@ -49,14 +50,6 @@ class Subject(StrEnum):
 
 
 _NOT_ROLLOUT: Final = tuple(each for each in Subject if each is not Subject.ROLLOUT)
-
-
-class RegistryClock(Protocol):
-    """The part of `aio.clock.Clock` that the states of groups read."""
-
-    def now(self) -> datetime: ...
-
-    def elapsed(self) -> timedelta: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +97,7 @@ class _Logged:
 class GroupStates:
     """The last plan per group. Must be used from one event loop."""
 
-    def __init__(self, metrics: Metrics, clock: RegistryClock) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
         self._entries: dict[GroupName, GroupState] = {}

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import LookUpKey, ReleaseLookUps
-from rollout_operator.controllers.releases.wide import CheckSource
+from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.kube.api import Reader
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.decode.releases.flux import (
@@ -58,7 +58,7 @@ class ReleaseObserver:
     look_ups: ReleaseLookUps | None
     """None: no registry is asked."""
     reader: Reader
-    wide: CheckSource
+    wide: WideChecks
     """HealthChecks of other namespaces."""
     now: Callable[[], datetime]
     """The API server's time."""

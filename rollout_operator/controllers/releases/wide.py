@@ -6,7 +6,7 @@ A process has one of these for all its namespaces. Where nothing asks for it, it
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import NAMESPACES, Reader, Resource
@@ -28,25 +28,6 @@ from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 
 
-class CheckSource(Protocol):
-    """What knows the HealthChecks of other namespaces."""
-
-    def find_problem(self) -> str | None:
-        """Say why they may not be read; None where they may. Raises Unreachable until it is known.
-
-        They are followed from the first question on.
-        """
-        ...
-
-    def list_checks(self) -> tuple[HealthCheck, ...]:
-        """Return those of all namespaces."""
-        ...
-
-    def map_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of all namespaces, by their names."""
-        ...
-
-
 class WideChecks:
     """All HealthChecks of a cluster, and the labels of its namespaces."""
 
@@ -57,7 +38,10 @@ class WideChecks:
         self._asked = asyncio.Event()
 
     def find_problem(self) -> str | None:
-        """Say why they may not be read; see `CheckSource`."""
+        """Say why they may not be read; None where they may. Raises Unreachable until it is known.
+
+        They are followed from the first question on.
+        """
         self._asked.set()
         for kind in self._kinds:
             if kind.is_forbidden:
