@@ -38,6 +38,7 @@ from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollo
 from rollout_operator.planning.releases.contests import remember
 from rollout_operator.planning.releases.flux.targets import plan_due_writes
 from rollout_operator.planning.releases.plan import plan_release
+from rollout_operator.planning.wording import join_names
 from rollout_operator.telemetry.logs import log
 
 # Every Rollout is reconciled this often when nothing happens.
@@ -157,7 +158,7 @@ class ReleaseController:
             else:
                 self._context.reports.on_write(watched, write)
         if problems:
-            self._write_problems[watched.name] = "; ".join(problems.values())
+            self._write_problems[watched.name] = join_names([*problems.values()])
         else:
             self._write_problems.pop(watched.name, None)
 

@@ -17,6 +17,7 @@ from rollout_operator.model.releases.plan import ReleaseEvent
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck, HistoryEntry
 from rollout_operator.model.units import format_duration, format_rfc3339
+from rollout_operator.planning.releases.bounds import bound_failed
 from rollout_operator.planning.wording import join_names
 
 STARTED: Final = "BakeTimeStarted"
@@ -158,7 +159,9 @@ def _fail(
     entry: HistoryEntry, now: datetime, text: str, failed: tuple[FailedHealthCheck, ...]
 ) -> BakeStep:
     entry = msgspec.structs.replace(
-        _end(entry, BakeStatus.FAILED, text), bake_end_time=now, failed_health_checks=failed
+        _end(entry, BakeStatus.FAILED, text),
+        bake_end_time=now,
+        failed_health_checks=bound_failed(failed),
     )
     return BakeStep(entry=entry, events=(_event(FAILED, entry, Severity.WARN),))
 

@@ -25,6 +25,7 @@ from rollout_operator.model.releases.status import (
 )
 from rollout_operator.planning.conditions import ConditionFinding
 from rollout_operator.planning.releases.bake import compute_cutoff, has_error
+from rollout_operator.planning.releases.bounds import MOST_OF_HISTORY, keep_first
 from rollout_operator.planning.releases.health import is_unhealthy
 from rollout_operator.planning.releases.intents import ATTRIBUTION
 
@@ -80,7 +81,8 @@ def deploy(
     )
     if spec.has_bake:
         events.append(ReleaseEvent(reason=DEPLOYING, note=f"{tag} is being deployed"))
-    return (entry, *past)[: spec.history_limit], tuple(events)
+    kept = keep_first((entry, *past)[: spec.history_limit], MOST_OF_HISTORY)
+    return kept, tuple(events)
 
 
 def list_consumed(request: DeployRequest) -> tuple[str, ...]:

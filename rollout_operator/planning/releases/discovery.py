@@ -16,10 +16,10 @@ from rollout_operator.model.releases.release import Release
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.model.units import quote
+from rollout_operator.planning.releases.bounds import MOST_OF_RELEASES, keep_last
 
 DIGEST_CHANGED: Final = "ReleaseDigestChanged"
 
-# Each has some hundred bytes in the status, whose object must stay below 1.5 MiB.
 MOST_RELEASES: Final = 1000
 
 _BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -96,6 +96,7 @@ def forget(
         horizon=now - min(spec.retention, now - _BEGINNING - timedelta(days=1)),
         least=spec.least_available,
     )
+    kept = keep_last(kept, MOST_OF_RELEASES)
     return msgspec.structs.replace(
         status, available_releases=kept, available_releases_count=len(kept)
     )

@@ -5,6 +5,7 @@ A pin may be held as well: where the registry does not have its tag.
 
 from rollout_operator.planning.conditions import ConditionFinding
 from rollout_operator.planning.releases import conditions
+from rollout_operator.planning.releases.bounds import bound_gates
 from rollout_operator.planning.releases.gates import GatesVerdict, assess_gates, list_gates
 from rollout_operator.planning.releases.health import (
     BlockedCode,
@@ -27,7 +28,7 @@ def assess_all_gates(state: ReleasePass) -> GatesVerdict:
     state.replace(
         release_candidates=newer.releases,
         gated_release_candidates=verdict.passed,
-        gates=verdict.summaries,
+        gates=bound_gates(verdict.summaries),
         excluded_releases=list_excluded(
             newer.releases, state.status.history, state.intents, state.snapshot.compat
         ),

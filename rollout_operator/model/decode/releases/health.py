@@ -20,6 +20,8 @@ KIND: Final = "HealthCheck"
 
 _DEFAULT_INTERVAL: Final = timedelta(seconds=30)
 _LEAST_INTERVAL: Final = timedelta(seconds=5)
+# Anyone may write them, and each stands in several places of the status of a Rollout.
+LONGEST_MESSAGE: Final = 1024
 _DEFAULT_GRACE: Final = timedelta(minutes=2)
 
 
@@ -47,6 +49,10 @@ def decode_health_check(raw: JsonBytes) -> HealthCheck:
         status = read_body(KIND, raw, _STATUS).status or HealthCheckStatus()
     except DecodeError as error:
         status = HealthCheckStatus(message=str(error))
+    message = None if status.message is None else status.message[:LONGEST_MESSAGE]
+    status = msgspec.structs.replace(
+        status, status=status.status[:LONGEST_MESSAGE], message=message
+    )
     return HealthCheck(
         head=read.head,
         labels=read.labels,

@@ -46,6 +46,13 @@ def test_all_that_a_health_check_says() -> None:
     }
 
 
+def test_a_status_of_a_megabyte_is_cut() -> None:
+    """REL-19: anyone may write it, and a Rollout repeats it."""
+    found = decode_health_check(as_json(status={"status": "s" * 10**6, "message": "m" * 10**6}))
+
+    assert (found.status.status, found.status.message) == ("s" * 1024, "m" * 1024)
+
+
 def test_what_else_it_may_look_at() -> None:
     """RELB-36, RELB-37: a grace that is none is the default."""
     found = decode_health_check(
