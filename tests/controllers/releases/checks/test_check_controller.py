@@ -204,6 +204,32 @@ async def test_zones_of_a_group_and_of_a_policy() -> None:
                 assert sts["status"]["updatedReplicas"] == sts["status"]["readyReplicas"] == 2
 
 
+@in_virtual_time
+async def test_a_group_that_only_a_person_moves_is_unhealthy() -> None:
+    """RELB-36: as long as that holds, and since it began."""
+    async with Sandbox() as sandbox:
+        world = ReleaseSandbox(sandbox)
+        await create_zones(world)
+        await create_check(world, "rollout-group", **GROUP, **SOON)
+        await world.start()
+        await world.sleep(30)
+        rolling: JsonObject = {"spec": {"updateStrategy": {"type": "RollingUpdate"}}}
+        await world.patch(STATEFULSETS, "db-a", rolling)
+        await roll_out(world, letters="b")
+        await world.sleep(6)
+        status, message = await show(world)
+        assert (status, "RollingUpdate" in message) == ("Unhealthy", True)
+        began = (await world.get_status(HEALTH_CHECKS, "check"))["lastErrorTime"]
+        await world.sleep(60)
+        assert (await world.get_status(HEALTH_CHECKS, "check"))["lastErrorTime"] == began
+        back: JsonObject = {"spec": {"updateStrategy": {"type": "OnDelete"}}}
+        await world.patch(STATEFULSETS, "db-a", back)
+        await world.sleep(6)
+        assert (await show(world))[0] == "Pending"
+        await world.sleep(120)
+        assert (await show(world))[0] == "Healthy"
+
+
 async def announce(world: ReleaseSandbox, tag: str) -> None:
     """Have the image policy select a tag."""
     status = {"latestRef": {"name": "registry/app", "tag": tag}}
