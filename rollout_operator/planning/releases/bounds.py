@@ -49,7 +49,7 @@ def bound_gates(gates: tuple[GateSummary, ...]) -> tuple[GateSummary, ...]:
     if _measure(gates) <= MOST_OF_GATES:
         return gates
     shorter = (_shorten(gate) for gate in gates)
-    kept = keep_first(sorted(shorter, key=lambda gate: gate.passing), MOST_OF_GATES)
+    kept = keep_first(sorted(shorter, key=lambda gate: gate.passing is not False), MOST_OF_GATES)
     return tuple(sorted(kept, key=lambda gate: gate.name))
 
 

@@ -64,7 +64,7 @@ def assess_gates(
     return GatesVerdict(
         code=GatesCode.BYPASSED,
         text=f"gates are bypassed for {quote(asked[0].tag)}",
-        summaries=tuple(_summarise(gate, candidates, is_bypassed=True) for gate in gates),
+        summaries=_summarise_all(gates, candidates, is_bypassed=True),
         passed=asked,
         allowed=asked,
         is_bypass_needed=verdict.passed[:1] != asked,
@@ -72,16 +72,17 @@ def assess_gates(
 
 
 def _assess(candidates: Sequence[Release], gates: Sequence[ReleaseGate]) -> GatesVerdict:
-    allowed = tuple(
-        candidate
-        for candidate in candidates
-        if all(_allows(gate, candidate) for gate in gates if gate.is_passing)
-    )
+    # A gate may name a hundred thousand versions: each is regarded once.
+    tags = {candidate.tag for candidate in candidates}
+    for gate in gates:
+        if gate.is_passing and gate.allowed_versions is not None:
+            tags = tags.intersection(gate.allowed_versions)
+    allowed = tuple(candidate for candidate in candidates if candidate.tag in tags)
     code, text = _explain(candidates, gates, allowed)
     return GatesVerdict(
         code=code,
         text=text,
-        summaries=tuple(_summarise(gate, candidates) for gate in gates),
+        summaries=_summarise_all(gates, candidates),
         passed=() if code is GatesCode.BLOCKING else allowed,
         allowed=allowed,
     )
@@ -101,15 +102,20 @@ def _explain(
     return GatesCode.PASSING, "all gates pass"
 
 
-def _summarise(
-    gate: ReleaseGate, candidates: Sequence[Release], *, is_bypassed: bool = False
-) -> GateSummary:
+def _summarise_all(
+    gates: Iterable[ReleaseGate], candidates: Iterable[Release], *, is_bypassed: bool = False
+) -> tuple[GateSummary, ...]:
+    tags = {candidate.tag for candidate in candidates}
+    return tuple(_summarise(gate, tags, is_bypassed=is_bypassed) for gate in gates)
+
+
+def _summarise(gate: ReleaseGate, tags: set[str], *, is_bypassed: bool) -> GateSummary:
     allowed = gate.allowed_versions if gate.is_passing else None
     if is_bypassed:
         message = "the gate is bypassed"
     elif not gate.is_passing:
         message = gate.problem or "the gate is not passing"
-    elif candidates and not any(_allows(gate, candidate) for candidate in candidates):
+    elif tags and allowed is not None and tags.isdisjoint(allowed):
         message = "the gate allows none of the candidates"
     else:
         message = "the gate is passing"
@@ -120,10 +126,6 @@ def _summarise(
         message=message,
         bypass_gates=True if is_bypassed else None,
     )
-
-
-def _allows(gate: ReleaseGate, release: Release) -> bool:
-    return gate.allowed_versions is None or release.tag in gate.allowed_versions
 
 
 def _name(gate: ReleaseGate) -> str:

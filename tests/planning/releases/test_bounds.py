@@ -1,5 +1,6 @@
 """A status can always be written, however much others write of releases, gates and health."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from rollout_operator.model.releases.release import Release
 from rollout_operator.planning.releases.bounds import MOST_FAILED
+from rollout_operator.planning.releases.gates import assess_gates
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate
 from tests.planning.releases.release_world import ReleaseWorld
 
@@ -93,6 +95,30 @@ def test_thousands_of_gates_and_of_versions_that_they_allow() -> None:
     assert shown[1].message is not None
     assert shown[1].message.endswith("it allows 1001 versions, of which the first are shown")
     assert measure(world) < MOST
+
+
+class CountedTags(tuple[str, ...]):
+    """Tags that count how often they are gone through."""
+
+    turns = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.turns += 1
+        return super().__iter__()
+
+    def __contains__(self, key: object) -> bool:
+        self.turns += 1
+        return super().__contains__(key)
+
+
+def test_what_a_gate_names_is_gone_through_once_for_all_candidates() -> None:
+    """REL-50: a hundred thousand for each of a thousand kept a process busy for seconds."""
+    counted = CountedTags(["1.0.7", "9.9.9"])
+    named = msgspec.structs.replace(gate(), allowed_versions=counted)
+    known = tuple(Release(tag=f"1.0.{number}") for number in range(1000))
+    verdict = assess_gates(known, [named])
+    assert [one.tag for one in verdict.passed] == ["1.0.7"]
+    assert counted.turns <= 3
 
 
 def test_a_history_of_any_limit() -> None:

@@ -20,6 +20,7 @@ from rollout_operator.model.releases.status import ReleaseStatus
 from tests.model.decode.releases.trees import as_json
 
 POLICY = {"releasesImagePolicy": {"name": "app"}}
+ABSENT = {"key": "a", "operator": "DoesNotExist"}
 
 
 def decode(spec: dict[str, Any] | None = None, **more: Any) -> ReleaseRollout:
@@ -136,6 +137,18 @@ def test_a_selector_is_also_read_where_the_examples_have_it() -> None:
         (
             {"healthCheckSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
             "spec.healthCheckSelector.matchExpressions[0].values: In needs a value",
+        ),
+        (
+            {"healthCheckSelector": {"selector": {"matchExpressions": [ABSENT] * 65}}},
+            "spec.healthCheckSelector.selector.matchExpressions: it has 65 items, at most 64",
+        ),
+        (
+            {"healthCheckSelector": {"matchLabels": {f"a{number}": "" for number in range(65)}}},
+            "spec.healthCheckSelector.matchLabels: it has 65 items, at most 64",
+        ),
+        (
+            {"healthCheckSelector": {"matchExpressions": [{**ABSENT, "values": ["a"] * 65}]}},
+            "spec.healthCheckSelector.matchExpressions[0].values: it has 65 items, at most 64",
         ),
     ],
 )  # fmt: skip
