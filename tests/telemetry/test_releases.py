@@ -41,7 +41,7 @@ def test_gauges_show_what_is_there_and_nothing_that_is_gone() -> None:
         gates=(GateSummary(name="open", passing=True), GateSummary(name="closed", passing=False)),
     )
     known = [rollout(status=status)]
-    checks = [check(status="Healthy"), check("new")]
+    checks = [check(status="Healthy"), check("new"), check("odd", status="x" * 1000)]
     metrics = Metrics()
     show_releases(metrics.registry, lambda: known, lambda: checks)
 
@@ -49,7 +49,10 @@ def test_gauges_show_what_is_there_and_nothing_that_is_gone() -> None:
     assert read(metrics, "bake_status") == {("prod", "app", "InProgress"): 1}
     assert read(metrics, "candidates") == {("prod", "app", "raw"): 2, ("prod", "app", "gated"): 1}
     assert read(metrics, "gate_passing") == {("prod", "app", "open"): 1}
-    assert read(metrics, "healthcheck_status") == {("prod", "check", "Healthy"): 1}
+    assert read(metrics, "healthcheck_status") == {
+        ("prod", "check", "Healthy"): 1,
+        ("prod", "odd", "Other"): 1,
+    }
     known.clear()
     assert read(metrics, "info") == read(metrics, "candidates") == {}
 
