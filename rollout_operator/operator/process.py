@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rollout_operator.kube.cache.cluster import ClusterKinds
     from rollout_operator.kube.cache.followed import FollowedKind
     from rollout_operator.kube.cache.nodes import FollowedNodes
-    from rollout_operator.model.releases.health import HealthCheck
+    from rollout_operator.model.releases.health import CheckFinding, HealthCheck
     from rollout_operator.model.releases.rollout import ReleaseRollout
 
 
@@ -116,6 +116,15 @@ class Feature(ABC):
 
 class NamespaceChecks(Protocol):
     """What evaluates the HealthChecks of one namespace, for Rollouts of others as well."""
+
+    @property
+    def namespace(self) -> str:
+        """Return which one."""
+        ...
+
+    def find_stall(self, group: str) -> "CheckFinding | None":
+        """Return what holds a rollout group of this namespace until a person acts."""
+        ...
 
     def list_selecting(self, check: "HealthCheck") -> list["ReleaseRollout"]:
         """Return the Rollouts of this namespace that may select a check of another one."""

@@ -64,6 +64,11 @@ class HealthChecks(Feature):
         caches.kustomizations.on_change(self._on_kustomization)
         caches.oci_repositories.on_change(lambda old, new: self._wake_held())
 
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        return self._context.namespace
+
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
         for watched in self._caches.checks.store.list_all():
@@ -127,13 +132,17 @@ class HealthChecks(Feature):
             waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in found},
         )
 
-    def _find_stall(self, place: FluxReference) -> CheckFinding | None:
-        """Return what holds a group of this namespace until a person acts."""
-        context = self._context
-        if place.namespace != context.namespace:
-            return None
-        state = context.group_states.find(GroupName(place.name))
+    def find_stall(self, group: str) -> CheckFinding | None:
+        """Return what holds a rollout group of this namespace until a person acts."""
+        state = self._context.group_states.find(GroupName(group))
         return None if state is None else describe_stall(state.plan.waits, state.since)
+
+    def _find_stall(self, place: FluxReference) -> CheckFinding | None:
+        """Return the same of a group of any namespace that this process acts for."""
+        for checks in self._context.process.health_checks:
+            if checks.namespace == place.namespace:
+                return checks.find_stall(place.name)
+        return None
 
     def _map_namespaces(self) -> Mapping[str, Labels]:
         """Return labels of namespaces; none where they may not be read, as Rollouts say."""
