@@ -70,13 +70,13 @@ async def read_releases(reading: Reading, installation: Installation) -> Install
         ),
         sources=await _list_of_flux(reading, kinds.OCI_REPOSITORIES, decode_oci_repository),
         kustomizations=await _list_of_flux(reading, kinds.KUSTOMIZATIONS, decode_kustomization),
-        others=tuple(one for one in others if one),
+        others=tuple(filter(None, others)),
     )
     unknown = [versions[0] for versions in _OF_FLUX if reading.unknown.issuperset(versions)]
     return replace(
         releases,
-        missing=tuple(one.kind for one in _OWN if one in reading.unknown),
-        missing_of_flux=tuple(one.kind for one in unknown),
+        missing=tuple(kind.kind for kind in _OWN if kind in reading.unknown),
+        missing_of_flux=tuple(kind.kind for kind in unknown),
     )
 
 

@@ -26,8 +26,8 @@ _ANNOUNCING: Final = frozenset({"ImagePolicy"})
 def makes(installation: Installation) -> bool:
     """Return whether an operator here is to make Rollouts happen."""
     return any(
-        is_on(list_arguments(one), RELEASES_FLAG, default=False)
-        for one in list_acting(installation)
+        is_on(list_arguments(operator), RELEASES_FLAG, default=False)
+        for operator in list_acting(installation)
     )
 
 
@@ -42,7 +42,7 @@ def check_kinds(installation: Installation) -> Iterator[Finding]:
 def check_made(installation: Installation) -> Iterator[Finding]:
     """Yield that Rollouts are here which no operator makes, or which two make."""
     releases, acting = installation.releases, list_acting(installation)
-    names = [one.head.name for one in releases.rollouts]
+    names = [release.head.name for release in releases.rollouts]
     if names and acting and not makes(installation) and not releases.others:
         text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
         yield find(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
@@ -62,9 +62,9 @@ def check_flux(installation: Installation) -> Iterator[Finding]:
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:
     """Yield the Rollouts and schedules whose spec cannot be obeyed."""
-    for one in installation.releases.rollouts:
-        if isinstance(one, RefusedRelease):
-            yield find(FindingCode.RELEASE_REFUSED, f"Rollout {one.head.name}", one.problem)
+    for release in installation.releases.rollouts:
+        if isinstance(release, RefusedRelease):
+            yield find(FindingCode.RELEASE_REFUSED, f"Rollout {release.head.name}", release.problem)
     for schedule in installation.releases.schedules:
         if schedule.problem:
             name = f"{schedule.kind} {schedule.head.name}"
@@ -76,9 +76,9 @@ def check_announced(installation: Installation) -> Iterator[Finding]:
     releases = installation.releases
     if {*releases.missing_of_flux} >= _ANNOUNCING:
         return
-    known = {one.head.name: one for one in releases.policies}
-    for one in _list_obeyed(releases):
-        name, spec = f"Rollout {one.head.name}", one.spec
+    known = {policy.head.name: policy for policy in releases.policies}
+    for release in _list_obeyed(releases):
+        name, spec = f"Rollout {release.head.name}", release.spec
         if spec.policy_namespace not in {"", installation.namespace}:
             continue
         policy = known.get(spec.policy_name)
@@ -96,16 +96,16 @@ def check_written(installation: Installation) -> Iterator[Finding]:
     if {*releases.missing_of_flux} >= _WRITTEN:
         return
     named = {name for name, _ in _list_annotated(releases)}
-    for one in _list_obeyed(releases):
-        if one.head.name not in named:
+    for release in _list_obeyed(releases):
+        if release.head.name not in named:
             text = "no OCIRepository and no Kustomization names it"
-            yield find(FindingCode.RELEASE_WRITES_NOTHING, f"Rollout {one.head.name}", text)
+            yield find(FindingCode.RELEASE_WRITES_NOTHING, f"Rollout {release.head.name}", text)
 
 
 def check_named(installation: Installation) -> Iterator[Finding]:
     """Yield gates and objects of Flux that name a Rollout which is not there."""
     releases = installation.releases
-    known = {one.head.name for one in releases.rollouts}
+    known = {release.head.name for release in releases.rollouts}
     named = [(gate.rollout, f"RolloutGate {gate.head.name}") for gate in releases.gates]
     for name, what in (*named, *_list_annotated(releases)):
         if name not in known:
@@ -115,18 +115,18 @@ def check_named(installation: Installation) -> Iterator[Finding]:
 def check_selected(installation: Installation) -> Iterator[Finding]:
     """Yield Rollouts that select no HealthCheck, and schedules that concern no Rollout."""
     releases = installation.releases
-    for one in _list_obeyed(releases):
-        checks = one.spec.checks
-        if checks is None or checks.selector is None or selects_namespaces(one):
+    for release in _list_obeyed(releases):
+        checks = release.spec.checks
+        if checks is None or checks.selector is None or selects_namespaces(release):
             continue
-        if not list_checks(one.head, checks, releases.checks, {}):
+        if not list_checks(release.head, checks, releases.checks, {}):
             text = "spec.healthCheckSelector selects none"
-            yield find(FindingCode.RELEASE_UNCHECKED, f"Rollout {one.head.name}", text)
+            yield find(FindingCode.RELEASE_UNCHECKED, f"Rollout {release.head.name}", text)
     for schedule in releases.schedules:
         selector = schedule.rollouts
         if selector is None or schedule.problem or not schedule.head.namespace:
             continue
-        if not any(selector.takes(one.labels) for one in releases.rollouts):
+        if not any(selector.takes(release.labels) for release in releases.rollouts):
             name = f"{schedule.kind} {schedule.head.name}"
             text = "spec.rolloutSelector selects no Rollout of the namespace"
             yield find(FindingCode.SCHEDULE_SELECTS_NOTHING, name, text)
@@ -135,23 +135,23 @@ def check_selected(installation: Installation) -> Iterator[Finding]:
 def asks_secrets(installation: Installation) -> bool:
     """Return whether an image repository names a Secret."""
     return any(
-        one.pull_secret or one.certificates or one.proxy
-        for one in installation.releases.repositories
+        repository.pull_secret or repository.certificates or repository.proxy
+        for repository in installation.releases.repositories
     )
 
 
 def asks_cluster(installation: Installation) -> bool:
     """Return whether a schedule is of the cluster, or a Rollout selects namespaces."""
     releases = installation.releases
-    return any(not one.head.namespace for one in releases.schedules) or any(
+    return any(not schedule.head.namespace for schedule in releases.schedules) or any(
         map(selects_namespaces, _list_obeyed(releases))
     )
 
 
 def _list_obeyed(releases: InstalledReleases) -> Iterator[ReleaseRollout]:
-    for one in releases.rollouts:
-        if isinstance(one, ReleaseRollout):
-            yield one
+    for release in releases.rollouts:
+        if isinstance(release, ReleaseRollout):
+            yield release
 
 
 def _list_annotated(releases: InstalledReleases) -> Iterator[tuple[str, str]]:
@@ -159,6 +159,6 @@ def _list_annotated(releases: InstalledReleases) -> Iterator[tuple[str, str]]:
     for source in releases.sources:
         if source.rollout is not None:
             yield source.rollout, f"OCIRepository {source.head.name}"
-    for one in releases.kustomizations:
-        for name in dict.fromkeys(one.rollouts.values()):
-            yield name, f"Kustomization {one.head.name}"
+    for kustomization in releases.kustomizations:
+        for name in dict.fromkeys(kustomization.rollouts.values()):
+            yield name, f"Kustomization {kustomization.head.name}"
