@@ -6,8 +6,9 @@ its name and key: no text has anything of its values.
 
 import base64
 import binascii
+import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -24,7 +25,8 @@ from rollout_operator.oci.sender import Route
 _NO_CLOUD: Final = ("", "generic")
 # The newer name, and the one of earlier releases of Flux.
 _CA: Final = ("ca.crt", "caFile")
-_CLIENT: Final = ("tls.crt", "certFile")
+_CERTIFICATE: Final = ("tls.crt", "certFile")
+_KEY: Final = ("tls.key", "keyFile")
 
 
 class _Secret(msgspec.Struct):
@@ -65,15 +67,37 @@ async def _read_trust(reader: Reader, repository: ImageRepository) -> ssl.SSLCon
         return None
     data = await _read(reader, repository, repository.certificates)
     where = f"{_name(repository)}: secret {repository.certificates}"
-    if any(key in data for key in _CLIENT):
-        raise InvalidInput(f"{where}: client certificates are not supported, only a CA in ca.crt")
-    found = next((data[key] for key in _CA if key in data), b"")
+    ca, certificate, key = (_find(data, names) for names in (_CA, _CERTIFICATE, _KEY))
+    has_pair = certificate is not None or key is not None
     context = ssl.create_default_context()
     try:
-        context.load_verify_locations(cadata=found.decode("ascii"))
+        if ca is not None or not has_pair:
+            context.load_verify_locations(cadata=(ca or b"").decode("ascii"))
     except (ssl.SSLError, ValueError):
         raise InvalidInput(f"{where}: ca.crt holds no certificates in PEM") from None
+    try:
+        if has_pair:
+            _load_pair(context, certificate or b"", key or b"")
+    except (ssl.SSLError, OSError, ValueError):
+        text = "tls.crt and tls.key are no certificate with its key, in PEM and without a password"
+        raise InvalidInput(f"{where}: {text}") from None
     return context
+
+
+def _find(data: Mapping[str, bytes], names: Iterable[str]) -> bytes | None:
+    return next((data[name] for name in names if name in data), None)
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Have a client certificate shown to servers that want one.
+
+    The library reads it from a file: from one that is in memory, and that no other process sees.
+    """
+    with os.fdopen(os.memfd_create("client certificate"), "wb") as file:
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        # Without a password it would ask at the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")
 
 
 async def _read_proxy(reader: Reader, repository: ImageRepository) -> str | None:

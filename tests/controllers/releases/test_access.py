@@ -1,11 +1,13 @@
 """How a registry is asked, as an ImageRepository and its Secrets say; no text has their values."""
 
+import asyncio
 import base64
 import json
 import ssl
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from rollout_operator.controllers.releases.access import read_access
 from rollout_operator.kube.api import SECRETS
@@ -79,12 +81,56 @@ async def test_a_ca_is_trusted_beside_those_of_the_system(key: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("certificate", "key"), [("tls__crt", "tls__key"), ("certFile", "keyFile")]
+)
+async def test_a_client_certificate_is_shown_to_a_registry_that_wants_one(
+    certificate: str, key: str, tmp_path: Path
+) -> None:
+    """RELB-29: by either name that Flux knows; the key stands in no file."""
+    pki = make_pki(tmp_path)
+    wanting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=pki.ca)
+    wanting.load_cert_chain(pki.cert, pki.key)
+    wanting.verify_mode = ssl.CERT_REQUIRED
+    shown: list[object] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        shown.append(writer.get_extra_info("peercert")["subject"])
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=wanting)
+    port = server.sockets[0].getsockname()[1]
+    data = {"ca__crt": pki.ca, certificate: pki.cert, key: pki.key}
+    api = api_with(**{name: path.read_text() for name, path in data.items()})
+    trust = (await read_access(api, repository(certificates="s"))).route.trust
+    async with server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+        assert await reader.read() == b""
+        writer.close()
+    assert shown == [((("commonName", "test world"),),)]
+
+
+async def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
+    """RELB-29: nobody is asked for it."""
+    pki = make_pki(tmp_path)
+    key = serialization.load_pem_private_key(pki.key.read_bytes(), None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(HIDDEN.encode()),
+    )
+    api = api_with(tls__crt=pki.cert.read_text(), tls__key=locked.decode())
+    with pytest.raises(InvalidInput, match="without a password"):
+        await read_access(api, repository(certificates="s"))
+
+
+@pytest.mark.parametrize(
     ("fields", "data", "problem"),
     [
         ({"provider": "aws"}, {}, "spec.provider: credentials of aws are not fetched here"),
         ({"pull_secret": "none"}, {}, "secret none: there is none"),
         ({"pull_secret": "s"}, {"__dockerconfigjson": HIDDEN}, "is no JSON of Docker's"),
-        ({"certificates": "s"}, {"tls__crt": HIDDEN}, "client certificates are not supported"),
+        ({"certificates": "s"}, {"tls__crt": HIDDEN}, "tls.crt and tls.key are no certificate"),
+        ({"certificates": "s"}, {"tls__key": HIDDEN}, "tls.crt and tls.key are no certificate"),
         ({"certificates": "s"}, {"ca__crt": HIDDEN}, "ca.crt holds no certificates"),
         ({"certificates": "s"}, {}, "ca.crt holds no certificates"),
         ({"proxy": "s"}, {"address": f"socks5://{HIDDEN}"}, "address is no URL of a proxy"),
