@@ -7,17 +7,20 @@ for what is not there.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.diagnosis.releases import InstalledReleases
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.placement import PlacedSet
 from rollout_operator.model.policy.policy import Policy, RefusedPolicy
+
+# The operator reads this module too, and nothing of releases unless they are enabled.
+if TYPE_CHECKING:
+    from rollout_operator.model.diagnosis.releases import InstalledReleases
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
@@ -233,6 +236,12 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """That are served in its place; none: there is no definition, or it may not be read."""
 
 
+def _make_no_releases() -> "InstalledReleases":
+    from rollout_operator.model.diagnosis.releases import InstalledReleases
+
+    return InstalledReleases()
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """One namespace, and what the cluster has for it."""
 
@@ -255,7 +264,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
     policy_kind: PolicyKind = PolicyKind()
-    releases: InstalledReleases = InstalledReleases()
+    releases: "InstalledReleases" = msgspec.field(default_factory=_make_no_releases)
     rights: tuple[RightAnswer, ...] = ()
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()
