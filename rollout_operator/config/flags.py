@@ -7,12 +7,12 @@ default.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rollout_operator.config.api_flags import ApiFlags
 from rollout_operator.config.environment import NOTHING, Environment
-from rollout_operator.config.grammar import Flag, parse_arguments
+from rollout_operator.config.grammar import Flag, fill_fields, map_flags, parse_arguments
 from rollout_operator.config.pod_flags import PodFlags
 from rollout_operator.config.replica_flags import ReplicaFlags
 from rollout_operator.config.rollout_flags import SHADOW, RolloutFlags
@@ -113,7 +113,7 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
 
 # By subject, as they are shown.
 FLAGS: Final[tuple[Flag[Any], ...]] = tuple(
-    each.metadata["flag"] for subject in Config.__bases__ for each in fields(subject)
+    flag for subject in Config.__bases__ for flag in map_flags(subject).values()
 )
 
 
@@ -129,17 +129,13 @@ def read_arguments(argv: Sequence[str], environment: Environment = NOTHING) -> C
     the grammar, or HelpRequested.
     """
     arguments = parse_arguments(FLAGS, argv)
-    values: dict[str, Any] = {
-        each.name: arguments.value(each.metadata["flag"])
-        for each in fields(Config)
-        if each.metadata
-    }
+    values = fill_fields(Config, arguments)
     if environment.is_given:
         standing_in = _stand_in(environment)
         values |= {
-            each.name: standing_in[each.name]
-            for each in fields(Config)
-            if each.name in standing_in and not arguments.has(each.metadata["flag"])
+            name: standing_in[name]
+            for name, flag in map_flags(Config).items()
+            if name in standing_in and not arguments.has(flag)
         }
     by_flag = arguments.has(get_flag("kubernetes.namespace"))
     return Config(

@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -92,6 +92,11 @@ def flag(name: str, kind: FlagKind[T], default: T, group: str, help: str, *, ali
     return made
 
 
+def map_flags(settings: type[Any]) -> dict[str, Flag[Any]]:
+    """Return the flags that stand on the fields of a dataclass, by the field."""
+    return {each.name: each.metadata["flag"] for each in fields(settings) if each.metadata}
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
     """What the words say: a value for each flag, and the words after the flags."""
@@ -108,6 +113,11 @@ class ParsedArguments:
         return flag.name in self._given
 
 
+def fill_fields(settings: type[Any], arguments: ParsedArguments) -> dict[str, Any]:
+    """Return the values for the fields of a dataclass on which flags stand."""
+    return {name: arguments.value(flag) for name, flag in map_flags(settings).items()}
+
+
 def refuse_leftovers(arguments: ParsedArguments, hint: str = "") -> None:
     """Raise UsageError for a word after the flags: it may have meant something."""
     if arguments.leftovers:
@@ -118,18 +128,16 @@ def refuse_other_choices(
     arguments: ParsedArguments, flag: Flag[str], choices: Iterable[str]
 ) -> None:
     """Raise UsageError for a value that is none of the choices."""
-    problem = next(list_wrong_choices(arguments, flag, choices), "")
+    problem = next(list_wrong_choices(flag.name, arguments.value(flag), choices), "")
     if problem:
         raise UsageError(problem)
 
 
-def list_wrong_choices(
-    arguments: ParsedArguments, flag: Flag[str], choices: Iterable[str]
-) -> Iterator[str]:
-    """Yield what is wrong with a value that is none of the choices."""
-    value, known = arguments.value(flag), tuple(choices)
+def list_wrong_choices(flag: str, value: str, choices: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with the value of a flag that is none of the choices."""
+    known = tuple(choices)
     if value not in known:
-        yield f"-{flag.name} must be one of {', '.join(known)}: {quote(value)}"
+        yield f"-{flag} must be one of {', '.join(known)}: {quote(value)}"
 
 
 def parse_arguments(flags: Iterable[Flag[Any]], arguments: Sequence[str]) -> ParsedArguments:

@@ -119,7 +119,7 @@ def render_usage() -> str:
 
 
 def _list_problems(words: ParsedArguments) -> Iterator[str]:
-    yield from list_wrong_choices(words, STORY, STORIES)
+    yield from list_wrong_choices(STORY.name, words.value(STORY), STORIES)
     for flag in (PODS, LIMIT):
         if not 1 <= words.value(flag) <= MOST_PODS:
             yield f"-{flag.name} must be from 1 to {MOST_PODS}: {words.value(flag)}"

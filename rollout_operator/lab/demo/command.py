@@ -21,7 +21,7 @@ from rollout_operator.lab.demo.keys import NEXT, QUIT, Controls, reading_keys, s
 from rollout_operator.lab.demo.objects import NAMESPACE
 from rollout_operator.lab.demo.opening import open_stage
 from rollout_operator.lab.demo.scenarios import SCENARIOS, until_done
-from rollout_operator.lab.demo.screen import LIBRARY, Screen, choose_screen
+from rollout_operator.lab.demo.screen import LIBRARY, Color, Screen, choose_screen
 from rollout_operator.lab.demo.stage import DemoRun, TakenOver
 from rollout_operator.lab.end import end_by_signal
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
@@ -50,7 +50,9 @@ def run(arguments: Sequence[str]) -> int:
         return _record(settings)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    screen = choose_screen(sys.stdout, os.environ, is_ascii=settings.is_ascii, color=settings.color)
+    screen = choose_screen(
+        sys.stdout, os.environ, is_ascii=settings.is_ascii, color=Color(settings.color)
+    )
     reads_keys = screen.shows_keys and sys.stdin.isatty()
     show = play_by_keys(settings, screen) if reads_keys else play(settings, screen)
     try:
@@ -59,8 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     # There is no other way to end it.
-    is_served = settings.port is not None
-    return ExitCode.DONE if code == ExitCode.INTERRUPTED and is_served else code
+    return ExitCode.DONE if code == ExitCode.INTERRUPTED and settings.is_served else code
 
 
 def _record(settings: DemoSettings) -> int:
@@ -72,7 +73,7 @@ def _record(settings: DemoSettings) -> int:
     # An optional library.
     from rollout_operator.lab.demo.record import Film
 
-    recorder = Film(settings.record, settings.size, is_ascii=settings.is_ascii)
+    recorder = Film(settings.record, settings.screen_size or (0, 0), is_ascii=settings.is_ascii)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         is_kept = runner.run(play(settings, recorder))
     try:
@@ -126,7 +127,7 @@ async def _perform(stage: DemoRun, left: Sequence[str]) -> str:
             stage.announce(SCENARIOS[left[0]].title)
             await stage.rest(BETWEEN)
             return NEXT
-        if stage.settings.port is not None:
+        if stage.settings.is_served:
             await _go_on(stage)
     return NEXT if stage.controls is None else await improvise(stage)
 
@@ -134,7 +135,7 @@ async def _perform(stage: DemoRun, left: Sequence[str]) -> str:
 @asynccontextmanager
 async def _serve(settings: DemoSettings, stage: DemoRun) -> AsyncIterator[None]:
     """Serve the operator's pages, where that is asked for. Raises ConfigError."""
-    if settings.port is None:
+    if not settings.is_served:
         yield
         return
     admin = make_admin(settings.port, NAMESPACE, stage.replicas[-1].telemetry)

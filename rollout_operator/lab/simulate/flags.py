@@ -287,7 +287,7 @@ def _list_problems(arguments: ParsedArguments, access: Sequence[Flag[Any]]) -> I
             yield f"-{flag.name} says where a cluster is, and -{FILE.name} that none is read"
     if (*arguments.value(FILE), arguments.value(POLICY)).count(STDIN) > 1:
         yield f"standard input is read once, by one -{FILE.name} or -{POLICY.name}"
-    yield from list_wrong_choices(arguments, OUTPUT, Output)
+    yield from list_wrong_choices(OUTPUT.name, arguments.value(OUTPUT), Output)
     for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, LONGEST_RUN)):
         if not timedelta(0) <= arguments.value(flag) <= most:
             shown = f"at most {format_duration(most)}: {format_duration(arguments.value(flag))}"

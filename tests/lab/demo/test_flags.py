@@ -14,7 +14,6 @@ from rollout_operator.lab.demo.flags import (
     render_demo_usage,
 )
 from rollout_operator.lab.demo.scenarios import SCENARIOS
-from rollout_operator.lab.demo.screen import Color
 
 Captured = pytest.CaptureFixture[str]
 
@@ -35,9 +34,11 @@ Captured = pytest.CaptureFixture[str]
         ),
         pytest.param(["-story=pod-dies"], DemoSettings(stories=("pod-dies",)), id="one story"),
         pytest.param(["-story=all"], DemoSettings(stories=STORIES), id="all stories"),
-        pytest.param(["-color=never"], DemoSettings(color=Color.NEVER), id="colour"),
-        pytest.param(["-serve"], DemoSettings(port=8001), id="pages"),
-        pytest.param(["-serve", "-server.port=0"], DemoSettings(port=0), id="any port"),
+        pytest.param(["-color=never"], DemoSettings(color="never"), id="colour"),
+        pytest.param(["-serve"], DemoSettings(is_served=True), id="pages"),
+        pytest.param(
+            ["-serve", "-server.port=0"], DemoSettings(is_served=True, port=0), id="any port"
+        ),
         pytest.param(["-serve=false"], DemoSettings(), id="no pages"),
     ],
 )
