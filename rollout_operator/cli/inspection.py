@@ -33,6 +33,8 @@ SERVICE: Final = Flag(
 )
 # How a MultiAZRollout is named, as `mazr/NAME` or `mazr NAME`.
 POLICY_WORDS: Final = ("multiazrollout", "multiazrollouts", "mazr")
+# How a Rollout of releases is named.
+RELEASE_WORDS: Final = ("rollout", "rollouts")
 INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
 
 

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from rollout_operator.cli.awaited import NOTHING, Goal, Named
 from rollout_operator.cli.main import main
-from rollout_operator.cli.wait import HELD_FOR, Goal, RolloutWait
+from rollout_operator.cli.wait import HELD_FOR, RolloutWait
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
@@ -31,7 +32,7 @@ class Wait:
         world: ObservedCluster,
         goal: Goal = Goal.ROLLED_OUT,
         timeout: timedelta = LONG,
-        policy: str = "",
+        named: Named = NOTHING,
     ) -> None:
         self.reported: list[str] = []
         self.fails: Callable[[], ApiError | None] = lambda: None
@@ -42,7 +43,7 @@ class Wait:
             timeout=timeout,
             clock=VirtualClock(),
             write_line=self.reported.append,
-            policy=policy,
+            named=named,
         )
 
     async def _inspect(self) -> Inspection:

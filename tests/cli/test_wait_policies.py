@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.cli.wait import HELD_FOR, Goal, read_policy
+from rollout_operator.cli.awaited import Goal, Named, read_named
+from rollout_operator.cli.wait import HELD_FOR
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_operator.lab.world import Sandbox
@@ -45,7 +46,7 @@ async def playing(*, is_obeyed: bool = True, **policy: Any) -> AsyncIterator[Pol
 
 def wait_for(world: PolicyWorld, policy: str = "db", **how: Any) -> Wait:
     """Return a wait for a policy, or for all there is."""
-    return Wait(observe_sandbox(world.sandbox), policy=policy, **how)
+    return Wait(observe_sandbox(world.sandbox), named=Named(policy=policy), **how)
 
 
 @pytest.mark.parametrize("policy", ["db", ""])
@@ -127,10 +128,10 @@ async def test_a_policy_that_no_operator_obeys_is_waited_for_by_name_alone() -> 
     [([], ""), (["mazr/db"], "db"), (["MultiAZRollout", "db"], "db"), (["mazr/db.x"], "db.x")],
 )
 def test_a_policy_is_named_as_for_explain(words: list[str], name: str) -> None:
-    assert read_policy(words) == name
+    assert read_named(words) == Named(policy=name)
 
 
 @pytest.mark.parametrize("words", [["db"], ["mazr"], ["mazr/"], ["sts/db"], ["mazr/a", "b"]])
 def test_other_words_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError, match="a MultiAZRollout by mazr/NAME"):
-        read_policy(words)
+        read_named(words)
