@@ -5,7 +5,6 @@ a test scripts an error for the call.
 """
 
 import copy
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -13,7 +12,8 @@ from datetime import timedelta
 import msgspec
 
 from rollout_operator.kube.api import PODS, JsonObject, Page, Precondition, Resource
-from rollout_operator.lab.schemas.patches import patched
+from rollout_operator.lab.apiserver.selection import read_selection
+from rollout_operator.lab.schemas.patches import merge, patched
 from rollout_operator.model.errors import ApiError, Conflict, NotFound
 
 Json = dict[str, object]
@@ -172,10 +172,11 @@ class FakeClient:
     ) -> Page:
         assert not field_selector, "this client knows of none"
         await self._record(f"list {resource.plural} {selector}")
+        asked = read_selection(resource, {"labelSelector": selector})
         found = [
             msgspec.Raw(msgspec.json.encode(one))
             for (plural, _), one in self.objects.items()
-            if plural == resource.plural and _matches(one, selector)
+            if plural == resource.plural and asked.takes(one)
         ]
         start = int(token or 0)
         rest = str(start + limit) if start + limit < len(found) else ""
@@ -255,7 +256,7 @@ class FakeClient:
         for key in ("uid", "resourceVersion"):
             if wanted.get(key, _meta(held)[key]) != _meta(held)[key]:
                 raise Conflict(f"metadata.{key} is another one", status=409)
-        return self._write(resource, name, _merged(held, patch))
+        return self._write(resource, name, copy.deepcopy(merge(held, patch)))
 
     def _held(self, resource: Resource, name: str) -> Json:
         found = self.objects.get((resource.plural, name))
@@ -288,19 +289,6 @@ def apply_steps(held: Json, steps: Sequence[JsonObject]) -> Json:
         raise Conflict(f"{_name(held)}: {error}", status=422) from error
 
 
-def _merged(held: object, patch: Json) -> Json:
-    """Return the object with a merge patch applied: null removes."""
-    result = copy.deepcopy(held) if isinstance(held, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        elif isinstance(value, dict):
-            result[key] = _merged(result.get(key), value)
-        else:
-            result[key] = value
-    return result
-
-
 def _meta(one: Json) -> Json:
     meta = one["metadata"]
     assert isinstance(meta, dict)
@@ -309,20 +297,3 @@ def _meta(one: Json) -> Json:
 
 def _name(one: Json) -> str:
     return str(_meta(one)["name"])
-
-
-def _matches(one: Json, selector: str) -> bool:
-    labels = _meta(one).get("labels")
-    assert isinstance(labels, dict)
-    # Commas within brackets belong to a set of values.
-    return all(_meets(labels, part) for part in re.split(r",(?![^(]*\))", selector) if part)
-
-
-def _meets(labels: Json, part: str) -> bool:
-    if part.startswith("!"):
-        return part[1:] not in labels
-    if " in (" in part:
-        key, _, values = part.rstrip(")").partition(" in (")
-        return labels.get(key) in values.split(",")
-    key, _, value = part.partition("=")
-    return labels.get(key) == value
