@@ -9,6 +9,7 @@ from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
 
+from rollout_operator.telemetry.families import Rebuilt
 from tests.own_metrics import make_all_metrics
 
 FUNCTIONS: Final = {
@@ -28,9 +29,9 @@ def map_own_metrics() -> dict[str, set[str]]:
     """Return the labels of our metrics by name, also of what is off by default."""
     collectors = make_all_metrics().registry._collector_to_names  # there is no public list of them
     return {
-        str(one._name): set(one._labelnames)
+        str(one._name): set(one._labels if isinstance(one, Rebuilt) else one._labelnames)
         for one in collectors
-        if isinstance(one, MetricWrapperBase)
+        if isinstance(one, MetricWrapperBase | Rebuilt)
     } | {
         POLICIES: {"type", "webhook", "policy"},
         "process_cpu_seconds": set(),

@@ -44,6 +44,8 @@ EXPIRY: Final = "rollout_operator_certificate_expiry_timestamp_seconds"
 WAITING: Final = 'rollout_operator_group_waiting{rollout_group="g",reason='
 # Prometheus keeps a label that the target has as well under another name.
 BLOCKED: Final = 'rollout_operator_multiaz_blocked{exported_namespace="db",name="db",'
+RELEASE: Final = 'rollout_operator_release_blocked{exported_namespace="prod",rollout="app",'
+BAKE: Final = 'rollout_operator_release_bake_status{exported_namespace="prod",rollout="app",'
 UNUSED: Final = "rollout_operator_zpdb_unused_grants_total"
 DOWNSCALES: Final = "rollout_operator_downscales"
 AGE: Final = "rollout_operator_watch_age_seconds"
@@ -111,6 +113,14 @@ CASES: Final[dict[str, tuple[Given, Given]]] = {
     "MultiAZRolloutBlocked": (
         {f'{BLOCKED}reason="Conflict"}}': (1, 0)},
         {f'{BLOCKED}reason="Conflict"}}': (0, 0)},
+    ),
+    "ReleaseBlocked": (
+        {f'{RELEASE}reason="BakeTimeFailed"}}': (1, 0)},
+        {f'{RELEASE}reason="BakeTimeFailed"}}': (0, 0)},
+    ),
+    "ReleaseStuck": (
+        {f'{BAKE}status="Deploying"}}': (1, 0)},
+        {f'{BAKE}status="InProgress"}}': (1, 0), f'{BAKE}status="Deploying"}}': (0, 0)},
     ),
     "EvictionsBlocked": (
         {f'{EVICTION}{{reason="denied",status="429"}}': (0, 6)},

@@ -99,6 +99,8 @@ def test_dep77_the_alerts_that_are_promised() -> None:
         "EvictionsUnused",
         "MultiAZRolloutBlocked",
         "NoReplicaActs",
+        "ReleaseBlocked",
+        "ReleaseStuck",
         "ReviewsNotForwarded",
         "RolloutBlocked",
         "WatchStale",

@@ -21,6 +21,17 @@ TRIGGERS: Final = ("User", "System")
 CAUSES: Final = ("before_bake", "in_bake")
 
 _FOUND: Final = frozenset(HealthStatus)
+# Reasons of conditions; what other writers put there is one series together.
+_BLOCKING: Final = frozenset(
+    {
+        *("BakeTimeFailed", "FluxNotInstalled", "GateListFailed", "HealthCheckListFailed"),
+        *("InvalidSpec", "RecoveryTimeout", "RolloutFailed", "TargetConflict"),
+    }
+)
+# `Ready` is false, and time alone may change that.
+_WAITING: Final = frozenset({"BakeTimeRetrying", "NoReleasesAvailable"})
+# By condition, what it is where a person has to act.
+_BLOCKED: Final = {"Ready": "False", "Stalled": "True", "TargetConflict": "True"}
 _PREFIX: Final = "rollout_operator_release_"
 _ROLLOUT: Final = ("namespace", "rollout")
 
@@ -54,6 +65,12 @@ def show_releases(
         "Releases that may come next, before (raw) and after (gated) the gates.",
         ["stage"],
         _read_candidates,
+    )
+    add(
+        "blocked",
+        "1 for each reason for which a Rollout goes on only when something is mended.",
+        ["reason"],
+        _read_blocked,
     )
     add("gate_passing", "1 where a gate of a Rollout passes, else 0.", ["gate"], _read_gates)
     registry.register(
@@ -200,6 +217,15 @@ def _read_bake(rollout: AnyRollout) -> Series:
     current = rollout.status.current
     if current is not None and current.bake_status is not None:
         yield (*_place(rollout), current.bake_status), 1
+
+
+def _read_blocked(rollout: AnyRollout) -> Series:
+    reasons = {
+        condition.reason if condition.reason in _BLOCKING else "Other"
+        for condition in rollout.status.conditions
+        if condition.status == _BLOCKED.get(condition.type) and condition.reason not in _WAITING
+    }
+    yield from (((*_place(rollout), reason), 1) for reason in sorted(reasons))
 
 
 def _read_candidates(rollout: AnyRollout) -> Series:

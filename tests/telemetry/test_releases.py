@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.releases.schedule import ScheduleStatus
 from rollout_operator.model.releases.status import (
     BakeStatus,
@@ -55,6 +56,37 @@ def test_gauges_show_what_is_there_and_nothing_that_is_gone() -> None:
     }
     known.clear()
     assert read(metrics, "info") == read(metrics, "candidates") == {}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reasons"),
+    [
+        ({"Ready": ("True", "BakeTimePassed"), "Stalled": ("False", "Idle")}, set()),
+        (
+            {"Ready": ("False", "BakeTimeFailed"), "Stalled": ("True", "BakeTimeFailed")},
+            {"BakeTimeFailed"},
+        ),
+        (
+            {"Ready": ("True", "RolloutSucceeded"), "TargetConflict": ("True", "TargetConflict")},
+            {"TargetConflict"},
+        ),
+        ({"Ready": ("False", "NoReleasesAvailable")}, set()),
+        ({"Ready": ("False", "BakeTimeRetrying")}, set()),
+        ({"Ready": ("False", "made up")}, {"Other"}),
+        ({"GatesPassing": ("False", "SomeGatesBlocking")}, set()),
+    ],
+)
+def test_what_only_a_person_ends_is_told_by_its_reason(
+    conditions: Mapping[str, tuple[str, str]], reasons: set[str]
+) -> None:
+    found = tuple(
+        StatusCondition(type=kind, status=status, reason=reason)
+        for kind, (status, reason) in conditions.items()
+    )
+    known = [rollout(status=ReleaseStatus(conditions=found))]
+    metrics = Metrics()
+    show_releases(metrics.registry, lambda: known, list)
+    assert read(metrics, "blocked").keys() == {("prod", "app", reason) for reason in reasons}
 
 
 def test_schedules() -> None:
