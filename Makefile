@@ -9,7 +9,6 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
-COMPILED := $(VENV)/.compiled
 # More arguments for pytest, the demo or the benchmarks: make test-fast ARGS="-k planner"
 ARGS ?=
 # Processes for the tests; a single one: make test WORKERS=0
@@ -30,7 +29,7 @@ IMAGE ?= rollout-operator:$(VERSION)
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint style types controlplane test test-fast all-tests fast-tests docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
+.PHONY: help venv lint controlplane test test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -45,14 +44,10 @@ $(READY): pyproject.toml requirements-dev.lock
 	$(PIP) install --no-deps --no-index --no-build-isolation --editable .
 	@touch $@
 
-lint: style types ## formatting, lint rules, spelling and types
-
-style: $(READY)
+lint: $(READY) ## formatting, lint rules, spelling and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m codespell_lib .
-
-types: $(READY)
 	$(PY) -m mypy --strict rollout_operator tests benchmarks release
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
@@ -66,23 +61,12 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 	@$(PY) -m tests.world.helm >/dev/null
 	@$(PY) -m tests.world.registry >/dev/null
 
-# Types are checked beside the tests: a minute in which these often wait for something else.
-test: style controlplane ## everything, on a real control plane too
-	@$(MAKE) --no-print-directory --jobs=2 types all-tests
-
-test-fast: style ## what needs neither a control plane nor much time: two minutes
-	@$(MAKE) --no-print-directory --jobs=2 types fast-tests
-
-all-tests: $(COMPILED)
+test: lint controlplane ## everything, on a real control plane too
 	$(PYTEST) $(ARGS)
 
-fast-tests: $(COMPILED)
+test-fast: lint ## what needs neither a control plane nor much time: two minutes
 	$(PYTEST) -m "not controlplane and not slow and not thorough" \
 		--hypothesis-profile=fast $(ARGS)
-
-# On a fresh clone each process of the tests would compile all of them.
-$(COMPILED): $(READY)
-	@$(PY) -m pytest --collect-only -q >/dev/null && touch $@ || true # the tests themselves will tell
 
 docs: $(DOCS) ## the documentation as a site, in site/: links, anchors and looks are checked
 	@$(PY) -m tests.site

@@ -1,9 +1,8 @@
 """Pytest plugin: which worker gets which test next.
 
-Tests that share what one of them has recorded run in one worker. Three workers of four begin with
-the tests on the control plane, which wait for most of their time, and the fourth with those that
-compute: so the processors never wait. What computes is short, and fills them to the end, when no
-worker is left with a long test that waits.
+Tests that share what one of them has recorded run in one worker. Every second worker begins with
+the tests on the control plane, which wait for most of their time, and the others with those that
+compute: so the processors never wait, and no worker is left with one long test at the end.
 
 A marker of pytest-xdist groups tests as well, by a suffix of the node id, which pytest takes no
 more since 9.2. `conftest.py` loads this.
@@ -53,8 +52,8 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
         """Assign the first group of the line that the worker prefers, else of the other one."""
         if not self._lines:
             self._lines = order_groups(self.workqueue)
-        prefers = prefers_waiting(self.nodes.index(node))
-        line = self._lines[prefers] or self._lines[not prefers]
+        prefers_waiting = self.nodes.index(node) % 2 == 0
+        line = self._lines[prefers_waiting] or self._lines[not prefers_waiting]
         if line:  # else a group whose worker died is left
             self.workqueue.move_to_end(line.popleft(), last=False)
         super()._assign_work_unit(node)
@@ -81,11 +80,6 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
         group = self._split_scope(self.registered_collections[node][item_index])
         if all(self.assigned_work[node][group].values()):
             del self.assigned_work[node][group]
-
-
-def prefers_waiting(worker: int) -> bool:
-    """Say whether a worker begins with the tests on the control plane; a single one does not."""
-    return worker % 4 > 0
 
 
 def order_groups(groups: Iterable[str]) -> dict[bool, deque[str]]:

@@ -1,6 +1,6 @@
 """Which worker gets which test next."""
 
-from tests.groups import order_groups, prefers_waiting
+from tests.groups import order_groups
 
 NODE = "tests/{}.py::test_it"
 
@@ -13,8 +13,3 @@ def test_what_waits_for_the_control_plane_has_a_line_of_its_own_and_the_longest_
 
     assert list(lines[True]) == waiting[::-1]
     assert list(lines[False]) == computing[::-1]
-
-
-def test_of_two_workers_a_core_one_half_of_the_cores_computes() -> None:
-    """The other workers wait for two thirds of their time."""
-    assert [prefers_waiting(worker) for worker in range(8)] == [False, True, True, True] * 2
