@@ -104,7 +104,6 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
         assert "level=warn" in await wait_line(operator, *words)
         waiting = "rollout_operator_group_waiting"
         assert await read_metric(operator, waiting, reason="backing_off") == 1
-        # Between two tries the page may show what a live read waits for.
         await wait_true("told on the page", partial(_is_on_page, operator))
         assert (await operator.fetch("/ready"))[0] == 200, "it works, and a restart mends nothing"
         assert {one.code for one in await world.judge.deletes() if not one.is_done} == {403}
