@@ -128,6 +128,22 @@ def rolled_back() -> ReleaseWorld:
     return world
 
 
+def incomparable() -> ReleaseWorld:
+    """What is deployed is a tag of somebody's own."""
+    world = ReleaseWorld(known="1.1.0 1.2.0")
+    world.set_status(history=(entry("mine"),))
+    world.step()
+    return world
+
+
+def comparable_again() -> ReleaseWorld:
+    world = incomparable()
+    world.set_status(history=(entry("1.2.0"),))
+    world.step()
+    assert world.reason("UpgradePathUnknown").startswith("False ")
+    return world
+
+
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
@@ -180,6 +196,11 @@ def rolled_back() -> ReleaseWorld:
             refused_write,
             ("held", "RolloutFailed", "cannot write OCIRepository app: forbidden", ""),
         ),
+        (
+            incomparable,
+            ("waiting", "UpgradePathUnknown", "no release can be compared with mine", ""),
+        ),
+        (comparable_again, ("deployed", "", "", "")),
         (
             rolled_back,
             ("waiting", "Excluded", "1.1.0: it failed when it was deployed last", ""),
