@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
+from tests.second_try import BrokenPromise
 from tests.system.hooked import hook_up
 from tests.system.waits import read_metric
 from tests.world.api import PODS, Json
@@ -92,7 +93,7 @@ class Guarded:
         )
 
     async def assert_judged(self, *more_paths: str) -> None:
-        """Raise AssertionError for what SI-01 to 08, 10, 11, 20, 21 or 24 have against it all.
+        """Raise BrokenPromise for what SI-01 to 08, 10, 11, 20, 21 or 24 have against it all.
 
         Pods may be called at `PATH`, and at `more_paths`.
         """
@@ -102,7 +103,8 @@ class Guarded:
             *await judge_outreach(judge, calls, [f"/{PATH}", *more_paths]),
         ]
         lines = [f"{each.invariant}: {each.text}" for each in found]
-        assert not found, "\n".join([*lines, self.pods.describe()])
+        if found:
+            raise BrokenPromise("\n".join([*lines, self.pods.describe()]))
         await judge.assert_clean()
 
 

@@ -106,7 +106,7 @@ def gaps(world: World, *names: str) -> list[timedelta]:
 
 
 async def assert_judged(guarded: Guarded) -> None:
-    """Raise AssertionError as `Guarded.assert_judged`, where pods also have a delay's endpoint."""
+    """Raise BrokenPromise as `Guarded.assert_judged`, where pods also have a delay's endpoint."""
     await guarded.assert_judged(DELAYED_PATH)
 
 

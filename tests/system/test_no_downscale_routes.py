@@ -203,7 +203,7 @@ async def test_d20_a_crowd_of_requests_lets_no_downscale_pass(world: World) -> N
 
     The Deployment is in no cache, and the cache of StatefulSets is behind.
     """
-    workloads, _ = await _labelled(world)
+    workloads, _ = await _labelled(world, registration=ONLY_NO_DOWNSCALE)
     world.proxy.add(watches("statefulsets"), Freeze())
     for count in (60, 200):
         for resource, workload in workloads.items():
@@ -239,13 +239,15 @@ async def _expect_retries(world: World, workload: Workload, effects: Mapping[str
         assert answer.message.startswith(f"{_why(workload, 2)} {what}"), fault
 
 
-async def _labelled(world: World, *flags: str) -> tuple[dict[Resource, Workload], Hooked]:
+async def _labelled(
+    world: World, *flags: str, registration: Mapping[str, object] = SHORT
+) -> tuple[dict[Resource, Workload], Hooked]:
     """Return labelled workloads of an operator behind the proxy."""
     await world.grant("no-downscale-deployments")
     labels = {NO_DOWNSCALE: "true"}
     kinds = (STATEFULSETS, DEPLOYMENTS)
     workloads = {kind: await _create(world, kind, "kept", labels) for kind in kinds}
-    hooked = await hook_up(world, flags=flags, is_through_proxy=True, registration=SHORT)
+    hooked = await hook_up(world, flags=flags, is_through_proxy=True, registration=registration)
     return workloads, hooked
 
 

@@ -42,7 +42,8 @@ async def test_li11_a_count_that_somebody_refuses_is_tried_ever_more_rarely(worl
         await wait_counts(world, {B: 2})
     times = await _list_refusals(guarded, B)
     waits = [later - earlier for earlier, later in pairwise(times)]
-    assert waits[TRIES - 2] > 4 * waits[0], waits
+    # The shortest, since a busy machine makes any of them longer, the first too.
+    assert waits[TRIES - 2] > 4 * min(waits), waits
     await assert_judged(guarded)
 
 

@@ -1,9 +1,8 @@
 """Watch a namespace from outside and say what the operator did wrong.
 
-The history comes from the store itself (one etcd watch over pods, StatefulSets,
-budgets and policies), so
-that it is whole and ordered even while the API server restarts; whose a delete was, and what was
-evicted, comes from the audit log.
+The history comes from the store itself (one etcd watch over pods, StatefulSets, budgets and
+policies), so that it is whole and ordered even while the API server restarts; whose a delete was,
+and what was evicted, comes from the audit log.
 """
 
 import asyncio
@@ -29,6 +28,7 @@ from tests.judge.budgets import Rule, read_rule
 from tests.judge.objects import Pod, Set, read_pod, read_set
 from tests.judge.promises import Promises, Violation
 from tests.judge.verdict import list_observed_downscales, list_observed_violations
+from tests.second_try import BrokenPromise
 from tests.world.api import (
     CONFIG_MAPS,
     EVENTS,
@@ -173,11 +173,11 @@ class Judge:
         )
 
     async def assert_clean(self) -> None:
-        """Raise AssertionError that names every violation and the deletes before it."""
+        """Raise BrokenPromise that names every violation and the deletes before it."""
         found = await self.violations()
         if found:
             lines = [f"{each.invariant}: {each.text}" for each in found]
-            raise AssertionError("\n".join([*lines, "", self.describe(await self.deletes())]))
+            raise BrokenPromise("\n".join([*lines, "", self.describe(await self.deletes())]))
 
     async def deletes(self) -> list[Delete]:
         """Return the operator's pod deletes, refused ones included, in order."""

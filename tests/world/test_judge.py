@@ -75,7 +75,7 @@ async def test_evictions_that_happen_are_judged_under_their_budget(world: World)
     await world.post(ZONE_BUDGETS, budget)
     no_time = timedelta(0)
     world.judge.promises = replace(world.judge.promises, known=no_time, flight=no_time)
-    world.kubelet.choose = always(slow_to_end(timedelta(seconds=2)))
+    world.kubelet.choose = always(slow_to_end(timedelta(seconds=20)))
     a, b, _ = (f"{name}-0" for name in await world.create(*grouped_zones(replicas=2)))
     for how in (DryRun.QUERY, DryRun.OPTIONS):
         await evict(world.api, world.namespace, a, dry_run=how)
