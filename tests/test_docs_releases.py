@@ -13,7 +13,6 @@ from rollout_operator.model.decode.releases.flux import (
     decode_oci_repository,
 )
 from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.releases.compat import KUBERIK
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.planning.releases.intents import FIELDS
 from tests.code_rules import ROOT
@@ -21,11 +20,6 @@ from tests.code_rules import ROOT
 PAGE: Final = (ROOT / "docs/releases.md").read_text()
 HEAD: Final = {"namespace": "prod", "uid": "u", "resourceVersion": "1"}
 PREFIX: Final = "rollout.kuberik.com/"
-KUBERIK_FLAGS: Final = {
-    *("metrics-bind-address", "health-probe-bind-address", "leader-elect", "metrics-secure"),
-    *("metrics-cert-path", "metrics-cert-name", "metrics-cert-key", "enable-http2"),
-    *("webhook-cert-path", "webhook-cert-name", "webhook-cert-key"),
-}
 
 
 def _read_samples() -> dict[str, bytes]:
@@ -57,20 +51,6 @@ def test_each_annotation_is_explained(annotation: str) -> None:
         assert f"`{annotation.removeprefix(PREFIX)}`" in PAGE
 
 
-def test_each_flag_of_kuberiks_controller_has_its_counterpart() -> None:
-    """REL-115, REL-116, REL-117: and each that is named is one."""
-    table = PAGE.partition("## From kuberik's controller")[2]
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `--")]
-    theirs = {one for row in rows for one in re.findall(r"`--([a-z0-9-]+)`", row[0])}
-    ours = {one for row in rows for one in re.findall(r"`(-[a-z][a-z.-]+)`", row[1])}
-
-    assert {one for one in theirs if not one.startswith("zap-")} == KUBERIK_FLAGS
-    known = set(re.findall(r"^\| `(-[^`]+)`", (ROOT / "docs/flags.md").read_text(), re.MULTILINE))
-    assert ours
-    assert ours <= known
-    assert "rollout_operator_release_" in (ROOT / "docs/metrics.md").read_text()
-
-
 def test_what_an_installation_takes_is_there() -> None:
     """REL-119, REL-120: the kinds, and a component for an overlay."""
     install = PAGE.partition("## Install")[2].partition("\n## ")[0]
@@ -81,10 +61,3 @@ def test_what_an_installation_takes_is_there() -> None:
         assert (ROOT / "manifests/components" / one / "kustomization.yaml").exists()
     there = {one.name for one in (ROOT / "manifests/components").glob("releases*")}
     assert {*components} == there
-
-
-def test_each_difference_from_kuberik_has_its_row() -> None:
-    """What the flag turns back, and nothing else."""
-    table = PAGE.partition("## Different from kuberik")[2].partition("\n## ")[0]
-    rows = table.count("\n| ") - 2
-    assert rows == len(msgspec.structs.fields(KUBERIK))

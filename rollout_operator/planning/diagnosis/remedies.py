@@ -272,7 +272,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.RELEASES_MADE_TWICE: Advice(
         _ERROR,
         "kuberik's controller runs beside this operator, and each deploys",
-        "scale kuberik's Deployment to 0, as in docs/releases.md",
+        "scale kuberik's Deployment to 0, as in docs/releases-migrate.md",
     ),
     FindingCode.FLUX_KIND_MISSING: Advice(
         _ERROR,

@@ -1,0 +1,227 @@
+"""docs/releases-migrate.md, each command of it run on the real control plane.
+
+Kuberik's controller is played: its objects are as it leaves them at six points of their way, and
+at the end it reads and writes all of them as its typed client does, under its own definitions.
+"""
+
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+
+from tests.code_rules import ROOT
+from tests.demo.kept import write_kubeconfig
+from tests.system.migrating import (
+    CONTROLLER,
+    GATE,
+    RESOURCES,
+    SYSTEM,
+    install_kuberik,
+    leave_namespace,
+    put_kinds,
+    write_as_kuberik,
+)
+from tests.system.pages import DOCS, Terminal
+from tests.system.releasing import (
+    CHECKS,
+    GATES,
+    patch_status,
+    read_annotations,
+    read_status,
+    show_condition,
+    show_history,
+)
+from tests.system.waits import wait_true
+from tests.world.api import DEPLOYMENTS, ApiError, Json
+from tests.world.budgets import FOLDER
+from tests.world.flux import IMAGE_POLICIES, KUSTOMIZATIONS, OCI_REPOSITORIES
+from tests.world.kuberik import SCHEMAS
+from tests.world.manifests import read_manifests
+from tests.world.operatorproc import OperatorProcess
+from tests.world.plane import ControlPlane
+from tests.world.world import World
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+
+PAGE: Final = DOCS / "releases-migrate.md"
+NAME: Final = "rollout-operator"
+NO_REGISTRY: Final = "-releases.metadata=none"
+# What nobody wrote: the tag was there, or the Rollout stays with its version.
+UNTOUCHED: Final = ("shop", "till", "mail", "cart", "fax")
+AT_HOME: Final = {
+    "shop": "1.4.0 Succeeded, 1.3.0 Succeeded",
+    "till": "2.1.0 Succeeded",
+    "mail": "3.0.0 Failed",
+    "search": "5.2.0 Succeeded, 5.1.0 Succeeded",
+    "cart": "1.1.0 Succeeded, 1.0.0 Succeeded",
+    "desk": "1.0.0 Succeeded",
+    "fax": "0.9.0 Succeeded",
+}
+
+
+@dataclass(slots=True)
+class Move:
+    """The namespace on its way, and what was there before."""
+
+    world: World
+    generations: dict[str, int] = field(default_factory=dict)
+    histories: dict[str, list[Json]] = field(default_factory=dict)
+    operator: OperatorProcess | None = None
+
+    async def begin(self) -> None:
+        """Start an operator as its Deployment says, once kuberik's controller is stopped."""
+        assert (await self.world.api.get(DEPLOYMENTS, SYSTEM, CONTROLLER))["spec"]["replicas"] == 0
+        self.generations, self.histories = await self._read_generations(), {}
+        for name in AT_HOME:
+            self.histories[name] = (await read_status(self.world, name))["history"]
+        await self._start()
+        assert "-releases.compat=kuberik" in await self._read_flags()
+
+    async def assert_owned(self) -> None:
+        """Raise AssertionError unless each writer of variables owns its own."""
+        found = await self.world.get(KUSTOMIZATIONS, "shop")
+        owned = {
+            one["manager"]: {*one["fieldsV1"]["f:spec"]["f:postBuild"]["f:substitute"]}
+            for one in found["metadata"]["managedFields"]
+            if one["operation"] == "Apply"
+        }
+        color, version = "f:color", "f:version"
+        assert owned == {"rollout-controller": {color}, "rollout-controller/shop": {version}}
+
+    async def begin_anew(self) -> None:
+        """Replace the operator by one without the switch."""
+        await self.end()
+        assert await self._read_flags() == ["-releases.enabled=true"]
+        await self.assert_owned()
+        await self._start()
+
+    async def end(self) -> None:
+        """Stop the operator as a scaled Deployment does."""
+        assert self.operator is not None
+        assert await self.operator.terminate() == 0
+
+    async def _start(self) -> None:
+        self.operator = await self.world.operator(*await self._read_flags(), NO_REGISTRY)
+
+    async def _read_flags(self) -> list[str]:
+        deployment = await self.world.get(DEPLOYMENTS, NAME)
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        return [one for one in container["args"] if "POD_NAMESPACE" not in one]
+
+    async def _read_generations(self) -> dict[str, int]:
+        found = await self.world.api.items(OCI_REPOSITORIES, self.world.namespace)
+        return {one["metadata"]["name"]: one["metadata"]["generation"] for one in found}
+
+    async def assert_once(self) -> None:
+        """Raise AssertionError where a version was deployed twice, or a request is lost."""
+        statuses = {name: await read_status(self.world, name) for name in AT_HOME}
+        assert {name: show_history(one) for name, one in statuses.items()} == AT_HOME
+        for name, before in self.histories.items():
+            history = statuses[name]["history"]
+            assert [one["id"] for one in history[-len(before) :]] == [one["id"] for one in before]
+            assert _times(history[-len(before) :]) == _times(before)
+        writes = await self._read_generations()
+        assert {name: writes[name] for name in UNTOUCHED} == {
+            name: self.generations[name] for name in UNTOUCHED
+        }
+        # The one was asked for; the other had a tag that a closed gate holds.
+        for name, tag in (("search", "5.2.0"), ("desk", "1.0.0")):
+            assert writes[name] == self.generations[name] + 1
+            source = await self.world.get(OCI_REPOSITORIES, name)
+            assert source["spec"]["ref"] == {"tag": tag}
+        first = statuses["search"]["history"][0]
+        assert first["triggeredBy"] == {"kind": "User", "name": "amy"}
+        assert first["message"] == "past the gate"
+        for name in ("search", "fax"):
+            assert await read_annotations(self.world, name) == {}
+        await self._assert_taken_over()
+
+    async def _assert_taken_over(self) -> None:
+        """Gates keep their names, and a check that was healthy before stays so."""
+        assert await self._list_gates() == ["approve-desk", "approve-search", GATE]
+        gate = await self.world.get(GATES, GATE)
+        assert gate["spec"]["passing"] is True
+        assert gate["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "rollout-schedule"
+        check = (await self.world.get(CHECKS, "till"))["status"]
+        assert (check["status"], check["message"]) == ("Healthy", "2xx")
+
+    async def announce(self) -> None:
+        """Let the policy of a Rollout select a new version."""
+        latest = {"name": "registry.invalid/app", "tag": "1.5.0"}
+        await patch_status(self.world, IMAGE_POLICIES, "shop", {"latestRef": latest})
+
+    async def return_to_kuberik(self) -> None:
+        """Have kuberik's controller read and write all; nothing is refused, and nothing is lost."""
+
+        await wait_true("fields dropped", self._is_pruned)
+        before = {name: await read_status(self.world, name) for name in AT_HOME}
+        await write_as_kuberik(self.world)
+        for name, status in before.items():
+            after = await read_status(self.world, name)
+            assert show_history(after) == show_history(status)
+            assert (
+                {*after} == {*status} <= {*SCHEMAS["Rollout"]["properties"]["status"]["properties"]}
+            )
+            assert after["conditions"] == status["conditions"]
+        assert show_history(before["shop"]).startswith("1.5.0 Succeeded, 1.4.0")
+        assert show_condition(before["mail"], "Stalled").startswith("True")
+        assert await self._list_gates() == ["approve-desk", "approve-search", GATE]
+
+    async def _is_pruned(self) -> bool:
+        """Tell whether the API server reads all kinds by kuberik's definitions by now."""
+        try:
+            statuses = [
+                one["status"]
+                for resource in RESOURCES.values()
+                for one in await self.world.api.items(resource, self.world.namespace)
+                if one.get("status")
+            ]
+        except ApiError as error:
+            if error.status != 429:
+                raise
+            return False
+        return not any("observedGeneration" in status for status in statuses)
+
+    async def _list_gates(self) -> list[str]:
+        found = await self.world.api.items(GATES, self.world.namespace)
+        return sorted(one["metadata"]["name"] for one in found)
+
+
+def _times(history: list[Json]) -> list[datetime]:
+    return [datetime.fromisoformat(one["timestamp"]) for one in history]
+
+
+@pytest_asyncio.fixture(name="move")
+async def open_move(plane: ControlPlane, world: World, tmp_path: Path) -> AsyncIterator[Move]:
+    """Yield a namespace under kuberik's controller; its definitions go after."""
+    shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    try:
+        await install_kuberik(world)
+        await leave_namespace(world)
+        yield Move(world)
+    finally:
+        await put_kinds(world, read_manifests(FOLDER / "releases"))
+
+
+async def test_every_command_of_the_move_and_of_the_way_back(move: Move) -> None:
+    """REL-120, REL-15, RELB-10, RELB-15: no version is deployed twice, and no request is lost."""
+    world = move.world
+    terminal = Terminal(
+        kubeconfig=write_kubeconfig(world),
+        folder=world.folder,
+        words={"NAMESPACE": world.namespace},
+        happenings={
+            "the operator starts": move.begin,
+            "nothing was deployed twice and no request is lost": move.assert_once,
+            "shop 1.5.0 is announced": move.announce,
+            "the operator starts anew": move.begin_anew,
+            "the operator ends": move.end,
+            "kuberik's controller writes all objects as it reads them": move.return_to_kuberik,
+        },
+    )
+    await terminal.follow(PAGE)
