@@ -4,6 +4,8 @@ The rules themselves are in `test_layers.py` and `test_house_rules.py`.
 """
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -98,6 +100,19 @@ def list_definitions(module: Module) -> Iterator[tuple[ast.stmt | ast.expr | ast
             yield node, node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node, node.attr
+
+
+def list_texts(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield each line of docstrings, comments, messages and other strings, with its number.
+
+    Of the texts between the braces of an f-string nothing is yielded where these are code.
+    """
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from enumerate(node.value.split("\n"), node.lineno)
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
 
 
 def list_calls(module: Module) -> Iterator[tuple[ast.Call, str]]:

@@ -15,6 +15,7 @@ from tests.code_rules import (
     dotted,
     list_calls,
     list_definitions,
+    list_texts,
     load_modules,
     load_package,
 )
@@ -35,6 +36,9 @@ HOME_MADE = re.compile(
 )
 # Who acts has a name: the API server, another replica, the kubelet, a person.
 PERSONS = re.compile(r"\b(somebody|someone|anybody|nobody)\b", re.IGNORECASE)
+PERSONS_HERE = re.compile(r"\b(everybody|everyone|anyone|whoever)\b", re.IGNORECASE)
+# The simulation tells stories to people, and has words of its own for that.
+TELLERS = re.compile(r"(lab|cli\.simulate)\b.*")
 # What a verb promises of the type that it returns.
 VERBS = {
     "find_": re.compile(r".*\| None|None \| .*"),
@@ -50,6 +54,16 @@ HOME_MADE_HERE = re.compile(
     r"|(\w+_)?troubles?|list_troubles|gist|tall(y|ies)|misfits?|\w+_misfit|carriers|Trip|trip"
     r"|tales?|TALES|permits?|choose_permitted|debts?|word_\w+|Permit|Material|Words|(parse|read)_words|ask_for|one)"
 )
+# In texts: docstrings, comments, messages, help. A pod "is told that it stays", as promises say it.
+HOME_MADE_TEXT = re.compile(
+    r"\b(doors?|chance|board|pictures?|scenes?|fates?|talks?|hear(s|d|ing)?|troubles?|keepers?|gist"
+    r"|permit(s|ted|ting)?|with(draw\w*|drew)|owed|noted|oddit(y|ies)|stor(y|ies)|tales?|aims?"
+    r"|(giv|tak)(en?|es|ing)( \w+)? back|gave( \w+)? back|shrinks?|resiz(es?|ed|ing)|seats?"
+    r"|(?<!cannot )tells?|told(?! (yet |again |pods )?that)|audience|rhythm|surroundings"
+    r"|(a|another|each|every|live|fresh|our|two) looks?(?!-))\b",
+    re.IGNORECASE,
+)
+QUOTED = re.compile(r"`[^`]*`")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.
@@ -128,6 +142,17 @@ def list_words_gone_here(module: Module) -> Iterator[str]:
             yield module.at(node, name)
 
 
+def list_home_made_texts(module: Module) -> Iterator[str]:
+    """Yield lines of texts with a word for which the field has another one."""
+    words = (HOME_MADE_TEXT, PERSONS_HERE)
+    if TELLERS.fullmatch(module.name) or not any(each.search(module.source) for each in words):
+        return
+    for number, line in list_texts(module):
+        for each in words:
+            if found := each.search(QUOTED.sub("", line)):
+                yield f"{module.path.as_posix()}:{number}: {found[0]}"
+
+
 def list_persons(module: Module) -> Iterator[str]:
     """Yield lines of docstrings, comments and messages in which no one in particular acts."""
     for number, line in enumerate(module.source.splitlines(), 1):
@@ -189,6 +214,7 @@ Rule = Callable[[Module], Iterator[str]]
         list_empty_words,
         list_home_made_words,
         list_words_gone_here,
+        list_home_made_texts,
         list_persons,
         list_wrong_verbs,
         list_oversize,
@@ -255,6 +281,9 @@ def test_the_tests_keep_the_rules() -> None:
         ),
         (list_words_gone_here, "a.py", "self._tell_b = 1", ":1: _tell_b"),
         (list_words_gone_here, "a.py", "a = [one.b for one in c]", ":1: one"),
+        (list_home_made_texts, "a.py", '"""Not `a look`.\n\nA look."""', ":3: A look"),
+        (list_home_made_texts, "a.py", "a = f'{b} permits {c}'", ":1: permits"),
+        (list_home_made_texts, "a.py", "a = b  # as anyone may", ":1: anyone"),
         (list_persons, "a.py", "# Nobody waits: nonetheless none do.", ":1: Nobody"),
         (list_persons, "a.py", "a = 1\n# as somebody else's", ":2: somebody"),
         (list_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),
@@ -291,6 +320,8 @@ def test_a_breach_is_found(
         ),
         (list_empty_words, "a.py", "done = thread.handle_it()\ndocument = redo_it"),
         (list_home_made_words, "a.py", "def test_it_does_not_look_like_b(note, preview): ..."),
+        (list_home_made_texts, "a.py", "tell = f'{tell} a look-up'  # `undo`, told that it stays"),
+        (list_home_made_texts, "lab/a.py", "# a story"),
         (list_wrong_verbs, "a.py", "def find_b() -> 'B | None': ...\ndef finder(): ..."),
         (list_wrong_verbs, "a.py", "def list_b() -> tuple[B, ...]: ..."),
         (

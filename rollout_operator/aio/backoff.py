@@ -1,7 +1,7 @@
 """How long to wait after failures in a row: doubling, bounded, with full jitter.
 
-Decides only the span. Counting the failures, and what counts as one, is left to the caller; chance
-is an argument, so that a test owns it.
+Decides only the span. Counting the failures, and what counts as one, is left to the caller; the
+random source is an argument, so that a test owns it.
 """
 
 from dataclasses import dataclass

@@ -52,7 +52,7 @@ class WorkQueue(Generic[K]):
             self._put(key)
 
     def add_after(self, key: K, delay: timedelta) -> None:
-        """Ask for a look at `key` after `delay`, or earlier where that was asked for before."""
+        """Add `key` after `delay`, or earlier where that was requested before."""
         if self._closed:
             return
         if delay <= timedelta(0):

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 from rollout_operator.aio.backoff import REWRITES
 from rollout_operator.aio.clock import Clock
 
-# An object that is made anew wants its value anew, and two of our looks may want the same.
+# An object that is made anew wants its value anew, and two of our reconciles may want the same.
 FREE: Final = 3
 # A value that stayed for so long counts as accepted.
 MEMORY: Final = timedelta(minutes=15)

@@ -14,7 +14,7 @@ from rollout_operator.aio.clock import Clock
 CLOCK_ERROR: Final = timedelta(seconds=1)
 # And by as much as the fastest of late answers took, on a machine on which much runs.
 _ANSWER_DELAY: Final = timedelta(seconds=1)
-# An answer that took long, or came after a later one, tells too early a time: the latest estimate
+# An answer that took long, or came after a later one, gives too early a time: the latest estimate
 # is the best one. For so long: clocks drift apart, and a server's may be set back.
 ESTIMATE_LASTS: Final = timedelta(minutes=5)
 

@@ -55,7 +55,7 @@ class Shared(Generic[V]):
         clock: Clock,
         keep: Callable[[timedelta], timedelta] = keep_a_second,
     ) -> None:
-        """`keep` tells, by how long the making took, for how long its value is given out."""
+        """`keep` decides, by how long the making took, for how long its value is given out."""
         self._make = make
         self._clock = clock
         self._keep = keep

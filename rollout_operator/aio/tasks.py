@@ -137,7 +137,7 @@ class TaskStack:
             task.cancel()
             await asyncio.wait([task], timeout=STOP_LIMIT.total_seconds())
             if task.done() and not task.cancelled():
-                task.exception()  # seen: it died before we stopped it, and `watch` told so
+                task.exception()  # seen: it died before we stopped it, and `watch` reported it
 
     def _record_end(self, task: asyncio.Task[None]) -> None:
         if self._dead is not None and not self._dead.done():

@@ -1,4 +1,4 @@
-"""What `status`, `wait` and `explain` share: flags, and how they look at namespaces."""
+"""What `status`, `wait` and `explain` share: flags, and how they observe namespaces."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
 
 @dataclass(slots=True)
 class ClusterInspector:
-    """Looks at what the words of a command choose."""
+    """Observes what the arguments of a command choose."""
 
     client: Client
     namespace: str
@@ -65,7 +65,7 @@ class ClusterInspector:
         return [choose_group(inspection, self.group) for inspection in found]
 
     def inspector(self, namespace: str) -> Inspector:
-        """Return what looks at one namespace."""
+        """Return what observes one namespace."""
         if namespace not in self._inspectors:
             lease = get_flag("leader-election.lease-name").default
             self._inspectors[namespace] = Inspector(

@@ -1,4 +1,4 @@
-"""The entry point: which command the words choose, and what its end looks like from outside.
+"""The entry point: which command the arguments choose, and what its end looks like from outside.
 
 A first word that starts with a dash is a flag of the operator itself, as is no word at all: the
 image is started with flags only. Whatever goes wrong is one line on stderr and an exit code.

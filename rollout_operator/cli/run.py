@@ -48,7 +48,7 @@ def render_usage() -> str:
 def import_operator() -> Callable[[Config], int]:
     """Import the operator without looking for garbage on the way: a tenth of the time or more.
 
-    What is imported lives as long as the process: later looks leave it out.
+    What is imported lives as long as the process: later collections leave it out.
     """
     gc.disable()
     try:
@@ -67,7 +67,7 @@ def operate(config: Config, run_operator: Callable[[Config], int]) -> int:
     try:
         return run_operator(config)
     except TaskDied as error:
-        # A defect, and the only place where its traceback can still be told.
+        # A defect, and the only place where its traceback can still be printed.
         stack = "".join(traceback.format_exception(error))
         log.error("A part of the operator died", err=error, stack=stack)
         raise PartDied(str(error)) from error.__cause__

@@ -61,7 +61,7 @@ EVERYWHERE: Final = Flag(
     help="All namespaces that have rollout groups, also -A.",
 )
 STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (WATCH, OUTPUT, EVERYWHERE, *INSPECTION_FLAGS, SERVICE)
-# Between two looks of -w. The API server answers them from its own cache.
+# Between two reads of -w. The API server answers them from its own cache.
 EVERY: Final = timedelta(seconds=2)
 
 _HEAD: Final = """\
@@ -174,7 +174,7 @@ class InspectionSource(Protocol):
 async def report_changes(
     inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
 ) -> None:
-    """Write what changes, with the time, until cancelled. Raises what the first look raises."""
+    """Write what changes, with the time, until cancelled. Raises what the first read raises."""
     known: Mapping[str, str] = {}
     is_first = True
     while True:

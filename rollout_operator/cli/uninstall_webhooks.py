@@ -1,7 +1,7 @@
 """`rollout-operator uninstall-webhooks`: delete the webhook configurations of one operator.
 
-Decides which are its own, and what is told of each. It is the first step of a removal, and the way
-out for a cluster where the operator is gone and its webhooks refuse every downscale. Nothing is
+Decides which are its own, and what is printed of each. It is the first step of a removal, and the
+way out for a cluster where the operator is gone and its webhooks refuse every downscale. Nothing is
 asked of the operator, whose own rights do not suffice: it runs with those of a kubeconfig, found as
 kubectl finds it.
 """
@@ -99,7 +99,7 @@ class ConfigurationClient(Reader, Writer, Protocol):
 
 
 class LeftOver(OperatorError):
-    """Some configurations could not be found or deleted; what stood in the way has been told."""
+    """Some configurations could not be found or deleted; the reasons have been printed."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -159,7 +159,7 @@ def _write_line(line: str) -> None:
 
 @dataclass(slots=True)
 class Uninstall:
-    """One removal, told line by line."""
+    """One removal, printed line by line."""
 
     client: ConfigurationClient
     namespace: str

@@ -1,4 +1,4 @@
-"""`rollout-operator wait`: wait for a rollout, and tell a script by exit code how it ended.
+"""`rollout-operator wait`: wait for a rollout, and report by exit code how it ended.
 
 What is waited for are the rollout groups of a namespace and the MultiAZRollouts that an operator
 obeys, or one object that is named. When each has come is said in `awaited`.
@@ -121,7 +121,7 @@ def _write_line(line: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class RolloutWait:
-    """One wait, told line by line."""
+    """One wait, printed line by line."""
 
     inspect: Inspect
     goal: Goal
@@ -182,7 +182,7 @@ class RolloutWait:
         return None
 
     def _say(self, facts: Mapping[str, str]) -> None:
-        """Tell what is news: of a hundred groups one line, where one of them moves."""
+        """Print what is news: of a hundred groups one line, where one of them moves."""
         for line in list_changes(self._shown, facts):
             self.write_line(line)
         self._shown = facts

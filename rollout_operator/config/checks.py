@@ -1,4 +1,4 @@
-"""The checks across all flags, in the order of the contract: the first problem is the one told."""
+"""The checks across all flags, in the order of the contract: the first problem is reported."""
 
 import math
 import re

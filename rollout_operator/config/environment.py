@@ -52,7 +52,7 @@ NOTHING: Final = Environment()
 def read_environment(variables: Mapping[str, str], mounted_namespace: str = "") -> Environment:
     """Return what the variables ask for. Raises ConfigError that names variable and value.
 
-    `mounted_namespace` is that of the service account, as the kubelet tells it.
+    `mounted_namespace` is that of the service account, as the kubelet writes it.
     """
     is_given = WATCH_NAMESPACE in variables or any(
         variables.get(name, "").strip() for name in (LOG_LEVEL, OPERATOR_NAME, METRICS_PORT)

@@ -1,4 +1,4 @@
-"""What the operator is told at its start: the flags of all subjects, and what follows from them.
+"""What the operator reads at its start: the flags of all subjects, and what follows from them.
 
 Each flag stands once, on the field that its value goes to, in the module of its subject. Which
 combinations are refused is decided in `checks`, how words become values in `grammar`, how all of it
@@ -46,7 +46,7 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
 
     @property
     def watches_several(self) -> bool:
-        """Tell whether more namespaces than one may be watched: series and lines name them then."""
+        """Return whether several namespaces may be watched: series and lines name them then."""
         return self.watches_all or len(self.namespaces) > 1
 
     @property
@@ -100,7 +100,7 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
     def forwarding_port(self) -> int:
         """Return the port for reviews of other replicas; 0: none are passed on.
 
-        Certificates from files are not ours: nothing tells their CA, nor whether it signs others.
+        Certificates from files are not ours: their CA is unknown, and whether it signs others.
         """
         is_possible = self.answers_reviews and self.self_signed and self.election_enabled
         return self.peer_port if is_possible else 0

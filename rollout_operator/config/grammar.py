@@ -47,7 +47,7 @@ class UsageError(ConfigError):
 
 
 class UnknownFlag(UsageError):
-    """No flag has this name; the nearest of those that there are is told."""
+    """No flag has this name; the error names the nearest flag that exists."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         near = _choose_nearest(name, list(known))

@@ -17,7 +17,7 @@ class ReplicaFlags:
     election_enabled: bool = flag(
         "leader-election.enabled", BOOL, True, _REPLICAS,
         "Act only as the holder of a Lease, so that several replicas may run. Where the role"
-        " does not permit Leases, the operator says so once and acts: only one may run then.",
+        " does not allow Leases, the operator says so once and acts: only one may run then.",
     )
     lease_name: str = flag(
         "leader-election.lease-name", TEXT, "rollout-operator", _REPLICAS,

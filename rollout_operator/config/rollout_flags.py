@@ -35,7 +35,7 @@ class RolloutFlags:
     )
     mode: str = flag(
         "mode", TEXT, ACTIVE, _ROLLOUTS,
-        "active, or shadow: decide and tell in log, metrics and status page what would be done,"
+        "active, or shadow: decide, and report in log, metrics and status page what would be done,"
         " and count where another operator does otherwise. Nothing is written, no pod is called,"
         " no webhook is answered; rights to read are enough.",
     )

@@ -31,7 +31,7 @@ class WebhookFlags:
     client_ca_file: str = flag(
         "server-tls.client-ca-file", TEXT, "", _WEBHOOKS,
         "Path of PEM certificates: only clients with a certificate of one of these CAs are"
-        " served. Empty: anyone is.",
+        " served. Empty: every client is.",
     )
     client_name: str = flag(
         "server-tls.client-name", TEXT, "", _WEBHOOKS,

@@ -2,7 +2,7 @@
 
 That of the caches is free and says whether there is anything to do. The live one costs a list of
 the group's StatefulSets and one of their pods, read from the store (see `live_reads`); it is taken
-before every act that cannot be undone.
+before every act that is final.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """One lock per rollout group: a caller that reads a group and then acts on it holds it.
 
-It makes a look and what follows from it one step: a downscale is not granted between a rollout's
-look and its deletes, nor the other way round (D-25). It is held across reads and deletes, never
-across a write that comes back as a review of our own.
+It makes a live read and what follows from it one step: a downscale is not granted between a
+rollout's live read and its deletes, nor the other way round (D-25). It is held across reads and
+deletes, never across a write that comes back as a review of our own.
 """
 
 import asyncio

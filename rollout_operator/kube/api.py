@@ -1,6 +1,6 @@
 """Protocols of the API client: what callers may ask for, and which errors they see.
 
-The real implementation is `kube.client.client.Client`; a simulated world stands behind the same
+The real implementation is `kube.client.client.Client`; a simulated cluster stands behind the same
 Protocols. Every method raises the classes of `model.errors` and nothing else of the network.
 """
 

@@ -6,7 +6,7 @@ clock alone, so that a process that was frozen or cut off does nothing on what i
 
 A holder that could not renew in time goes on trying. Where the Lease is still its own, no other
 has acted and all that it remembers is right. Where another process has taken it, this one has to
-end and to begin anew. Where the role permits no Leases there is no election: one process works
+end and to begin anew. Where the role allows no Leases there is no election: one process works
 alone. It goes on trying, ever more seldom: an API server that has just started forbids everything
 for a moment, and a right may be granted later.
 """

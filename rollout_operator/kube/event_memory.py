@@ -16,7 +16,7 @@ from rollout_operator.model.event import EventAction, EventRecord
 from rollout_operator.model.names import Uid
 
 # At most so many Events of an object at once, and one a minute after that, of each rank: a rollout
-# tells of each batch, and that must not crowd out that it has stopped, or is complete.
+# reports each batch, and that must not crowd out that it has stopped, or is complete.
 BURST: Final = 10
 REFILL: Final = timedelta(minutes=1)
 # A client that reaches the webhooks may have refusals of any pod reported, one after the other: all

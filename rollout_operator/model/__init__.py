@@ -1,1 +1,1 @@
-"""The words of the domain: frozen data, no behaviour that touches the world."""
+"""The words of the domain: frozen data, no behaviour with side effects."""

@@ -84,7 +84,7 @@ class BudgetVersions(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: Uid
     generation: int
-    """Of the newest version, flawed or not; 0 where it cannot even be told."""
+    """Of the newest version, flawed or not; 0 where it is unknown."""
     budget: Budget | None = None
     """The version in force."""
     problem: str = ""

@@ -143,7 +143,7 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     began: Time | None = None
     """When the first pod of this rollout was replaced, as far as the pods show it."""
     expected_end: Time | None = None
-    """When all pods will be ready at the pace so far; None where nothing tells."""
+    """When all pods will be ready at the pace so far; None where it is unknown."""
     zones: tuple[ZoneDescription, ...] = ()
     underway_since: Time | None = None
     """Since when the steps are being carried out; None where they are not yet, or not here."""
@@ -182,7 +182,7 @@ class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Empty where one namespace is watched."""
     is_valid: bool
     maximum: str
-    """As a person wrote it: `1` or `20%`; `by partition` is told in `text`."""
+    """As a person wrote it: `1` or `20%`; `by partition` stands in `text`."""
     zones: int
     """StatefulSets that it selects."""
     pods: int

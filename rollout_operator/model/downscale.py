@@ -107,16 +107,16 @@ MOST_EARLIER: Final = 8
 class DownscaleRecord(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 ):
-    """The story of a downscale, as pods carry it for a restarted process."""
+    """The record of a downscale, as pods carry it for a restarted process."""
 
     replicas_from: int
     replicas_to: int
     at: datetime
     """When it began, in the API server's time."""
     by: str = ""
-    """The process that wrote it, which remembers what became of it; empty where it is not told."""
+    """The process that wrote it, which remembers its outcome; empty where it is not recorded."""
     target: Target | None = None
-    """Where pods are called; None in records of earlier releases, which did not tell."""
+    """Where pods are called; None in records of earlier releases, which did not record it."""
     earlier: tuple[Target, ...] = ()
     """Where else pods may wait for a cancellation, of downscales before this one."""
 

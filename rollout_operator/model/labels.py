@@ -47,7 +47,7 @@ def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Return whether an object with these labels is selected; an empty selector selects all.
 
     One whose labels are left out may be, unless a label that is kept speaks against it: nothing
-    gets past a budget by having too many. Where that it is selected permits anything, ask
+    gets past a budget by having too many. Where that it is selected allows anything, ask
     `is_certain` as well.
     """
     if LEFT_OUT not in labels:
@@ -99,7 +99,7 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
     terms: tuple[SelectorTerm, ...] = ()
 
     def takes(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with these labels is selected; all of its labels must be known."""
+        """Return whether an object with these labels is selected; all its labels must be known."""
         return self.labels.items() <= labels.items() and all(
             term.holds(labels) for term in self.terms
         )

@@ -1,8 +1,8 @@
 """Which replica acts: what a Lease says, and when another replica may take it.
 
-The protocol is that of client-go (`tools/leaderelection`): whoever may take a Lease has seen it
-unchanged for `LEASE_DURATION` on its own clock, and its holder acts for `RENEW_DEADLINE` after it
-sent the last renewal that was answered. No two clocks are compared; the times in a Lease are for
+The protocol is that of client-go (`tools/leaderelection`): a process that may take a Lease has seen
+it unchanged for `LEASE_DURATION` on its own clock, and its holder acts for `RENEW_DEADLINE` after
+it sent the last renewal that was answered. No two clocks are compared; the times in a Lease are for
 people. What lies between both spans is for clocks that run at different rates, and for writes that
 are on their way.
 """

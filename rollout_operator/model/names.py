@@ -83,7 +83,7 @@ ADDRESS: Final = "grafana.com/rollout-operator-address"
 CERTIFICATE_LABEL: Final = "grafana.com/rollout-operator-certificate"
 
 # What a view of a StatefulSet keeps; all else is dropped when decoding. The labels that switch
-# reviews on are kept as annotations too: to tell of one in the wrong place.
+# reviews on are kept as annotations too: to report one in the wrong place.
 STATEFULSET_ANNOTATIONS: Final = frozenset(
     {
         MAX_UNAVAILABLE,

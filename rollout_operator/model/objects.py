@@ -152,7 +152,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     """The path that is called, of the Service or of the URL."""
     host: str = ""
-    """The name that the called server must prove, in lower case; empty where none can be told."""
+    """The name that the called server must prove, in lower case; empty where it is unknown."""
 
 
 class WebhookConfiguration(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ class Code(StrEnum):
     BAD_REFERENCE = "bad_reference"
     BAD_DELAY = "bad_delay"
     PODS_MISSING = "pods_missing"
-    # oddities that change no decision
+    # warnings that change no decision
     BAD_MAX_UNAVAILABLE = "bad_max_unavailable"
     BAD_PAUSED = "bad_paused"
     BAD_FORCE_REPLICAS = "bad_force_replicas"

@@ -82,7 +82,7 @@ def has_open_alternation(text: str) -> bool:
 
 
 def _compile(text: str, *, memory: int | None = None) -> Any:
-    import re2  # a library of several MiB that hardly anyone needs
+    import re2  # a library of several MiB that hardly any installation needs
 
     options = re2.Options()
     options.log_errors = False  # it would write to stderr by itself

@@ -6,7 +6,7 @@ from enum import StrEnum, unique
 import msgspec
 
 NodeTerm = Mapping[str, tuple[str, ...]]
-"""A term of a required node affinity: the values that it permits for each label of nodes."""
+"""A term of a required node affinity: the values that it allows for each label of nodes."""
 
 
 @unique

@@ -104,7 +104,7 @@ class ScalingSnapshot:
     times: Mapping[Uid, datetime] = field(default_factory=dict)
     """Last downscales by UID of the set, beyond what annotations show."""
     source: TimesSource = TimesSource.ANNOTATIONS
-    """Whether annotations tell times at all."""
+    """Whether annotations hold times at all."""
     times_problem: str = ""
     """Why the times of downscales are not known; then no zone may be scaled down."""
     scales: Mapping[Reference, Reading] = field(default_factory=dict)

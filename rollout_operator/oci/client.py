@@ -106,8 +106,8 @@ class RegistryClient:
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         """Return what an image says of itself; without tag and digest it is the tag `latest`.
 
-        The registry is asked each time for the digest, also where the rest is known: whoever may
-        not read an image learns nothing of it here.
+        The registry is asked each time for the digest, also where the rest is known: a person who
+        may not read an image learns nothing of it here.
         """
         shown = image.digest or f"tag {image.tag or 'latest'}"
         with self._counted():
@@ -168,7 +168,7 @@ class RegistryClient:
         return metadata
 
     async def _fetch_digest(self, look_up: LookUp, image: ImageReference) -> str | None:
-        """Return the digest of an image, None where the registry does not tell it this way."""
+        """Return the digest of an image, None where the registry does not send it this way."""
         reference = image.digest or image.tag or "latest"
         question = RegistryQuestion(path=f"manifests/{reference}", method="HEAD", accept=ACCEPT)
         answer = await self._exchange.ask(look_up, question)

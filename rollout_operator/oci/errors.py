@@ -34,11 +34,11 @@ class RegistryUnreachable(RegistryError):
 
 
 class RegistryDistrusted(RegistryError):
-    """The answer is not what was asked for, or out of all bounds: look later, and tell a person."""
+    """The answer is wrong or out of all bounds: read again later, and report it to a person."""
 
 
 class NoAnswer(OperatorError):
-    """Within this package: a request had no answer. The text tells why."""
+    """Within this package: a request had no answer. The text says why."""
 
     def __init__(self, problem: str, *, is_without_tls: bool = False) -> None:
         """`is_without_tls`: there is a server, or may be one, that speaks no TLS."""
@@ -47,4 +47,4 @@ class NoAnswer(OperatorError):
 
 
 class BadAnswer(OperatorError):
-    """Within this package: an answer that is not to be used. The text tells why."""
+    """Within this package: an answer that is not to be used. The text says why."""

@@ -25,7 +25,7 @@ _API_PATHS: Final = ("/v1", "/v2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryCredential:
-    """What proves to a registry who asks. Its texts stand in no log and no repr."""
+    """A credential for a registry. Its texts stand in no log and no repr."""
 
     key: str
     """As which key it stands in the pull secret: this is for people."""

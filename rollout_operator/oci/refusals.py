@@ -59,7 +59,11 @@ def error_of(
             f"{subject}: there is no such tag or repository ({shown}); push it, or correct its name"
         )
     if answer.status == 403:
-        whose = f"the pull secret's entry {quote(credential.key)}" if credential else "anyone"
+        whose = (
+            f"the pull secret's entry {quote(credential.key)}"
+            if credential
+            else "clients without credentials"
+        )
         return RegistryDenied(
             f"{subject}: it does not let {whose} pull ({shown}); change the rights there"
         )

@@ -56,7 +56,7 @@ class NotAccepted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """For whom a token is: what proves who asks, and what is asked for."""
+    """For whom a token is: what proves which account asks, and what is asked for."""
 
     origin: str
     """Scheme and host of the registry."""

@@ -47,7 +47,7 @@ class Budgets(Feature):
         granting, counting = (
             context.open(name, Priority.ANSWER) for name in ("granting", "counting")
         )
-        releasing = context.open("taking back grants", Priority.TAKE_BACK)
+        releasing = context.open("releasing grants", Priority.TAKE_BACK)
         client = context.open("following budgets", Priority.LIST)
         self.catalog = BudgetCatalog(context.metrics)
         self._store = BudgetStore()
@@ -116,7 +116,7 @@ class Budgets(Feature):
         self.arbiter.begin()
         self._context.events.report_budgets(self._store.list_all())
         tasks.start("disruption workers", self._workers.run())
-        tasks.start("withdrawals of grants", self.arbiter.run())
+        tasks.start("releases of grants", self.arbiter.run())
 
     def describe(self) -> Iterator[BudgetDescription]:
         """Yield what is said of each budget, by name.

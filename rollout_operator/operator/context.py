@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # So many time-outs after a call was given up, the pod has handled it or never will.
 LATE_TIMEOUTS: Final = 2
-# A watch that fails for this long, other than by the API server's own trouble, wants a restart.
+# A watch that fails for this long, other than by the API server's own failure, wants a restart.
 BROKEN_LIMIT: Final = timedelta(minutes=3)
 
 
@@ -277,7 +277,7 @@ def _describe_age(informer: AnyInformer[Cached]) -> str | None:
 
 
 def _describe_broken(informer: AnyInformer[Cached]) -> str | None:
-    """Say what is wrong with a watch that a restart may mend; trouble of the server is not that."""
+    """Say what is wrong with a watch that a restart may mend, unless the server fails."""
     broken_for = informer.broken_for
     if broken_for is None or broken_for < BROKEN_LIMIT:
         return None

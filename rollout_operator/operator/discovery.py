@@ -76,7 +76,7 @@ class Discovery:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kinds.sets.follow.run(clock), name="StatefulSets of the cluster")
             await self._wait_permitted()
-            # Whoever may not list the one is not asked for the others: a warning is enough.
+            # An account that may not list the one is not asked for the others: a warning is enough.
             for kind in (kinds.budgets, kinds.policies):
                 tasks.create_task(kind.follow.run(clock), name="budgets and policies")
             if self._rollouts is not None:

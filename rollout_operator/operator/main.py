@@ -189,8 +189,8 @@ def choose_identity(environment: Mapping[str, str], port: int) -> Identity:
     """Return what this process is among the replicas.
 
     The Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is the machine, and
-    two processes of one machine are told apart by their lives. It also says the pod's address
-    (`POD_IP`), where other replicas are answered on `port`.
+    two processes of one machine are distinguished by random identities. It also says the pod's
+    address (`POD_IP`), where other replicas are answered on `port`.
     """
     pod = environment.get("POD_NAME", "")
     return Identity(

@@ -1,4 +1,4 @@
-"""Composition of MultiAZRollouts: what is followed of them, what wakes one, and who acts for it.
+"""Composition of MultiAZRollouts: what is followed of them, what wakes one, and what acts for it.
 
 Built only where they are asked for. The kind may be missing, or appear later: then there are no
 policies. Where the role does not show them, there are none either, and one line says so. Until that

@@ -141,7 +141,7 @@ class NamespaceChecks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """Where an operator gets everything from that is not its own: the world, time and chance."""
+    """Where an operator gets what is not its own: the cluster, time and random numbers."""
 
     open: Callable[[str, Priority, Fence], ApiClient]
     """Opens a client of the API server for one component; all share the rate limits of the process.

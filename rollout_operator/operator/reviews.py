@@ -1,6 +1,6 @@
 """Composition of what answers reviews, and of what follows the downscales that were granted.
 
-Between its clients: who serves the reviews, and under which certificate, is decided in
+Between its clients: which server serves the reviews, and under which certificate, is decided in
 `operator.webhooks`. Start: downscales of an earlier process adopted, then the controller. Stop: no
 new downscale is begun, those whose pods are being called are waited for.
 """

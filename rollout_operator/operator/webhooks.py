@@ -277,7 +277,7 @@ class Webhooks:
             store, self._serving, process.clock, wanted, callbacks
         )
         await self._certificates.start()
-        tasks.start("certificate keeper", self._certificates.run())
+        tasks.start("certificate manager", self._certificates.run())
         if self._injector is not None:
             tasks.start("CA bundle injector", self._injector.run())
 

@@ -21,7 +21,7 @@ from rollout_operator.planning.ownership import LEAF_NAME
 
 
 def issue_ca(wanted: Wanted, now: datetime) -> Pair:
-    """Return a new CA; its name is its own, so that two of them can be told apart."""
+    """Return a new CA; its name is its own, so that two of them can be distinguished."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     name = _subject(f"{LEAF_NAME} CA {serial % 2**32:08x}", wanted)
@@ -71,7 +71,7 @@ def carry_out(
 ) -> KeyMaterial:
     """Return what the Secret shall hold after the step.
 
-    Raises InvalidInput where the material does not allow the step.
+    Raises InvalidInput where the key pair does not allow the step.
     """
     match decision.step:
         case CertificateStep.KEEP | CertificateStep.LEAVE:

@@ -1,13 +1,13 @@
 """Keep the CA bundle of our webhook configurations right: what the API server trusts us by.
 
 Decides which configurations are ours, which of their hooks call us, what to change in them and when
-to try again. Which CAs are to be trusted is left to the certificate keeper, what is known of the
+to try again. Which CAs are to be trusted is left to the certificate manager, what is known of the
 configurations to the caches. Nothing but `caBundle` is ever changed, and nothing at all where it is
 right, or where our certificate does not prove the name that is called: what is there may be the CA
 of another server (D-31).
 
-How often one configuration is written, whoever else writes it: after failures ever more seldom, and
-where writes succeed and are undone, out of a supply that fills up slowly.
+How often one configuration is written, whichever other process writes it: after failures ever more
+seldom, and where writes succeed and are reverted, out of a supply that fills up slowly.
 """
 
 from base64 import b64encode
@@ -47,7 +47,7 @@ RESYNC: Final = timedelta(minutes=5)
 FIGHT: Final = 3
 # The first failure is logged, then one in so many.
 REPORTED_EVERY: Final = 10
-# Ten attempts within the first minute: a co-writer that acts a few times is undone at once.
+# Ten attempts within the first minute: a co-writer that acts a few times is reverted at once.
 BURST: Final = 8
 # One that never stops costs two writes a minute.
 PAUSE: Final = timedelta(seconds=30)
@@ -120,7 +120,7 @@ def _test(path: str, value: str) -> JsonObject:
 
 @dataclass(slots=True)
 class WriteRate:
-    """The pace of one object, which may be written at once for the first time."""
+    """The rate limit of one object, which may be written at once for the first time."""
 
     failures: int = 0
     """Of the attempts since the last that succeeded."""
@@ -253,8 +253,8 @@ class BundleInjector:
         target.pace.record_attempt(now)
         try:
             # Another replica may have written what differs, from a Secret that is newer than what
-            # this one has read, as after it was frozen. What this look finds is no older than that,
-            # and the patch fails where the configuration has changed since.
+            # this one has read, as after it was frozen. What this reconcile finds is no older than
+            # that, and the patch fails where the configuration has changed since.
             await self._what.confirm()
             patch = self._plan(current)
             if not patch:

@@ -21,7 +21,7 @@ Chain = Sequence[x509.Certificate]
 
 
 def read_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
-    """Return what the material holds; a problem names the key of the Secret, and no content."""
+    """Return what the key pair holds; a problem names the key of the Secret, and no content."""
     try:
         return _assess(material)
     except InvalidInput as error:
@@ -40,8 +40,8 @@ def trusted_bundle(material: KeyMaterial) -> bytes:
     """Return the PEM of all CAs that callers must trust, the newest first, each once.
 
     At most three: the next CA, whose key is there; the one that has signed the leaf, and the one
-    before it. A certificate that anyone else added to them vouches for nothing that is served here,
-    and is not published (D-31).
+    before it. A certificate that another writer added to them vouches for nothing that is served
+    here, and is not published (D-31).
     """
     old = _load_or_none(material.old_ca)
     cas = (

@@ -1,9 +1,9 @@
 """Keep the certificate in the Secret, what is served and the CA bundle right, for ever.
 
 Looks at the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step
-out and looks again, until nothing is left to do. All replicas do so side by side: who loses a race
-for the Secret takes what the winner wrote. Publishing the bundle is left to the injector behind
-`CertificateCallbacks`.
+out and looks again, until nothing is left to do. All replicas do so side by side: a replica that
+loses a race for the Secret takes what the winner wrote. Publishing the bundle is left to the
+injector behind `CertificateCallbacks`.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _MOST_STEPS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateCallbacks:
-    """What a keeper of a certificate needs of others."""
+    """What a manager of a certificate needs of others."""
 
     holds: Callable[[bytes], bool] = lambda bundle: True
     """Whether every webhook configuration that is ours holds exactly this bundle; true where there
@@ -83,7 +83,7 @@ class CertificateController:
         self._clock = clock
         self._wanted = wanted
         self._callbacks = CertificateCallbacks() if callbacks is None else callbacks
-        # Of the look that is underway.
+        # Of the reconcile that is underway.
         self._lock = asyncio.Lock()
         self._material: KeyMaterial | None = None
         self._uid = ""
@@ -100,7 +100,7 @@ class CertificateController:
 
     @property
     def last_error(self) -> OperatorError | None:
-        """Return why the newest look failed, None where it did not."""
+        """Return why the newest reconcile failed, None where it did not."""
         return self._error
 
     @property
@@ -192,7 +192,7 @@ class CertificateController:
     def _read_marks(self, stored: Stored) -> Marks:
         return Marks(
             is_labelled=stored.is_labelled,
-            # What has a problem already is no material: there is no leaf.
+            # What has a problem already is no key pair: there is no leaf.
             leaf_name="" if stored.problem else self._leaf_name,
             is_empty=stored.is_empty,
             is_known=bool(stored.uid) and stored.uid == self._uid,
@@ -202,7 +202,7 @@ class CertificateController:
     def _assess(self, stored: Stored) -> BrokenCertificate | UsableCertificate:
         if stored.problem:
             return BrokenCertificate(problem=stored.problem)
-        # Only what is new is read: at 20 s a look, parsing the same again for years adds up.
+        # Only what is new is read: at 20 s a reconcile, parsing the same again for years adds up.
         if self._assessed is None or self._assessed[0] != stored.material:
             self._assessed = (stored.material, self._read_new(stored.material))
             self._leaf_name = read_leaf_name(stored.material.cert)

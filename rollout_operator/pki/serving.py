@@ -1,4 +1,4 @@
-"""The TLS side of what is served: material → `ssl.SSLContext`, and which one holds now.
+"""The TLS side of what is served: key pair → `ssl.SSLContext`, and which one holds now.
 
 Decides versions, suites and options of TLS. A listener asks for the current context at each accept,
 so that a swap is an assignment, and connections that are open go on as they are.
@@ -71,7 +71,7 @@ class ServingCertificate:
         return self._peers
 
     def check(self, material: KeyMaterial) -> None:
-        """Raise InvalidInput where TLS does not take the material."""
+        """Raise InvalidInput where TLS does not take the key pair."""
         server_context(material.served, self._client_ca)
         _make_peers(material)
 

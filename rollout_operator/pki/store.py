@@ -1,6 +1,6 @@
 """The Secret that holds the certificates: read, created, replaced, never listed or watched.
 
-Decides how material is written down and what of an existing Secret is kept: its labels,
+Decides how a key pair is written down and what of an existing Secret is kept: its labels,
 annotations, type and the data that is not ours. What is written carries our label from then on.
 Whether it may be written is decided in `planning.ownership`, what to do after a lost race by the
 caller.
@@ -54,7 +54,7 @@ class Stored:
 
     material: KeyMaterial
     problem: str = ""
-    """Why its data is no material at all, empty where it may be."""
+    """Why its data is no key pair at all, empty where it may be."""
     body: JsonObject = field(default_factory=dict, repr=False)
     """The whole object; empty where there is none."""
 
@@ -71,7 +71,7 @@ class Stored:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether it is absent, or has no data and is not meant for any special kind of it."""
+        """Return whether it is absent, or has no data and is not meant for a special kind of it."""
         data = self.body.get("data") or {}
         is_plain = (self.body.get("type") or _PLAIN) == _PLAIN
         return is_plain and isinstance(data, dict) and not any(data.values())

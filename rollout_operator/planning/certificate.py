@@ -1,6 +1,6 @@
 """Decide what the serving certificate needs next, from what its Secret holds.
 
-One step at a time: the caller reads again after each step. The aim is that whatever is
+One step at a time: the caller reads again after each step. The goal is that whatever is
 served at any instant verifies against every CA bundle that a caller may still use. Hence a leaf is
 renewed under the CA that callers trust already, and where the CA itself has to go, the next one is
 published first and used later. Parsing and issuing are `pki`'s part, as is the question whether a

@@ -8,7 +8,7 @@ import msgspec
 
 from rollout_operator.model.outcome import Action, Plan, RecordRevision, ReplacePods
 
-# A line of a log or a page holds three names with their troubles; the rest is a number.
+# A line of a log or a page holds three names with their problems; the rest is a number.
 NAMES_SHOWN: Final = 3
 # Of a thousand pods that go at once a person reads no more than the first few.
 _SENTENCES_PER_ACTION: Final = 10

@@ -1,1 +1,1 @@
-"""HTTP to pods: the calls that prepare them for a downscale and take that back."""
+"""HTTP to pods: the calls that prepare them for a downscale and un-prepare them."""

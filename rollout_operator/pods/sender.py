@@ -1,7 +1,7 @@
 """The real way to pods: one HTTP request over a connection of its own.
 
 A pod is a stranger: nothing that it answers is followed, kept, unpacked or believed beyond its
-status and, where it is asked for a time, that time; and nothing is sent to it that tells who we
+status and, where it is asked for a time, that time; and nothing is sent to it that shows who we
 are but our namespace and, where we trace, the number of the trace (SEC-11, SEC-12). Which requests
 are made, how long one may take and what its status means is decided in `client`.
 """

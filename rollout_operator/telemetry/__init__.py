@@ -1,1 +1,1 @@
-"""What the process tells about itself: log lines, metrics, the last plan of each group."""
+"""What the process reports about itself: log lines, metrics, the last plan of each group."""

@@ -110,7 +110,7 @@ class DisruptionMetrics:
         self.unused = Counter(
             "rollout_operator_zpdb_unused_grants_total",
             "Evictions that were allowed and did not happen: the pod stayed until the grant was "
-            "taken back.",
+            "released.",
             registry=registry,
         )
         self._children: dict[tuple[Code, int], Counter] = {}

@@ -23,7 +23,7 @@ BEAT: Final = timedelta(seconds=0.25)
 WINDOW: Final = timedelta(seconds=30)
 # A stall this long makes a probe with a time-out of some seconds fail by itself.
 STALL: Final = timedelta(seconds=5)
-# One long stall is over when we can tell of it (a frozen node, a starved container), and a restart
+# One long stall is over when we can report it (a frozen node, a starved container), and a restart
 # would cost more. The second one within WINDOW shows that it will go on.
 STALLS: Final = 2
 
@@ -105,7 +105,7 @@ class Health:
         if self._is_stopping:
             return ()
         faults = _collect((part.name, part.is_alive) for part in self._parts)
-        # The kubelet's event tells only the status code: the cause of the restart must be here.
+        # The kubelet's event has only the status code: the cause of the restart must be here.
         if faults and not self._was_faulty and self._is_whole:
             log.error("Liveness lost", why="; ".join(faults))
         self._was_faulty = bool(faults)

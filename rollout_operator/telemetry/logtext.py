@@ -115,7 +115,7 @@ def _nested(value: object, depth: int) -> str:
 
 
 def _plain(value: object) -> bool | int | float | str | dict[str, object] | list[object] | None:
-    """Return what a value is told as: one of JSON's types, numbers finite."""
+    """Return what a value is written as: one of JSON's types, numbers finite."""
     match value:
         case Enum():
             return _plain(value.value)
@@ -168,5 +168,5 @@ def _read_key(key: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=512)
 def _is_secret(key: str) -> bool:
-    """Tell whether the last word of a key names a secret: `token`, `bearer_token`, `api.token`."""
+    """Return whether a key's last word names a secret: `token`, `bearer_token`, `api.token`."""
     return re.split(r"[._-]", key.lower())[-1] in _SECRET_KEYS

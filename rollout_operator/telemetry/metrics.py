@@ -227,7 +227,7 @@ class Metrics:
         )
         self.scaling_failures = self._counter(
             "scaling_failures_total",
-            "Looks at a rollout group that could not decide or write the count of a zone.",
+            "Reconciles of a rollout group that could not decide or write the replicas of a zone.",
             "rollout_group",
             "reason",
         )
@@ -337,7 +337,7 @@ class Metrics:
             "hook", "outcome",
         )  # fmt: skip
         self.downscales = self._gauge(
-            "downscales", "Downscales that are underway, or being undone.", "state"
+            "downscales", "Downscales underway, and pods that are still to be un-prepared.", "state"
         )
         self.certificate_expiry = self._gauge(
             "certificate_expiry_timestamp_seconds",
@@ -375,7 +375,7 @@ class Metrics:
         for outcome in EVENT_OUTCOMES:
             self.events.labels(outcome)
         build = self._gauge(
-            "build_info", "Always 1; the labels tell the build.", "version", "python"
+            "build_info", "Always 1; the labels show the build.", "version", "python"
         )
         build.labels(__version__, platform.python_version()).set(1)
         ProcessCollector(registry=self.registry)

@@ -48,7 +48,7 @@ class PolicyMetrics:
         self._reasons = reasons
         self._shown: dict[str, _Shown] = {}
         self._info = _make_gauge(
-            registry, "info", "Always 1; the label tells the phase of a MultiAZRollout.", "phase"
+            registry, "info", "Always 1; the label shows the phase of a MultiAZRollout.", "phase"
         )
         self._pods = _make_gauge(
             registry,

@@ -58,7 +58,7 @@ def show_releases(
             )
         )
 
-    add("info", "Always 1; the label tells the version of a Rollout.", ["version"], _read_version)
+    add("info", "Always 1; the label shows the version of a Rollout.", ["version"], _read_version)
     add("bake_status", "1 for what the current release of a Rollout is at.", ["status"], _read_bake)
     add(
         "candidates",
@@ -121,7 +121,7 @@ class ReleaseCounters:
         """`results` are the outcomes of look-ups in registries: each exists at zero."""
         self._namespace = namespace
         self._deployments = _make_counter(
-            registry, "deployments", "Releases that were deployed, by who asked.", "trigger"
+            registry, "deployments", "Releases that were deployed, by origin.", "trigger"
         )
         self._failures = _make_counter(
             registry, "bake_failures", "Releases that failed, before their bake or in it.", "cause"

@@ -63,7 +63,7 @@ class LiveFrame:
         self._write(END)
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show these lines; what does not fit is told in the last one."""
+        """Show these lines; the last one counts what does not fit."""
         size = self.output.size()
         # The last row is the cursor's: a line feed there would scroll.
         room = max(size.lines - 1, 1)

@@ -1,4 +1,4 @@
-"""What has changed between two looks, one line each: for pipes, logs and `wait`."""
+"""What has changed between two snapshots, one line each: for pipes, logs and `wait`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -44,7 +44,7 @@ _PHASES: Final = {
 _LONGEST_NAME: Final = 40
 # Fewer marks of pods than this say nothing.
 _LEAST_PODS: Final = 8
-# How the part of the operator begins that tells which process acts.
+# How the part of the operator begins that names the process that acts.
 _ELECTION: Final = "election: "
 
 
@@ -131,7 +131,7 @@ def _draw_operator(
 
 
 def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequence[str]:
-    """Return what is told of an operator; of one that does not act at least which one does."""
+    """Return what is printed of an operator; of one that does not act at least which one does."""
     if layout.is_wide:
         return operator.parts
     return (

@@ -1,4 +1,4 @@
-"""Take back what was granted and did not happen: the pod still stands, untouched.
+"""Release grants of disruptions that did not happen: the pod still stands, untouched.
 
 An eviction that we allowed may be refused by the API server, and a process may die between a
 record and its effect. Whatever process sees the record on an untouched pod removes it, so that the
@@ -65,7 +65,7 @@ class DisruptionController:
         self._seen: dict[PodKey, tuple[Uid, str, timedelta]] = {}
 
     async def reconcile(self, key: PodKey) -> Result:
-        """Look whether a pod that may go has gone; take the grant back where it has not."""
+        """Look whether a pod that may go has gone; release the grant where it has not."""
         context = self._context
         cached = context.pods.get(*key)
         if not isinstance(cached, Pod) or cached.is_terminating:
@@ -80,7 +80,7 @@ class DisruptionController:
             except TimeoutError:
                 left = REQUEUE_AFTER
             except ApiError as error:
-                log.debug("Grant not taken back yet", pod=cached.name, err=error)
+                log.debug("Grant not released yet", pod=cached.name, err=error)
                 left = RETRY
         return Result(again=left) if left > DONE else self._forget(key)
 
@@ -124,7 +124,7 @@ class DisruptionController:
 
     def _release(self, pod: Pod) -> None:
         log.info(
-            "Taking back a grant: the pod is untouched",
+            "Releasing a grant: the pod is untouched",
             pod=pod.name,
             reason=Code.GRANT_TAKEN_BACK,
             after=UNTOUCHED_FOR,

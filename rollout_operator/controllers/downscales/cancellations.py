@@ -31,7 +31,7 @@ CATCH_UP: Final = timedelta(milliseconds=200)
 # The cache does not show yet what was just read live.
 LAGGING: Final = timedelta(seconds=1)
 # A pod that a cache does not show may be missing there only because a watch was cut; and a
-# downscale that stood for so long with its pods gone is no longer one that was taken back.
+# downscale that stood for so long with its pods gone is no longer one that was reverted.
 GONE_AFTER: Final = timedelta(seconds=60)
 
 # So many causes of one pod are warned of: more are variations of the same.

@@ -86,8 +86,8 @@ class DownscaleController:
             cluster_domain=context.cluster_domain,
         )
         self._failures: dict[Uid, int] = {}
-        # Records whose story is known, so that it is not taken up anew when it has ended, and those
-        # that have been removed.
+        # Records whose outcome is known, so that it is not taken up anew when it has ended, and
+        # those that have been removed.
         self._known = _RecordsOfPods()
         self._removed = _RecordsOfPods()
 
@@ -148,7 +148,7 @@ class DownscaleController:
             raise bug
         if failure is not None:
             return Result(again=min(again, self._back_off(set_uid, failure)))
-        # A look before the next try is due is no success.
+        # A reconcile before the next attempt is due is no success.
         if context.downscales.remembers(set_uid):
             return Result(again=again)
         self._failures.pop(set_uid, None)
@@ -225,7 +225,7 @@ class DownscaleController:
                 records.append(record)
         for problem, names in doubts.items():
             log.warn(
-                "Not adopting the downscale that an annotation tells of",
+                "Not adopting the downscale that an annotation describes",
                 zone=sts.name, pods=names, annotation=DOWNSCALE_RECORD, err=problem,
             )  # fmt: skip
         return records
@@ -274,7 +274,7 @@ class DownscaleController:
         return RESYNC
 
     async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Take back what was recorded of a downscale that did not happen. Raises ApiError."""
+        """Remove what was recorded of a downscale that did not happen. Raises ApiError."""
         context = self._context
         if context.downscales.find_entry(sts.uid) is None:
             return RESYNC
@@ -312,9 +312,9 @@ class DownscaleController:
         called = {uid: called.pod for uid, called in reservation.pods.items()}
         became = "did not happen"
         if at := self._find_reverted(reservation, live, took_pods(live, pods, called)):
-            # It happened, and was taken back before we saw it: other zones wait (SI-11).
+            # It happened, and was reverted before we saw it: other zones wait (SI-11).
             context.downscales.record_reverted(reservation, at)
-            became = "was taken back"
+            became = "was reverted"
         staying = choose_staying(live, pods, called)
         log.warn(
             f"Downscale {became}, telling pods that they stay",

@@ -185,7 +185,7 @@ class PolicyController:
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
         """Do what is planned, and keep why not all of it was done: a policy waits for that."""
         step = await self._context.steps.carry_out(group, _list_actions(plan))
-        # What another look settles, as a rule, is not worth a line or a write.
+        # What the next reconcile settles, as a rule, is not worth a line or a write.
         held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
         self._held[group.name] = [*held]
         return step

@@ -2,7 +2,7 @@
 
 Which policy owns which StatefulSets is decided in `planning.policies.ownership`, anew once a
 policy, or what it may select, has changed. Where that is many times a second, it is decided once a
-second: it costs a look at every policy, in which no other namespace has its turn. What is deleted
+second: it costs a pass over every policy, in which no other namespace has its turn. What is deleted
 is in the recorded batch, whatever a plan of this moment would begin as well: the record comes
 first. A batch that begins is recorded by the live read that its deletes rest on, under their locks.
 """
@@ -72,7 +72,7 @@ class Owners:
         return None if found is None or self._get_newest(found) is None else found
 
     def is_behind(self, found: PolicyScope | RefusedPolicy) -> bool:
-        """Tell whether a policy asks for something else by now: nothing may be done for it."""
+        """Return whether a policy asks for something else by now: nothing may be done for it."""
         newest = self._get_newest(found)
         return newest is None or newest.head != _get_head(found)
 

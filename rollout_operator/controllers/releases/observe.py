@@ -207,8 +207,9 @@ class ReleaseObserver:
 def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:
     """Raise Unobserved where a policy may not use an ImageRepository of another namespace.
 
-    Flux knows by `spec.accessFrom` who may, and selects a tag of that image for no other policy.
-    Else anyone could have a registry read with the pull secret of another namespace.
+    Flux knows by `spec.accessFrom` which policies may, and selects a tag of that image for no other
+    policy. Else any writer of a policy could have a registry read with the pull secret of another
+    namespace.
     """
     if repository.head.namespace == own:
         return

@@ -122,14 +122,14 @@ class Reservations:
         return group if len(shown) == len(group.deletions) else replace(group, deletions=shown)
 
     async def release(self) -> None:
-        """Take back what was not taken."""
+        """Release what was not taken."""
         while self._by_pod:
             reserved = next(iter(self._by_pod.values()))
             await self._arbiter.release(reserved)
             self._by_pod.pop(reserved.request.pod.uid, None)
 
     def abandon(self) -> None:
-        """Take back in the background what was neither taken nor released."""
+        """Release in the background what was neither taken nor released."""
         left, self._by_pod = list(self._by_pod.values()), {}
         for reserved in left:
             self._arbiter.abandon(reserved)

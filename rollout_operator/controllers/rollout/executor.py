@@ -1,6 +1,6 @@
 """Carry out a plan: the only code that changes a group.
 
-A delete cannot be undone, so it is preceded by a live read: the decision is taken again on what the
+A delete is final, so it is preceded by a live read: the decision is taken again on what the
 store holds now and on what the caches show by then, and only what both agree on is done, under
 preconditions on UID and version of what was read.
 """
@@ -137,7 +137,7 @@ class Executor:
                 self._deletes.drop(pod)
 
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
-        # What the caches know to be held by budgets is not worth a look.
+        # What the caches know to be held by budgets is not worth a live read.
         limit = self._rule.choose_limit(group.name, action.zone)
         requests = [build_request(entry, limit) for entry in action.listed]
         held = await self._arbiter.assess_all(requests)
@@ -221,10 +221,10 @@ class Executor:
     def _agree(
         self, action: ReplacePods, live: Group, reservations: Reservations
     ) -> ReplacePods | None:
-        """Return what a plan of the caches as they are by now and one of the look would delete.
+        """Return what plans of the caches by now and of the live read would both delete.
 
-        A look may have waited long for a token. Pods that came back meanwhile make room that needs
-        no look of its own; what the caches saw go stops it.
+        A live read may have waited long for a token. Pods that came back meanwhile make room that
+        needs no live read of its own; what the caches saw go stops it.
         """
         cached = reservations.hide(self._rule.observe(live.name))
         planned = find_zone(self._rule.plan(cached), action.zone.uid)

@@ -62,7 +62,7 @@ def record_held(report: Report, answer: Refusal) -> DeleteOutcome:
             return DeleteOutcome.SHARED if answer.is_shared else DeleteOutcome.REFUSED
         case NotFound() | Conflict():
             report.held.append(answer)
-            report.is_contradicted = True  # the pod has changed: the look is old
+            report.is_contradicted = True  # the pod has changed: the live read is old
             return DeleteOutcome.CHANGED
         case DeadlinePassed() | Throttled():
             return cut_short_by(report, answer.reason.text)

@@ -1,4 +1,4 @@
-"""Counts that something else puts back: how soon they are rewritten, and which clients undo them.
+"""Replicas that another client puts back: how soon they are rewritten, and by which clients.
 
 An autoscaler, an owner or GitOps may look after the count of a zone that follows or mirrors. The
 operator goes on with its orders, ever more seldom, and names the other writer to people. Who
@@ -35,7 +35,7 @@ class _Named:
 
 
 class Contests:
-    """The counts that were written last, by UID of the set, and which clients undo them."""
+    """The replicas that were written last, by UID of the set, and which clients revert them."""
 
     def __init__(self, client: Reader, clock: Clock, name: str = FIELD_MANAGER) -> None:
         """`name` is what the API server knows our own writes by."""
@@ -61,7 +61,7 @@ class Contests:
         self._named.pop(set_uid, None)
 
     async def describe(self, action: ScaleZone, wait: timedelta) -> Reason:
-        """Return why a count is not written now, with the names of the clients that undo it."""
+        """Return why replicas are not written now, with the clients that revert them."""
         zone, count = action.zone, action.replicas
         times = self._rewrites.count(zone.uid, count)
         writers = " and ".join(await self._list_writers(zone, times)) or "something else"

@@ -44,7 +44,8 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates, Subject
 
-# Own writes are known at once, so that a chain is through in one look; a bound for what is not.
+# Own writes are known at once, so that a chain is through in one reconcile; a bound for what is
+# not.
 ROUNDS: Final = 8
 
 
@@ -198,7 +199,7 @@ class ScalingController:
             scaling = replace(scaling, held=scaling.held | {refused.zone.uid for refused in held})
 
     async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Tell whether a downscale must wait after a failure, or did not stay; record why if so."""
+        """Return whether a downscale must wait after a failure, or did not stay; record why."""
         wait, failure = self._context.attempts.wait_before(_name(action))
         if wait:
             outcome.fail(render_failure(_render_change(action), failure, action.zone.name), wait)
@@ -298,7 +299,7 @@ class ScalingController:
         await self._context.writes.send(write, outcome)
 
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
-        """Show what came of a look; return when to show it again for the log."""
+        """Show what came of a reconcile; return when to show it again for the log."""
         metrics = self._context.metrics
         failing = [problem for problem in plan.problems if problem.zone in plan.failed]
         for reason in (*outcome.reasons, *failing):

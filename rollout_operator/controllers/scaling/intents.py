@@ -2,7 +2,7 @@
 
 A mark is written and answered before the live read that the downscale rests on, and that shows it;
 the write that holds by it comes last. It stays where that gets no answer, and the process that
-finds it removes it: this process at its next look, or the one after it. Where that write was
+finds it removes it: this process at its next reconcile, or the one after it. Where that write was
 answered, or not sent at all, the next attempt of the same holds by the mark that stands. When one
 is removed is decided in `removals`.
 """

@@ -22,7 +22,7 @@ def render_patch(
 ) -> list[JsonObject]:
     """Return the steps that write replicas, with what records their time.
 
-    Whoever wrote another count since, or another set of that name, is not overwritten. A version
+    Another count that was written since, or another set of that name, is not overwritten. A version
     would fail with each change of the status, of which a zone that moves has many.
     """
     zone = action.zone

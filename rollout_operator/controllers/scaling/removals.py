@@ -1,9 +1,10 @@
 """When marks of downscales are removed: whose turn it is, and how soon the same set has another.
 
-Whoever may annotate a set can write any number of marks, each with another text, and on any number
-of sets. So a mark that this process did not write has a share of the rate limit and waits in a line
-of its own, where it keeps no worker from other groups; and it is removed ever more seldom from the
-same set, whatever it says (LI-09, LI-11). Marks of our own there are as many as downscales of ours.
+A person who may annotate a set can write any number of marks, each with another text, and on any
+number of sets. So a mark that this process did not write has a share of the rate limit and waits in
+a line of its own, where it keeps no worker from other groups; and it is removed ever more seldom
+from the same set, whatever it says (LI-09, LI-11). Marks of our own there are as many as downscales
+of ours.
 """
 
 from collections.abc import Iterator

@@ -3,8 +3,8 @@
 An upscale goes as the cache shows the group. A downscale takes pods away: the same decision is
 taken again on a live read, under the group's lock, and is announced before the lock is let go, so
 that no rollout begins meanwhile. The lock is not held across the write: a set that is guarded comes
-back to us as a review, which takes it (FP-24). All that may take long goes before the look: the
-mark of a downscale that no review announces, and the turn to send the write.
+back to us as a review, which takes it (FP-24). All that may take long goes before the live read:
+the mark of a downscale that no review announces, and the turn to send the write.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -203,8 +203,8 @@ class Replicas:
     async def scale_down(self, scaling: ScalingSnapshot, action: ScaleZone) -> None:
         """Write fewer replicas, if a live read leads to the same decision.
 
-        Raises ApiError, Conflict where it does not, DeadlinePassed where the look is too old by
-        then, and InvalidInput where times cannot be read.
+        Raises ApiError, Conflict where it does not, DeadlinePassed where the live read is too old
+        by then, and InvalidInput where times cannot be read.
         """
         zone, mark, is_announced = action.zone, None, False
         try:

@@ -22,8 +22,8 @@ from rollout_operator.telemetry.logs import log
 RESYNC: Final = timedelta(minutes=4)
 # First wait after the store contradicted the cache, which shows it any moment.
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
-# Whoever holds back its group and does not get on leaves it to others for most of this time, once
-# it has failed for longer than it may hold it (D-25).
+# A write that holds back its group and does not get on leaves it to others for most of this time,
+# once it has failed for longer than it may hold it (D-25).
 HELD_WAIT: Final = timedelta(minutes=2)
 # Timers may be early by a little.
 CATCH_UP: Final = timedelta(milliseconds=20)

@@ -27,8 +27,8 @@ from rollout_operator.telemetry.metrics import Metrics
 STAYS_FOR: Final = timedelta(minutes=1)
 # So long one watch may be behind the other, and a decision behind what it was taken on.
 SETTLES_IN: Final = timedelta(seconds=2)
-# Of a group, that settle at a time. Each costs a plan of the group; whoever deletes more at once is
-# no operator to compare with.
+# Of a group, that settle at a time. Each costs a plan of the group; an operator that deletes more
+# at once is no operator to compare with.
 MOST_SETTLING: Final = 32
 
 

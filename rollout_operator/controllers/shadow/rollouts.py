@@ -1,7 +1,7 @@
-"""Look at rollout groups as the operator that acts does, and report what would be done.
+"""Observe rollout groups as the operator that acts does, and report what would be done.
 
 The same decisions on the same snapshots, but of the caches only: what a live read would confirm is
-not read. Budgets are asked what they would permit, which writes no record.
+not read. Budgets are asked what they would grant, which writes no record.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class ShadowContext:
 
 
 class ShadowController:
-    """Looks at rollout groups by name, and writes nothing."""
+    """Observes rollout groups by name, and writes nothing."""
 
     def __init__(self, context: ShadowContext) -> None:
         self._context = context

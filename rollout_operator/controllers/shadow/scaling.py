@@ -42,7 +42,7 @@ class ShadowScalingContext:
 
 
 class ShadowScalingController:
-    """Looks at the counts of rollout groups by name, and writes nothing."""
+    """Observes the replicas of rollout groups by name, and writes nothing."""
 
     def __init__(self, context: ShadowScalingContext) -> None:
         self._context = context

@@ -55,8 +55,8 @@ from rollout_operator.planning.budgets.rule import (
 from rollout_operator.telemetry.logs import log
 
 # An answer leaves so soon after its record was written. A process that finds the record on an
-# untouched pod waits twice as long before it is taken back, so that what the answer allowed has
-# happened.
+# untouched pod waits twice as long before its grant is released, so that what the answer allowed
+# has happened.
 ANSWER_LIMIT: Final = timedelta(seconds=4)
 # A delete of a rollout names the version of the pod that has the record: where that was removed
 # nothing comes of it, at whatever time. So it only has to count still when the delete is carried
@@ -131,7 +131,7 @@ class Arbiter:
         return self.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)) is not None
 
     async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
-        """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
+        """Answer before `until`, on the clock's `elapsed`. What is granted is reserved."""
         with self._metrics.inflight.track_inprogress():
             snapshot = await self._decide(request, until)
             answer = (
@@ -197,7 +197,7 @@ class Arbiter:
         self._releases.abandon(reserved.grant)
 
     async def release_pod(self, pod: Pod) -> None:
-        """Release the grant of a pod that was permitted to go, and will not."""
+        """Release the grant of a pod that was granted, and will not."""
         grant = self._in_flight.get(pod.uid)
         # By its version: meanwhile it may have been released, and the pod be granted to others.
         if grant is not None and grant.pod.resource_version == pod.resource_version:
@@ -234,7 +234,7 @@ class Arbiter:
         return snapshot
 
     def _is_granted(self, request: DisruptionRequest) -> bool:
-        """Return whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
+        """Return whether the same was granted a moment ago: asked again it stays so (SI-16)."""
         grant = self._in_flight.get(request.pod.uid)
         return (
             grant is not None
@@ -244,7 +244,7 @@ class Arbiter:
         )
 
     def _find_standing(self, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return that the pod was permitted to go before, which may still be used.
+        """Return that the pod was granted before, which may still be used.
 
         It is not granted twice: to release the second grant would release the first.
         """

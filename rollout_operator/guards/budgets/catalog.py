@@ -114,7 +114,7 @@ class BudgetCatalog:
         if stays is None:
             effect = "no pod that it selects may go"
             if now.flawed_selector is None:
-                effect = "what it selects cannot be told: it guards nothing"
+                effect = "what it selects is unknown: it guards nothing"
         log.error(
             "Budget cannot be obeyed",
             zpdb=name,

@@ -43,7 +43,7 @@ class Unused:
     pod: Pod
     times: int
     at: timedelta
-    """When the last grant was taken back, on the clock's `elapsed`."""
+    """When the last grant was released, on the clock's `elapsed`."""
 
 
 class UnusedGrants:
@@ -236,7 +236,7 @@ class GrantReleases:
                 while True:
                     grant = await queue.get()
                     work = self._release_soon(grant)
-                    tasks.create_task(work, name=f"withdrawal of {grant.pod.name}")
+                    tasks.create_task(work, name=f"release of {grant.pod.name}")
         finally:
             self._abandoned = None
             while not queue.empty():
@@ -247,6 +247,6 @@ class GrantReleases:
             async with asyncio.timeout(RECORD_REMOVAL_LIMIT.total_seconds()):
                 await self.release(grant)
         except TimeoutError:
-            log.debug("Record of a disruption was not withdrawn in time", pod=grant.pod.name)
+            log.debug("Record of a disruption was not removed in time", pod=grant.pod.name)
         finally:
             self._in_flight.release_open(grant)

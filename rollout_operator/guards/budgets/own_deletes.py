@@ -93,7 +93,7 @@ class OwnDeletes:
         return {own.pod.uid: own.state for own in self._of(owners)}
 
     def is_ours(self, pod: Uid) -> bool:
-        """Tell whether a pod goes, may go, or went a moment ago because this process deleted it."""
+        """Return whether a pod goes, may go, or went a moment ago, deleted by this process."""
         return pod in self._by_uid or pod in self._seen
 
     def list_unknown(self, owners: Collection[Uid]) -> tuple[OwnDelete, ...]:

@@ -36,7 +36,7 @@ ASK_AGAIN: Final = timedelta(minutes=1)
 # A record that is not answered for so long is of unknown outcome: its pod counts as going, and its
 # budget and the lock of its group are held meanwhile. Live reads are waited for as long.
 WRITE_LASTS: Final = timedelta(seconds=8)
-# A record is taken back long before; where nothing is left that may, it ends by itself (LI-07).
+# A record is removed long before; where nothing is left that may, it ends by itself (LI-07).
 RECORD_COUNTS: Final = timedelta(minutes=2)
 
 _RECORD: Final = msgspec.json.Decoder(Record)
@@ -158,12 +158,12 @@ class Recorder:
         except (Conflict, NotFound):
             return True  # the pod, or the record, is another one by now
         except ApiError as error:
-            log.debug("Record of a disruption was not withdrawn", pod=grant.pod.name, err=error)
+            log.debug("Record of a disruption was not removed", pod=grant.pod.name, err=error)
             return False
         return True
 
     async def wait_turn(self, pod: Pod) -> None:
-        """Wait until a record may be taken back at once. Raises Throttled."""
+        """Wait until a record may be removed at once. Raises Throttled."""
         await self._client.wait_turn_to_patch(PODS, pod.namespace, pod.name)
 
     async def clear(self, pod: Pod) -> None:

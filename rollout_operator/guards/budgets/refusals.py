@@ -62,7 +62,7 @@ def refuse_in_quarantine() -> Refusal:
 
 
 def refuse_standing(pod: Pod, *, is_granted: bool) -> Refusal:
-    """Return that a pod was permitted to go before, or may have been, which may still be used."""
+    """Return that a pod was granted before, or may have been, which may still be used."""
     text = f"{pod.name} was allowed to go a moment ago"
     if not is_granted:
         text = (

@@ -202,7 +202,7 @@ class UnansweredCancels:
     """Calls by set, of the pods that were called within a moment: never more than those.
 
     A caller gives up after a while, and a pod that is slow goes on with the call all the same. What
-    it is told next counts only once no call of before can take effect any more (SI-10); whether
+    it is sent next counts only once no call of before can take effect any more (SI-10); whether
     that is so is decided in `planning.downscales.rule`. A restarted process does not know what the
     one before it sent: pods that carry its record may have been called just before it ended.
     """
@@ -215,7 +215,7 @@ class UnansweredCancels:
 
     @property
     def by_set(self) -> Mapping[Uid, object]:
-        """Return the sets of which any pod may still hear that it stays."""
+        """Return the sets of which any pod has yet to be un-prepared."""
         self._forget_old()
         return self._until
 
@@ -248,7 +248,7 @@ class UnansweredCancels:
         self._record(set_uid, [(uid, path) for uid in pods])
 
     def map_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
-        """Return for how long pods may still hear there that they stay; nothing of the others."""
+        """Return for how long pods have yet to be un-prepared there; nothing of the others."""
         self._forget_old()
         until, now = self._until.get(set_uid, {}), self._clock.elapsed()
         found: dict[Uid, timedelta] = {}

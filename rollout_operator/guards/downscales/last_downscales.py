@@ -1,8 +1,8 @@
 """When sets were scaled down last, as this process has seen it, until their records show it.
 
-A record is the truth, and this memory only a bridge to it (D-66). Views are told apart by version:
-one from before the record was written proves nothing, and what was seen counts; one that is not
-older shows the record, or what a person has made of it since, and that alone counts.
+A record is the truth, and this memory only a bridge to it (D-66). Views are distinguished by
+version: one from before the record was written proves nothing, and what was seen counts; one that
+is not older shows the record, or what a person has made of it since, and that alone counts.
 """
 
 from collections.abc import Mapping

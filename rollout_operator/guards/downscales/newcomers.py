@@ -44,9 +44,9 @@ class PastNames:
     """Names without a set, and the ordinal from which on each had nothing lately.
 
     What names of StatefulSets had whose objects are gone: volumes and pods may still be there. Kept
-    for an hour, and for a bounded number of names: which names are in the table is up to everybody
-    who may create a set. What falls out makes the table incomplete for as long as it would have
-    stayed.
+    for an hour, and for a bounded number of names: which names are in the table is up to every
+    client who may create a set. What falls out makes the table incomplete for as long as it would
+    have stayed.
     """
 
     def __init__(self, now: timedelta) -> None:

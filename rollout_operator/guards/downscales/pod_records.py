@@ -1,9 +1,9 @@
 """Records on pods that are to go, for the process that comes after a crash.
 
 Written before the first pod is called, so that what was prepared is known after a crash. A few
-pods of the range carry a copy of the whole story each: enough to survive the loss of some pods, and
-few enough for the default rate limit. One more is on a pod that stays: those that go may be gone
-before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
+pods of the range carry a copy of the whole record each: enough to survive the loss of some pods,
+and few enough for the default rate limit. One more is on a pod that stays: those that go may be
+gone before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
 
 Whatever may patch pods may write a record, so a record is a hint and no proof:
 - counts: they say which pods are un-prepared, and hold the group back until the set itself,
@@ -31,7 +31,7 @@ from rollout_operator.model.units import check_time, format_rfc3339
 from rollout_operator.planning.downscales.endpoint import judge_place, judge_target, show
 from rollout_operator.telemetry.logs import log
 
-# With the default limits ten requests may be sent at once, and the look has taken one of them.
+# With the default limits ten requests may be sent at once, and the live read has taken one of them.
 COPIES: Final = 4
 # By so much may clocks of API servers differ, or have been set back since a record was written.
 FURTHEST_AHEAD: Final = timedelta(minutes=5)
@@ -51,7 +51,7 @@ class PodRecords:
     async def write(
         self, record: DownscaleRecord, pods: Sequence[Pod], annotated_pod: Pod | None = None
     ) -> None:
-        """Write a story on some of the pods, and on one that stays.
+        """Write a record on some of the pods, and on one that stays.
 
         Raises ApiError where none of them carries it.
 

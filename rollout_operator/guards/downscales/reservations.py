@@ -1,4 +1,4 @@
-"""What is remembered of downscales that were allowed, until they have happened or been undone.
+"""What is remembered of downscales that were allowed, until they have happened or been reverted.
 
 One reservation per StatefulSet: fewer replicas were granted, and pods were prepared. It is open
 while the request may still persist, then settled by what the set really wants; until then it holds
@@ -70,9 +70,9 @@ class DownscaleReservation:
     """The latest that it can have happened, where its time was on record when it was adopted."""
     replaced_at: datetime | None = None
     """When the newest of its pods came, where some were replaced before it was adopted: then it has
-    happened, no later than that, and was taken back."""
+    happened, no later than that, and was reverted."""
     entry: TrackerEntry | None = None
-    """What the zone tracker says of it, or may say: given back where it does not happen."""
+    """What the zone tracker says of it, or may say: released where it does not happen."""
     answer: asyncio.Future[Verdict] | None = None
     """For reviews that ask the same while pods are being called."""
 
@@ -283,7 +283,7 @@ class Downscales:
         self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 
     def record_reverted(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
-        """It had happened before it was adopted, no later than then, and was taken back."""
+        """It had happened before it was adopted, no later than then, and was reverted."""
         self._persist(reservation, replaced_at, replaced_at)
 
     def _persist(self, reservation: DownscaleReservation, at: datetime, begun: datetime) -> None:

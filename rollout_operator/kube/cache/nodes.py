@@ -2,8 +2,8 @@
 
 Most policies are written so that no node is asked for; for them this costs no request. Of a node
 only the labels are kept that are asked for. A key that is asked for later is in no view yet: nodes
-are listed anew, and until then nothing is known by it. Whoever may write policies names keys, so a
-namespace has a few of them at a time. Which zone follows is left to `planning.policies.zones`.
+are listed anew, and until then nothing is known by it. A person who may write policies names keys,
+so a namespace has a few of them at a time. Which zone follows is left to `planning.policies.zones`.
 """
 
 import asyncio

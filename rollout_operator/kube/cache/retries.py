@@ -1,7 +1,8 @@
 """What an informer tries again, and when: calls that failed, and objects that could not be decoded.
 
 `Failures` decides from the class of the error and from what failed before how long to wait and
-whether to list again. What counts as a success is left to the informer; chance is an argument.
+whether to list again. What counts as a success is left to the informer; the random source is an
+argument.
 
 `Rereads`: the next event of an object may be days away, or may have been the one that was spoiled
 on its way; until then the object counts as down. So it is read after 5 s, then after twice as long

@@ -1,6 +1,6 @@
 """One informer for the objects of all namespaces, and the share that a namespace has in it.
 
-Decides what belongs to which namespace. For those who ask it, a share is an informer of its own:
+Decides what belongs to which namespace. For its callers a share is an informer of its own:
 its store begins with a whole list, every change after that is reported once, and it is as old as
 the view of all namespaces is.
 """

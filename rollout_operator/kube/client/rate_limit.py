@@ -1,10 +1,11 @@
 """Limit how fast this process calls the API server: one token bucket for each API group.
 
-All clients of a process share one `RateLimiter`, as the flags say it of the process. Who waits for
-a token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
-for, then live reads, then what takes grants back, then the lists of caches, then reads that hold
-nothing up, at last what is only shown to people. Each priority has a patience: a caller that has
-waited so much longer than a more urgent one goes before it, so that none starves. Watches are free.
+All clients of a process share one `RateLimiter`, as the flags say it of the process. Which call
+waits for a token of the same group goes by urgency (D-65): deletes, then other writes and what
+reviews wait for, then live reads, then what releases grants, then the lists of caches, then reads
+that hold nothing up, at last what is only shown to people. Each priority has a patience: a caller
+that has waited so much longer than a more urgent one goes before it, so that none starves. Watches
+are free.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ _PATIENCE: Final[Mapping[Priority, float]] = {
     Priority.ANSWER: 20,
     Priority.READ: 25,
     Priority.TAKE_BACK: 26,
-    # Hardly more than a look: what it shows is needed to go on.
+    # Hardly more than a live read: what it shows is needed to go on.
     Priority.LIST: 27,
     Priority.RECORD: 40,
     Priority.REPORT: 45,
@@ -65,7 +66,7 @@ _PATIENT: Final = frozenset({Priority.TAKE_BACK, Priority.REPORT})
 def choose_priority(call: Call, reads: Priority) -> Priority:
     """Return the priority of a call of a client whose reads have the priority `reads`.
 
-    One that takes back, or reports, has no answer to give: its writes are as urgent as its reads.
+    One that releases, or reports, has no answer to give: its writes are as urgent as its reads.
     """
     if call.verb == "delete":
         return Priority.DELETE

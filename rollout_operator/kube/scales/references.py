@@ -99,7 +99,7 @@ class References:
         self._news.set()
 
     async def refresh(self, reference: Reference) -> Reading:
-        """Read a reference now, for what cannot be undone; it must be followed."""
+        """Read a reference now, for an act that is final; it must be followed."""
         followed = self._followed.get(reference)
         if followed is None or followed.resource is None:
             return NoScale(why=f"{reference} has not been read yet", is_lasting=False)

@@ -125,7 +125,7 @@ def _loads(raw: JsonBytes) -> object:
 
 
 def _shed(body: bytes) -> bytes:
-    """Return a large object without its large parts, which need not be built to tell its name.
+    """Return a large object without its large parts, which its name does not need.
 
     `managedFields` of 1.2 MB take a third of a second, and nothing else has a turn meanwhile.
     """

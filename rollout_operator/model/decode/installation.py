@@ -248,7 +248,7 @@ def _is_program(image: str) -> bool:
 
 
 def _is_image(image: str, program: str) -> bool:
-    """Tell a program's image by the last part of its name, without tag and digest."""
+    """Recognise a program's image by the last part of its name, without tag and digest."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0].endswith(program)
 
 

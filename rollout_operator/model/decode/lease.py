@@ -11,7 +11,7 @@ from rollout_operator.model.decode.wire import JsonBytes, Required, Strings, Wir
 from rollout_operator.model.lease import Lease, read_address
 from rollout_operator.model.names import ADDRESS
 
-# Ours are shorter: the name of a pod and a few characters. It is told in logs, pages and refusals.
+# Ours are shorter: the name of a pod and a few characters. It is shown in logs, pages and refusals.
 MOST_HOLDER: Final = 300
 
 

@@ -13,7 +13,7 @@ import msgspec
 from rollout_operator.model.decode.not_ready import one_line
 from rollout_operator.model.decode.wire import JsonBytes
 
-# More would fill a sentence with names and tell a person nothing that the first do not.
+# More would fill a sentence with names and add nothing to the first.
 MOST_NAMES: Final = 3
 _LONGEST_NAME: Final = 60
 

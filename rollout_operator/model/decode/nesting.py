@@ -1,11 +1,11 @@
 """Cut JSON that nests too deeply for a decoder, without recursion.
 
 Decoders recurse, so that Python bounds how deep they go: 1,000 levels on Python 3.11, 9,997 on
-3.13. The API server stores `managedFields` of up to 9,995 levels, whoever may patch an object
-writes them, and nothing here reads them. So they go, and with them whatever else lies deeper than
-any field that is read. What is left keeps its meaning: no field that is read moves or changes.
+3.13. The API server stores `managedFields` of up to 9,995 levels, and any client that may patch an
+object writes them, and nothing here reads them. So they go, and with them whatever else lies deeper
+than any field that is read. What is left keeps its meaning: no field that is read moves or changes.
 
-Only for what a decoder has refused: a look at every bracket in Python is far slower than a decoder.
+Only for what a decoder has refused: to walk every bracket in Python is far slower than a decoder.
 """
 
 import re

@@ -1,6 +1,6 @@
 """JSON objects of the API server → slim views; what cannot be read → `Unreadable`.
 
-Decides what an absent field means and how much of a broken object is still told. Which fields are
+Decides what an absent field means and how much of a broken object is still shown. Which fields are
 read is written in `wire`, when a pod is ready in `not_ready`. Which objects matter is left to the
 caches, what follows from them to the planner.
 """

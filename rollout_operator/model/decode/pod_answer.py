@@ -39,7 +39,7 @@ _BODY: Final = msgspec.json.Decoder(_Body)
 def decode_pod_answer(pod: str, status: int, body: bytes, asked_at: datetime) -> PodAnswer:
     """Return since when a pod is prepared, or why that is not known.
 
-    `body` may be cut after LONGEST_BODY + 1 bytes. `asked_at` also tells which times lie ahead.
+    `body` may be cut after LONGEST_BODY + 1 bytes. `asked_at` also decides which times lie ahead.
     """
     found = _read_time(status, body, asked_at)
     if isinstance(found, datetime):

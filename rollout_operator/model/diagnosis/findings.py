@@ -108,7 +108,7 @@ class SkippedCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """All that one look at an installation found."""
+    """All that one examination of an installation found."""
 
     namespace: str
     findings: tuple[Finding, ...] = ()

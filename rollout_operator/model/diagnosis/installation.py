@@ -27,7 +27,7 @@ PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"
 ADMISSION_PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH)
-"""By which webhooks of rollout operators are told from others."""
+"""By which webhooks of rollout operators are recognised."""
 
 
 @unique

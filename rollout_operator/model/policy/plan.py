@@ -117,7 +117,7 @@ class PolicyPlan:
     requeue_after: timedelta | None = None
     """After what time a deadline falls due that no event announces."""
     zones: tuple[ZoneCounts, ...] = ()
-    """In the order of their updates; empty where they could not be told."""
+    """In the order of their updates; empty where they are unknown."""
     problems: tuple[Reason, ...] = ()
 
     @property

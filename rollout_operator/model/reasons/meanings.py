@@ -51,7 +51,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.ZONE_NOT_FOUND: "the zone of a StatefulSet of a MultiAZRollout is not known yet",
         Code.NO_STATEFUL_SETS: "the selector of a MultiAZRollout finds no StatefulSet",
         Code.SHADOW_MODE: (
-            "what the sentence names is due, and this operator is in shadow mode: it only tells"
+            "what the sentence names is due, and this operator is in shadow mode: it only reports"
         ),
         Code.SNAPSHOT_STALE: "no proof for over a minute that the cache is live",
         Code.SNAPSHOT_CHANGED: "a live read did not confirm the cache; nothing was done",
@@ -112,7 +112,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.GROUP_LABELS_DIFFER: (
             "both spellings of the group label are present and differ; rollout-group counts"
         ),
-        Code.PODS_SHARE_LABELS: "two members select the same pods; they are told apart by owner",
+        Code.PODS_SHARE_LABELS: "two members select the same pods; they are distinguished by owner",
         Code.LABEL_MISPLACED: (
             "the label of the hook is not there, and looks as if it was meant to be"
         ),

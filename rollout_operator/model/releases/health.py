@@ -29,7 +29,7 @@ class CheckClass(StrEnum):
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at something found."""
+    """What one evaluation of an object found."""
 
     status: HealthStatus
     text: str = ""

@@ -70,7 +70,7 @@ class ReleaseSpec(msgspec.Struct, frozen=True, kw_only=True):
     deploy_timeout: timedelta | None = None
     checks: CheckSelector | None = None
     update_interval: timedelta = timedelta(minutes=1)
-    """From one look at the registry to the next."""
+    """From one read of the registry to the next."""
     is_suspended: bool = False
     """Whether nothing is deployed. What is deployed goes on baking."""
 

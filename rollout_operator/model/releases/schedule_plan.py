@@ -28,7 +28,7 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     rollouts: tuple[GatedRollout, ...] = ()
     """All that are known."""
     gates: tuple[ReleaseGate, ...] = ()
-    """All that are known, whoever keeps them."""
+    """All that are known, whichever schedule keeps them."""
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Labels of namespaces; needed where the schedule selects by them."""
     compat: ReleaseCompat = OURS

@@ -1,7 +1,7 @@
 """Ask the API server what the operator's ServiceAccount may do, for `rollout-operator doctor`.
 
 As an administrator one asks about any account, as one of the namespace about what belongs to it,
-and the account itself about itself: whatever is permitted first is done.
+and the account itself about itself: whatever is allowed first is done.
 """
 
 from dataclasses import dataclass, field

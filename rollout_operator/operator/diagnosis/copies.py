@@ -112,7 +112,7 @@ class _Reading:
         return []
 
     async def _is_missing(self, resource: Resource) -> bool:
-        """Tell whether a kind is not installed: of that, too, an API server says no more than 403.
+        """Return whether a kind is not installed: an API server answers that with 403 too.
 
         Few clusters have it, and what is not there is not left out.
         """

@@ -50,7 +50,7 @@ _BAD_BUDGET: Final[JsonObject] = {
 async def try_webhooks(client: DryRunner, installation: Installation) -> tuple[ReachAnswer, ...]:
     """Return how the API server answers requests that the webhooks of this namespace look at.
 
-    Raises OperatorError where none of them is permitted.
+    Raises OperatorError where none of them is allowed.
     """
     answers: list[ReachAnswer] = []
     denials: list[ApiError] = []
@@ -125,7 +125,7 @@ async def try_pods(
 ) -> tuple[PodTrial, ...]:
     """Return how the API server answers the creation of a pod of each of these StatefulSets.
 
-    Raises OperatorError where that is not permitted.
+    Raises OperatorError where that is not allowed.
     """
     return tuple([await _try_pod(client, namespace, raw) for raw in raw_sets[:_MOST_SETS]])
 

@@ -1,8 +1,8 @@
 """Read one installation for `rollout-operator doctor`: rights to read are enough for most of it.
 
-Decides what is read. What may not be read is noted in the snapshot and is no failure; what is asked
-of the API server beyond that is in `access_reviews` and `dry_runs`, what follows from it all is
-decided in `planning.diagnosis`.
+Decides what is read. What may not be read is recorded in the snapshot and is no failure; what is
+asked of the API server beyond that is in `access_reviews` and `dry_runs`, what follows from it all
+is decided in `planning.diagnosis`.
 """
 
 import dataclasses

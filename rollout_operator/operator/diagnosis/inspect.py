@@ -1,8 +1,8 @@
-"""Look at a namespace from outside, with rights to read: for commands that people type.
+"""Observe a namespace from outside, with rights to read: for commands that people type.
 
 The objects are listed and the operator's own core decides on them, so that it works where the
 operator is down. What it knows beyond the objects is asked of the operator itself, through the API
-server's proxy, where that is permitted. Nothing is ever written.
+server's proxy, where that is allowed. Nothing is ever written.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ def is_settled(group: Group) -> bool:
 
 
 class Inspector:
-    """Looks at one namespace by one client, again and again."""
+    """Observes one namespace by one client, again and again."""
 
     def __init__(
         self, client: ApiClient, namespace: str, clock: Clock, *, service: str, lease: str

@@ -1,6 +1,6 @@
 """What the operator would decide on objects that were listed once: its own code, without caches.
 
-Nothing is written: the arbiter is asked what it would permit, and no pod is called.
+Nothing is written: the arbiter is asked what it would grant, and no pod is called.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,13 +52,13 @@ from rollout_operator.telemetry.registry import merge_plans
 
 @dataclass(frozen=True, slots=True)
 class ObjectsFrom:
-    """Where the objects of all looks come from."""
+    """Where the objects of all snapshots come from."""
 
     client: ApiClient
     namespace: str
     clock: Clock
     metrics: Metrics = field(default_factory=Metrics)
-    """Not shown anywhere; to make them takes longer than a look."""
+    """Not shown anywhere; to make them takes longer than a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

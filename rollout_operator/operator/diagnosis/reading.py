@@ -1,6 +1,6 @@
 """The reads of one snapshot for `doctor`, and what could not be read.
 
-What may not be read is noted, and is no failure.
+What may not be read is recorded, and is no failure.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ class Reading:
             self.record(source, error)
 
     def record(self, source: Source, error: OperatorError) -> None:
-        """Record why a part could not be read; of what is not permitted the call says all."""
+        """Record why a part could not be read; of what is not allowed the call says all."""
         denied = isinstance(error, Denied) and error.call
         self.unread[source] = f"may not {denied}" if denied else f"{error}"
 

@@ -1,7 +1,7 @@
 """Composition of the schedules of the cluster, once for all namespaces of a process.
 
-Whoever may not list them is asked again now and then, and else they cost nothing. What they depend
-on, all Rollouts, gates and namespaces of the cluster, is followed from the first of them on.
+An account that may not list them tries again now and then, and else they cost nothing. What they
+depend on, all Rollouts, gates and namespaces of the cluster, is followed from the first of them on.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class ClusterSchedules:
             yield from list_views(kind.store.list_all(), ScheduleObject)
 
     async def _may_follow(self) -> bool:
-        """Tell whether the kind is there, and may be listed: what is not permitted is not tried."""
+        """Return whether the kind is there, and may be listed: what is not allowed is not tried."""
         try:
             if not await self._is_granted():
                 log.debug("Schedules of the cluster may not be listed")

@@ -20,7 +20,7 @@ from rollout_operator.planning.wording import count, join_names
 
 _KIND: Final = "ZoneAwarePodDisruptionBudget"
 _VERSION: Final = "rollout-operator.grafana.com/v1"
-# By which people tell components apart, most telling first.
+# By which people distinguish components, the clearest first.
 _TELLING: Final = (GROUP_LABEL, "app.kubernetes.io/component", "app", "app.kubernetes.io/name")
 
 

@@ -124,7 +124,7 @@ def _judge_name_label(
         return
     yield _find(
         AdoptionCode.NAME_LABEL_MISSING, Severity.INFO, sts,
-        f"the label {_NAME} does not tell its pods from those of other zones",
+        f"the label {_NAME} does not distinguish its pods from those of other zones",
         "this operator finds pods by their owner; only grafana's would not find them",
     )  # fmt: skip
 

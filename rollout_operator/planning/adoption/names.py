@@ -33,7 +33,7 @@ def refuse_group(name: str) -> None:
 
 
 def name_budget(group: str) -> str:
-    """Return the name of a group's budget: labels permit upper case and underscores, names do not.
+    """Return the name of a group's budget: labels allow upper case and underscores, names do not.
 
     Each part between dots begins and ends with a letter or a digit.
     """

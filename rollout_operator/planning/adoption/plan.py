@@ -130,7 +130,7 @@ def _plan_set(
         name=sts.name,
         zone=zone,
         zone_source=source,
-        # A null takes away what the API server has filled in, which OnDelete does not permit.
+        # A null takes away what the API server has filled in, which OnDelete does not allow.
         patch=_build(labels, annotations, _choose_strategy(ON_DELETE, None) if is_plain else None),
         undo=_build(
             {key: sts.labels.get(key) for key in labels},

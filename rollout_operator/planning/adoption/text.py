@@ -96,7 +96,7 @@ def _list_steps(groups: list[GroupAdoption], namespace: str) -> Iterator[str]:
         yield render_objects(budgets).rstrip()
         yield "END"
     yield ""
-    yield "# 3. In Git, so that nothing takes it back: rollout-operator adopt -o yaml"
+    yield "# 3. In Git, so that nothing reverts it: rollout-operator adopt -o yaml"
     if patched:
         yield ""
         yield "# The way back. Not during a rollout: the zones would then go on all at once."

@@ -70,7 +70,7 @@ def group_sets(
     """Return the zones of each group to be, by name in byte order: as rollouts take them.
 
     `chosen` are the names that are meant. `group` is what they are called, empty where their own
-    names say it. Who is in such a group already belongs to it as well.
+    names say it. A set that is in such a group already belongs to it as well.
     """
     bases: dict[str, list[AdoptableSet]] = {}
     for sts in sorted(sets, key=lambda sts: sts.name):

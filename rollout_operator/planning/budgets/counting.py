@@ -191,7 +191,7 @@ def find_partition(budget: Budget, pod_name: str) -> str | None:
     """Return the partition of a pod under a budget that counts by partition.
 
     None where the pattern does not match the whole name, or captures nothing: such a pod cannot be
-    told apart from others, and what cannot be known is never taken for harmless.
+    distinguished from others, and what cannot be known is never taken for harmless.
     """
     if len(pod_name) > LONGEST_NAME:
         return None

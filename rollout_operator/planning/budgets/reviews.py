@@ -127,7 +127,7 @@ def _judge_pattern(budget: Budget) -> str:
 
 
 def _judge_share(draft: BudgetUnderReview) -> str:
-    """Tell where a share of a zone is less than one pod, and is one all the same."""
+    """Report where a share of a zone is less than one pod, and is one all the same."""
     share = draft.budget.percentage
     sizes = Counter(pod.owner_uid for pod in draft.pods if pod.owner_uid is not None)
     smallest = min(sizes.values(), default=0)

@@ -1,8 +1,8 @@
 """Whether one pod may be disrupted, as its budget has it: the one decision for every engine.
 
-Evictions, rollouts and downscales ask here. It decides from one view and keeps nothing: who else
-may go meanwhile is in `deletions`, and what is granted is remembered in `guards.budgets.in_flight`.
-The numbers come from `counting`.
+Evictions, rollouts and downscales ask here. It decides from one view and keeps nothing: which
+others may go meanwhile is in `deletions`, and what is granted is remembered in
+`guards.budgets.in_flight`. The numbers come from `counting`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -219,7 +219,7 @@ def compute_maximum(snapshot: BudgetSnapshot) -> int:
     """Return how many pods may be down, the one that goes included (ZPDB-80..82).
 
     A percentage is of the smaller one of wanted and existing replicas, rounded down, and at least
-    one pod where there is any: 1 % of 3 permits one disruption (W-56).
+    one pod where there is any: 1 % of 3 allows one disruption (W-56).
     """
     maximum = snapshot.budget.max_unavailable
     if snapshot.budget.percentage is not None:

@@ -1,9 +1,9 @@
 """Whose turn it is where evictions and a rollout want the places of one budget.
 
-A rollout hears of a free place at once, an eviction only when its client asks again. So an eviction
-that was refused has the next place, and the rollout holds still for it; when as many evictions have
-gone as the budget allows at a time, the rollout has as many places. Neither waits for ever: a turn
-that is not used ends. What is remembered of the clients that wait is in
+A rollout learns of a free place at once, an eviction only when its client asks again. So an
+eviction that was refused has the next place, and the rollout holds still for it; when as many
+evictions have gone as the budget allows at a time, the rollout has as many places. Neither waits
+for ever: a turn that is not used ends. What is remembered of the clients that wait is in
 `guards.budgets.precedence`.
 """
 

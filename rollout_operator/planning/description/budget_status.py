@@ -2,7 +2,7 @@
 
 `Valid` is about what is written: the newest version is in force. `Ready` is about all of it: false
 where a person must change something. A budget that is used, or allows nothing, is ready: it does
-what it is for, and whoever waits for a healthy object waits for no drain.
+what it is for, and a tool that waits for a healthy object waits for no drain.
 """
 
 from datetime import datetime

@@ -266,7 +266,7 @@ def _explain_invalid(versions: BudgetVersions) -> str:
     elif versions.flawed_selector is not None:
         effect = "no pod that it selects may go"
     else:
-        effect = "what it selects cannot be told: it guards nothing"
+        effect = "what it selects is unknown: it guards nothing"
     return f"budget {versions.name} is not valid: {versions.problem}; {effect}"
 
 

@@ -17,7 +17,7 @@ from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.rollout.zones import is_paused
 
-# Who reads of a month reads that nothing is known.
+# A reader of "a month" learns that nothing is known.
 MOST_LEFT: Final = timedelta(days=30)
 
 

@@ -38,7 +38,7 @@ def list_watched(operator: OperatorDeployment, own: str) -> tuple[str, ...]:
 
 
 def watches(operator: OperatorDeployment, namespace: str) -> bool:
-    """Tell whether an operator of another namespace looks after this one, as its variable says."""
+    """Return whether an operator of another namespace looks after this, as its variable says."""
     text = operator.variables.get(_WATCHED)
     if text is None or _ELSEWHERE in text or _find_flag(operator, _NAMESPACE_FLAGS):
         return False

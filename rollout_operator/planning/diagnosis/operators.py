@@ -57,7 +57,7 @@ def check_lease(installation: Installation) -> Iterator[Finding]:
     lease = installation.lease
     if lease is None or not lease.holder:
         return
-    # The name of the pod, and what tells its processes apart.
+    # The name of the pod, and what distinguishes its processes.
     pod = lease.holder.rpartition("_")[0]
     if pod not in {pod.name for pod in installation.pods}:
         text = f"its holder {lease.holder} is no pod of the namespace"

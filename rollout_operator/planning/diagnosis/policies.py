@@ -75,7 +75,7 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
 
 
 def asks_nodes(installation: Installation) -> bool:
-    """Return whether a policy has StatefulSets whose zones nothing but nodes tells."""
+    """Return whether a policy has StatefulSets whose zones only nodes know."""
     placed = {sts.sts.name: sts.placed for sts in installation.sets}
     for scope in _share(installation).scopes:
         own = [placed.get(sts.name) for sts in scope.sets]

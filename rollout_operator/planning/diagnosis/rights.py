@@ -152,7 +152,7 @@ _REPORTS: Final = _optional(
             "create patch",
             "events.k8s.io",
             "events",
-            "`kubectl describe` does not tell what is done",
+            "`kubectl describe` does not show what is done",
         ),
         *_of(
             "patch",
@@ -177,7 +177,7 @@ _POLICIES: Final = (
     ),
 )
 _NODES: Final = tuple(
-    _optional(_of("list watch", "", "nodes", "zones that only nodes tell are taken from names"))
+    _optional(_of("list watch", "", "nodes", "zones that only nodes know are taken from names"))
 )
 
 

@@ -239,7 +239,7 @@ def _judge_url(url: str, scheme: str) -> str:
 def _judge_authority(authority: str, port: str) -> str:
     """Judge user, host and port; `port` begins with its colon, or is empty."""
     if "@" in authority:
-        return "has a user, and pods are told no credentials"
+        return "has a user, and pods are sent no credentials"
     if not _HOST.fullmatch(authority.removesuffix(port)):
         return "has a host that is none"
     if port and not _is_port(port[1:]):

@@ -1,7 +1,7 @@
 """What became of a downscale that was allowed, and which pods stay after all.
 
 Only the set itself says whether it happened: its answer may have been lost, refused by another
-webhook, or taken back by a person right after.
+webhook, or reverted by a person right after.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ class DownscaleOutcome(StrEnum):
 def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> DownscaleOutcome:
     """Return what became of a downscale; `may_persist`: the API server may still write it.
 
-    One that happened and was taken back is open again for as long: the same may be asked twice, and
+    One that happened and was reverted is open again for as long: the same may be asked twice, and
     a pod that a downscale may still take away must not be un-prepared (SI-12).
     """
     if sts.replicas <= key.replicas_to:
@@ -57,7 +57,7 @@ def choose_staying(
 def took_pods(sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]) -> bool:
     """Return whether a pod that was prepared has gone, or is going, though its set wants it.
 
-    Then the downscale has happened and was taken back, whether or not a watch has shown it.
+    Then the downscale has happened and was reverted, whether or not a watch has shown it.
     `called` has the names.
     """
     seated = {pod.uid for pod in pods if not pod.is_terminating}
@@ -69,7 +69,7 @@ def find_replaced(
 ) -> datetime | None:
     """Return when the newest pod came of a downscale of about `at`, None where none came after it.
 
-    Then it has happened, and was taken back: `now` where a pod is still to come. The answer is a
+    Then it has happened, and was reverted: `now` where a pod is still to come. The answer is a
     time of the API server, however `at` was forged: at most it says what is so.
     """
     taken = range(sts.first_ordinal + key.replicas_to, sts.first_ordinal + key.replicas_from)

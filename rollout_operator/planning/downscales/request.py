@@ -1,8 +1,8 @@
 """What a review asks for, and what the labels say to it.
 
 Decides whether a change is a decrease at all, what becomes of what cannot be understood, and the
-whole of no-downscale. Where the labels of a Scale's parent come from is left to the hooks; who else
-of the group moves, to `rule`.
+whole of no-downscale. Where the labels of a Scale's parent come from is left to the hooks; which
+others of the group moves, to `rule`.
 """
 
 from collections.abc import Mapping

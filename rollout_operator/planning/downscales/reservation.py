@@ -44,7 +44,7 @@ class EarlierDownscale:
         """Return whether the downscale asked for is this one again, which is not judged again.
 
         What was granted holds the others back (D-24). What another process began it may never have
-        granted; and so late it is another request: the world has changed, and so has the time to
+        granted; and so late it is another request: the cluster has changed, and so has the time to
         record.
         """
         return self.may_be(key) and not self.is_adopted and not self.is_late

@@ -146,7 +146,7 @@ def assess_unanswered(
 ) -> Verdict | None:
     """Return the refusal where a pod may yet act on a call that it stays, None where none may.
 
-    SI-10: such a call would undo what the pod confirms now, and the pod would go unprepared.
+    SI-10: such a call would revert what the pod confirms now, and the pod would go unprepared.
     `waits` says for how long, by pod; only those to be called count.
     """
     pods = [endpoint.pod for endpoint in endpoints if endpoint.uid in waits]
@@ -241,7 +241,7 @@ def _explain_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
     The text is empty where none is.
 
     Those that are starting answer soon. A rollout waits for the others, perhaps for ever, and so
-    would a client: nothing tells whether there was one before them (D-67), but a person may know.
+    would a client: it is unknown whether there was one before them (D-67), but a person may know.
     """
     sts = zone.sts
     known = range(wanted.start, min(wanted.stop, sts.first_ordinal + count_used(zone)))

@@ -36,7 +36,7 @@ from rollout_operator.planning.policies.conditions import (
 from rollout_operator.planning.wording import count, join_names, one_line
 
 _SPLIT: Final = (PolicyRefusalCode.CONFLICT, PolicyRefusalCode.ROLLOUT_GROUP_SPLIT)
-# Reasons of `Ready` that an Event tells of, by its own reason.
+# Reasons of `Ready` that an Event reports, by its own reason.
 _STOPS: Final[Mapping[str, str]] = {
     NOT_ON_DELETE: NOT_ON_DELETE,
     SPANS_ZONES: SPANS_ZONES,

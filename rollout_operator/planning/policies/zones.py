@@ -1,10 +1,10 @@
 """In which zone each StatefulSet of a policy is, and which zone is updated first.
 
 What a person wrote down counts before what pods and names say, and before what the status says of
-pods: that makes no zone of two which have labels, whoever wrote it. A StatefulSet of which nothing
-says the zone is one of its own, which is safe: it waits for all others. Pods in several zones are
-not safe, because one zone could then take down pods of another: nothing is updated. Which
-StatefulSets there are is left to the caller, and what stands in `frozen` as well.
+pods: that makes no zone of two which have labels, whichever process wrote it. A StatefulSet of
+which nothing says the zone is one of its own, which is safe: it waits for all others. Pods in
+several zones are not safe, because one zone could then take down pods of another: nothing is
+updated. Which StatefulSets there are is left to the caller, and what stands in `frozen` as well.
 
 A walk takes several StatefulSets as one zone. What is up and down in each of them is settled in
 `rollout.readiness`, as for a label group.
@@ -81,7 +81,7 @@ def resolve_zones(
 def needs_nodes(
     policy: Policy, sets: Iterable[PlacedSet], frozen: Mapping[str, str]
 ) -> Sequence[PlacedSet]:
-    """Return the StatefulSets of whose zone only nodes can tell, before names do."""
+    """Return the StatefulSets whose zone only nodes know, before names do."""
     return [sts for sts in sets if not frozen.get(sts.name) and not any(_list_written(policy, sts))]
 
 
@@ -89,7 +89,7 @@ def map_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
     """Return the zones that came from nodes, by StatefulSet, while a rollout is underway.
 
     Pods that move meanwhile change none of them (MAZ-20). Those that another label named are not
-    zones any more, nor is what no node can have: whoever may write a status may have.
+    zones any more, nor is what no node can have: any client that may write a status may have.
     """
     if not status.is_underway or status.az_topology_key not in (key, ""):
         return {}
@@ -155,7 +155,7 @@ def _list_written(policy: Policy, sts: PlacedSet) -> Iterator[tuple[str, ZoneSou
 
 
 def _choose_affinity(sts: PlacedSet, key: str) -> str:
-    """Return the one zone that node affinity permits, if a node can have it: it may be any text."""
+    """Return the one zone that node affinity allows, if a node can have it: it may be any text."""
     zone = choose_permitted_zone(sts.node_terms, (key,))
     return zone if _is_of_node(zone) else ""
 
@@ -276,7 +276,7 @@ def list_readinesses(zones: Iterable[RolloutZone]) -> tuple[Readiness, ...]:
 
 
 def is_scaling(zone: RolloutZone) -> bool:
-    """Tell whether pods of it come or go because of a new number of replicas (MAZ-35)."""
+    """Return whether pods of it come or go because of a new number of replicas (MAZ-35)."""
     return any(
         readiness.sts.replicas != readiness.sts.status_replicas for readiness in zone.readinesses
     )

@@ -33,7 +33,7 @@ def discover(
     """Return the status with the release that the policy selects (REL-34 to 36).
 
     A release that is known keeps its place. Its metadata are refreshed, and a tag that moved is
-    told and not deployed again (RELB-04).
+    reported and not deployed again (RELB-04).
     """
     if not policy.latest:
         return status, ()
@@ -58,7 +58,7 @@ def discover(
 
 
 def needs_metadata(status: ReleaseStatus, tag: str, digest: str | None) -> bool:
-    """Tell whether a registry has to be queried about a tag: what is on record lasts (RELB-01).
+    """Return whether a registry has to be queried about a tag: what is on record lasts (RELB-01).
 
     `digest` is what the policy says of it; another one is another image.
     """

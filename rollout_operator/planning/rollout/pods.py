@@ -148,7 +148,7 @@ def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
 
 
 def _is_awaited(readiness: Readiness, down: Down) -> bool:
-    """Tell whether what is in flight comes back only once this pod is ready, however long it takes.
+    """Return whether what is in flight comes back only once this pod is ready, ever so late.
 
     An ordered set with pod 0 crashing, 1 absent and 2 at a bad revision: the controller creates 1
     only when 0 is ready, and nothing mends 2 before. To wait for them is to wait for ever (LI-10).

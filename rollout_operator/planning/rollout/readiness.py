@@ -22,7 +22,7 @@ from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
 @unique
 class DownCause(StrEnum):
-    """Why a pod counts as down. The value says it where the pod has no trouble of its own."""
+    """Why a pod counts as down. The value says it where the pod has no problem of its own."""
 
     TERMINATING = "terminating"
     DELETED = "delete accepted"

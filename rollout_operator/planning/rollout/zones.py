@@ -34,7 +34,8 @@ STALE_SNAPSHOT: Final = (
 STALE_RECHECK: Final = timedelta(seconds=5)
 
 # Two pods that another operator deletes within this time are a rollout, which ends as long after
-# the last one (D-73). Where its pods take longer than this one by one, it is not told from people.
+# the last one (D-73). Where its pods take longer than this one by one, it is not distinguished from
+# people.
 LEFT_ALONE: Final = timedelta(minutes=1)
 
 # The smallest limit that still moves.
@@ -244,5 +245,5 @@ def _list_shared_labels(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
         if len(sharing) > 1:
             labels = ",".join(f"{key}={value}" for key, value in sorted(selector))
             names = join_names([sts.name for sts in sharing], shown=len(sharing))
-            text = f"{names} all select pods with {labels}; pods are told apart by owner only"
+            text = f"{names} all select pods with {labels}; pods are distinguished by owner only"
             yield Reason(Code.PODS_SHARE_LABELS, text, Severity.WARN, sharing[0].name)

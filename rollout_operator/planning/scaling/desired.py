@@ -48,7 +48,7 @@ class DesiredReplicas:
     waits: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
     is_failure: bool = False
-    """Whether only a person can tell the count."""
+    """Whether only a person can decide the replicas."""
 
     def render(self, replicas_from: int, replicas_to: int) -> str:
         """Return a text such as `zone-b follows zone-a: 5 → 3`."""

@@ -98,7 +98,7 @@ def choose_mirrored(
 
 
 def read_write_back(sts: StatefulSet) -> bool | Reason:
-    """Tell whether the count of a mirroring set is published, or what is wrong with its switch."""
+    """Return whether a mirroring set's replicas are published, or what is wrong with its switch."""
     try:
         return parse_go_bool(sts.annotations.get(MIRROR_WRITE_BACK, "true"))
     except InvalidInput as error:

@@ -187,7 +187,7 @@ def _is_permitted(
     if blocker is None and draft.downscale is None:
         return True
     if blocker is None:
-        assert draft.downscale is not None, "else it would be permitted"
+        assert draft.downscale is not None, "else it would be granted"
         text = f"{change} waits: {draft.downscale.zone.name} is scaled down first"
         draft.waits.append(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=sts.name))
         return False

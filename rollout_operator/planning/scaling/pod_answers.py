@@ -141,7 +141,7 @@ def _evaluate_pod(
     if absence:
         findings.problems.append(f"{name} {absence}")
         return
-    # SI-10: what it says now may be undone by a call that it has not answered.
+    # SI-10: what it says now may be reverted by a call that it has not answered.
     late = compute_late(delayed.calls, scaling)
     if late > timedelta(0):
         findings.times.append(late)

@@ -22,12 +22,12 @@ from rollout_operator.model.review import Review
 
 # The API server takes objects up to 3 MiB; a review holds two, with their JSON escapes.
 MAX_BODY: Final = 7 << 20
-# Of all bodies beyond SMALL together. Small ones are not counted: connections are few, and whoever
-# fills the room with large bodies must not hold up the common ones.
+# Of all bodies beyond SMALL together. Small ones are not counted: connections are few, and a client
+# that fills the room with large bodies must not hold up the common ones.
 MAX_BODIES: Final = 16 << 20
-# Decoding more than this would be felt by everyone on the loop.
+# Decoding more than this would delay all others on the loop.
 MAX_ON_LOOP: Final = 256 << 10
-# How often the pace of a large body is looked at, and how many bytes must have come in each such
+# How often the rate of a large body is measured, and how many bytes must have come in each such
 # time since its first: on average, and of late where others wait for room.
 BEAT: Final = timedelta(seconds=1)
 LEAST: Final = 64 << 10
@@ -251,7 +251,7 @@ class RoomFullError(Exception):
 
 
 class RoomShare:
-    """What one body takes of the room. It gives all back when `leave` was called by each holder."""
+    """What one body takes of the room. It releases all when `leave` was called by each holder."""
 
     __slots__ = ("_holders", "_room", "announced", "size")
 

@@ -92,7 +92,7 @@ class Connection(web.RequestHandler):
 
 @web.middleware
 async def end_silence(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell the connection that it is not silent; must come before every other middleware."""
+    """Record on the connection that it is not silent; must come before every other middleware."""
     if isinstance(request.protocol, Connection):
         request.protocol.end_silence()
     return await handler(request)

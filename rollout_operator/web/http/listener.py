@@ -1,4 +1,4 @@
-"""Accepting TLS connections: one at a time, within limits that hold against anyone.
+"""Accepting TLS connections: one at a time, within limits that hold against any client.
 
 Decides how connections come in: the certificate of the moment, the time for a handshake, what
 happens where the process has no file descriptors left. How many there may be, and which has to go,

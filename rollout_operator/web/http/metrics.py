@@ -21,7 +21,7 @@ UNMATCHED: Final = "other"
 # Of a request: the trace that it belongs to, by which a duration names an example.
 TRACE: Final = web.RequestKey("trace", dict[str, str])
 
-# Anyone may send any word as method; a label must have few values.
+# A client may send any word as method; a label must have few values.
 _METHODS: Final = frozenset(
     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 )

@@ -72,7 +72,7 @@ class PodEviction:
                 async with asyncio.timeout(left.total_seconds()):
                     verdict = await self._answer_live(pod, review, left)
             except TimeoutError:
-                text = f"the API server did not tell in time what {review.name} is"
+                text = f"the API server did not answer in time what {review.name} is"
                 verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
             except (ApiError, InvalidInput) as error:
                 verdict = _cannot_check(review, error)
@@ -93,7 +93,7 @@ class PodEviction:
         return allow(Code.DISRUPTION_GRANTED)
 
     def _is_owned(self, pod: Pod) -> bool:
-        """Tell whether the arbiter knows the owner, or needs none as no budget selects the pod."""
+        """Return whether the arbiter knows the owner, or no budget selects the pod."""
         owner = None if pod.owner_uid is None else self._context.sets.get_by_uid(pod.owner_uid)
         return owner is not None or not self._context.arbiter.may_cover(pod)
 
@@ -143,7 +143,7 @@ def _refuse(refusal: Refusal) -> Verdict:
 
 
 def _cannot_check(review: Review, error: OperatorError) -> Verdict:
-    text = f"it cannot be told whether {review.name} may go: {error}"
+    text = f"it is unknown whether {review.name} may go: {error}"
     return refuse(Code.CANNOT_CHECK, text, status=RETRY)
 
 

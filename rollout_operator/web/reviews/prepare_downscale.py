@@ -123,7 +123,7 @@ class PrepareDownscale:
         except NotFound:
             return request.refuse_changed(None)
         except (ApiError, InvalidInput) as error:
-            why = f"it cannot be told whether it is as the request says: {error}"
+            why = f"it is unknown whether it is as the request says: {error}"
             return request.refuse(Code.CANNOT_CHECK, why, status=RETRY)
         if held.uid != request.set_uid or held.group != request.group:
             return request.refuse_changed(None)

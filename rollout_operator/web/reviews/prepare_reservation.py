@@ -1,4 +1,4 @@
-"""Reserve a downscale, if a set may lose pods now, before anyone else can.
+"""Reserve a downscale, if a set may lose pods now, before another request can.
 
 The first half of the hook prepare-downscale: one live read of the whole group under its lock, the
 times of downscales, and the decision of `planning.downscales.reservation`. What follows from a
@@ -141,7 +141,7 @@ class DownscaleReservations:
     async def reserve(
         self, request: DecreaseRequest
     ) -> Verdict | ReservedDownscale | asyncio.Future[Verdict]:
-        """Decide on a live read of the group, and reserve the downscale before anyone else can.
+        """Decide on a live read of the group, and reserve the downscale before another request can.
 
         The lock is held across the read, so that what is seen is what is reserved. Returns the
         future of the answer where the same is being asked already. Raises ApiError.

@@ -1,10 +1,10 @@
 """What reviews may have the API server asked: a share of the rate limit for each cause.
 
 Decides how much of it a client of the port can use up. A review goes before rollouts, and
-anyone can send one: of objects that never were, of real ones with false counts, and of real ones
-again and again. What the cache confirms is read as ever. All else waits for a small bucket of its
-own, so that rollouts and honest reviews keep the rest; where its turn comes too late it is refused
-at once, to be tried again.
+any client can send one: of objects that never were, of real ones with false counts, and of real
+ones again and again. What the cache confirms is read as ever. All else waits for a small bucket of
+its own, so that rollouts and honest reviews keep the rest; where its turn comes too late it is
+refused at once, to be tried again.
 """
 
 from datetime import timedelta
@@ -117,7 +117,7 @@ class RepeatedReads:
     """
 
     def __init__(self, qps: float, clock: Clock) -> None:
-        """Pace reads by `qps` requests a second; zero or less: not at all."""
+        """Limit reads to `qps` requests a second; zero or less: not at all."""
         self._limits = RateLimiter(qps * _AGAIN_SHARE, _AGAIN_BURST)
         self._clock = clock
         self._free: dict[Uid, timedelta] = {}

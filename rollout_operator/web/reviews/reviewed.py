@@ -20,7 +20,7 @@ from rollout_operator.telemetry.logs import log
 
 # Namespaces in which nothing has been seen, and which are looked after all the same.
 MOST_UNPROVEN: Final = 64
-# A request for each kind, in all this time: whoever makes up names has no more of our tokens.
+# A request for each kind, in all this time: a client that makes up names has no more of our tokens.
 PAUSE: Final = timedelta(seconds=1)
 # The review waits for it.
 ANSWER_WITHIN: Final = timedelta(seconds=1)

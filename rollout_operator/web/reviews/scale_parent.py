@@ -174,7 +174,7 @@ class Parents:
 
 
 def _is_fresh(answer: _Answer, review: Review) -> bool:
-    """Tell whether the answer to a read that was sent before the review came is new enough for it.
+    """Return whether the answer to a read sent before the review came is new enough for it.
 
     An error proves nothing: the object may have been created since, or the right been granted.
     """

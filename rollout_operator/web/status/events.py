@@ -113,7 +113,7 @@ class _Client:
         """When something was sent last, on the loop's time."""
 
     def is_behind(self) -> bool:
-        """Tell whether something still waits for the client. Raises TimeoutError after a while."""
+        """Return whether bytes still wait for the client. Raises TimeoutError after a while."""
         if not self._transport.get_write_buffer_size():
             return False
         if _now() - self._sent > self._limit:

@@ -81,7 +81,7 @@ def render_group(group: GroupDescription, *, has_grid: bool) -> str:
 
 
 def render_phase(phase: Phase) -> str:
-    """Return what a group is doing: a picture, and the word for it."""
+    """Return what a group is doing: an icon, and the word for it."""
     icon = PHASE_ICONS[phase]
     return f'<span class="phase {icon}">{render_icon(icon)}{phase}</span>'
 
@@ -243,12 +243,12 @@ def _render_age(pod: PodDescription) -> str:
 
 def _list_reasons(zone: ZoneDescription) -> Iterator[str]:
     """Yield why pods are not ready: what a pointer shows over a cell, no finger can ask for."""
-    troubled = [pod for pod in zone.pods if pod.state not in _WHOLE and pod.why]
-    for pod in troubled[:MOST_CAUSES]:
+    unready = [pod for pod in zone.pods if pod.state not in _WHOLE and pod.why]
+    for pod in unready[:MOST_CAUSES]:
         since = f" {render_time(pod.since, 'for')}" if pod.since is not None else ""
         yield (
-            f'<p class="trouble"><b>{escape(pod.name)}</b> {pod.state}:'
+            f'<p class="problem"><b>{escape(pod.name)}</b> {pod.state}:'
             f" {escape(pod.why)}{since}</p>"
         )
-    if len(troubled) > MOST_CAUSES:
-        yield f'<p class="trouble">and {len(troubled) - MOST_CAUSES} more</p>'
+    if len(unready) > MOST_CAUSES:
+        yield f'<p class="problem">and {len(unready) - MOST_CAUSES} more</p>'

@@ -57,7 +57,7 @@ def render_time(time: datetime, form: str) -> str:
 
 
 def render_icon(name: str) -> str:
-    """Return one of the pictures that stand at the begin of the page; words stand beside it."""
+    """Return one of the icons that stand at the begin of the page; words stand beside it."""
     return f'<svg class="i" aria-hidden="true"><use href="#i-{name}"/></svg>'
 
 

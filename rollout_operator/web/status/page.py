@@ -1,4 +1,4 @@
-"""The whole HTML page around sections: style, script, pictures, and what a browser may do with it.
+"""The whole HTML page around sections: style, script, icons, and what a browser may do with it.
 
 It needs nothing from elsewhere: style sheet and script stand in the page, and the policy names them
 by their hashes. Without the script the page is loaded again every few seconds.
@@ -56,7 +56,7 @@ def make_policy() -> str:
             f"style-src '{style}'",
             f"script-src '{script}'",
             "connect-src 'self'",
-            "img-src data:",  # the picture in the tab
+            "img-src data:",  # the icon in the tab
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",

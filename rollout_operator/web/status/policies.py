@@ -31,7 +31,7 @@ from rollout_operator.web.status.markup import (
 
 MOST_BATCH_PODS: Final = 20
 MOST_SETS: Final = 20
-# Phases of the resource by the pictures of groups.
+# Phases of the resource by the icons of groups.
 _ICONS: Final[Mapping[str, str]] = {
     "Idle": "done",
     "Progressing": "moving",

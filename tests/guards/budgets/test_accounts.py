@@ -80,7 +80,7 @@ async def test_each_budget_is_told_of_with_its_zones() -> None:
     ("selector", "text"),
     [
         (LABELS, "budget ingester is not valid: bad; no pod that it selects may go"),
-        (None, "budget ingester is not valid: bad; what it selects cannot be told"),
+        (None, "budget ingester is not valid: bad; what it selects is unknown"),
     ],
 )
 def test_a_flawed_budget_is_told_of(selector: dict[str, str] | None, text: str) -> None:

@@ -208,7 +208,7 @@ def test_a_budget_that_cannot_be_obeyed() -> None:
     ]  # fmt: skip
     assert never.text == "budget ingester is not valid: bad; no pod that it selects may go"
     assert (never.zones, never.pods, never.unavailable, never.allowed) == (3, 9, 1, 0)
-    assert blind.text.endswith("bad; what it selects cannot be told: it guards nothing")
+    assert blind.text.endswith("bad; what it selects is unknown: it guards nothing")
     assert {one.is_valid for one in (before, never, blind)} == {False}
 
 

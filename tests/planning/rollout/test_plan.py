@@ -152,7 +152,7 @@ SEED-011 both spellings of the group label must agree
 W-01 sets that select the same pods are named once
   zone c selector=app:x,tier:w; zone a selector=app:x,tier:w; zone b; zone d selector=; zone e
     selector=
-  | warn zone-a zone-a and zone-c all select pods with app=x,tier=w; pods are told apart by owner
+  | warn zone-a zone-a and zone-c all select pods with app=x,tier=w; pods are distinguished by owner
     only
 """
 

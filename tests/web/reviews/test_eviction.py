@@ -290,7 +290,7 @@ async def test_w54_what_cannot_be_looked_at_is_asked_again(error: ApiError, text
     made = court()
     made.process.pods.replace_all([])
     made.here.client.before = failing("get", error)
-    assert await made.ask() == f"429 it cannot be told whether {name_of('a-0')} may go: {text}"
+    assert await made.ask() == f"429 it is unknown whether {name_of('a-0')} may go: {text}"
     assert made.verdicts[-1].reason.code is Code.CANNOT_CHECK
 
 
@@ -300,7 +300,7 @@ async def test_w54_a_pod_that_cannot_be_read_is_not_let_go() -> None:
     held = made.here.client.objects["pods", name_of("a-0")]
     made.process.pods.replace_all([])
     made.here.client.put("pods", {**held, "status": {"phase": 7}})
-    assert (await made.ask()).startswith("429 it cannot be told whether ingester-zone-a-0 may go")
+    assert (await made.ask()).startswith("429 it is unknown whether ingester-zone-a-0 may go")
 
 
 @in_virtual_time
@@ -313,7 +313,7 @@ async def test_w55_the_verdict_is_out_before_the_review_is_over() -> None:
     begin = elapsed()
     made.process.pods.replace_all([])
     reply = await made.ask("b-0", within=2 * SECOND)
-    assert reply == "429 the API server did not tell in time what ingester-zone-b-0 is"
+    assert reply == "429 the API server did not answer in time what ingester-zone-b-0 is"
     assert elapsed() - begin < 2 * SECOND
 
 

@@ -105,7 +105,7 @@ class CheckController:
         return await self._decide(known, known.view)
 
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
-        # What is known of Rollouts comes before all reads: so no look is older than it.
+        # What is known of Rollouts comes before all reads: so no read is older than it.
         snapshot = self._context.observe(check)
         own = find_class(check)
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)

@@ -118,7 +118,7 @@ class ScheduleController:
         is_done = len(written.tried) == len(plan.actions)
         plan = msgspec.structs.replace(plan, actions=tuple(written.tried))
         status = render_schedule_status(snapshot, plan, problems)
-        # Of many gates the status tells once, and at once what people wait for.
+        # Many gates share one write of the status; what people wait for is written at once.
         if status != schedule.status and (is_done or status.active is not schedule.status.active):
             await context.statuses.write(watched, status)
             context.report(watched, choose_schedule_events(schedule.status, status))

@@ -1,4 +1,4 @@
-"""JSON of objects of Flux → what decides of them; annotations that cannot be obeyed are told.
+"""JSON of objects of Flux → what decides of them; annotations that cannot be obeyed are reported.
 
 Versions of one API differ in fields that are not read here, but for the old text of the tag that an
 image policy selects. What cannot be read raises DecodeError naming object, field and value.
@@ -109,7 +109,7 @@ class _Inventory(Wire):
 
 
 class _Status(Wire):
-    # Flux writes -1 before its first look.
+    # Flux writes -1 before its first reconcile.
     observed_generation: Annotated[int, Meta(ge=-1, le=2**63 - 1)] | None = None
     conditions: list[_Condition] | None = None
     artifact: _Artifact | None = None

@@ -20,7 +20,7 @@ KIND: Final = "HealthCheck"
 
 _DEFAULT_INTERVAL: Final = timedelta(seconds=30)
 _LEAST_INTERVAL: Final = timedelta(seconds=5)
-# Anyone may write them, and each stands in several places of the status of a Rollout.
+# Any client may write them, and each stands in several places of the status of a Rollout.
 LONGEST_MESSAGE: Final = 1024
 _DEFAULT_GRACE: Final = timedelta(minutes=2)
 

@@ -28,7 +28,7 @@ class FluxFailure(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     text: str
     attempt: tuple[object, ...]
-    """What tells it from another one."""
+    """What distinguishes it from another failure."""
 
 
 def track_failure(

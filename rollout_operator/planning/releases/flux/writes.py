@@ -55,7 +55,7 @@ class _Fields(NamedTuple):
 
 
 def name_manager(rollout: str) -> str:
-    """Return the field manager of a Rollout; that of a long name is cut, and told apart."""
+    """Return the field manager of a Rollout; that of a long name is cut, and distinguished."""
     name = f"{_MANAGER}/{rollout}"
     if len(name) <= _LONGEST_MANAGER:
         return name

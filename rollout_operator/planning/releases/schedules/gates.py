@@ -115,7 +115,7 @@ def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
 
 
 def _takes(spaces: LabelSelector, labels: Mapping[str, str] | None) -> bool:
-    """Tell whether a namespace is selected; of one that is not known only by a selector of all."""
+    """Return whether a namespace is selected; an unknown one is only by a selector of all."""
     return spaces == LabelSelector() if labels is None else spaces.takes(labels)
 
 
