@@ -61,8 +61,8 @@ class WorkQueue(Generic[K]):
         loop = asyncio.get_running_loop()
         due = loop.time() + delay.total_seconds()
         if key in self._timers:
-            known, timer = self._timers[key]
-            if known <= due:
+            planned, timer = self._timers[key]
+            if planned <= due:
                 return
             timer.cancel()
         self._timers[key] = due, loop.call_at(due, self._fall_due, key)

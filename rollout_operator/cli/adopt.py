@@ -183,10 +183,10 @@ def decode_objects(
     Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
     """
     sets = _decode_kind(objects, "StatefulSet", decode_adoptable)
-    found = sorted({sts.namespace for sts in sets if sts.namespace})
-    if not namespace and len(found) > 1:
-        raise InvalidInput(f"the StatefulSets are in {join_names(found)}: choose one with -n")
-    where = namespace or "".join(found)
+    namespaces = sorted({sts.namespace for sts in sets if sts.namespace})
+    if not namespace and len(namespaces) > 1:
+        raise InvalidInput(f"the StatefulSets are in {join_names(namespaces)}: choose one with -n")
+    where = namespace or "".join(namespaces)
     own = tuple(sts for sts in sets if sts.namespace in ("", where))
     if not own:
         raise InvalidInput(f"there is no StatefulSet{f' in namespace {where}' if where else ''}")
@@ -222,9 +222,9 @@ def _namespace_of(obj: JsonObject) -> str:
 
 def _fill_in(objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
     """Return objects with the fields that only the API server writes, which manifests lack."""
-    known = {"namespace": "default", "uid": "-", "resourceVersion": "-"}
+    filled_in = {"namespace": "default", "uid": "-", "resourceVersion": "-"}
     return [
-        {**obj, "metadata": {**known, **head}}
+        {**obj, "metadata": {**filled_in, **head}}
         for obj in objects
         if isinstance(head := obj.get("metadata"), dict)
     ]

@@ -88,15 +88,15 @@ def read_definitions(folder: Path) -> list[Definition]:
         texts = {path: path.read_text() for path in files}
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from error
-    found = [
+    definitions = [
         _check(path, document)
         for path, text in texts.items()
         for document in _parse(path, text)
         if document is not None
     ]
-    if not found:
+    if not definitions:
         raise ConfigError(f"{folder}: there is no YAML file with a definition")
-    return found
+    return definitions
 
 
 def _parse(path: Path, text: str) -> list[Any]:
@@ -111,8 +111,8 @@ def _check(path: Path, document: Any) -> Definition:
         case {"kind": DEFINITIONS.kind, "metadata": {"name": str(name)}, "spec": {"group": group}}:
             if group in _GROUPS:
                 return Definition(name, document)
-            known = " nor ".join(_GROUPS)
-            raise ConfigError(f"{path}: spec.group: {quote(str(group))} is neither {known}")
+            names = " nor ".join(_GROUPS)
+            raise ConfigError(f"{path}: spec.group: {quote(str(group))} is neither {names}")
     raise ConfigError(f"{path}: holds something else than a {DEFINITIONS.kind}")
 
 

@@ -87,8 +87,8 @@ def render_fish(flags: Mapping[str, Sequence[str]]) -> str:
     ]
     lines += [
         f'complete -c {PROGRAM} -n "__fish_seen_subcommand_from {name}" -o {flag}'
-        for name, known in flags.items()
-        for flag in known
+        for name, kind in flags.items()
+        for flag in kind
     ]
     return "".join(f"{line}\n" for line in lines)
 

@@ -118,8 +118,8 @@ def render_json(diagnosis: Diagnosis) -> str:
 def render_text(diagnosis: Diagnosis) -> str:
     """Return the findings for people, errors first, and one line that sums them up."""
     order = (Severity.ERROR, Severity.WARN)
-    found = sorted(diagnosis.findings, key=lambda finding: order.index(finding.severity))
-    lines = [line for finding in found for line in _list_lines(finding)]
+    findings = sorted(diagnosis.findings, key=lambda finding: order.index(finding.severity))
+    lines = [line for finding in findings for line in _list_lines(finding)]
     lines += _list_skipped(diagnosis)
     return "".join(f"{one_line(line)}\n" for line in (*lines, _sum_up(diagnosis)))
 

@@ -152,14 +152,14 @@ async def draw_explanation(
     for name, group in seen.groups.items():
         plan = seen.plans[name]
         if target.kind is not ExplainedKind.POD:
-            found = explain_set(group, plan, target.name)
-            if found is not None:
+            explanation = explain_set(group, plan, target.name)
+            if explanation is not None:
                 title = f"StatefulSet {target.name} of group {name}"
-                return [_title(title), *_draw(found, layout)]
+                return [_title(title), *_draw(explanation, layout)]
         if target.kind is not ExplainedKind.SET:
-            found = explain_pod(group, plan, target.name)
-            if found is not None:
-                lines = [_title(f"pod {target.name} of group {name}"), *_draw(found, layout)]
+            explanation = explain_pod(group, plan, target.name)
+            if explanation is not None:
+                lines = [_title(f"pod {target.name} of group {name}"), *_draw(explanation, layout)]
                 return [*lines, *await _draw_eviction(seen, group, target, layout)]
     raise InvalidInput(_miss(seen, target))
 
@@ -179,24 +179,24 @@ def _draw_of_releases(
     name, releases = target.name, seen.list_releases()
     match target.kind:
         case ExplainedKind.RELEASE:
-            known = {release.name: draw_release(release, seen.now, layout) for release in releases}
+            drawn = {release.name: draw_release(release, seen.now, layout) for release in releases}
         case ExplainedKind.GATE:
-            known = {
+            drawn = {
                 gate.name: draw_gate(release, gate, layout)
                 for release in releases
                 for gate in release.gates
             }
         case ExplainedKind.CHECK:
-            known = {check.name: draw_checks([check], layout) for check in seen.list_checks()}
+            drawn = {check.name: draw_checks([check], layout) for check in seen.list_checks()}
         case _:
-            known = {
+            drawn = {
                 schedule.name: draw_schedules([schedule], layout)
                 for schedule in seen.list_schedules()
                 if bool(schedule.namespace) is (target.kind is ExplainedKind.SCHEDULE)
             }
-    if name in known:
-        return [*known[name]]
-    hint = suggest(name, [*known])
+    if name in drawn:
+        return [*drawn[name]]
+    hint = suggest(name, [*drawn])
     raise InvalidInput(f"no {target.kind} {name} is seen in namespace {seen.namespace}{hint}")
 
 
@@ -207,14 +207,14 @@ async def _draw_driven(
     for driven in seen.driven:
         group, plan, key, name = driven.group, driven.plan, driven.key, target.name
         if target.kind is not ExplainedKind.POD:
-            found = explain_driven_set(group, plan, key, name)
-            if found is not None:
+            explanation = explain_driven_set(group, plan, key, name)
+            if explanation is not None:
                 title = f"StatefulSet {name} of MultiAZRollout {key}"
-                return [_title(title), *_draw(found, layout)]
+                return [_title(title), *_draw(explanation, layout)]
         if target.kind is not ExplainedKind.SET:
-            found = explain_driven_pod(group, plan, key, name)
-            if found is not None:
-                lines = [_title(f"pod {name} of MultiAZRollout {key}"), *_draw(found, layout)]
+            explanation = explain_driven_pod(group, plan, key, name)
+            if explanation is not None:
+                lines = [_title(f"pod {name} of MultiAZRollout {key}"), *_draw(explanation, layout)]
                 return [*lines, *await _draw_eviction(seen, group, target, layout)]
     return []
 
@@ -255,10 +255,10 @@ def _miss(seen: Inspection, target: ExplainedObject) -> str:
     zones = [zone for group in groups for zone in group.zones]
     sets = sorted({zone.sts.name for zone in zones})
     pods = sorted({pod.name for zone in zones for pod in zone.own_pods})
-    known = {ExplainedKind.POD: pods, ExplainedKind.SET: sets}.get(
+    names = {ExplainedKind.POD: pods, ExplainedKind.SET: sets}.get(
         target.kind or ExplainedKind.POLICY, [*sets, *pods]
     )
     what = target.kind or "pod or statefulset"
     where = seen.description.namespace
-    hint = suggest(target.name, known)
+    hint = suggest(target.name, names)
     return f"there is no {what} {target.name} in a rollout group of namespace {where}{hint}"

@@ -54,15 +54,19 @@ class ClusterInspector:
         names: Sequence[str] = [self.namespace]
         if not self.namespace:
             names = await list_namespaces(self.client, is_fresh=is_fresh)
-        found = await gather_all(self.inspector(name).inspect(is_fresh=is_fresh) for name in names)
+        inspections = await gather_all(
+            self.inspector(name).inspect(is_fresh=is_fresh) for name in names
+        )
         if not self.group:
-            return found
-        known = [group.name for inspection in found for group in inspection.description.groups]
-        if self.group not in known:
+            return inspections
+        groups = [
+            group.name for inspection in inspections for group in inspection.description.groups
+        ]
+        if self.group not in groups:
             raise InvalidInput(
-                f"there is no rollout group {self.group}{suggest(self.group, known)}"
+                f"there is no rollout group {self.group}{suggest(self.group, groups)}"
             )
-        return [choose_group(inspection, self.group) for inspection in found]
+        return [choose_group(inspection, self.group) for inspection in inspections]
 
     def inspector(self, namespace: str) -> Inspector:
         """Return what observes one namespace."""
@@ -98,12 +102,12 @@ def refuse_arguments(arguments: ParsedArguments) -> None:
     refuse_leftovers(arguments, f"; a group is named by -{GROUP.name}")
 
 
-def suggest(name: str, known: Sequence[str]) -> str:
+def suggest(name: str, names: Sequence[str]) -> str:
     """Return the end of a message about a name that is not there."""
-    close = get_close_matches(name, known, n=1)
+    close = get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; there are {join_names(sorted(known))}" if known else "; there is none"
+    return f"; there are {join_names(sorted(names))}" if names else "; there is none"
 
 
 def miss_policy(description: Description, name: str) -> InvalidInput:

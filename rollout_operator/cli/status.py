@@ -175,7 +175,7 @@ async def report_changes(
     inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
 ) -> None:
     """Write what changes, with the time, until cancelled. Raises what the first read raises."""
-    known: Mapping[str, str] = {}
+    earlier: Mapping[str, str] = {}
     is_first = True
     while True:
         try:
@@ -184,11 +184,11 @@ async def report_changes(
         except ApiError as error:
             if is_first:
                 raise
-            facts = {**known, "the error": f"not read: {error}"}
-        for line in list_changes(known, facts):
+            facts = {**earlier, "the error": f"not read: {error}"}
+        for line in list_changes(earlier, facts):
             write(f"{clock.now():%H:%M:%S} {line}\n")
         sys.stdout.flush()
-        known, is_first = facts, False
+        earlier, is_first = facts, False
         await clock.sleep(EVERY)
 
 

@@ -195,12 +195,12 @@ class Uninstall:
 
     async def _take(self, resource: Resource, decode: Decode, raw: msgspec.Raw) -> None:
         try:
-            found = decode(raw)
+            configuration = decode(raw)
         except InvalidInput as error:
             self._fail(f"{error}")
             return
-        what = f"{resource.kind} {found.name}"
-        if not self._is_ours(found):
+        what = f"{resource.kind} {configuration.name}"
+        if not self._is_ours(configuration):
             self.write_line(f"{what}: left alone, none of its webhooks calls {_OUR_PATHS}")
             return
         self._found += 1
@@ -208,25 +208,31 @@ class Uninstall:
             end = (
                 "would be deleted"
                 if self.is_dry_run
-                else await self._delete(found, resource, decode)
+                else await self._delete(configuration, resource, decode)
             )
         except OperatorError as error:
             self._fail(f"{what}: {error}")
         else:
             self.write_line(f"{what}: {end}")
 
-    async def _delete(self, found: WebhookConfiguration, resource: Resource, decode: Decode) -> str:
+    async def _delete(
+        self, configuration: WebhookConfiguration, resource: Resource, decode: Decode
+    ) -> str:
         """Return what became of it. Only what was judged is deleted, never what took its place."""
         try:
             for _ in range(_MOST_ATTEMPTS):
-                if not self._is_ours(found):
+                if not self._is_ours(configuration):
                     return "left alone, it has changed"
-                seen = Precondition(uid=found.uid, resource_version=found.resource_version)
+                seen = Precondition(
+                    uid=configuration.uid, resource_version=configuration.resource_version
+                )
                 try:
-                    await self.client.delete(resource, "", found.name, precondition=seen)
+                    await self.client.delete(resource, "", configuration.name, precondition=seen)
                     return "deleted"
                 except (Conflict, UnknownOutcome):
-                    found = decode(await self.client.fetch(resource, "", found.name))
+                    configuration = decode(
+                        await self.client.fetch(resource, "", configuration.name)
+                    )
         except NotFound:
             return "deleted"
         raise Conflict(f"it changed {_MOST_ATTEMPTS} times while it was to be deleted: try again")

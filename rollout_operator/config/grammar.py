@@ -49,8 +49,8 @@ class UsageError(ConfigError):
 class UnknownFlag(UsageError):
     """No flag has this name; the error names the nearest flag that exists."""
 
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
-        near = _choose_nearest(name, list(known))
+    def __init__(self, name: str, names: Iterable[str] = ()) -> None:
+        near = _choose_nearest(name, list(names))
         hint = f"; did you mean -{near}?" if near else ""
         super().__init__(f"flag provided but not defined: -{name}{hint}")
 
@@ -135,17 +135,17 @@ def refuse_other_choices(
 
 def list_wrong_choices(flag: str, value: str, choices: Iterable[str]) -> Iterator[str]:
     """Yield what is wrong with the value of a flag that is none of the choices."""
-    known = tuple(choices)
-    if value not in known:
-        yield f"-{flag} must be one of {', '.join(known)}: {quote(value)}"
+    valid = tuple(choices)
+    if value not in valid:
+        yield f"-{flag} must be one of {', '.join(valid)}: {quote(value)}"
 
 
 def parse_arguments(flags: Iterable[Flag[Any]], arguments: Sequence[str]) -> ParsedArguments:
     """Read words from left to right. Raises UsageError, or HelpRequested."""
-    known = _by_name(flags)
+    by_name = _by_name(flags)
     given: dict[str, object] = {}
     rest = list(arguments)
-    _take_flags(known, rest, given)
+    _take_flags(by_name, rest, given)
     return ParsedArguments(tuple(rest), given)
 
 
@@ -154,11 +154,11 @@ def parse_mixed(flags: Iterable[Flag[Any]], arguments: Sequence[str]) -> ParsedA
 
     Raises UsageError, or HelpRequested.
     """
-    known = _by_name(flags)
+    by_name = _by_name(flags)
     given: dict[str, object] = {}
     others: list[str] = []
     rest = list(arguments)
-    while not _take_flags(known, rest, given) and rest:
+    while not _take_flags(by_name, rest, given) and rest:
         others.append(rest.pop(0))
     return ParsedArguments((*others, *rest), given)
 
@@ -167,14 +167,14 @@ def _by_name(flags: Iterable[Flag[Any]]) -> dict[str, Flag[Any]]:
     return {name: flag for flag in flags for name in (flag.name, flag.alias) if name}
 
 
-def _take_flags(known: dict[str, Flag[Any]], rest: list[str], given: dict[str, object]) -> bool:
+def _take_flags(flags: dict[str, Flag[Any]], rest: list[str], given: dict[str, object]) -> bool:
     """Take flags from the front of `rest`; return whether `--` has ended them."""
     while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":
             return True
         name, text = _split(word)
-        flag = _find(known, name)
+        flag = _find(flags, name)
         if text is None and not flag.kind.stands_alone:
             if not rest:
                 raise UsageError(f"flag needs an argument: -{name}")
@@ -192,18 +192,18 @@ def _split(word: str) -> tuple[str, str | None]:
     return name, text if equals else None
 
 
-def _find(known: dict[str, Flag[Any]], name: str) -> Flag[Any]:
-    if name in known:
-        return known[name]
+def _find(flags: dict[str, Flag[Any]], name: str) -> Flag[Any]:
+    if name in flags:
+        return flags[name]
     if name in {"h", "help"}:
         raise HelpRequested
-    raise UnknownFlag(name, (flag.name for flag in known.values()))
+    raise UnknownFlag(name, (flag.name for flag in flags.values()))
 
 
-def _choose_nearest(name: str, known: Sequence[str]) -> str:
+def _choose_nearest(name: str, names: Sequence[str]) -> str:
     """Return the flag that was probably meant: the end of a long name, or a typing error."""
-    ends = [flag for flag in known if flag.endswith(f".{name}")]
-    return next(iter(ends or difflib.get_close_matches(name.lower(), known, n=1)), "")
+    ends = [flag for flag in names if flag.endswith(f".{name}")]
+    return next(iter(ends or difflib.get_close_matches(name.lower(), names, n=1)), "")
 
 
 def _parse_value(kind: FlagKind[Any], name: str, text: str) -> object:

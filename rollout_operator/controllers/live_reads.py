@@ -147,12 +147,12 @@ class GroupReader:
         The turns of so many pages have been waited for. Raises what `LiveReader.fetch_page` raises.
         """
         # Several selectors may match one pod, which must count once.
-        found: dict[tuple[Uid, str], Pod | Unreadable] = {}
+        pods: dict[tuple[Uid, str], Pod | Unreadable] = {}
         for selector in choose_selectors(sets):
             for pod in await self._list(PODS, decode_pod, selector, turns):
-                found[pod.uid, pod.name] = pod
+                pods[pod.uid, pod.name] = pod
             turns = 0
-        return list(found.values())
+        return list(pods.values())
 
     async def _lead(self, leader: _Waiter) -> None:
         """Wait for the turn of a read, and make it for all that have asked by then."""
@@ -208,13 +208,13 @@ class GroupReader:
         self, groups: Sequence[Group]
     ) -> Mapping[GroupName, Sequence[StatefulSet | Unreadable]]:
         names = {group.name for group in groups}
-        found: dict[GroupName, dict[Uid, StatefulSet | Unreadable]] = defaultdict(dict)
+        sets: dict[GroupName, dict[Uid, StatefulSet | Unreadable]] = defaultdict(dict)
         for number, selector in enumerate(_group_selectors(groups)):
             turns = 0 if number else 1
             for sts in await self._list(STATEFULSETS, decode_statefulset, selector, turns):
                 if sts.group in names:
-                    found[sts.group][sts.uid] = sts
-        return {name: tuple(members.values()) for name, members in found.items()}
+                    sets[sts.group][sts.uid] = sts
+        return {name: tuple(members.values()) for name, members in sets.items()}
 
     async def _list(
         self,

@@ -57,10 +57,10 @@ class NewestObjects(Generic[Written]):
 
     def record(self, body: JsonBytes) -> Written:
         """Take an object as the API server answered it. Raises DecodeError."""
-        found = self._decode(body)
-        self._written[found.name] = found
-        self._doubtful.discard(found.name)
-        return found
+        written = self._decode(body)
+        self._written[written.name] = written
+        self._doubtful.discard(written.name)
+        return written
 
     async def settle(self, resource: Resource, name: str) -> Written | Unreadable | None:
         """Return the newest state of an object to decide by; None where it is gone.

@@ -169,6 +169,6 @@ class Waker:
         for owner in dict.fromkeys(
             version.owner_uid for version in (old, new) if version is not None
         ):
-            found = None if owner is None else self._sets.get_by_uid(owner)
-            if found is not None and found.group is not None:
-                self._add(found.group)
+            sts = None if owner is None else self._sets.get_by_uid(owner)
+            if sts is not None and sts.group is not None:
+                self._add(sts.group)

@@ -108,11 +108,11 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether such an object is or may be selected, where some labels are left out."""
         if LEFT_OUT not in labels:
             return self.takes(labels)
-        known = LabelSelector(
+        kept = LabelSelector(
             labels={key: self.labels[key] for key in self.labels if key in NAMED_LABELS},
             terms=tuple(term for term in self.terms if term.key in NAMED_LABELS),
         )
-        return known.takes(labels)
+        return kept.takes(labels)
 
     def render(self) -> str:
         """Return it as a list call takes it."""

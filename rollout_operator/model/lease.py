@@ -25,13 +25,13 @@ _HIGHEST_PORT: Final = 65535
 def render_address(ip: str, port: int) -> str:
     """Return `IP:port`, or `[IP]:port` for IPv6; empty where it is no address of one machine."""
     try:
-        found = ipaddress.ip_address(ip)
+        address = ipaddress.ip_address(ip)
     except ValueError:
         return ""
-    if found.is_unspecified or found.is_multicast or not 0 < port <= _HIGHEST_PORT:
+    if address.is_unspecified or address.is_multicast or not 0 < port <= _HIGHEST_PORT:
         return ""
     # Not the zone of an IPv6 address: it means something on one machine only.
-    text = f"[{found}]:{port}" if found.version == 6 else f"{found}:{port}"
+    text = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
     return text if _ADDRESS.fullmatch(text) else ""
 
 

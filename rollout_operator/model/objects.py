@@ -203,8 +203,8 @@ AnyWatched: TypeAlias = WatchedObject | Unreadable
 
 def list_views(objects: Iterable[AnyWatched], *kinds: type[View]) -> tuple[View, ...]:
     """Return what the objects say that can be read and are of these kinds."""
-    found = (watched.view for watched in objects if isinstance(watched, WatchedObject))
-    return tuple(view for view in found if isinstance(view, kinds))
+    snapshots = (watched.view for watched in objects if isinstance(watched, WatchedObject))
+    return tuple(view for view in snapshots if isinstance(view, kinds))
 
 
 def parse_ordinal(digits: str) -> int | None:

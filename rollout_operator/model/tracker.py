@@ -61,10 +61,12 @@ _MAP = msgspec.json.Decoder(_Map)
 def decode_zone_map(body: bytes) -> ZoneMap:
     """Return a ConfigMap. Raises DecodeError for what is none."""
     try:
-        found = _MAP.decode(body)
+        config_map = _MAP.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise DecodeError(f"not a ConfigMap: {error}") from error
-    return ZoneMap(version=found.metadata.resource_version, data=found.data or {}, body=body)
+    return ZoneMap(
+        version=config_map.metadata.resource_version, data=config_map.data or {}, body=body
+    )
 
 
 def render_changed(zone_map: ZoneMap, key: str, text: str | None) -> dict[str, object]:
@@ -90,15 +92,15 @@ def decode_entry(text: str) -> str:
     InvalidInput.
     """
     try:
-        found = msgspec.json.decode(text)
+        entry = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{quote(text)} is no JSON: {error}") from error
-    if found is None:
+    if entry is None:
         return ""
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         raise InvalidInput(f"{quote(text)} is no JSON object")
     time = ""
-    for key, value in found.items():
+    for key, value in entry.items():
         if key.casefold() == _FIELD.casefold() and value is not None:
             if not isinstance(value, str):
                 raise InvalidInput(f"{quote(text)}: {_FIELD} is no text")

@@ -155,9 +155,9 @@ class RegistryClient:
 
     async def _read_release(self, look_up: LookUp, image: ImageReference) -> ReleaseMetadata:
         digest = await self._fetch_digest(look_up, image)
-        if digest and (known := self._cache.get((look_up.repository, digest))) is not None:
+        if digest and (cached := self._cache.get((look_up.repository, digest))) is not None:
             self._cache.move_to_end((look_up.repository, digest))
-            return known
+            return cached
         reference = digest or image.tag or "latest"
         manifest, digest = await self._read_manifest(look_up, reference, digest)
         sources = await self._list_sources(look_up, manifest)
@@ -191,19 +191,19 @@ class RegistryClient:
 
     async def _list_sources(self, look_up: LookUp, manifest: Manifest) -> list[Labels]:
         """Return what there is of an image, fetching no more than what is still missing."""
-        found = list(manifest.labels)
+        sources = list(manifest.labels)
         try:
-            if not is_complete(found) and (platform := choose_platform(manifest)) is not None:
+            if not is_complete(sources) and (platform := choose_platform(manifest)) is not None:
                 digest = platform.digest
                 manifest, _ = await self._read_manifest(look_up, digest, digest)
-                found += manifest.labels
-            if not is_complete(found) and (config := choose_config(manifest)) is not None:
-                found.append(await self._read_config(look_up, config.digest))
+                sources += manifest.labels
+            if not is_complete(sources) and (config := choose_config(manifest)) is not None:
+                sources.append(await self._read_config(look_up, config.digest))
         except _Unsuccessful as error:
             # A copy need not hold each platform that its index names.
             if error.answer.status != 404:
                 raise
-        return found
+        return sources
 
     async def _read_config(self, look_up: LookUp, digest: str) -> Labels:
         question = RegistryQuestion(path=f"blobs/{digest}", longest=LONGEST_CONFIG)

@@ -65,12 +65,12 @@ class Keyring:
 
         Raises InvalidInput, which names its key, where that one cannot be read.
         """
-        found = max(self._list_matches(repository), key=_rank, default=None)
-        if found is None:
+        best = max(self._list_matches(repository), key=_rank, default=None)
+        if best is None:
             return None
-        if found.problem:
-            raise InvalidInput(found.problem)
-        return found.credential
+        if best.problem:
+            raise InvalidInput(best.problem)
+        return best.credential
 
     def _list_matches(self, repository: Repository) -> Iterator[KeyringEntry]:
         of_hub = repository.registry == DOCKER_HUB

@@ -77,10 +77,10 @@ class BudgetReports(Feature):
     ) -> None:
         sets = [version for version in (old, new) if version is not None]
         self._wake_owners(sts.uid for sts in sets)
-        for known in self._budgets.catalog.list_all():
+        for budget in self._budgets.catalog.list_all():
             # One that it did not select before.
-            if any(selects(own, sts.labels) for own in known.selectors for sts in sets):
-                self._wake(known.name)
+            if any(selects(own, sts.labels) for own in budget.selectors for sts in sets):
+                self._wake(budget.name)
 
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         self._wake_owners({version.owner_uid for version in (old, new) if version is not None})
@@ -92,7 +92,7 @@ class BudgetReports(Feature):
 
     def _wake_all(self) -> None:
         """Look at all budgets: one that changes may overlap with others, or no longer."""
-        for name in {*self._zones, *(known.name for known in self._budgets.catalog.list_all())}:
+        for name in {*self._zones, *(budget.name for budget in self._budgets.catalog.list_all())}:
             self._wake(name)
 
     def _wake(self, name: str) -> None:

@@ -30,7 +30,7 @@ class Configurations:
 
     def list_all(self) -> list[Configuration]:
         """Return what the caches know now."""
-        return [found for store in self._stores for found in store.list_all()]
+        return [configuration for store in self._stores for configuration in store.list_all()]
 
     def collect_kinds(self, path: str) -> set[str]:
         """Return the kinds of those of ours that ask on this path."""

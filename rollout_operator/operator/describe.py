@@ -133,8 +133,8 @@ async def _add(described: Description, releases: ReleaseSource) -> Description:
 
 async def _list_slowly(described: Iterable[Described]) -> tuple[Described, ...]:
     """Return what is described, with a turn for others after each."""
-    found: list[Described] = []
+    descriptions: list[Described] = []
     for part in described:
-        found.append(part)
+        descriptions.append(part)
         await asyncio.sleep(0)
-    return tuple(found)
+    return tuple(descriptions)

@@ -104,8 +104,8 @@ class Policies(Feature):
                 yield describe_unreadable_policy(policy)
             else:
                 newest, waits = self._controller.get(policy.name)
-                found = self.owners.find(policy.name)
-                yield describe_policy(newest or policy, found, waits, now=self._context.clock.now())
+                scope = self.owners.find(policy.name)
+                yield describe_policy(newest or policy, scope, waits, now=self._context.clock.now())
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow policies."""
@@ -198,10 +198,10 @@ class Policies(Feature):
         for sts in sets:
             if sts.group is not None:
                 members.setdefault(sts.group, []).append(sts)
-        found = (
+        downscales = (
             self._context.downscales.find_underway(group, own) for group, own in members.items()
         )
-        return next((progress for progress in found if progress is not None), None)
+        return next((progress for progress in downscales if progress is not None), None)
 
     def _on_policy(
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None

@@ -34,8 +34,8 @@ class _Routes:
 
     def find(self, namespace: str) -> Reviews:
         """Return what answers for an object there."""
-        found = self.reviews.get(namespace)
-        return next(iter(self.reviews.values())) if found is None else found
+        reviews = self.reviews.get(namespace)
+        return next(iter(self.reviews.values())) if reviews is None else reviews
 
     def count(self, path: str, review: Review, verdict: Verdict) -> None:
         """Count a verdict where it was made."""

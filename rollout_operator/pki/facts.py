@@ -49,8 +49,8 @@ def trusted_bundle(material: KeyMaterial) -> bytes:
         _load_root(material),
         next(filter(_is_ca, old), None),
     )
-    found = dict.fromkeys(ca for ca in cas if ca is not None)
-    return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in found)
+    bundle = dict.fromkeys(ca for ca in cas if ca is not None)
+    return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in bundle)
 
 
 def choose_root(material: KeyMaterial) -> bytes:

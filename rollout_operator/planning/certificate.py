@@ -218,8 +218,8 @@ def _repair(case: _Case) -> Decision | None:
         return _replace(case, f"the certificate is not valid now, but from {held.leaf.text()}")
     name = case.wanted.names[0]
     if not any(matches_name(pattern, name) for pattern in held.names):
-        found = ", ".join(held.names) or "no name"
-        return _replace(case, f"the certificate is for {found}, not for {name}")
+        names = ", ".join(held.names) or "no name"
+        return _replace(case, f"the certificate is for {names}, not for {name}")
     return None
 
 

@@ -76,7 +76,7 @@ def printable(text: str) -> str:
 def format_json(content: object) -> str:
     """Return `content` as indented JSON with escapes for what may command a terminal."""
     text = msgspec.json.format(msgspec.json.encode(content)).decode()
-    return _HOSTILE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HOSTILE_IN_JSON.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
 
 
 def _explain_action(action: Action) -> tuple[str, ...]:

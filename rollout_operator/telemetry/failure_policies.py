@@ -20,10 +20,10 @@ def make_failure_policies(read: Callable[[], Iterable[tuple[str, str, str]]]) ->
 
 
 def _policy_series(hooks: Iterable[tuple[str, str, str]]) -> Iterator[tuple[Sequence[str], float]]:
-    found: dict[tuple[str, str], str] = {}
+    series: dict[tuple[str, str], str] = {}
     for kind, hook, policy in hooks:
-        if found.get((kind, hook)) != "Fail":
-            found[kind, hook] = policy
-    for (kind, hook), policy in found.items():
+        if series.get((kind, hook)) != "Fail":
+            series[kind, hook] = policy
+    for (kind, hook), policy in series.items():
         for each in FAILURE_POLICIES:
             yield (kind, hook, each), each == policy

@@ -129,8 +129,8 @@ class _Stamp:
 
     def __call__(self) -> str:
         seconds, nanoseconds = divmod(self._now(), 1_000_000_000)
-        known, prefix = self._prefix
-        if known != seconds:
+        prefix_second, prefix = self._prefix
+        if prefix_second != seconds:
             prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
             self._prefix = (seconds, prefix)
         return f"{prefix}.{nanoseconds:09d}Z"

@@ -144,8 +144,8 @@ def _quote(text: str) -> str:
     return f'"{_UNSAFE.sub(_escape, _cut(text))}"'
 
 
-def _escape(found: re.Match[str]) -> str:
-    char = found.group()
+def _escape(character: re.Match[str]) -> str:
+    char = character.group()
     if "\ud800" <= char <= "\udfff":
         return "\ufffd"
     return _SHORT_ESCAPES.get(char) or f"\\u{ord(char):04x}"

@@ -224,10 +224,10 @@ def merge_plans(plans: Sequence[Plan]) -> Plan:
 
 def _gather(plan: Plan) -> dict[_Key, Reason]:
     """Return one reason per code and zone, the texts of several joined under the most severe."""
-    found: dict[_Key, list[Reason]] = {}
+    reasons: dict[_Key, list[Reason]] = {}
     for reason in (*plan.waits, *plan.problems):
-        found.setdefault(_key(reason), []).append(reason)
-    return {key: _join(same) for key, same in found.items()}
+        reasons.setdefault(_key(reason), []).append(reason)
+    return {key: _join(same) for key, same in reasons.items()}
 
 
 def _join(same: list[Reason]) -> Reason:

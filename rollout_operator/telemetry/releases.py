@@ -149,14 +149,14 @@ class ReleaseCounters:
     def record(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
         """Count what a status says that the one before did not."""
         self._begin(name)
-        current, known = after.current, before.current
-        if current is not None and not _is_same(current, known):
+        current, earlier = after.current, before.current
+        if current is not None and not _is_same(current, earlier):
             trigger = str(current.triggered_by.kind) if current.triggered_by else "System"
             self._deployments.labels(self._namespace, name, trigger).inc()
-        then = next((entry for entry in after.history[:2] if _is_same(entry, known)), None)
-        if known is not None and then is not None:
-            self._retries.labels(self._namespace, name).inc(max(then.retries - known.retries, 0))
-            self._record_end(name, known, then)
+        then = next((entry for entry in after.history[:2] if _is_same(entry, earlier)), None)
+        if earlier is not None and then is not None:
+            self._retries.labels(self._namespace, name).inc(max(then.retries - earlier.retries, 0))
+            self._record_end(name, earlier, then)
 
     def forget(self, name: str) -> None:
         """Remove all series of a Rollout that is gone; an unknown name is fine."""
@@ -173,8 +173,8 @@ class ReleaseCounters:
         self._retries.labels(self._namespace, name)
         self._duration.labels(self._namespace, name)
 
-    def _record_end(self, name: str, known: HistoryEntry, then: HistoryEntry) -> None:
-        if not known.is_active or then.bake_status == known.bake_status:
+    def _record_end(self, name: str, before: HistoryEntry, then: HistoryEntry) -> None:
+        if not before.is_active or then.bake_status == before.bake_status:
             return
         began, ended = then.bake_start_time, then.bake_end_time
         if then.has_failed:
@@ -186,8 +186,8 @@ class ReleaseCounters:
             self._duration.labels(self._namespace, name).observe(span)
 
 
-def _is_same(entry: HistoryEntry, known: HistoryEntry | None) -> bool:
-    return known is not None and (entry.id, entry.timestamp) == (known.id, known.timestamp)
+def _is_same(entry: HistoryEntry, other: HistoryEntry | None) -> bool:
+    return other is not None and (entry.id, entry.timestamp) == (other.id, other.timestamp)
 
 
 def _make_counter(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Counter:

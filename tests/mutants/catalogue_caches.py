@@ -8,7 +8,7 @@ CACHES: Final = (
     Mutant(
         name="absence-from-a-list-ignored",
         old="for old in [old for key, old in self._items.items() if not _lives_on("
-        "old, found.get(key))]:",
+        "old, listed.get(key))]:",
         new="for old in list(self._items.values())[:0]:",
         breaks="LI-02, FP-08: a deletion that shows only in a list is never seen",
         scenarios=("walk",),

@@ -153,17 +153,17 @@ class DisruptionController:
         """
         elapsed = self._context.clock.elapsed()
         key, what = (pod.namespace, pod.name), (pod.uid, pod.disruption)
-        known = self._seen.get(key)
-        if known is None or known[:2] != what:
-            known = self._seen[key] = (*what, elapsed)
+        recorded = self._seen.get(key)
+        if recorded is None or recorded[:2] != what:
+            recorded = self._seen[key] = (*what, elapsed)
         try:
             record = read_record(pod)
         except InvalidInput as error:
             log.warn("Record of a disruption cannot be read", pod=pod.name, err=error)
-            return known[2] + UNTOUCHED_FOR - elapsed
+            return recorded[2] + UNTOUCHED_FOR - elapsed
         if record is None:
             return DONE  # of another pod: it never meant anything
-        return known[2] + _choose_span(record.lasts) - elapsed
+        return recorded[2] + _choose_span(record.lasts) - elapsed
 
     def _forget(self, key: PodKey) -> Result:
         self._seen.pop(key, None)

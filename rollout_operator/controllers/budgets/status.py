@@ -137,9 +137,9 @@ class BudgetStatuses:
             ZONE_BUDGETS, context.namespace, name, patch, subresource="status"
         )
         await context.clock.sleep(WRITE_PAUSE)
-        found = decode_budget_status(body).status
-        is_dropped = found == BudgetStatus()
-        self._shown[name] = _Shown(uid=uid, status=found, asked=None if is_dropped else status)
+        stored = decode_budget_status(body).status
+        is_dropped = stored == BudgetStatus()
+        self._shown[name] = _Shown(uid=uid, status=stored, asked=None if is_dropped else status)
         if is_dropped:
             self._give_up(
                 "the kind as it is installed has no such status: it drops what is written"
@@ -167,9 +167,9 @@ class BudgetStatuses:
         self._read_at = context.clock.elapsed()
 
     def _compare(self, shown: ShownStatus) -> _Shown:
-        known = self._shown.get(shown.name)
-        if known is not None and (known.uid, known.status) == (shown.uid, shown.status):
-            return known
+        written = self._shown.get(shown.name)
+        if written is not None and (written.uid, written.status) == (shown.uid, shown.status):
+            return written
         return _Shown(uid=shown.uid, status=shown.status)
 
     async def _find_missing(self, name: str, error: NotFound) -> timedelta | None:

@@ -361,9 +361,9 @@ class DownscaleController:
         return [pod for pod in self._context.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
 
     def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
-        count = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
-        wait = CANCELLATIONS.bound(count)
-        write_log = log.warn if count == 1 else log.debug
+        failures = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
+        wait = CANCELLATIONS.bound(failures)
+        write_log = log.warn if failures == 1 else log.debug
         write_log("Downscale is not settled yet", again_in=wait, err=error)
         return wait
 

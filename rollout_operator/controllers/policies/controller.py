@@ -124,21 +124,21 @@ class PolicyController:
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
-        found = context.owners.find(name)
-        if context.statuses.get(name) is None or found is None:
+        scope = context.owners.find(name)
+        if context.statuses.get(name) is None or scope is None:
             self._forget(name)
             return None
-        known = await context.statuses.settle(name)
-        if known is None or context.statuses.is_behind(name) or context.owners.is_behind(found):
+        watched = await context.statuses.settle(name)
+        if watched is None or context.statuses.is_behind(name) or context.owners.is_behind(scope):
             return RECHECK_WAIT
-        self._log_problems(known)
-        if isinstance(found, RefusedPolicy):
+        self._log_problems(watched)
+        if isinstance(scope, RefusedPolicy):
             context.rule.forget(GroupName(name))
             self._waits.pop(name, None)
             self._held.pop(name, None)
-            status = render_refused_status(found, before=known.status, now=context.now())
-            return await self._write(known, status)
-        return await self._drive(known, found)
+            status = render_refused_status(scope, before=watched.status, now=context.now())
+            return await self._write(watched, status)
+        return await self._drive(watched, scope)
 
     async def _drive(self, watched: WatchedPolicy, scope: PolicyScope) -> timedelta:
         """Decide for a policy in service, record that, and do it."""
@@ -222,14 +222,14 @@ class PolicyController:
         self._context.reports.on_status(watched, status)
         return RESYNC
 
-    def _log_problems(self, known: WatchedPolicy) -> None:
+    def _log_problems(self, watched: WatchedPolicy) -> None:
         """Log once what of a status cannot be read: another client has written it."""
-        before = self._problems.pop(known.name, ())
-        if known.problems:
-            self._problems[known.name] = known.problems
-        if known.problems and known.problems != before:
-            why = "; ".join(known.problems)
-            log.warn("Status of policy counts as lost", **self._name(known.name), why=why)
+        before = self._problems.pop(watched.name, ())
+        if watched.problems:
+            self._problems[watched.name] = watched.problems
+        if watched.problems and watched.problems != before:
+            why = "; ".join(watched.problems)
+            log.warn("Status of policy counts as lost", **self._name(watched.name), why=why)
 
     def _add_held(self, name: str, plan: PolicyPlan) -> PolicyPlan:
         """Return a plan that says why it could not be done when it was last tried."""

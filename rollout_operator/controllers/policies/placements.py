@@ -124,14 +124,14 @@ class Placements:
             return []
 
     def _place(self, sts: StatefulSet) -> PlacedSet:
-        found = self._templates[sts.name].placed
+        placed = self._templates[sts.name].placed
         # Labels change without a generation.
         return PlacedSet(
             name=sts.name,
             labels=sts.labels,
-            pod_labels=found.pod_labels,
-            node_selector=found.node_selector,
-            node_terms=found.node_terms,
+            pod_labels=placed.pod_labels,
+            node_selector=placed.node_selector,
+            node_terms=placed.node_terms,
         )
 
     def _add_nodes(self, placed: PlacedSet, sts: StatefulSet) -> PlacedSet:
@@ -142,11 +142,11 @@ class Placements:
     async def _read_pods(self, sets: Sequence[StatefulSet]) -> None:
         """Read on which nodes pods run that were not known to be scheduled."""
         unread = [sts for sts in sets if not self._is_scheduled(sts)]
-        found: dict[Uid, str] = {}
+        node_names: dict[Uid, str] = {}
         for selector in choose_selectors(unread):
-            found.update(map(decode_pod_node, await self._list(PODS, selector)))
+            node_names.update(map(decode_pod_node, await self._list(PODS, selector)))
         for sts in unread:
-            nodes = {pod.uid: found.get(pod.uid, "") for pod in self._list_pods(sts)}
+            nodes = {pod.uid: node_names.get(pod.uid, "") for pod in self._list_pods(sts)}
             self._pod_nodes[sts.name] = nodes
 
     def _is_scheduled(self, sts: StatefulSet) -> bool:
@@ -161,13 +161,13 @@ class Placements:
         return [pod for pod in self._pods.list_by_owner(sts.uid) if isinstance(pod, Pod)]
 
     async def _list(self, resource: Resource, selector: str) -> Sequence[msgspec.Raw]:
-        found: list[msgspec.Raw] = []
+        items: list[msgspec.Raw] = []
         token = ""
         while True:
             page = await self._reader.fetch_page(
                 resource, self._namespace, selector=selector, token=token
             )
-            found += page.items
+            items += page.items
             token = page.next_token
             if not token:
-                return found
+                return items

@@ -68,13 +68,13 @@ class Owners:
     def find(self, name: str) -> PolicyScope | RefusedPolicy | None:
         """Return what a policy owns, or why it is out of service; None where it is gone."""
         self._share()
-        found = self._by_name.get(name)
-        return None if found is None or self._get_newest(found) is None else found
+        scope = self._by_name.get(name)
+        return None if scope is None or self._get_newest(scope) is None else scope
 
-    def is_behind(self, found: PolicyScope | RefusedPolicy) -> bool:
+    def is_behind(self, scope: PolicyScope | RefusedPolicy) -> bool:
         """Return whether a policy asks for something else by now: nothing may be done for it."""
-        newest = self._get_newest(found)
-        return newest is None or newest.head != _get_head(found)
+        newest = self._get_newest(scope)
+        return newest is None or newest.head != _get_head(scope)
 
     def find_driver(self, group: GroupName) -> str | None:
         """Return the policy, by namespace and name, that replaces the pods of a group."""
@@ -112,8 +112,8 @@ class Owners:
         self._filled_at = now
         return self._left
 
-    def _get_newest(self, found: PolicyScope | RefusedPolicy) -> Policy | RefusedPolicy | None:
-        head = _get_head(found)
+    def _get_newest(self, scope: PolicyScope | RefusedPolicy) -> Policy | RefusedPolicy | None:
+        head = _get_head(scope)
         return _get_policy(self._policies.get(head.namespace, head.name))
 
     def _share(self) -> PolicyOwnership:
@@ -139,8 +139,8 @@ def _get_policy(any_policy: _AnyPolicy | None) -> Policy | RefusedPolicy | None:
     return any_policy.policy if isinstance(any_policy, WatchedPolicy) else None
 
 
-def _get_head(found: PolicyScope | RefusedPolicy) -> PolicyHead:
-    return found.policy.head if isinstance(found, PolicyScope) else found.head
+def _get_head(scope: PolicyScope | RefusedPolicy) -> PolicyHead:
+    return scope.policy.head if isinstance(scope, PolicyScope) else scope.head
 
 
 def _selected_by(sts: _AnySet) -> tuple[object, ...]:
@@ -193,8 +193,8 @@ class PolicyRule:
         """Return what a policy owns as the caches show it; nothing where it is out of service."""
         scope = self._find_scope(name)
         uids = [] if scope is None else [sts.uid for sts in scope.sets]
-        found = map(self._observer.sets.get_by_uid, uids)
-        members = [sts for sts in found if sts is not None]
+        sets = map(self._observer.sets.get_by_uid, uids)
+        members = [sts for sts in sets if sts is not None]
         return self._observer.observe_members(name, members)
 
     async def observe_live(self, cached: Group) -> Group:
@@ -246,9 +246,9 @@ class PolicyRule:
         return {"policy": f"{self._namespace}/{name}"}
 
     def _find_scope(self, name: GroupName) -> PolicyScope | None:
-        found = self._owners.find(name)
-        is_known = isinstance(found, PolicyScope) and not self._owners.is_behind(found)
-        return found if is_known and isinstance(found, PolicyScope) else None
+        scope = self._owners.find(name)
+        is_known = isinstance(scope, PolicyScope) and not self._owners.is_behind(scope)
+        return scope if is_known and isinstance(scope, PolicyScope) else None
 
 
 def _list_actions(plan: PolicyPlan, batch: Batch | None) -> Iterable[Action]:

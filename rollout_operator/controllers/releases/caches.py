@@ -40,9 +40,11 @@ class ReleaseCaches:
 
     def list_selecting(self, check: HealthCheck) -> tuple[ReleaseRollout, ...]:
         """Return the Rollouts that may select a HealthCheck, by its labels alone."""
-        found = self.rollouts.store.list_tagged(*tag_labels(check.labels))
+        selecting = self.rollouts.store.list_tagged(*tag_labels(check.labels))
         return tuple(
-            rollout for rollout in list_views(found, ReleaseRollout) if takes_check(rollout, check)
+            rollout
+            for rollout in list_views(selecting, ReleaseRollout)
+            if takes_check(rollout, check)
         )
 
     def list_policies(self) -> tuple[ImagePolicy, ...]:

@@ -84,36 +84,36 @@ class ReleaseController:
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
-        known = await context.newest.settle(ROLLOUTS, name)
-        if known is None:
+        watched = await context.newest.settle(ROLLOUTS, name)
+        if watched is None:
             self._forget(name)
             return None
         if lack := context.observer.caches.find_lack():
             log.debug("Rollout waits", rollout=name, why=lack)
             return RECHECK
-        if not isinstance(known, WatchedObject):
+        if not isinstance(watched, WatchedObject):
             return RESYNC  # what cannot be read is on record in the log
-        rollout = known.view
+        rollout = watched.view
         if not isinstance(rollout, ReleaseRollout | RefusedRelease) or rollout.head.is_terminating:
             return None
-        return await self._decide(known, rollout)
+        return await self._decide(watched, rollout)
 
     async def _decide(
-        self, known: WatchedObject, rollout: ReleaseRollout | RefusedRelease
+        self, watched: WatchedObject, rollout: ReleaseRollout | RefusedRelease
     ) -> timedelta:
         """Decide, record that, and do it."""
-        context, name = self._context, known.name
+        context, name = self._context, watched.name
         snapshot = await context.observer.observe(rollout, self._write_problems.get(name, ""))
-        if context.newest.get(name) is not known:
+        if context.newest.get(name) is not watched:
             return timedelta(0)  # it has changed while a registry was waited for
         corrections = self._corrections.get(name, ())
         plan = plan_release(msgspec.structs.replace(snapshot, corrections=corrections))
         if plan.status != rollout.status:
-            known = await context.statuses.write(known, plan.status)
+            watched = await context.statuses.write(watched, plan.status)
         context.reports.on_status(name, rollout.status, plan.status)
-        context.reports.on_plan(known, plan.events)
+        context.reports.on_plan(watched, plan.events)
         if isinstance(rollout, ReleaseRollout):
-            await self._carry_out(known, rollout, plan)
+            await self._carry_out(watched, rollout, plan)
         self._remember(name, remember(corrections, plan, snapshot.now))
         again = min(plan.requeue_after or RESYNC, RESYNC)
         if isinstance(rollout, ReleaseRollout):
@@ -129,8 +129,8 @@ class ReleaseController:
         self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
     ) -> None:
         context = self._context
-        found = context.flux.get_flux(watched.name)
-        due = plan_due_writes(rollout, plan, found.repositories, found.kustomizations)
+        objects = context.flux.get_flux(watched.name)
+        due = plan_due_writes(rollout, plan, objects.repositories, objects.kustomizations)
         context.reports.on_problems(watched, due.problems)
         await self._write_tags(watched, due.writes)
         for action in plan.actions:

@@ -57,13 +57,13 @@ def gather_flux(
 ) -> FluxOfRollout:
     """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
     tags = tag_rollout(rollout)
-    found = list_views(repositories.list_tagged(*tags), OciRepository)
+    written = list_views(repositories.list_tagged(*tags), OciRepository)
     sources = (
         FluxReference(kind=OCI_REPOSITORY, namespace=source.head.namespace, name=source.head.name)
-        for source in found
+        for source in written
     )
     applied = kustomizations.list_tagged(*tags, *map(tag_source, sources))
-    return FluxOfRollout(found, list_views(applied, Kustomization))
+    return FluxOfRollout(written, list_views(applied, Kustomization))
 
 
 class _NewestTagged(NewestObjects[WatchedObject]):
@@ -157,7 +157,7 @@ class FluxObjects:
         await self._client.patch(resource, self._namespace, target.name, patch)
 
     def _get_resource(self, kind: str) -> Resource:
-        found = self._kinds[kind].resource
-        if found is None:
+        resource = self._kinds[kind].resource
+        if resource is None:
             raise NotFound(f"cannot write {kind}: the cluster does not have this kind any more")
-        return found
+        return resource

@@ -156,12 +156,12 @@ class ReleaseObserver:
         if not place.name:
             raise Unobserved(f"{place.kind}: no name is given")
         if place.namespace == self.namespace:
-            found = kind.store.get(place.namespace, place.name)
-            if isinstance(found, Unreadable):
-                raise Unobserved(found.error)
-            if found is None:
+            stored = kind.store.get(place.namespace, place.name)
+            if isinstance(stored, Unreadable):
+                raise Unobserved(stored.error)
+            if stored is None:
                 raise Unobserved(f"{text}: there is none")
-            return cast(View, found.view)
+            return cast(View, stored.view)
         if self.keeps_to_namespace:
             raise Unobserved(f"{text}: {NO_OTHERS}")
         if kind.resource is None:
@@ -178,12 +178,12 @@ class ReleaseObserver:
     ) -> Mapping[str, ReleaseMetadata | None]:
         """Return what registries say of the releases that may come next, as far as it is known."""
         wanted, spec = rollout.spec.wanted_version, rollout.spec
-        known = {release.tag for release in rollout.status.available_releases}
+        tags = {release.tag for release in rollout.status.available_releases}
         digests: dict[str, str | None] = {}
         latest = policy.latest
         if latest and needs_metadata(rollout.status, latest.tag, latest.digest):
             digests[latest.tag] = latest.digest
-        if wanted is not None and wanted not in known:
+        if wanted is not None and wanted not in tags:
             digests.setdefault(wanted, None)
         if not digests:
             return {}
@@ -195,13 +195,13 @@ class ReleaseObserver:
         except Unobserved as error:
             log.warn("Releases not looked up", rollout=rollout.head.key, err=error)
             return {}
-        found = {
+        releases = {
             tag: await look_ups.fetch(
                 LookUpKey(rollout.head.name, tag), repository, spec.update_interval, digest
             )
             for tag, digest in digests.items()
         }
-        return {tag: metadata for tag, (is_known, metadata) in found.items() if is_known}
+        return {tag: metadata for tag, (is_known, metadata) in releases.items() if is_known}
 
 
 def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:

@@ -32,7 +32,7 @@ class KnownObjects(Protocol):
         ...
 
 
-def list_concerned(view: object, known: KnownObjects) -> Iterator[str]:
+def list_concerned(view: object, objects: KnownObjects) -> Iterator[str]:
     """Yield the names of the Rollouts that an object of their namespace concerns."""
     match view:
         case ReleaseRollout() | RefusedRelease():
@@ -41,19 +41,21 @@ def list_concerned(view: object, known: KnownObjects) -> Iterator[str]:
             yield view.rollout
         case HealthCheck():
             yield from (
-                rollout.head.name for rollout in known.list_rollouts() if takes_check(rollout, view)
+                rollout.head.name
+                for rollout in objects.list_rollouts()
+                if takes_check(rollout, view)
             )
         case ImagePolicy():
-            yield from _list_of_policies(known.list_rollouts(), [view])
+            yield from _list_of_policies(objects.list_rollouts(), [view])
         case ImageRepository():
-            of_it = [policy for policy in known.list_policies() if _reads(policy, view)]
-            yield from _list_of_policies(known.list_rollouts(), of_it)
+            of_it = [policy for policy in objects.list_policies() if _reads(policy, view)]
+            yield from _list_of_policies(objects.list_rollouts(), of_it)
         case OciRepository():
             if view.rollout is not None:
                 yield view.rollout
         case Kustomization():
             yield from view.rollouts.values()
-            yield from _list_feeding(view, known.list_repositories())
+            yield from _list_feeding(view, objects.list_repositories())
 
 
 def _reads(policy: ImagePolicy, repository: ImageRepository) -> bool:

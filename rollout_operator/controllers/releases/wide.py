@@ -58,8 +58,8 @@ class WideChecks:
 
     def map_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all namespaces, by their names."""
-        found = list_views(self._namespaces.store.list_all(), LabelledNamespace)
-        return {namespace.head.name: namespace.labels for namespace in found}
+        namespaces = list_views(self._namespaces.store.list_all(), LabelledNamespace)
+        return {namespace.head.name: namespace.labels for namespace in namespaces}
 
     def on_change(self, on_check: OnWatched, on_all: Callable[[], None]) -> None:
         """Call back with a HealthCheck that changed, or where any of them may have come or gone."""

@@ -174,16 +174,16 @@ class Executor:
             report.is_contradicted = True
             report.reasons.append(explain_changed(action))
             return False
-        found, is_free = Report(), False
+        held_back, is_free = Report(), False
         limit = self._rule.choose_limit(group, planned.zone)
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
-            candidates = Candidates(self._arbiter, limit, pods, found.held)
+            candidates = Candidates(self._arbiter, limit, pods, held_back.held)
             while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
                 until = self._clock.elapsed() + LIVE_READ_LASTS
                 answer = await self._arbiter.reserve(build_request(replacement, limit), until)
                 if isinstance(answer, Refusal):
-                    if record_held(found, answer) is DeleteOutcome.REFUSED:
+                    if record_held(held_back, answer) is DeleteOutcome.REFUSED:
                         continue
                     break
                 if answer is None:
@@ -193,10 +193,10 @@ class Executor:
                 room -= 1
                 candidates.reassess()
         if is_free or len(reservations):
-            reservations.held = found.held
+            reservations.held = held_back.held
             return True
-        report.held.extend(found.held)
-        report.is_contradicted, report.cut_short = found.is_contradicted, found.cut_short
+        report.held.extend(held_back.held)
+        report.is_contradicted, report.cut_short = held_back.is_contradicted, held_back.cut_short
         return False
 
     async def _replace_reserved(

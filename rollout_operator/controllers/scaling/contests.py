@@ -62,11 +62,11 @@ class Contests:
 
     async def describe(self, action: ScaleZone, wait: timedelta) -> Reason:
         """Return why replicas are not written now, with the clients that revert them."""
-        zone, count = action.zone, action.replicas
-        times = self._rewrites.count(zone.uid, count)
+        zone, replicas = action.zone, action.replicas
+        times = self._rewrites.count(zone.uid, replicas)
         writers = " and ".join(await self._list_writers(zone, times)) or "something else"
         stable_text = (
-            f"{action.reason.text} waits: spec.replicas was set to {count} and did not stay,"
+            f"{action.reason.text} waits: spec.replicas was set to {replicas} and did not stay,"
             f" {writers} writes it too"
         )
         return Reason(

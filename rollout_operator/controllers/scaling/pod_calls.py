@@ -106,18 +106,18 @@ class PodCaller:
         failed = await self._calls.cancel_all(due.cancel) if due.cancel else {}
         now, pod_calls = self._now(), self._pod_calls.setdefault(due.zone.uid, {})
         for pod in due.cancel:
-            error, known = failed.get(pod.uid), pod_calls.get(pod.uid, PodCalls())
+            error, calls = failed.get(pod.uid), pod_calls.get(pod.uid, PodCalls())
             if error is None:
                 pod_calls[pod.uid] = PodCalls(
-                    answer=self._find_late(known, now),
+                    answer=self._find_late(calls, now),
                     cancelled_at=now,
-                    unanswered_at=known.unanswered_at,
+                    unanswered_at=calls.unanswered_at,
                 )
                 continue
             log.debug("Pod did not confirm that it stays", zone=due.zone.name, err=error)
-            unanswered_at = now if error.may_arrive else known.unanswered_at
+            unanswered_at = now if error.may_arrive else calls.unanswered_at
             pod_calls[pod.uid] = replace(
-                known, tried_at=now, tries=known.tries + 1, unanswered_at=unanswered_at
+                calls, tried_at=now, tries=calls.tries + 1, unanswered_at=unanswered_at
             )
 
     def _find_late(self, calls: PodCalls, now: datetime) -> PodAnswer | None:
@@ -132,13 +132,13 @@ class PodCaller:
         # All of one round are as old as its end: the plan that follows takes them together.
         now, pod_calls = self._now(), self._pod_calls.setdefault(due.zone.uid, {})
         for pod in due.post:
-            failures, wait, known = 0, None, pod_calls.get(pod.uid, PodCalls())
+            failures, wait, calls = 0, None, pod_calls.get(pod.uid, PodCalls())
             if answers[pod.uid].since is None:
-                failures = known.failures + 1
+                failures = calls.failures + 1
                 wait = POD_CALLS.bound(failures)
             answer = replace(answers[pod.uid], asked_at=now, lasts=wait)
             pod_calls[pod.uid] = PodCalls(
-                answer=answer, failures=failures, unanswered_at=known.unanswered_at
+                answer=answer, failures=failures, unanswered_at=calls.unanswered_at
             )
             if answer.problem:
                 log.debug("Pod gave no time", zone=due.zone.name, pod=pod.pod, why=answer.problem)

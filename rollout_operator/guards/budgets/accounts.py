@@ -53,8 +53,8 @@ class Accounts:
 
     def list_descriptions(self) -> Iterator[BudgetDescription]:
         """Yield what is said of each budget, by name; others may have their turn in between."""
-        for known in self._budgets.list_all():
-            account = self.find(known.name)
+        for versions in self._budgets.list_all():
+            account = self.find(versions.name)
             if account is not None:
                 yield account.described
 

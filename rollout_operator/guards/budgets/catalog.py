@@ -45,7 +45,7 @@ class BudgetCatalog:
 
     def find(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
         """Return the budgets that a pod with these labels is under, by name."""
-        entries = [known.find_state(labels) for known in self._known.values()]
+        entries = [versions.find_state(labels) for versions in self._known.values()]
         return tuple(
             sorted((entry for entry in entries if entry is not None), key=lambda state: state.name)
         )
@@ -56,17 +56,17 @@ class BudgetCatalog:
 
     def list_all(self) -> Sequence[BudgetVersions]:
         """Return what is known of all budgets, by name."""
-        return tuple(known for _, known in sorted(self._known.items()))
+        return tuple(versions for _, versions in sorted(self._known.items()))
 
     def _take(self, budget: Budget) -> None:
-        known = self._find_same(budget)
-        if known is not None and not _is_news(known, budget):
-            if budget.generation < known.generation:
+        versions = self._find_same(budget)
+        if versions is not None and not _is_news(versions, budget):
+            if budget.generation < versions.generation:
                 log.warn(
                     "Ignoring an older version of a budget",
                     zpdb=budget.name,
                     generation=budget.generation,
-                    known_generation=known.generation,
+                    known_generation=versions.generation,
                 )
             self._metrics.count(_IGNORED)
             return
@@ -89,11 +89,11 @@ class BudgetCatalog:
 
     def _take_flawed(self, flawed: FlawedBudget | Unreadable) -> None:
         self._metrics.count(_INVALID)
-        known = self._find_same(flawed)
+        versions = self._find_same(flawed)
         generation = flawed.generation if isinstance(flawed, FlawedBudget) else 0
-        if known is not None and 0 < generation < known.generation:
+        if versions is not None and 0 < generation < versions.generation:
             return
-        base = known or BudgetVersions(
+        base = versions or BudgetVersions(
             namespace=flawed.namespace, name=flawed.name, uid=flawed.uid, generation=generation
         )
         problem = flawed.problem if isinstance(flawed, FlawedBudget) else flawed.error
@@ -105,7 +105,7 @@ class BudgetCatalog:
         )
         self._known[flawed.name] = now
         self._show(flawed.name)
-        if (now.generation, now.problem) != (base.generation, base.problem) or known is None:
+        if (now.generation, now.problem) != (base.generation, base.problem) or versions is None:
             self._report_flawed(flawed.name, now)
 
     def _report_flawed(self, name: str, now: BudgetVersions) -> None:
@@ -125,28 +125,28 @@ class BudgetCatalog:
         )
 
     def _forget(self, last: AnyBudget) -> None:
-        known = self._find_same(last)
+        versions = self._find_same(last)
         generation = 0 if isinstance(last, Unreadable) else last.generation
-        if known is None or 0 < generation < known.generation:
+        if versions is None or 0 < generation < versions.generation:
             self._metrics.count(_DELETE_IGNORED)
             return
         del self._known[last.name]
-        log.info("Budget is gone", zpdb=last.name, generation=known.generation)
+        log.info("Budget is gone", zpdb=last.name, generation=versions.generation)
         self._metrics.count(_DELETED)
         self._metrics.forget(last.name)
 
     def _find_same(self, budget: AnyBudget) -> BudgetVersions | None:
         """Return what is known of this very object: another UID is another budget."""
-        known = self._known.get(budget.name)
-        return known if known is not None and known.uid == budget.uid else None
+        versions = self._known.get(budget.name)
+        return versions if versions is not None and versions.uid == budget.uid else None
 
     def _show(self, name: str) -> None:
-        known = self._known[name]
+        versions = self._known[name]
         maximum: int | None = 0
-        if known.budget is not None:
-            is_share = known.budget.percentage is not None
-            maximum = None if is_share else known.budget.max_unavailable
-        self._metrics.show(name, maximum=maximum, is_valid=not known.problem)
+        if versions.budget is not None:
+            is_share = versions.budget.percentage is not None
+            maximum = None if is_share else versions.budget.max_unavailable
+        self._metrics.show(name, maximum=maximum, is_valid=not versions.problem)
 
 
 def _is_news(versions: BudgetVersions, budget: Budget) -> bool:

@@ -66,10 +66,10 @@ class OwnDeletes:
 
     def accept(self, pod: Pod) -> None:
         """The API server said yes, or shows that the delete was carried out."""
-        known = self._by_uid.get(pod.uid)
-        if known is not None:
+        deleted = self._by_uid.get(pod.uid)
+        if deleted is not None:
             now = self._clock.elapsed()
-            self._by_uid[pod.uid] = replace(known, state=Deletion.ACCEPTED, accepted_at=now)
+            self._by_uid[pod.uid] = replace(deleted, state=Deletion.ACCEPTED, accepted_at=now)
 
     def drop(self, pod: Pod) -> None:
         """No delete of this pod that we sent can be carried out any more."""
@@ -77,8 +77,8 @@ class OwnDeletes:
 
     def refuse(self, pod: Pod) -> None:
         """This request was turned away; an earlier one may still be carried out."""
-        known = self._by_uid.get(pod.uid)
-        if known is not None and not known.was_sent_before:
+        deleted = self._by_uid.get(pod.uid)
+        if deleted is not None and not deleted.was_sent_before:
             del self._by_uid[pod.uid]
 
     def map_deletions(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:

@@ -89,15 +89,15 @@ class WaitingEvictions:
         """An eviction was refused for lack of room. One that came to nothing before has no turn."""
         self._forget_old()
         line = self._waiters.setdefault(_key(budget, pod), {})
-        known, now = line.get(pod.uid), self._clock.elapsed()
-        if self._unused.count(pod.uid) or (known is None and len(self) >= MOST_WAITERS):
+        waiting, now = line.get(pod.uid), self._clock.elapsed()
+        if self._unused.count(pod.uid) or (waiting is None and len(self) >= MOST_WAITERS):
             line.pop(pod.uid, None)
-        elif known is None:
+        elif waiting is None:
             line[pod.uid] = _await(pod, now, USUAL_PAUSE)
         else:
-            if known.until < now:
+            if waiting.until < now:
                 del line[pod.uid]  # it is the last one again
-            line[pod.uid] = _repeat(known, now)
+            line[pod.uid] = _repeat(waiting, now)
 
     def record_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
         """A pod was allowed to go; `most` are the places of a turn."""

@@ -157,8 +157,8 @@ class Snapshots:
         for sts in sets:
             if sts.group is not None:
                 groups.setdefault(sts.group, []).append(sts)
-        found = (self._context.find_downscale(group, of) for group, of in groups.items())
-        return next((underway for underway in found if underway is not None), None)
+        downscales = (self._context.find_downscale(group, of) for group, of in groups.items())
+        return next((underway for underway in downscales if underway is not None), None)
 
     def _fill(
         self,

@@ -251,7 +251,7 @@ class UnansweredCancels:
         """Return for how long pods have yet to be un-prepared there; nothing of the others."""
         self._forget_old()
         until, now = self._until.get(set_uid, {}), self._clock.elapsed()
-        found: dict[Uid, timedelta] = {}
+        waits: dict[Uid, timedelta] = {}
         for endpoint in endpoints if until else ():
             ends = [
                 until[key]
@@ -259,8 +259,8 @@ class UnansweredCancels:
                 if key in until
             ]
             if ends:
-                found[endpoint.uid] = max(ends) - now
-        return found
+                waits[endpoint.uid] = max(ends) - now
+        return waits
 
     def forget(self, set_uid: Uid) -> None:
         """The set is gone."""

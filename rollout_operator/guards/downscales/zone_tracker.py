@@ -102,8 +102,8 @@ class Tracker:
         if self._read_at is not None and abs(now - self._read_at) < READ_AGAIN:
             return False
         self._read_at = now
-        before, found = self._last, await self._fetch()
-        return found is not None and (before is None or before.data != found.data)
+        before, fetched = self._last, await self._fetch()
+        return fetched is not None and (before is None or before.data != fetched.data)
 
     async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
         """Read the ConfigMap, or create it with the present time for these sets (ZONE-03).
@@ -172,10 +172,10 @@ class Tracker:
 
     def _take(self, body: bytes) -> ZoneMap:
         """Decode a ConfigMap, and remember it unless a newer one is known."""
-        found = self._decode(body)
-        if self._last is None or not is_older(found.version, than=self._last.version):
-            self._last = found
-        return found
+        tracker = self._decode(body)
+        if self._last is None or not is_older(tracker.version, than=self._last.version):
+            self._last = tracker
+        return tracker
 
     def _decode(self, body: bytes) -> ZoneMap:
         try:
@@ -196,10 +196,10 @@ class Tracker:
         try:
             created = await self._client.create(CONFIG_MAPS, self._namespace, body)
         except Conflict as error:
-            found = await self._fetch()
-            if found is None:
+            tracker = await self._fetch()
+            if tracker is None:
                 raise error from None
-            return found
+            return tracker
         log.info("Created the zone tracker", config_map=self._name, zones=names)
         return self._take(created)
 
@@ -240,8 +240,8 @@ class Tracker:
             return recent
         # Whatever the wait: another process has let that zone go since we looked (D-25).
         for other in grant.others:
-            known, now = grant.seen.times.get(other.uid), seen.times.get(other.uid)
-            if now is not None and (known is None or now - known > ROUNDING):
+            granted_at, now = grant.seen.times.get(other.uid), seen.times.get(other.uid)
+            if now is not None and (granted_at is None or now - granted_at > ROUNDING):
                 text = f"statefulset {other.name} was scaled down meanwhile; try again"
                 return Blocker(Code.CHANGED_MEANWHILE, text)
         return None

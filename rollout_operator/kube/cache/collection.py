@@ -105,8 +105,8 @@ class Collection(Generic[Cached]):
     def read_known(self, raw: msgspec.Raw) -> Cached:
         """Return the view that is stored already where it is the same: two would cost double."""
         item = self.read(raw)
-        known = self.store.get(item.namespace, item.name)
-        return known if known is not None and known == item else item
+        cached = self.store.get(item.namespace, item.name)
+        return cached if cached is not None and cached == item else item
 
 
 class CacheMeters(Generic[Cached]):

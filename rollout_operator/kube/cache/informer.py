@@ -361,10 +361,10 @@ class Informer(Generic[Cached]):
         page = await self._of.fetch_one(self._api, broken.namespace, broken.name)
         if self._is_listing or is_older(page.resource_version, broken.resource_version):
             return
-        found = self._of.read(page.items[0]) if page.items else None
-        changes = self._of.store.heal(broken, found)
+        reread = self._of.read(page.items[0]) if page.items else None
+        changes = self._of.store.heal(broken, reread)
         if changes:
-            log.info("Read again", **self._of.keys, name=broken.name, is_gone=found is None)
+            log.info("Read again", **self._of.keys, name=broken.name, is_gone=reread is None)
         self._meters.measure(self._of.store)
         self._notify(changes)
 

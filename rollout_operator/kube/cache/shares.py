@@ -41,10 +41,10 @@ class NamespaceStores(Store[Cached]):
 
     def hand_over(self, namespace: str, store: Store[Cached]) -> Sequence[Change[Cached]]:
         """Keep the objects of a namespace in this store from now on. Return what changed in it."""
-        known = self._get_store(namespace).list_all()
+        cached = self._get_store(namespace).list_all()
         self._stores[namespace] = store
         self._taken_over.add(namespace)
-        return store.replace_all(known)
+        return store.replace_all(cached)
 
     def list_all(self) -> Sequence[Cached]:
         """Return the newest known view of each object."""
@@ -63,22 +63,22 @@ class NamespaceStores(Store[Cached]):
         """Forget an object, given its last state. Return what changed."""
         return self._get_store(last.namespace).remove(last)
 
-    def heal(self, broken: Unreadable, found: Cached | None) -> Sequence[Change[Cached]]:
+    def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
         """Put what was read again in the place of what could not be decoded; see `Store`."""
-        return self._get_store(broken.namespace).heal(broken, found)
+        return self._get_store(broken.namespace).heal(broken, reread)
 
     def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
         """Make these the whole content, also of what was handed over. Return what changed."""
-        found: defaultdict[str, list[Cached]] = defaultdict(list)
+        shares: defaultdict[str, list[Cached]] = defaultdict(list)
         for item in items:
-            found[item.namespace].append(item)
+            shares[item.namespace].append(item)
         changes: list[Change[Cached]] = []
-        for namespace in dict.fromkeys((*self._stores, *found)):
-            changes += self._get_store(namespace).replace_all(found.get(namespace, ()))
+        for namespace in dict.fromkeys((*self._stores, *shares)):
+            changes += self._get_store(namespace).replace_all(shares.get(namespace, ()))
         self._stores = {
             namespace: store
             for namespace, store in self._stores.items()
-            if namespace in found or namespace in self._taken_over
+            if namespace in shares or namespace in self._taken_over
         }
         for callback in self._on_replaced:
             callback()

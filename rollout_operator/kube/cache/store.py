@@ -117,7 +117,7 @@ class Store(Generic[Cached]):
         self._drop(old)
         return ((old, None),)
 
-    def heal(self, broken: Unreadable, found: Cached | None) -> Sequence[Change[Cached]]:
+    def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
         """Put what was read again in the place of what could not be decoded. Return what changed.
 
         None is absence. Nothing changes where something else was stored since the read began, or
@@ -125,17 +125,17 @@ class Store(Generic[Cached]):
         """
         key = _key(broken)
         old = self._items.get(key)
-        if old is None or old is not broken or found == old:
+        if old is None or old is not broken or reread == old:
             return ()
-        if found is None:
+        if reread is None:
             self._drop(old)
             return ((old, None),)
-        if _key(found) != key or is_older(found.resource_version, old.resource_version):
+        if _key(reread) != key or is_older(reread.resource_version, old.resource_version):
             return ()
-        if found.uid != old.uid:
-            return self._supersede(old, found)
-        self._put(found)
-        return ((old, found),)
+        if reread.uid != old.uid:
+            return self._supersede(old, reread)
+        self._put(reread)
+        return ((old, reread),)
 
     def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
         """Make `views` the whole content. Return what changed, removals first.
@@ -143,13 +143,13 @@ class Store(Generic[Cached]):
         A list is the truth even where it holds older versions: an API server restored from a backup
         has forgotten the newer ones.
         """
-        found = {_key(item): item for item in items}
+        listed = {_key(item): item for item in items}
         self._deleted.clear()
         changes: list[Change[Cached]] = []
-        for old in [old for key, old in self._items.items() if not _lives_on(old, found.get(key))]:
+        for old in [old for key, old in self._items.items() if not _lives_on(old, listed.get(key))]:
             self._drop(old)
             changes.append((old, None))
-        for key, item in found.items():
+        for key, item in listed.items():
             before = self._items.get(key)
             if before is None or before != item:
                 self._put(item)
@@ -276,10 +276,10 @@ class _Tags:
         self._items: dict[str, dict[Key, AnyWatched]] = {}
 
     def tagged(self, tags: Iterable[str]) -> Sequence[AnyWatched]:
-        found: dict[Key, AnyWatched] = {}
+        objects: dict[Key, AnyWatched] = {}
         for tag in tags:
-            found.update(self._items.get(tag, {}))
-        return tuple(found.values())
+            objects.update(self._items.get(tag, {}))
+        return tuple(objects.values())
 
     def move(self, key: Key, old: AnyWatched | None, new: AnyWatched | None) -> None:
         for tag in self._tags_of(old):

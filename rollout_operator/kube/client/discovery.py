@@ -115,12 +115,12 @@ class KindCatalog:
         One that has a `scale` goes before one that has not. Raises ApiError where nothing is known
         yet, and InvalidInput where no group can have such a name.
         """
-        known = self._groups.setdefault(group, _GroupState())
+        state = self._groups.setdefault(group, _GroupState())
         # A call that waits for a group that hangs delays no call for another one.
-        async with known.lock:
-            if self._is_due(known, kind):
-                await self._refresh(group, known, kind)
-        return known.kinds.get(kind)
+        async with state.lock:
+            if self._is_due(state, kind):
+                await self._refresh(group, state, kind)
+        return state.kinds.get(kind)
 
     def doubt(self, group: str) -> None:
         """Record that something of a group was not found: look again, if not just done."""

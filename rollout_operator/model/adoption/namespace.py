@@ -40,8 +40,8 @@ class AdoptableSet(PlacedSet, frozen=True, kw_only=True):
     @property
     def partition(self) -> int:
         """Return below which ordinal the pods keep their revision under RollingUpdate."""
-        found = (self.rolling_update or {}).get("partition")
-        return found if isinstance(found, int) else 0
+        value = (self.rolling_update or {}).get("partition")
+        return value if isinstance(value, int) else 0
 
 
 class AdoptableNamespace(msgspec.Struct, frozen=True, kw_only=True):

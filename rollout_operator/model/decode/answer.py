@@ -33,7 +33,7 @@ def decode_allowed(body: bytes, review: Review) -> bool:
         wire = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(str(error)) from error
-    found = wire.kind, wire.api_version, wire.response.uid
-    if found != (KIND, review.version, review.uid):
+    answered = wire.kind, wire.api_version, wire.response.uid
+    if answered != (KIND, review.version, review.uid):
         raise DecodeError("it answers another question")
     return wire.response.allowed

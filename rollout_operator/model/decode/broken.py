@@ -96,9 +96,9 @@ def explain(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     what, _, where = problem.partition(" - at `$")
     text = what[:1].lower() + what[1:].replace("`", "")
     path = where.rstrip("`").lstrip(".")
-    found = _at(tree, path) if path else None
+    read = _at(tree, path) if path else None
     field = f"{one_line(path)}: " if path else ""
-    value = f": {show_value(found)}" if isinstance(found, str | int | float) else ""
+    value = f": {show_value(read)}" if isinstance(read, str | int | float) else ""
     return DecodeError(f"{kind} {who}: {field}{text}{value}")
 
 

@@ -64,11 +64,11 @@ class Fields:
         Of a field that comes more than once the last one counts. Raises what msgspec raises, and
         its DecodeError where the fields have more than `most` bytes.
         """
-        found = self._pick(raw)
-        if len(found) > most:
-            size = len(found)
+        picked = self._pick(raw)
+        if len(picked) > most:
+            size = len(picked)
             raise msgspec.DecodeError(f"the fields that are read have {size} bytes, at most {most}")
-        return found
+        return picked
 
     def _pick(self, raw: Buffer) -> bytes:
         if _IS_OBJECT.match(raw) is None:

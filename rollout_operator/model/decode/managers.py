@@ -72,11 +72,11 @@ def decode_field_writers(body: JsonBytes, path: Sequence[str]) -> Mapping[str, t
         entries = _OBJECT.decode(body).metadata.managed_fields or []
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
-    found: dict[str, dict[str, None]] = {}
+    writers: dict[str, dict[str, None]] = {}
     for entry in entries:
         for field in _list_fields(entry.fields, path):
-            found.setdefault(field, {})[entry.manager[:_LONGEST_MANAGER]] = None
-    return {field: tuple(managers) for field, managers in found.items()}
+            writers.setdefault(field, {})[entry.manager[:_LONGEST_MANAGER]] = None
+    return {field: tuple(managers) for field, managers in writers.items()}
 
 
 def _list_fields(fields: msgspec.Raw, path: Sequence[str]) -> Sequence[str]:

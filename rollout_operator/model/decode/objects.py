@@ -167,12 +167,12 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
 def decode_node(raw: JsonBytes, keys: frozenset[str]) -> Node:
     """Return a node with these of its labels. Raises DecodeError naming node, field and value."""
     head = read_as("Node", raw, _NODE).metadata
-    known = head.labels or {}
+    labels = head.labels or {}
     return Node(
         name=head.name,
         uid=Uid(head.uid),
         resource_version=head.resource_version,
-        labels=_keep_labels({key: known[key] for key in sorted(keys) if key in known}),
+        labels=_keep_labels({key: labels[key] for key in sorted(keys) if key in labels}),
         keys=keys,
     )
 

@@ -41,10 +41,10 @@ def decode_pod_answer(pod: str, status: int, body: bytes, asked_at: datetime) ->
 
     `body` may be cut after LONGEST_BODY + 1 bytes. `asked_at` also decides which times lie ahead.
     """
-    found = _read_time(status, body, asked_at)
-    if isinstance(found, datetime):
-        return PodAnswer(asked_at=asked_at, since=found)
-    return PodAnswer(asked_at=asked_at, since=None, problem=f"POST {pod}: {found}")
+    time = _read_time(status, body, asked_at)
+    if isinstance(time, datetime):
+        return PodAnswer(asked_at=asked_at, since=time)
+    return PodAnswer(asked_at=asked_at, since=None, problem=f"POST {pod}: {time}")
 
 
 def _read_time(status: int, body: bytes, asked_at: datetime) -> datetime | str:

@@ -252,8 +252,8 @@ def _parse_pod_order(value: object) -> PodOrder:
     try:
         return PodOrder(_as_text(value))
     except ValueError as error:
-        known = " nor ".join(PodOrder)
-        raise InvalidInput(f"{show_value(value)} is neither {known}") from error
+        orders = " nor ".join(PodOrder)
+        raise InvalidInput(f"{show_value(value)} is neither {orders}") from error
 
 
 def _parse_key(value: object) -> str:

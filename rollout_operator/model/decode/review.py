@@ -292,11 +292,11 @@ def _describe(body: bytes, problem: str, field: str = "") -> str:
     """Return `field.path: what is wrong: the value`, from a message of msgspec."""
     what, _, where = problem.partition(" - at `$")
     path = where.rstrip("`").lstrip(".")
-    found = _value_at(body, path)
+    shown = _value_at(body, path)
     name = ".".join(part for part in (field, path) if part)
     text = what.replace("`", "")
     text = text if text.startswith("JSON") else text[:1].lower() + text[1:]
-    value = f": {found}" if found else ""
+    value = f": {shown}" if shown else ""
     return f"{one_line(name)}: {text}{value}" if name else f"{text}{value}"
 
 
@@ -311,8 +311,8 @@ def _value_at(body: bytes, path: str) -> str:
     try:
         for step in path.split("."):
             raw = _FIELDS.decode(raw).get(step, _NOTHING)
-        found = bytes(raw).strip()
-        value: object = None if found.startswith((b"{", b"[")) else json.loads(found)
+        text = bytes(raw).strip()
+        value: object = None if text.startswith((b"{", b"[")) else json.loads(text)
     except (*_BROKEN, ValueError):
         return ""
     if not isinstance(value, str | int | float):

@@ -60,8 +60,8 @@ def _check_term(path: str, term: SelectorTerm) -> None:
             if term.values:
                 raise SelectorRefused(f"{term.operator} takes no value", f"{path}.values")
         case _:
-            known = "In, NotIn, Exists or DoesNotExist"
-            raise SelectorRefused(f"{quote(term.operator)} is not {known}", f"{path}.operator")
+            operators = "In, NotIn, Exists or DoesNotExist"
+            raise SelectorRefused(f"{quote(term.operator)} is not {operators}", f"{path}.operator")
     for value in term.values:
         _check(f"{path}.values", check_label_value, value)
 

@@ -87,16 +87,16 @@ class _Reading:
 
     async def list_all(self, resource: Resource) -> list[_Found]:
         """Return all objects of a kind. Raises ApiError."""
-        found: list[_Found] = []
+        copies: list[_Found] = []
         token = ""
         namespace = self.namespace if resource.is_namespaced else ""
         while True:
             page = await self.client.fetch_page(resource, namespace, limit=_PAGE, token=token)
-            found.extend((resource, raw) for raw in page.items)
+            copies.extend((resource, raw) for raw in page.items)
             token = page.next_token
             if not token:
                 self.known.add(resource.kind)
-                return found
+                return copies
 
     async def list_optional(self, resource: Resource) -> list[_Found]:
         """Return the same, none where they may not be read, which is recorded."""

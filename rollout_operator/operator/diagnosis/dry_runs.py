@@ -81,12 +81,12 @@ async def _try_scale(client: DryRunner, installation: Installation) -> list[Reac
     paths = tuple(
         path for path in (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH) if path in registered
     )
-    found = next((member.sts for member in installation.members if member.sts.replicas > 0), None)
-    if not paths or found is None:
+    sts = next((member.sts for member in installation.members if member.sts.replicas > 0), None)
+    if not paths or sts is None:
         return []
-    patch: JsonObject = {"spec": {"replicas": found.replicas - 1}}
-    request = f"scale {found.name} down to {found.replicas - 1}"
-    scaling = client.try_patch(STATEFULSETS, found.namespace, found.name, patch, "scale")
+    patch: JsonObject = {"spec": {"replicas": sts.replicas - 1}}
+    request = f"scale {sts.name} down to {sts.replicas - 1}"
+    scaling = client.try_patch(STATEFULSETS, sts.namespace, sts.name, patch, "scale")
     return [await _answer(ReachAnswer(request=request, paths=paths), scaling)]
 
 

@@ -204,8 +204,8 @@ class _InstallationReading(Reading):
 
     async def list_operators(self) -> tuple[OperatorDeployment, ...]:
         """Return the operators of the namespace; where it has none, those that watch it."""
-        found = await self.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
-        own = [replace(operator, namespace="") for operator in found if operator is not None]
+        operators = await self.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
+        own = [replace(operator, namespace="") for operator in operators if operator is not None]
         if own or Source.DEPLOYMENTS in self.unread:
             return tuple(own)
         everywhere = await self.list_all(Source.DEPLOYMENTS, _ALL_DEPLOYMENTS, decode_operator)

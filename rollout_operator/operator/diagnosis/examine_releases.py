@@ -85,9 +85,9 @@ async def _list_of_flux(
 ) -> tuple[T, ...]:
     """Return the objects in the first version that the API server knows."""
     for resource in versions:
-        found = await reading.list_all(Source.FLUX, resource, decode)
+        objects = await reading.list_all(Source.FLUX, resource, decode)
         if resource not in reading.unknown:
-            return found
+            return objects
     return ()
 
 

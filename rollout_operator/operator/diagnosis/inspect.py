@@ -276,14 +276,14 @@ async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequen
     The last two only where they may be read. Raises ApiError.
     """
     lister = Lister(client, None if is_fresh else "0")
-    found: set[str] = set()
+    names: set[str] = set()
     for label in (GROUP_LABEL, GROUP_LABEL_LONG):
         sets = await lister.list_all(_ALL_SETS, "", decode_statefulset, label)
-        found.update(sts.namespace for sts in sets)
+        names.update(sts.namespace for sts in sets)
     with suppress(NotFound, Denied):
         policies = await lister.list_all(_ALL_POLICIES, "", decode_watched_policy)
-        found.update(policy.namespace for policy in policies)
+        names.update(policy.namespace for policy in policies)
     with suppress(NotFound, Denied):
         rollouts = await lister.list_all(ALL_ROLLOUTS, "", watch_as(decode_rollout))
-        found.update(rollout.namespace for rollout in rollouts)
-    return sorted(found)
+        names.update(rollout.namespace for rollout in rollouts)
+    return sorted(names)

@@ -31,7 +31,7 @@ class Lister:
         selector: str = "",
     ) -> list[Decoded | Unreadable]:
         """Return all objects, those that cannot be decoded among them. Raises ApiError."""
-        found: list[Decoded | Unreadable] = []
+        objects: list[Decoded | Unreadable] = []
         token = ""
         while True:
             page = await self.client.fetch_page(
@@ -42,7 +42,7 @@ class Lister:
                 token=token,
                 resource_version=self.version,
             )
-            found.extend(decode_or_salvage(resource.kind, decode, raw) for raw in page.items)
+            objects.extend(decode_or_salvage(resource.kind, decode, raw) for raw in page.items)
             token = page.next_token
             if not token:
-                return found
+                return objects

@@ -104,14 +104,14 @@ class ObservedNamespace:
         observer = replace(self._observer, find_driver=lambda group: None)
         for scope in self._owners.list_scopes():
             head = scope.policy.head
-            known = self.policies.get(head.namespace, head.name)
-            if isinstance(known, WatchedPolicy) and known.status.observed_generation:
+            policy = self.policies.get(head.namespace, head.name)
+            if isinstance(policy, WatchedPolicy) and policy.status.observed_generation:
                 group = observer.observe_members(GroupName(head.name), scope.sets)
                 snapshot = PolicySnapshot(
                     policy=scope.policy,
-                    resolution=read_resolution(known.status),
+                    resolution=read_resolution(policy.status),
                     group=group,
-                    batch=find_batch(known.status),
+                    batch=find_batch(policy.status),
                 )
                 driven.append(DrivenSets(key=head.key, group=group, plan=plan_policy(snapshot)))
         return sorted(driven, key=lambda driving: driving.key)
@@ -191,8 +191,8 @@ class ObservedNamespace:
         key = self._owners.find_driver(group)
         if key is None:
             return None
-        known = self.policies.get(*key.split("/", 1))
-        is_served = isinstance(known, WatchedPolicy) and known.status.observed_generation > 0
+        policy = self.policies.get(*key.split("/", 1))
+        is_served = isinstance(policy, WatchedPolicy) and policy.status.observed_generation > 0
         return key if is_served else None
 
     def _make_context(self) -> ArbiterContext:

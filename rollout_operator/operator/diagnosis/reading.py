@@ -54,7 +54,7 @@ class Reading:
         self, source: Source, resource: Resource, decode: Decoder[T]
     ) -> tuple[T, ...]:
         """Return all objects of a kind; none where the cluster does not know the kind."""
-        found: list[T] = []
+        objects: list[T] = []
         namespace = self.namespace if resource.is_namespaced else ""
         with self.recording(source):
             token = ""
@@ -64,8 +64,8 @@ class Reading:
                 except NotFound:
                     self.unknown.add(resource)
                     break
-                found += [decode(raw) for raw in page.items]
+                objects += [decode(raw) for raw in page.items]
                 token = page.next_token
                 if not token:
                     break
-        return tuple(found)
+        return tuple(objects)

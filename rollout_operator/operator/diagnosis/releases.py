@@ -149,13 +149,15 @@ class ObservedReleases:
             schedules=self._list_schedules(),
             checks=self._list_checks(),
         )
-        found: list[ReleaseDescription] = []
+        descriptions: list[ReleaseDescription] = []
         for rollout in sorted(self.listed.rollouts, key=lambda each: each.name):
             if isinstance(rollout, Unreadable):
-                found.append(describe_unreadable_release(rollout))
+                descriptions.append(describe_unreadable_release(rollout))
             elif isinstance(rollout.view, ReleaseRollout | RefusedRelease):
-                found.append(describe_release(rollout.view, self._relate(rollout.view, common)))
-        return tuple(found) or UNSET
+                descriptions.append(
+                    describe_release(rollout.view, self._relate(rollout.view, common))
+                )
+        return tuple(descriptions) or UNSET
 
     def describe_schedules(self) -> tuple[ScheduleDescription, ...] | UnsetType:
         """Return the schedules of the namespace, and those of the cluster; UNSET for none."""
@@ -165,8 +167,8 @@ class ObservedReleases:
         """Return the HealthChecks of the namespace by name; UNSET where there is none."""
         rollouts = list_views(self.listed.rollouts, ReleaseRollout)
         labels = self._map_labels()
-        found = (describe_check(check, rollouts, labels) for check in self._list_checks())
-        return tuple(found) or UNSET
+        descriptions = (describe_check(check, rollouts, labels) for check in self._list_checks())
+        return tuple(descriptions) or UNSET
 
     def _relate(
         self, rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects
@@ -185,17 +187,19 @@ class ObservedReleases:
         return msgspec.structs.replace(related, checks=checks, namespaces=self._map_labels())
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
-        found = list_views(self.listed.checks, HealthCheck)
-        return tuple(sorted(found, key=lambda check: check.head.name))
+        checks = list_views(self.listed.checks, HealthCheck)
+        return tuple(sorted(checks, key=lambda check: check.head.name))
 
     def _map_labels(self) -> Mapping[str, Mapping[str, str]]:
-        found = list_views(self.listed.namespaces, LabelledNamespace)
-        return {namespace.head.name: namespace.labels for namespace in found}
+        namespaces = list_views(self.listed.namespaces, LabelledNamespace)
+        return {namespace.head.name: namespace.labels for namespace in namespaces}
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
-        found = list_views(self.listed.schedules, ScheduleObject)
+        schedules = list_views(self.listed.schedules, ScheduleObject)
         return tuple(
-            sorted(found, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name))
+            sorted(
+                schedules, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name)
+            )
         )
 
 

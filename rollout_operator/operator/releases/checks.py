@@ -118,18 +118,18 @@ class HealthChecks(Feature):
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:
         """Return what is known of the Rollouts that may select a check. Raises Unreachable."""
-        found: list[tuple[NamespaceChecks, ReleaseRollout]] = [
+        selected: list[tuple[NamespaceChecks, ReleaseRollout]] = [
             (self, rollout) for rollout in self._caches.list_selecting(check)
         ]
         for other in self._context.process.health_checks:
             if other is not self:
-                found += [(other, rollout) for rollout in other.list_selecting(check)]
-        selects = any(selects_namespaces(rollout) for _, rollout in found)
+                selected += [(other, rollout) for rollout in other.list_selecting(check)]
+        selects = any(selects_namespaces(rollout) for _, rollout in selected)
         return CheckSnapshot(
             now=refine_time(self._client.server_time(), self._context.clock.now()),
-            rollouts=tuple(rollout for _, rollout in found),
+            rollouts=tuple(rollout for _, rollout in selected),
             namespaces=self._map_namespaces() if selects else {},
-            waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in found},
+            waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in selected},
         )
 
     def find_stall(self, group: str) -> CheckFinding | None:
@@ -159,13 +159,13 @@ class HealthChecks(Feature):
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake what a Rollout selects, where another release or another set of checks counts."""
-        found = list_views(
+        rollouts = list_views(
             [version for version in (old, new) if version is not None], ReleaseRollout
         )
-        if len(found) == 2 and _get_cause(found[0]) == _get_cause(found[1]):
+        if len(rollouts) == 2 and _get_cause(rollouts[0]) == _get_cause(rollouts[1]):
             return
-        self.wake(found)
-        if wide := [rollout for rollout in found if selects_namespaces(rollout)]:
+        self.wake(rollouts)
+        if wide := [rollout for rollout in rollouts if selects_namespaces(rollout)]:
             for other in self._context.process.health_checks:
                 other.wake(wide)
 

@@ -85,19 +85,19 @@ class DescribedReleases:
         return replace(related, checks=wide.list_checks(), namespaces=wide.map_labels())
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
-        found = list_views(self._caches.checks.store.list_all(), HealthCheck)
-        return tuple(sorted(found, key=lambda check: check.head.name))
+        checks = list_views(self._caches.checks.store.list_all(), HealthCheck)
+        return tuple(sorted(checks, key=lambda check: check.head.name))
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
         kinds = self._context.process.followed_schedules
-        found = (
+        schedules = (
             schedule
             for kind in kinds
             for schedule in list_views(kind.store.list_all(), ScheduleObject)
         )
         own = [
             schedule
-            for schedule in found
+            for schedule in schedules
             if schedule.head.namespace in ("", self._context.namespace)
         ]
         return tuple(

@@ -128,8 +128,8 @@ class Schedules(Feature):
         before, after = read_gated(old), read_gated(new)
         if before == after:
             return
-        found = [version for version in (before, after) if version is not None]
-        for name in list_by_rollout(self._list_schedules(), found):
+        versions = [version for version in (before, after) if version is not None]
+        for name in list_by_rollout(self._list_schedules(), versions):
             self._queue.add(name)
 
     def _wake_all(self) -> None:

@@ -52,11 +52,11 @@ def is_settled(sts: AdoptableSet) -> bool:
 
 
 def _judge_group_label(group: str, sts: AdoptableSet) -> Iterator[AdoptionFinding]:
-    known = read_group(sts)
-    if known and known != group:
+    present = read_group(sts)
+    if present and present != group:
         yield _find(
             AdoptionCode.GROUPS_DIFFER, Severity.ERROR, sts,
-            f"it is in the rollout group {known} already",
+            f"it is in the rollout group {present} already",
             "name the StatefulSets that belong together, and their group with -group",
         )  # fmt: skip
 
@@ -135,13 +135,13 @@ def _judge_shared_zones(group: str, members: Sequence[AdoptableSet]) -> Iterator
         zone, source = choose_zone(member)
         if source is not ZoneSource.NONE:
             names.setdefault(zone, []).append(member.name)
-    for zone, found in names.items():
-        if len(found) > 1:
+    for zone, sets in names.items():
+        if len(sets) > 1:
             yield AdoptionFinding(
                 code=AdoptionCode.ZONE_SHARED,
                 severity=Severity.WARN,
                 object=f"group {group}",
-                text=f"{join_names(found, shown=len(found))} are all in zone {zone}",
+                text=f"{join_names(sets, shown=len(sets))} are all in zone {zone}",
                 remedy="the operator takes each StatefulSet for a zone of its own",
             )
 

@@ -48,15 +48,15 @@ _ONE_BY_ONE: Final = "1"
 def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionPlan:
     """Return what is proposed. Raises InvalidInput for names that are not there, or cannot be."""
     refuse_names(seen)
-    known = {sts.name for sts in seen.sets}
-    chosen = choice.names or frozenset(known)
-    missing = sorted(chosen - known)
+    names = {sts.name for sts in seen.sets}
+    chosen = choice.names or frozenset(names)
+    missing = sorted(chosen - names)
     if missing:
         raise InvalidInput(f"there is no StatefulSet {join_names(missing)} among those read")
     named = choice.group if choice.is_narrowed else ""
     groups = group_sets(seen.sets, chosen, named)
     if choice.group:
-        groups = {name: found for name, found in groups.items() if name == choice.group}
+        groups = {name: sets for name, sets in groups.items() if name == choice.group}
         if not groups:
             raise InvalidInput(
                 f"no StatefulSets begin with the name {choice.group}: name those that belong to it"
@@ -92,12 +92,12 @@ def _plan_group(
     selector: Mapping[str, str] = {}
     budget: Patch | None = None
     if native and not has_zone_budget(seen, members):
-        found = choose_selector(seen, members)
-        if found is None:
+        chosen = choose_selector(seen, members)
+        if chosen is None:
             findings.append(report_missing_selector(name))
         else:
-            selector = found
-            budget = build_budget(name, seen.namespace, found, choose_limit(native, members))
+            selector = chosen
+            budget = build_budget(name, seen.namespace, chosen, choose_limit(native, members))
             findings += list_native_findings(native, members)
     sets = tuple(_plan_set(member, {GROUP_LABEL: name}, selector) for member in members)
     if budget is None and all(sts.patch is None for sts in sets):
@@ -157,7 +157,9 @@ def _build(
     labels: Mapping[str, str | None], annotations: Mapping[str, str | None], strategy: Patch | None
 ) -> Patch:
     head = {
-        key: found for key, found in (("labels", labels), ("annotations", annotations)) if found
+        key: content
+        for key, content in (("labels", labels), ("annotations", annotations))
+        if content
     }
     patch: dict[str, object] = {"metadata": head} if head else {}
     if strategy is not None:

@@ -113,8 +113,8 @@ def assess_budget(draft: BudgetUnderReview) -> Verdict:
 
 
 def _list_warnings(draft: BudgetUnderReview) -> tuple[str, ...]:
-    found = (_judge_pattern(draft.budget), _judge_share(draft), _judge_absent_peers(draft))
-    return tuple(text for text in found if text)
+    warnings = (_judge_pattern(draft.budget), _judge_share(draft), _judge_absent_peers(draft))
+    return tuple(text for text in warnings if text)
 
 
 def _judge_pattern(budget: Budget) -> str:
@@ -143,6 +143,6 @@ def _judge_absent_peers(draft: BudgetUnderReview) -> str:
     value = draft.absent_peers
     if value is None or value in _ABSENT_PEERS_VALUES:
         return ""
-    known = " nor ".join(_ABSENT_PEERS_VALUES)
+    values = " nor ".join(_ABSENT_PEERS_VALUES)
     shown = quote(value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}...")
-    return f"annotation {ABSENT_PEERS}: {shown} is neither {known}: taken for unknown"
+    return f"annotation {ABSENT_PEERS}: {shown} is neither {values}: taken for unknown"

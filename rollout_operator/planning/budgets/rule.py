@@ -153,14 +153,14 @@ class Decisions:
 
     def survey(self, zone: Zone) -> Survey:
         """Return a zone as the budget counts it."""
-        known = self._surveys.get(zone.sts.uid)
-        if known is None:
+        cached = self._surveys.get(zone.sts.uid)
+        if cached is None:
             snapshot = self._snapshot
             by = CountingRule(
                 budget=snapshot.budget, deletions=snapshot.deletions, now=snapshot.now
             )
-            known = self._surveys[zone.sts.uid] = Survey(zone, by)
-        return known
+            cached = self._surveys[zone.sts.uid] = Survey(zone, by)
+        return cached
 
     def assess(self, pod: Pod) -> Refusal | None:
         """Return why a pod may not go, None where it may."""

@@ -154,8 +154,10 @@ def _find_shared_pod(
     """Return that a pod is under more than one budget, or may be."""
     if not rivals and LEFT_OUT not in pod.labels:
         return None
-    found = (rival.find_state(pod.labels) for rival in (versions, *rivals))
-    states = sorted((state for state in found if state is not None), key=lambda state: state.name)
+    selecting = (rival.find_state(pod.labels) for rival in (versions, *rivals))
+    states = sorted(
+        (state for state in selecting if state is not None), key=lambda state: state.name
+    )
     choice = choose_budget(states, pod)
     if isinstance(choice, Refusal) and choice.reason.code is Code.BUDGETS_OVERLAP:
         return choice

@@ -52,13 +52,13 @@ def select_namespace(description: Description, namespace: str) -> Description | 
     """Return what a process of several namespaces says of one, None where that is not of them."""
     if not description.namespaces:
         return description
-    found = next((other for other in description.namespaces if other.name == namespace), None)
-    if found is None:
+    chosen = next((other for other in description.namespaces if other.name == namespace), None)
+    if chosen is None:
         return None
     return msgspec.structs.replace(
         description,
         namespace=namespace,
-        operator=_narrow(description.operator, found),
+        operator=_narrow(description.operator, chosen),
         groups=tuple(group for group in description.groups if group.namespace == namespace),
         budgets=tuple(budget for budget in description.budgets if budget.namespace == namespace),
         namespaces=(),
@@ -69,19 +69,19 @@ def select_namespace(description: Description, namespace: str) -> Description | 
     )
 
 
-def _merge(found: Iterable[tuple[Located, ...] | UnsetType]) -> tuple[Located, ...] | UnsetType:
+def _merge(described: Iterable[tuple[Located, ...] | UnsetType]) -> tuple[Located, ...] | UnsetType:
     """Return what all namespaces have, each once; UNSET where none has anything of the kind."""
-    known = [some for some in found if not isinstance(some, UnsetType)]
-    merged = {(located.title, located.namespace): located for some in known for located in some}
-    return tuple(merged.values()) if known else UNSET
+    given = [some for some in described if not isinstance(some, UnsetType)]
+    merged = {(located.title, located.namespace): located for some in given for located in some}
+    return tuple(merged.values()) if given else UNSET
 
 
 def _select(
-    found: tuple[Located, ...] | UnsetType, *namespaces: str
+    entries: tuple[Located, ...] | UnsetType, *namespaces: str
 ) -> tuple[Located, ...] | UnsetType:
-    if isinstance(found, UnsetType):
+    if isinstance(entries, UnsetType):
         return UNSET
-    return tuple(located for located in found if located.namespace in namespaces)
+    return tuple(located for located in entries if located.namespace in namespaces)
 
 
 def _narrow(

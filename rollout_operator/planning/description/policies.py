@@ -59,30 +59,30 @@ _LOUD: Final = (Severity.WARN, Severity.ERROR)
 
 def describe_policy(
     watched: WatchedPolicy,
-    found: PolicyScope | RefusedPolicy | None,
+    scope: PolicyScope | RefusedPolicy | None,
     waits: Sequence[Reason] = (),
     *,
     now: datetime,
 ) -> PolicyDescription:
     """Return one policy.
 
-    `found` is what it owns, or why it is refused; None where it is being deleted. `waits` are what
+    `scope` is what it owns, or why it is refused; None where it is being deleted. `waits` are what
     a process has decided that acts for it.
     """
-    if isinstance(found, RefusedPolicy):
-        text = "; ".join(refusal.text for refusal in found.refusals)
+    if isinstance(scope, RefusedPolicy):
+        text = "; ".join(refusal.text for refusal in scope.refusals)
         described = _describe_status(watched)
         return replace(
             described,
             phase=PolicyPhase.INVALID,
             headline=cut(text),
-            reason=found.refusals[0].code,
+            reason=scope.refusals[0].code,
             next_batch=None,
         )
     described = _describe_status(watched)
-    if found is None:
+    if scope is None:
         return replace(described, headline=_GOING)
-    described = replace(described, groups=tuple(sorted(found.groups)))
+    described = replace(described, groups=tuple(sorted(scope.groups)))
     is_pause = not waits or waits[0].code is Code.INTERVAL_WAIT
     if is_pause and _is_due(described, now):
         return _with_waits(described, [_explain_due(described)])

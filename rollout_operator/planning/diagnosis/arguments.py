@@ -13,11 +13,11 @@ def find_value(arguments: Sequence[str], flag: str) -> str | None:
 
     A flag that stands alone is `true`.
     """
-    found: str | None = None
+    last: str | None = None
     for name, value in _list_flags(arguments):
         if name == flag:
-            found = value
-    return found
+            last = value
+    return last
 
 
 def is_on(arguments: Sequence[str], flag: str, *, default: bool) -> bool:

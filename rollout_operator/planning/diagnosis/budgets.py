@@ -114,7 +114,7 @@ def _explain_emptiness(budget: Budget, installation: Installation) -> str:
     if sets and (pods or not installation.pods):
         return ""
     labels = ",".join(f"{key}={value}" for key, value in sorted(budget.selector.items()))
-    lacking = [what for what, found in (("StatefulSet", sets), ("pod", pods)) if not found]
+    lacking = [what for what, objects in (("StatefulSet", sets), ("pod", pods)) if not objects]
     return f"no {' and no '.join(lacking)} has {labels}"
 
 

@@ -130,9 +130,9 @@ def diagnose(installation: Installation) -> Diagnosis:
         if missing:
             skipped.append(SkippedCheck(check=check.name, why=installation.unread[missing[0]]))
             continue
-        found = tuple(check.run(installation))
-        findings += found
-        passed += not found
+        breaches = tuple(check.run(installation))
+        findings += breaches
+        passed += not breaches
     return Diagnosis(
         namespace=installation.namespace,
         findings=tuple(findings),

@@ -64,19 +64,19 @@ def check_preparing(installation: Installation) -> Iterator[Finding]:
             if isinstance(target, str):
                 yield find(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.rstrip("."))
         elif PREPARE_DOWNSCALE not in sts.labels:
-            found = sorted({PREPARE_PATH, PREPARE_PORT} & sts.annotations.keys())
-            if found:
-                text = f"it has {join_names(found)} without the label {PREPARE_DOWNSCALE}"
+            misplaced = sorted({PREPARE_PATH, PREPARE_PORT} & sts.annotations.keys())
+            if misplaced:
+                text = f"it has {join_names(misplaced)} without the label {PREPARE_DOWNSCALE}"
                 yield find(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
 
 
 def check_leading_zones(installation: Installation) -> Iterator[Finding]:
     """Yield zones that follow one which is not in their group."""
     for members in _group_by_name(installation).values():
-        known = {member.sts.name for member in members}
+        names = {member.sts.name for member in members}
         for member in members:
             leading = member.sts.annotations.get(LEADING_ZONE)
-            if leading is not None and leading not in known:
+            if leading is not None and leading not in names:
                 text = f'annotation {LEADING_ZONE}: "{leading}" is no zone of its group'
                 yield find(FindingCode.LEADING_ZONE_UNKNOWN, _name(member), text)
 

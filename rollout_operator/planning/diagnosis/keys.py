@@ -46,11 +46,11 @@ def choose_nearest(key: str) -> str:
     if key in KNOWN or not key.lower().startswith(_PREFIXES):
         return ""
     # Under the other prefix, or without one.
-    same_name = [known for known in sorted(KNOWN) if _short(known) == _short(key)]
+    same_name = [known_key for known_key in sorted(KNOWN) if _short(known_key) == _short(key)]
     if same_name:
         return same_name[0]
     near = difflib.get_close_matches(_short(key), map(_short, sorted(KNOWN)), n=1, cutoff=_NEAR)
-    return next((known for known in sorted(KNOWN) if _short(known) in near), "")
+    return next((known_key for known_key in sorted(KNOWN) if _short(known_key) in near), "")
 
 
 def check_places(installation: Installation) -> Iterator[Finding]:

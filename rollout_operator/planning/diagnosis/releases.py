@@ -76,12 +76,12 @@ def check_announced(installation: Installation) -> Iterator[Finding]:
     releases = installation.releases
     if {*releases.missing_of_flux} >= _ANNOUNCING:
         return
-    known = {policy.head.name: policy for policy in releases.policies}
+    policies = {policy.head.name: policy for policy in releases.policies}
     for release in _list_obeyed(releases):
         name, spec = f"Rollout {release.head.name}", release.spec
         if spec.policy_namespace not in {"", installation.namespace}:
             continue
-        policy = known.get(spec.policy_name)
+        policy = policies.get(spec.policy_name)
         if policy is None:
             text = f"there is no ImagePolicy {spec.policy_name}"
             yield find(FindingCode.IMAGE_POLICY_MISSING, name, text)
@@ -105,10 +105,10 @@ def check_written(installation: Installation) -> Iterator[Finding]:
 def check_named(installation: Installation) -> Iterator[Finding]:
     """Yield gates and objects of Flux that name a Rollout which is not there."""
     releases = installation.releases
-    known = {release.head.name for release in releases.rollouts}
+    rollouts = {release.head.name for release in releases.rollouts}
     named = [(gate.rollout, f"RolloutGate {gate.head.name}") for gate in releases.gates]
     for name, what in (*named, *_list_annotated(releases)):
-        if name not in known:
+        if name not in rollouts:
             yield find(FindingCode.ROLLOUT_UNKNOWN, what, f'there is no Rollout "{name}"')
 
 

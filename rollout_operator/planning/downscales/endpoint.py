@@ -106,8 +106,8 @@ def plan_delay_target(url: str, service_name: str) -> DelayTarget | str:
 
     The host of `url` may be anything, or nothing: pods have their own.
     """
-    found = _URL.fullmatch(url) if len(url) <= _LONGEST_URL else None
-    scheme, authority, path, query, fragment = found.groups(default="") if found else [""] * 5
+    parsed = _URL.fullmatch(url) if len(url) <= _LONGEST_URL else None
+    scheme, authority, path, query, fragment = parsed.groups(default="") if parsed else [""] * 5
     port = _URL_PORT.search(authority)
     problem = _judge_url(url, scheme.lower())
     problem = problem or _judge_authority(authority, port[0] if port else "")

@@ -46,12 +46,12 @@ def choose_staying(
     of its name, which may find on its disk that it is to go: that one is called when it runs.
     """
     seated = {pod.name: pod for pod in pods if not pod.is_terminating}
-    found: list[tuple[int, Uid, Pod]] = []
+    candidates: list[tuple[int, Uid, Pod]] = []
     for uid, name in called.items():
         pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)
         if pod is not None and ordinal is not None and (pod.uid == uid or pod.ip):
-            found.append((ordinal, uid, pod))
-    return {uid: pod for _, uid, pod in sorted(found, key=lambda pair: pair[0])}
+            candidates.append((ordinal, uid, pod))
+    return {uid: pod for _, uid, pod in sorted(candidates, key=lambda pair: pair[0])}
 
 
 def took_pods(sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]) -> bool:

@@ -244,10 +244,10 @@ def _explain_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
     would a client: it is unknown whether there was one before them (D-67), but a person may know.
     """
     sts = zone.sts
-    known = range(wanted.start, min(wanted.stop, sts.first_ordinal + count_used(zone)))
-    held = zone.list_pods(known)
+    ordinals = range(wanted.start, min(wanted.stop, sts.first_ordinal + count_used(zone)))
+    held = zone.list_pods(ordinals)
     doubtful = [pod for _, pod in held if _explain_idle(pod)]
-    idle = len(known) - len({ordinal for ordinal, _ in held}) + len(doubtful)
+    idle = len(ordinals) - len({ordinal for ordinal, _ in held}) + len(doubtful)
     if not idle or sts.current_revision == sts.update_revision or is_paused(sts):
         return "", 0
     text = f"{count(idle, 'pod')} of the range may just be replaced: {sts.name} is being rolled out"

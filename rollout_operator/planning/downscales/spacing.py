@@ -76,13 +76,13 @@ def find_recent_downscale(
     tracker. A time that cannot be read refuses, on any zone (PREP-12, PREP-15): it may be the
     one that forbids.
     """
-    found = list_recent(scaled, others, remembered, now, source)
-    if isinstance(found, BadTime):
-        text = f"{BROKEN_TIMES[source]} statefulset {found.sts.name}: {found.why}"
+    downscales = list_recent(scaled, others, remembered, now, source)
+    if isinstance(downscales, BadTime):
+        text = f"{BROKEN_TIMES[source]} statefulset {downscales.sts.name}: {downscales.why}"
         return Blocker(Code.BAD_DOWNSCALE_TIME, text)
-    if not found:
+    if not downscales:
         return None
-    recent = found[0]
+    recent = downscales[0]
     return Blocker(
         Code.ZONE_DOWNSCALED_LATELY,
         f"statefulset {recent.sts.name} was downscaled at {format_go_time(recent.last)} and is"
@@ -182,11 +182,11 @@ def _read_last(
     sts: StatefulSet, remembered: Mapping[Uid, datetime], source: TimesSource
 ) -> datetime | None:
     text = sts.annotations.get(LAST_DOWNSCALE)
-    known = remembered.get(sts.uid)
+    recorded = remembered.get(sts.uid)
     if text is None or source is TimesSource.TRACKER:
-        return known
+        return recorded
     try:
         written = parse_rfc3339(text)
     except InvalidInput as error:
         raise InvalidInput(f"annotation {LAST_DOWNSCALE}: {error}") from error
-    return written if known is None else max(written, known)
+    return written if recorded is None else max(written, recorded)

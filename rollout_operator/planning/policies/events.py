@@ -140,9 +140,9 @@ def _report_begins(before: PolicyStatus, after: PolicyStatus) -> Iterator[Policy
 
 
 def _report_unknown(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:
-    known = {*_list_unknown(before)}
+    reported = {*_list_unknown(before)}
     for name in _list_unknown(after):
-        if name not in known:
+        if name not in reported:
             note = f"nothing says the zone of StatefulSet {name}; it is a zone of its own"
             yield _inform("ZoneUnknown", note, Severity.WARN)
 

@@ -47,8 +47,8 @@ class _Present:
 
     def select(self, policy: Policy) -> Sequence[_Set]:
         """Return what a policy selects or may select, by name."""
-        found = [sts for sts in self._list_candidates(policy) if _may_select(policy, sts)]
-        return sorted(found, key=_name)
+        selected = [sts for sts in self._list_candidates(policy) if _may_select(policy, sts)]
+        return sorted(selected, key=_name)
 
     def _list_candidates(self, policy: Policy) -> Sequence[_Set]:
         """Return all that have the rarest label of a selector: whatever else it asks for."""

@@ -112,18 +112,18 @@ def find_batch(status: PolicyStatus) -> Batch | None:
 
     Then it counts as lost: the pause follows from what the pods show.
     """
-    known = status.last_batch
-    if isinstance(known, UnsetType):
+    last = status.last_batch
+    if isinstance(last, UnsetType):
         return None
-    start, completion = parse_time(known.start_time), parse_time(known.completion_time)
-    if start is None or (completion is None and not isinstance(known.completion_time, UnsetType)):
+    start, completion = parse_time(last.start_time), parse_time(last.completion_time)
+    if start is None or (completion is None and not isinstance(last.completion_time, UnsetType)):
         return None
     return Batch(
-        number=known.number,
-        zone=known.zone,
-        set_name=known.stateful_set,
-        revision=Revision(known.update_revision),
-        pods=tuple(BatchPod(name=pod.name, uid=Uid(pod.uid)) for pod in known.pods),
+        number=last.number,
+        zone=last.zone,
+        set_name=last.stateful_set,
+        revision=Revision(last.update_revision),
+        pods=tuple(BatchPod(name=pod.name, uid=Uid(pod.uid)) for pod in last.pods),
         start=start,
         completion=completion,
     )

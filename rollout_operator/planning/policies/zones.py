@@ -61,18 +61,18 @@ def resolve_zones(
         for placed in ordered
         if (zones := _list_span(policy, placed, nodes, frozen))
     }
-    found = tuple(
+    resolved = tuple(
         _resolve(policy, placed, nodes, frozen) for placed in ordered if placed.name not in spans
     )
     return ZoneResolution(
-        code=_choose_code(found, spans),
+        code=_choose_code(resolved, spans),
         key=policy.topology_key,
-        zones=() if spans else _order_zones(policy, found),
-        sets=found,
-        unknown_zones=_list_unknown(policy, found, spans),
+        zones=() if spans else _order_zones(policy, resolved),
+        sets=resolved,
+        unknown_zones=_list_unknown(policy, resolved, spans),
         findings=(
             *_list_spans(spans),
-            *_list_guessed(found),
+            *_list_guessed(resolved),
             *_list_unread(policy, ordered, nodes, frozen),
         ),
     )
@@ -218,8 +218,8 @@ def _choose_code(sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]
 def _list_unknown(
     policy: Policy, sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
-    known = {sts.zone for sts in sets}.union(*spans.values())
-    return tuple(zone for zone in policy.zone_order if zone not in known)
+    zones = {sts.zone for sts in sets}.union(*spans.values())
+    return tuple(zone for zone in policy.zone_order if zone not in zones)
 
 
 def _list_spans(spans: Mapping[str, Sequence[str]]) -> Iterator[ZoneFinding]:
@@ -297,7 +297,7 @@ def rank_begun(zone: RolloutZone, last: str) -> tuple[bool, ...]:
 
 def _is_begun(readinesses: Sequence[Readiness]) -> bool:
     counts = [count_pods(readiness) for readiness in readinesses if not is_paused(readiness.sts)]
-    return any(count.updated for count in counts) and any(count.outdated for count in counts)
+    return any(pods.updated for pods in counts) and any(pods.outdated for pods in counts)
 
 
 def count_zone(zone: RolloutZone) -> ZoneCounts:

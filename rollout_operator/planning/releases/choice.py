@@ -43,13 +43,13 @@ def choose_request(state: ReleasePass, verdict: GatesVerdict, health: HealthVerd
         if state.manual.tag and state.manual.tag != state.current_tag:
             _make_request(state, state.manual.tag)
         return
-    found = _choose_next(state, verdict)
-    if found is None:
+    choice = _choose_next(state, verdict)
+    if choice is None:
         return
     if state.current is not None and health.is_blocking:
-        _report_blocked(state, health, found)
+        _report_blocked(state, health, choice)
     elif state.current is None or not state.current.has_failed or is_unblocked(state.intents):
-        _make_request(state, found.tag, verdict)
+        _make_request(state, choice.tag, verdict)
 
 
 def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
@@ -64,16 +64,18 @@ def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
     return next((release for release in pool if release.tag not in excluded), None)
 
 
-def _report_blocked(state: ReleasePass, health: HealthVerdict, found: Release) -> None:
-    known = state.rollout.status.find_condition(conditions.DEPLOYMENT_BLOCKED)
-    is_same = known is not None and known.message == health.text
-    if not is_same or state.rollout.status.gated_release_candidates[:1] != (found,):
-        state.events.append(render_failure("HealthCheckBlocking", f"{found.tag}: {health.text}"))
+def _report_blocked(state: ReleasePass, health: HealthVerdict, candidate: Release) -> None:
+    condition = state.rollout.status.find_condition(conditions.DEPLOYMENT_BLOCKED)
+    is_same = condition is not None and condition.message == health.text
+    if not is_same or state.rollout.status.gated_release_candidates[:1] != (candidate,):
+        state.events.append(
+            render_failure("HealthCheckBlocking", f"{candidate.tag}: {health.text}")
+        )
 
 
 def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = None) -> None:
     """Request a deployment; `verdict` is that of gates where these were asked."""
-    known = next(
+    stored = next(
         (release for release in state.status.available_releases if release.tag == tag), None
     )
     failed = state.current is not None and state.current.has_failed
@@ -83,7 +85,7 @@ def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = N
     )
     would_not = failed or tag in {release.tag for release in excluded}
     state.request = DeployRequest(
-        release=known or make_release(tag, state.snapshot.metadata.get(tag)),
+        release=stored or make_release(tag, state.snapshot.metadata.get(tag)),
         is_manual=verdict is None,
         is_forced=state.intents.force_deploy == tag,
         is_bypassing=(

@@ -83,10 +83,10 @@ def _is_contested(times: Sequence[datetime], now: datetime) -> bool:
 
 
 def _is_on_record(before: ReleaseStatus, now: datetime) -> bool:
-    found = before.find_condition(TARGET_CONFLICT)
-    if found is None or found.status != "True":
+    condition = before.find_condition(TARGET_CONFLICT)
+    if condition is None or condition.status != "True":
         return False
     try:
-        return now - parse_rfc3339(found.last_transition_time) < WINDOW
+        return now - parse_rfc3339(condition.last_transition_time) < WINDOW
     except InvalidInput:
         return False

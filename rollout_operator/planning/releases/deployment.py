@@ -108,15 +108,15 @@ def decide_recovery(
 
     `before` is the entry that it supersedes, as it was, and `checks` are as they are.
     """
-    known = tuple(checks)
+    health_checks = tuple(checks)
     if before is not None and before.bake_status not in {None, BakeStatus.SUCCEEDED}:
         is_over = not before.is_active and before.bake_status != BakeStatus.CANCELLED
         cutoff = compute_cutoff(before, now)
-        has_failed = was_recovering or any(has_error(check, cutoff, now) for check in known)
+        has_failed = was_recovering or any(has_error(check, cutoff, now) for check in health_checks)
         if is_over or has_failed or not compat.trusts_cancelled:
             text = f"{before.version.tag} did not succeed; failures do not count"
             return ConditionFinding(RECOVERING, True, "PreviousBakeFailed", text)
-    if is_manual and any(is_unhealthy(check) for check in known):
+    if is_manual and any(is_unhealthy(check) for check in health_checks):
         text = "HealthChecks were unhealthy before; failures do not count"
         return ConditionFinding(RECOVERING, True, "DeployedWithUnhealthyHealthChecks", text)
     return ConditionFinding(RECOVERING, False, "Normal", "failures count")

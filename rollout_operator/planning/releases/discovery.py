@@ -37,24 +37,28 @@ def discover(
     """
     if not policy.latest:
         return status, ()
-    found = metadata.get(policy.latest)
-    release = make_release(policy.latest, found)
+    said = metadata.get(policy.latest)
+    release = make_release(policy.latest, said)
     release = msgspec.structs.replace(release, digest=policy.digest or release.digest)
-    known = next((other for other in status.available_releases if other.tag == release.tag), None)
-    if known is None:
+    recorded = next(
+        (other for other in status.available_releases if other.tag == release.tag), None
+    )
+    if recorded is None:
         listed = (*status.available_releases, release)
     else:
         # Of another image nothing is known that was said of the one before.
-        has_moved = None not in {release.digest, known.digest} and release.digest != known.digest
-        fresh = release if found or has_moved else known
-        fresh = msgspec.structs.replace(fresh, digest=release.digest or known.digest)
+        has_moved = (
+            None not in {release.digest, recorded.digest} and release.digest != recorded.digest
+        )
+        fresh = release if said or has_moved else recorded
+        fresh = msgspec.structs.replace(fresh, digest=release.digest or recorded.digest)
         listed = tuple(
-            fresh if release is known else release for release in status.available_releases
+            fresh if release is recorded else release for release in status.available_releases
         )
     status = msgspec.structs.replace(status, available_releases=listed)
-    if found:
-        status = _describe(status, found)
-    return status, _compare(known, release)
+    if said:
+        status = _describe(status, said)
+    return status, _compare(recorded, release)
 
 
 def needs_metadata(status: ReleaseStatus, tag: str, digest: str | None) -> bool:
@@ -62,11 +66,11 @@ def needs_metadata(status: ReleaseStatus, tag: str, digest: str | None) -> bool:
 
     `digest` is what the policy says of it; another one is another image.
     """
-    known = next((release for release in status.available_releases if release.tag == tag), None)
-    if known is None or known.digest is None or digest not in {None, known.digest}:
+    recorded = next((release for release in status.available_releases if release.tag == tag), None)
+    if recorded is None or recorded.digest is None or digest not in {None, recorded.digest}:
         return True
     # Without any of these the registry may not have answered: the digest is then the policy's.
-    return not (known.version or known.revision or known.created)
+    return not (recorded.version or recorded.revision or recorded.created)
 
 
 def make_release(tag: str, metadata: ReleaseMetadata | None) -> Release:

@@ -54,12 +54,12 @@ def list_checks(
     if selector is None or selector.selector is None:
         return ()
     labels, spaces = selector.selector, selector.namespaces
-    found = (
+    selected = (
         check
         for check in checks
         if labels.takes(check.labels) and _is_within(check.head.namespace, head, spaces, namespaces)
     )
-    return tuple(sorted(found, key=lambda check: (check.head.namespace, check.head.name)))
+    return tuple(sorted(selected, key=lambda check: (check.head.namespace, check.head.name)))
 
 
 def takes_check(rollout: ReleaseRollout, check: HealthCheck) -> bool:
@@ -83,11 +83,11 @@ def assess_health(
     `forgiven` are those for which the current release failed, where that is not to stop the next
     one (RELB-25).
     """
-    known = {(check.namespace, check.name) for check in forgiven}
+    forgiven_checks = {(check.namespace, check.name) for check in forgiven}
     failing = [
         check
         for check in checks
-        if is_unhealthy(check) and (check.head.namespace, check.head.name) not in known
+        if is_unhealthy(check) and (check.head.namespace, check.head.name) not in forgiven_checks
     ]
     if not failing:
         return HealthVerdict(code=BlockedCode.HEALTHY, text="no HealthCheck is unhealthy")

@@ -51,10 +51,10 @@ def drop_intents(intents: ReleaseIntents, annotations: Iterable[str]) -> Release
 
 def consume(intents: ReleaseIntents, annotations: Iterable[str]) -> tuple[ConsumedIntent, ...]:
     """Return the record of the annotations that are there."""
-    found = ((annotation, _value(intents, annotation)) for annotation in annotations)
+    values = ((annotation, _value(intents, annotation)) for annotation in annotations)
     return tuple(
         ConsumedIntent(annotation=annotation, value=value)
-        for annotation, value in found
+        for annotation, value in values
         if value is not None
     )
 

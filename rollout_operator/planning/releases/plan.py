@@ -51,12 +51,12 @@ def plan_release(snapshot: ReleaseSnapshot) -> ReleasePlan:
 
 def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> ReleasePlan:
     reason, text, status = conditions.INVALID_SPEC, refused.problem, refused.status
-    found = (
+    findings = (
         ConditionFinding(conditions.READY, False, reason, text),
         ConditionFinding(conditions.RECONCILING, False, reason, ""),
         ConditionFinding(conditions.STALLED, True, reason, text),
     )
-    status = stamp_status(status, found, snapshot, refused.head.generation)
+    status = stamp_status(status, findings, snapshot, refused.head.generation)
     is_new = has_changed(refused.status, status, conditions.READY)
     events = (render_failure(reason, text),) if is_new else ()
     return ReleasePlan(status=status, events=events)
@@ -112,9 +112,9 @@ def _settle_intents(state: ReleasePass) -> None:
         note = f"{state.current_tag} is deployed already"
         state.events.append(ReleaseEvent(reason="ForceDeployNoop", note=note))
         state.consume(names.FORCE_DEPLOY, *ATTRIBUTION)
-    bypass, known = state.intents.bypass_gates, state.status.available_releases
+    bypass, recorded = state.intents.bypass_gates, state.status.available_releases
     order = state.snapshot.policy.order if state.snapshot.compat.compares_versions else None
-    if bypass and is_superseded(bypass, state.current_tag, known, order):
+    if bypass and is_superseded(bypass, state.current_tag, recorded, order):
         note = f"{bypass} is not newer than {state.current_tag}"
         state.events.append(ReleaseEvent(reason="BypassGatesDropped", note=note))
         state.consume(names.BYPASS_GATES)

@@ -22,13 +22,13 @@ _NUMBER: Final = re.compile(r"[0-9]+")
 
 def find_version_key(tag: str) -> VersionKey | None:
     """Return what a tag is compared by; None where it is no version."""
-    found = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_TAG else None
-    if found is None:
+    parsed = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_TAG else None
+    if parsed is None:
         return None
-    words = found[4].split(".") if found[4] else []
+    words = parsed[4].split(".") if parsed[4] else []
     if any(_NUMBER.fullmatch(word) and len(word) > 1 and word[0] == "0" for word in words):
         return None
-    numbers = (int(found[1]), int(found[2] or 0), int(found[3] or 0))
+    numbers = (int(parsed[1]), int(parsed[2] or 0), int(parsed[3] or 0))
     return (*numbers, 0 if words else 1, tuple(_make_part(word) for word in words))
 
 

@@ -161,8 +161,8 @@ def render_not_ready(readiness: Readiness) -> str:
     first = tuple(islice(_list_reasons(readiness), NAMES_SHOWN))
     seen = join_some(first, total=readiness.seen_down + readiness.sts.replicas - readiness.used)
     if readiness.seen_down < readiness.unavailable:
-        known = f"status counts {_counted_up(readiness.sts)} {_render_state(readiness.sts)}"
-        seen = f"{known}; {seen}" if seen else known
+        counted = f"status counts {_counted_up(readiness.sts)} {_render_state(readiness.sts)}"
+        seen = f"{counted}; {seen}" if seen else counted
     return f" ({seen})" if seen else ""
 
 

@@ -150,8 +150,8 @@ def _find_unready(
 
     A status that is older than the spec counts the pods of before.
     """
-    count, wanted = count_replicas(sts, scaling), count_replicas(leading, scaling)
-    if wanted <= count or sts.annotations.get(UPSCALE_WHEN_READY) != "true":
+    replicas, wanted = count_replicas(sts, scaling), count_replicas(leading, scaling)
+    if wanted <= replicas or sts.annotations.get(UPSCALE_WHEN_READY) != "true":
         return None
     if is_unseen(leading, scaling) or is_behind(leading):
         why = f"the status of {leading.name} does not show its newest spec yet"
@@ -159,7 +159,7 @@ def _find_unready(
         why = f"{leading.name} has {leading.ready_replicas} of {wanted} pods ready"
     else:
         return None
-    text = f"{desired.render(count, wanted)} waits: {why}"
+    text = f"{desired.render(replicas, wanted)} waits: {why}"
     return Reason(Code.LEADING_ZONE_NOT_READY, text, zone=sts.name)
 
 

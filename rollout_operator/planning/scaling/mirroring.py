@@ -108,12 +108,12 @@ def read_write_back(sts: StatefulSet) -> bool | Reason:
 
 def group_mirrors(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulSet]]:
     """Return which sets mirror which object, in the order of references and of `sets`."""
-    found: dict[Reference, list[StatefulSet]] = {}
+    mirrors: dict[Reference, list[StatefulSet]] = {}
     for sts in sets:
         reference = None if follows(sts) else find_reference(sts)
         if isinstance(reference, Reference):
-            found.setdefault(reference, []).append(sts)
-    return dict(sorted(found.items()))
+            mirrors.setdefault(reference, []).append(sts)
+    return dict(sorted(mirrors.items()))
 
 
 def choose_published(

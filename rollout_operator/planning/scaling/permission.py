@@ -144,9 +144,9 @@ def _find_underway(case: _Downscale) -> ScaleDownBlocker | None:
 def _find_unseen(case: _Downscale) -> Underway | None:
     """Return a downscale that we wrote and that the cache does not show."""
     for zone in case.others:
-        sts, count = zone.sts, count_replicas(zone.sts, case.scaling)
-        if is_unseen(sts, case.scaling) and count < sts.replicas:
-            return Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=count)
+        sts, replicas = zone.sts, count_replicas(zone.sts, case.scaling)
+        if is_unseen(sts, case.scaling) and replicas < sts.replicas:
+            return Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
     return None
 
 

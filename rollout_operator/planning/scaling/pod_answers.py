@@ -184,17 +184,17 @@ def _next_repeat(answer: PodAnswer) -> timedelta:
 
 def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
     """Return which pods to ask once more; where a pod cannot be, it is a problem."""
-    known = {endpoint.uid for endpoint in findings.post}
-    found = list(findings.post)
+    uids = {endpoint.uid for endpoint in findings.post}
+    calls = list(findings.post)
     for delayed in findings.stale:
-        if delayed.pod.uid in known:
+        if delayed.pod.uid in uids:
             continue
         endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if isinstance(endpoint, str):
             findings.problems.append(endpoint)
         else:
-            found.append(endpoint)
-    return tuple(found)
+            calls.append(endpoint)
+    return tuple(calls)
 
 
 def _find_wait(downscale: WantedDownscale, findings: _Findings) -> Reason | None:

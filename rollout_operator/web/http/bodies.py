@@ -72,12 +72,12 @@ class Bodies:
         content = request.content
         if content.is_eof() and content.total_bytes <= SMALL:
             # The common case: it has come whole with its head.
-            found = _decode(content.read_nowait(), keeps=keeps)
+            body = _decode(content.read_nowait(), keeps=keeps)
         else:
-            found = await self._read_slowly(request, until, keeps=keeps)
-        if isinstance(found, str):
-            raise Rejected(400, found)
-        return found
+            body = await self._read_slowly(request, until, keeps=keeps)
+        if isinstance(body, str):
+            raise Rejected(400, body)
+        return body
 
     async def _read_slowly(
         self, request: web.BaseRequest, until: timedelta, *, keeps: bool

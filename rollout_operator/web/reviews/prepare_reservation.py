@@ -204,9 +204,9 @@ class DownscaleReservations:
         refusal = find_unanswered(self._context, request, plan.missing)
         if refusal is not None:
             return refusal
-        known, earlier = downscales.get(request.set_uid), snapshot.earlier
+        remembered, earlier = downscales.get(request.set_uid), snapshot.earlier
         is_same = earlier is not None and earlier.may_be(snapshot.key)
-        same = known if is_same else None
+        same = remembered if is_same else None
         granted_at = None if same is None else downscales.granted_at(same)
         pods = [(endpoint.uid, endpoint.pod) for endpoint in plan.pods.endpoints]
         if same is not None and plan.is_repeated:

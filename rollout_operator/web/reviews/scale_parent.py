@@ -95,18 +95,18 @@ class Parents:
         if resource is STATEFULSETS:
             sts = await self.get_set(review, until)
             return Parent(labels=sts.labels, annotations=sts.annotations)
-        found = await self._read(resource, review, until)
-        assert isinstance(found, _Metadata), "decoded by kind"
-        return Parent(labels=found.labels or {}, annotations=found.annotations or {})
+        parent = await self._read(resource, review, until)
+        assert isinstance(parent, _Metadata), "decoded by kind"
+        return Parent(labels=parent.labels or {}, annotations=parent.annotations or {})
 
     async def get_set(self, review: Review, until: timedelta) -> StatefulSet:
         """Return the StatefulSet itself, at least as new as the review. Raises as `find`."""
         cached = await self._find_cached(review, until)
         if cached is not None:
             return cached
-        found = await self._read(STATEFULSETS, review, until)
-        assert isinstance(found, StatefulSet), "decoded by kind"
-        return found
+        parent = await self._read(STATEFULSETS, review, until)
+        assert isinstance(parent, StatefulSet), "decoded by kind"
+        return parent
 
     def _choose_standing(self, resource: Resource, review: Review) -> Standing:
         """Return what the cache says of what is to be read: names are easily guessed, UIDs not."""

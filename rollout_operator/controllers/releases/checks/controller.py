@@ -93,16 +93,16 @@ class CheckController:
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
-        known = await context.newest.settle(HEALTH_CHECKS, name)
-        if known is None:
+        watched = await context.newest.settle(HEALTH_CHECKS, name)
+        if watched is None:
             self._forget(name)
             return None
         if lack := context.find_lack():
             log.debug("HealthCheck waits", check=name, why=lack)
             return RECHECK
-        if not isinstance(known, WatchedObject) or not isinstance(known.view, HealthCheck):
+        if not isinstance(watched, WatchedObject) or not isinstance(watched.view, HealthCheck):
             return None  # what cannot be read is on record in the log
-        return await self._decide(known, known.view)
+        return await self._decide(watched, watched.view)
 
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
         # What is known of Rollouts comes before all reads: so no read is older than it.
@@ -139,23 +139,25 @@ class CheckController:
                 raise InvalidInput(f"{place.kind} {place.namespace}/{place.name}: {NO_OTHERS}")
         except InvalidInput as error:
             return CheckFinding(status=HealthStatus.UNHEALTHY, text=str(error)), check.interval
-        count, moment = self._unread.get(name, (0, None))
+        unread, moment = self._unread.get(name, (0, None))
         if moment is None or now - moment >= RECOUNT:
             moment = now
         else:  # what wakes a check again and again makes no failure of one moment
-            count -= 1
-        known = self._failures.get(name, {})
+            unread -= 1
+        failures = self._failures.get(name, {})
         request = CheckRequest(
-            check=check, place=place, now=now, unread=count, failures=known, hold=hold
+            check=check, place=place, now=now, unread=unread, failures=failures, hold=hold
         )
-        found = await self._context.reader.evaluate(own, request)
-        self._failures[name] = found.failures
-        if found.has_unread:
-            self._unread[name] = (count + 1, moment)
+        evaluation = await self._context.reader.evaluate(own, request)
+        self._failures[name] = evaluation.failures
+        if evaluation.has_unread:
+            self._unread[name] = (unread + 1, moment)
         else:
             self._unread.pop(name, None)
-        again = check.interval if found.again is None else min(found.again, check.interval)
-        return found.finding, again
+        again = (
+            check.interval if evaluation.again is None else min(evaluation.again, check.interval)
+        )
+        return evaluation.finding, again
 
     async def _write(
         self, watched: WatchedObject, check: HealthCheck, status: HealthCheckStatus

@@ -199,7 +199,7 @@ class CheckReader:
 
     async def _list_sets(self, namespace: str, selector: str) -> Sequence[Tree]:
         """Return StatefulSets as they are in lists, which leave their kind out."""
-        found: list[Tree] = []
+        sets: list[Tree] = []
         token = ""
         while True:
             page = await self._reader.fetch_page(
@@ -207,9 +207,9 @@ class CheckReader:
             )
             for raw in page.items:
                 kind = {"apiVersion": "apps/v1", "kind": STATEFULSETS.kind}
-                found.append({**_decode(STATEFULSETS.kind, raw), **kind})
+                sets.append({**_decode(STATEFULSETS.kind, raw), **kind})
             if not (token := page.next_token):
-                return found
+                return sets
 
     async def _fetch(self, resource: Resource, namespace: str, name: str) -> Tree:
         namespace = namespace if resource.is_namespaced else ""

@@ -91,18 +91,18 @@ class ScheduleController:
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
-        known = await context.newest.settle(context.resource, name)
-        if known is None:
+        watched = await context.newest.settle(context.resource, name)
+        if watched is None:
             self._forget(name)
             return None
         if lack := context.observer.kinds.find_lack():
             log.debug("Schedule waits", schedule=name, why=lack)
             return RECHECK
-        if not isinstance(known, WatchedObject) or not isinstance(known.view, ScheduleObject):
+        if not isinstance(watched, WatchedObject) or not isinstance(watched.view, ScheduleObject):
             return RESYNC  # what cannot be read is on record in the log
-        if known.view.head.is_terminating:
+        if watched.view.head.is_terminating:
             return None
-        return await self._decide(known, known.view)
+        return await self._decide(watched, watched.view)
 
     async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
         """Decide, bring the gates to it, and say so in the status."""
@@ -133,10 +133,10 @@ class ScheduleController:
 
     def _still_holds(self, schedule: ScheduleObject, state: ScheduleState | None) -> bool:
         """Return whether the schedule is what it was, and its next transition has not come."""
-        known, head = self._context.newest.get(schedule.head.name), schedule.head
-        if not isinstance(known, WatchedObject) or not isinstance(known.view, ScheduleObject):
+        newest, head = self._context.newest.get(schedule.head.name), schedule.head
+        if not isinstance(newest, WatchedObject) or not isinstance(newest.view, ScheduleObject):
             return False
-        now = known.view.head
+        now = newest.view.head
         is_same = (now.uid, now.generation, now.is_terminating) == (
             head.uid,
             head.generation,

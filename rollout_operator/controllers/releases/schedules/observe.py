@@ -63,14 +63,16 @@ class ScheduleObserver:
 
     def _list_rollouts(self) -> Iterator[GatedRollout]:
         for watched in self.kinds.rollouts.store.list_all():
-            found = read_gated(watched)
-            if found is not None:
-                yield found
+            rollout = read_gated(watched)
+            if rollout is not None:
+                yield rollout
 
     def _map_namespaces(self) -> Mapping[str, Mapping[str, str]]:
         followed = self.kinds.namespaces
-        found = () if followed is None else list_views(followed.store.list_all(), LabelledNamespace)
-        return {namespace.head.name: namespace.labels for namespace in found}
+        namespaces = (
+            () if followed is None else list_views(followed.store.list_all(), LabelledNamespace)
+        )
+        return {namespace.head.name: namespace.labels for namespace in namespaces}
 
 
 def read_gated(watched: AnyWatched | None) -> GatedRollout | None:

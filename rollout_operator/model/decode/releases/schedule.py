@@ -87,7 +87,7 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
     depends on it.
     """
     read = read_head(kind, raw)
-    found = ScheduleObject(
+    decoded = ScheduleObject(
         kind=kind,
         head=read.head,
         pretty_name=read.annotation(PRETTY_NAME),
@@ -96,17 +96,17 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
     )
     try:
         selectors = read_body(kind, raw, _SELECTORS).spec
-        found = msgspec.structs.replace(
-            found,
+        decoded = msgspec.structs.replace(
+            decoded,
             rollouts=parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
             namespaces=_parse_namespaces(selectors.namespace_selector),
         )
         schedule = decode_release_schedule(read_body(kind, raw, _SPEC).spec)
     except DecodeError as error:
-        return msgspec.structs.replace(found, problem=str(error))
+        return msgspec.structs.replace(decoded, problem=str(error))
     except InvalidInput as error:
-        return msgspec.structs.replace(found, problem=f"{kind} {read.head.key}: {error}")
-    return msgspec.structs.replace(found, schedule=schedule)
+        return msgspec.structs.replace(decoded, problem=f"{kind} {read.head.key}: {error}")
+    return msgspec.structs.replace(decoded, schedule=schedule)
 
 
 def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:

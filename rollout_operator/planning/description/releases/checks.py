@@ -40,5 +40,5 @@ def _choose_object(check: HealthCheck) -> str:
         CheckClass.ROLLOUT_GROUP: check.rollout_group,
         CheckClass.MULTI_AZ_ROLLOUT: check.policy,
     }
-    found = {str(kind): name for kind, name in named.items()}
-    return found.get(check.check_class) or ""
+    names = {str(kind): name for kind, name in named.items()}
+    return names.get(check.check_class) or ""

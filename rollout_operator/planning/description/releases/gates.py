@@ -31,10 +31,10 @@ def describe_gates(
     schedules: Iterable[ScheduleObject],
 ) -> Iterator[GateDescription]:
     """Yield what the status of a Rollout says of its gates, with the schedules behind them."""
-    known = {gate.head.name: gate for gate in list_gates(head, gates)}
+    by_name = {gate.head.name: gate for gate in list_gates(head, gates)}
     by_title = {name_schedule(each): each for each in schedules}
     for summary in summaries:
-        schedule = name_keeper(known[summary.name]) if summary.name in known else ""
+        schedule = name_keeper(by_name[summary.name]) if summary.name in by_name else ""
         opens = _find_opening(by_title[schedule]) if schedule in by_title else None
         allowed = summary.allowed_versions
         yield GateDescription(

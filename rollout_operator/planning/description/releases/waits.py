@@ -114,8 +114,8 @@ def choose_next_tag(rollout: ReleaseRollout | RefusedRelease) -> str:
         return "" if asked == current else asked
     excluded = {release.tag for release in status.excluded_releases}
     pools = (status.gated_release_candidates, status.release_candidates)
-    found = (release.tag for pool in pools for release in pool if release.tag not in excluded)
-    return next(found, "")
+    tags = (release.tag for pool in pools for release in pool if release.tag not in excluded)
+    return next(tags, "")
 
 
 def _list_problems(status: ReleaseStatus) -> Iterator[ReleaseWait]:

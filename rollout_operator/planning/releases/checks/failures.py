@@ -44,14 +44,14 @@ def track_failure(
         read.get_text("status", "lastAttemptedRevision"),
         read.get_text("status", "lastHandledReconcileAt"),
     )
-    known = before if before is not None and before.attempt == attempt else None
+    earlier = before if before is not None and before.attempt == attempt else None
     if ready.status == "Unknown":
-        return known
+        return earlier
     if ready.status != "False" or ready.reason not in _FAILURES:
         return None
     since = now if ready.since is None else min(ready.since + _RESOLUTION, now)
     return FluxFailure(
-        since=since if known is None else known.since,
+        since=since if earlier is None else earlier.since,
         text=f"{ready.reason}: {ready.message.strip()}",
         attempt=attempt,
     )

@@ -29,8 +29,8 @@ def record_finding(
     error = before.last_error_time
     if finding.status is HealthStatus.UNHEALTHY:
         # Without a time of its own a failure keeps that at which it was seen first.
-        known = error if before.status == HealthStatus.UNHEALTHY else None
-        error = finding.failed_at or known or now
+        last_error = error if before.status == HealthStatus.UNHEALTHY else None
+        error = finding.failed_at or last_error or now
     return msgspec.structs.replace(
         before,
         status=str(finding.status),

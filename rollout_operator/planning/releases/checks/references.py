@@ -18,8 +18,8 @@ _NAMED: Final[Mapping[CheckClass, tuple[str, str]]] = {
 
 def find_class(check: HealthCheck) -> CheckClass | None:
     """Return the class of a check, None where others write its status (REL-106)."""
-    known = (kind for kind in CheckClass if kind == check.check_class)
-    return next(known, None)
+    classes = (kind for kind in CheckClass if kind == check.check_class)
+    return next(classes, None)
 
 
 def parse_check_reference(check: HealthCheck, own: CheckClass) -> FluxReference:

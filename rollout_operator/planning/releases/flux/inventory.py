@@ -47,8 +47,8 @@ class InventoryFinding(msgspec.Struct, frozen=True, kw_only=True):
 def parse_inventory_id(text: str) -> InventoryObject:
     """Return the object of `namespace_name_group_kind` (REL-109). Raises InvalidInput."""
     parts = text.rsplit("_", 2)
-    namespace, found, name = parts[0].partition("_")
-    if len(parts) < 3 or not (found and name and parts[2]):
+    namespace, separator, name = parts[0].partition("_")
+    if len(parts) < 3 or not (separator and name and parts[2]):
         raise InvalidInput(f"inventory: {quote(text)} is no id: namespace_name_group_kind")
     return InventoryObject(
         # No name has an underscore; where a role has a colon, the inventory has two of them.

@@ -35,8 +35,8 @@ def list_targets(
         *_list_repositories(rollout, texts, repositories),
         *_list_variables(rollout, texts, kustomizations),
     ]
-    known = {(target.kind, target.name) for target in targets}
-    targets += [_place(wait, tag) for wait in waits if (wait.kind, wait.name) not in known]
+    listed = {(target.kind, target.name) for target in targets}
+    targets += [_place(wait, tag) for wait in waits if (wait.kind, wait.name) not in listed]
     return tuple(targets)
 
 

@@ -17,9 +17,9 @@ def assess_status(tree: Mapping[str, object], now: datetime) -> StatusVerdict:
     """Return what an object is at (REL-114)."""
     read = ApiObject(tree)
     rule = RULES.get((read.group, read.kind))
-    found = _assess_metadata(read) or _assess_conditions(read)
-    if found is not None:
-        return found
+    status = _assess_metadata(read) or _assess_conditions(read)
+    if status is not None:
+        return status
     return _assess_ready(read) if rule is None else rule(read, now)
 
 

@@ -51,14 +51,14 @@ def _assess_deployment(read: ApiObject, _: datetime) -> StatusVerdict:
     if progressing is not None and progressing.reason == "ProgressDeadlineExceeded":
         return _failed(progressing.message or "the progress deadline is exceeded")
     wanted = _replicas(read)
-    found = (
+    status = (
         _find_missing(read, ("replicas", "updatedReplicas"), wanted)
         or _find_surplus(read, wanted)
         or _find_missing(read, ("availableReplicas",), read.count("updatedReplicas"))
         or _find_missing(read, ("readyReplicas",), wanted)
     )
-    if found is not None:
-        return found
+    if status is not None:
+        return status
     is_rolled_out = read.find_int("spec", "progressDeadlineSeconds") is None or (
         progressing is not None
         and progressing.status == "True"
@@ -71,11 +71,11 @@ def _assess_deployment(read: ApiObject, _: datetime) -> StatusVerdict:
 
 def _assess_stateful_set(read: ApiObject, _: datetime) -> StatusVerdict:
     wanted = _replicas(read)
-    found = _find_missing(read, ("replicas", "readyReplicas"), wanted) or _find_surplus(
+    status = _find_missing(read, ("replicas", "readyReplicas"), wanted) or _find_surplus(
         read, wanted
     )
-    if found is not None:
-        return found
+    if status is not None:
+        return status
     partition = read.find_int("spec", "updateStrategy", "rollingUpdate", "partition")
     if read.get_text("spec", "updateStrategy", "type") == ON_DELETE:
         return _find_missing(read, ("updatedReplicas",), wanted) or _CURRENT

@@ -20,8 +20,8 @@ def list_by_rollout(
     schedules: Iterable[ScheduleObject], rollouts: Iterable[GatedRollout]
 ) -> Iterator[str]:
     """Yield the schedules that select a Rollout by its labels, or cannot say what they select."""
-    found = tuple(rollouts)
+    candidates = tuple(rollouts)
     for schedule in schedules:
         selector = schedule.rollouts
-        if selector is None or any(selector.takes(rollout.labels) for rollout in found):
+        if selector is None or any(selector.takes(rollout.labels) for rollout in candidates):
             yield schedule.head.name

@@ -107,11 +107,11 @@ def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
     if schedule.rollouts is None:
         return None
     selector, own = schedule.rollouts, schedule.head.namespace
-    found = (rollout for rollout in snapshot.rollouts if selector.takes(rollout.labels))
+    rollouts = (rollout for rollout in snapshot.rollouts if selector.takes(rollout.labels))
     if own:
-        return [rollout for rollout in found if rollout.namespace == own]
+        return [rollout for rollout in rollouts if rollout.namespace == own]
     spaces, labels = schedule.namespaces, snapshot.namespaces
-    return [rollout for rollout in found if _takes(spaces, labels.get(rollout.namespace))]
+    return [rollout for rollout in rollouts if _takes(spaces, labels.get(rollout.namespace))]
 
 
 def _takes(spaces: LabelSelector, labels: Mapping[str, str] | None) -> bool:
@@ -166,8 +166,8 @@ def _match(
             by_label.setdefault((gate.head.namespace, labelled), gate)
     for rollout in rollouts:
         keys = [f"{rollout.namespace}/{name}" for name in _names(schedule, rollout)]
-        found = next((by_name[key] for key in keys if key in by_name), None)
-        yield rollout, found or by_label.get((rollout.namespace, _label(rollout.name)))
+        named = next((by_name[key] for key in keys if key in by_name), None)
+        yield rollout, named or by_label.get((rollout.namespace, _label(rollout.name)))
 
 
 def _want(
