@@ -59,7 +59,8 @@ HOME_MADE_TEXT = re.compile(
     r"\b(doors?|chance|board|pictures?|scenes?|fates?|talks?|hear(s|d|ing)?|troubles?|keepers?|gist"
     r"|permit(s|ted|ting)?|with(draw\w*|drew)|owed|noted|oddit(y|ies)|stor(y|ies)|tales?|aims?"
     r"|(giv|tak)(en?|es|ing)( \w+)? back|gave( \w+)? back|shrinks?|resiz(es?|ed|ing)|seats?"
-    r"|(?<!cannot )tells?|told(?! (yet |again |pods )?that)|audience|rhythm|surroundings"
+    r"|(?<!cannot )tells?(?! (all |its )?pods that)|told(?! (yet |again |pods )?that)"
+    r"|audience|rhythm|surroundings"
     r"|(a|another|each|every|live|fresh|our|two) looks?(?!-))\b",
     re.IGNORECASE,
 )

@@ -20,13 +20,13 @@ class ApiFlags:
 
     namespace: str = flag(
         "kubernetes.namespace", TEXT, "", _KUBERNETES,
-        "Namespace whose rollout groups are looked after. Required.",
+        "Namespace whose rollout groups the operator manages. Required.",
         alias="kubernetes-namespace",
     )
     api_url: str = flag(
         "kubernetes.api-url", TEXT, "", _KUBERNETES,
         "URL of the API server. Together with -kubernetes.config-file or not at all; without"
-        " both, the service account of the pod is used.",
+        " both, the operator uses the service account of the pod.",
     )
     config_file: str = flag(
         "kubernetes.config-file", TEXT, "", _KUBERNETES,
@@ -34,18 +34,18 @@ class ApiFlags:
     )
     client_timeout: timedelta = flag(
         "kubernetes.client-timeout", TIMEOUT, timedelta(minutes=5), _KUBERNETES,
-        "Longest time of one request, and the age at which a watch is opened anew. The"
-        " operator has shorter limits of its own for single requests; 0 leaves only those.",
+        "Longest time of one request, and the age at which the operator opens a watch anew."
+        " The operator has shorter limits of its own for single requests; 0 leaves only those.",
     )
     client_qps: float = flag(
         "kubernetes.client-qps", FLOAT, 5.0, _KUBERNETES,
-        "Requests a second of the whole process for each API group, on average, watches not"
-        " counted. Deletes go before what reviews wait for, and those before live reads and"
+        "Requests a second of the whole process for each API group, on average, not counting"
+        " watches. Deletes go before what reviews wait for, and those before live reads and"
         " lists. 0 or less turns limiting off.",
     )
     client_burst: int = flag(
         "kubernetes.client-burst", INT, 10, _KUBERNETES,
-        "Requests of the whole process for each API group that may be sent at once. At least"
-        " 1 when -kubernetes.client-qps is above 0.",
+        "Requests for each API group that the whole process may send at once. At least 1 when"
+        " -kubernetes.client-qps is above 0.",
     )
 # fmt: on

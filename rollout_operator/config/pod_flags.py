@@ -22,7 +22,7 @@ class PodFlags:
     )
     cluster_domain: str = flag(
         "kubernetes.cluster-domain", TEXT, "cluster.local.", _PODS,
-        "DNS domain of the cluster, for the names by which pods are called.",
+        "DNS domain of the cluster, for the names by which the operator calls pods.",
     )
     use_zone_tracker: bool = flag(
         "use-zone-tracker", BOOL, False, _TRACKER,
@@ -31,11 +31,11 @@ class PodFlags:
     zone_tracker_name: str = flag(
         "zone-tracker.config-map-name", TEXT, "rollout-operator-zone-tracker", _TRACKER,
         "Name of that ConfigMap, in the namespace of -kubernetes.namespace. Where there is"
-        " none it is created, and then each zone counts as just scaled down.",
+        " none, the operator creates it, and each zone counts as just scaled down.",
     )
     patch_timeout: timedelta = flag(
         "zpdb.pod-ready-annotation-patch-timeout", DURATION, timedelta(seconds=5), _BUDGETS,
-        "Has no effect: since when a pod is ready is read from its own status, and nothing is"
-        " written for it. Must be positive.",
+        "Has no effect: the operator reads since when a pod is ready from the pod's status,"
+        " and writes nothing for it. Must be positive.",
     )
 # fmt: on

@@ -17,24 +17,25 @@ class ReplicaFlags:
     election_enabled: bool = flag(
         "leader-election.enabled", BOOL, True, _REPLICAS,
         "Act only as the holder of a Lease, so that several replicas may run. Where the role"
-        " does not allow Leases, the operator says so once and acts: only one may run then.",
+        " does not allow Leases, the operator says so once and acts: only one replica may run"
+        " then.",
     )
     lease_name: str = flag(
         "leader-election.lease-name", TEXT, "rollout-operator", _REPLICAS,
         "Name of that Lease, in the namespace of -kubernetes.namespace: the same in all"
-        " operators that look after it.",
+        " operators that manage it.",
     )
     peer_port: int = flag(
         "server-tls.peer-port", INT, 8444, _REPLICAS,
-        "TCP port on which the replica that holds the Lease answers reviews that others pass on"
-        " to it, on all addresses. Only replicas with a certificate of our own CA are served."
-        " Needs POD_IP in the environment. 0: none are passed on, and the others refuse them, to"
-        " be tried again.",
+        "TCP port, on all addresses, on which the replica that holds the Lease answers"
+        " reviews of the other replicas. It serves only replicas with a certificate of its own"
+        " CA. Needs POD_IP in the environment. With 0 the other replicas refuse such reviews,"
+        " to be tried again.",
     )
     shutdown_delay: timedelta = flag(
         "server-tls.shutdown-delay", DURATION, timedelta(seconds=5), _REPLICAS,
-        "How long webhooks are answered after SIGTERM, by which time API servers ask the other"
-        " replicas. The Lease is released before that, as soon as what is underway has ended; what"
-        " the replica that acts has to decide is passed on to the next one. At most 10s.",
+        "How long the operator answers webhooks after SIGTERM, until API servers call the"
+        " other replicas. It releases the Lease before that, as soon as the work underway has"
+        " ended; the next replica that acts then decides what only that one may. At most 10s.",
     )
 # fmt: on

@@ -24,20 +24,22 @@ class RolloutFlags:
 
     reconcile_interval: timedelta = flag(
         "reconcile.interval", DURATION, timedelta(seconds=5), _ROLLOUTS,
-        "Longest time until a group is reconciled again after an error. Must be positive."
-        " Without errors changes are acted upon as they happen, and nothing waits for this"
-        " interval.",
+        "Longest time until the operator reconciles a group again after an error. Must be"
+        " positive. Without errors the operator acts on changes as they happen, and waits for"
+        " no interval.",
     )
     multi_az_rollouts: bool = flag(
         "multi-az-rollouts.enabled", BOOL, False, _ROLLOUTS,
-        "Obey MultiAZRollouts. Also on where one of the environment variables WATCH_NAMESPACE,"
-        " LOG_LEVEL, OPERATOR_NAME and METRICS_PORT is set. Without effect in shadow mode.",
+        "Obey MultiAZRollouts. Also on where the environment has one of the variables"
+        " WATCH_NAMESPACE, LOG_LEVEL, OPERATOR_NAME and METRICS_PORT. Without effect in shadow"
+        " mode.",
     )
     mode: str = flag(
         "mode", TEXT, ACTIVE, _ROLLOUTS,
-        "active, or shadow: decide, and report in log, metrics and status page what would be done,"
-        " and count where another operator does otherwise. Nothing is written, no pod is called,"
-        " no webhook is answered; rights to read are enough.",
+        "active, or shadow: decide, report in log, metrics and status page what the operator"
+        " would do, and count where another operator does otherwise. In shadow mode the"
+        " operator writes nothing, calls no pod and answers no webhook; rights to read are"
+        " enough.",
     )
     releases: bool = flag(
         "releases.enabled", BOOL, False, _RELEASES,

@@ -21,7 +21,7 @@ class ServerFlags:
     )
     log_level: str = flag(
         "log.level", TEXT, "debug", _LOGGING,
-        "Lowest level that is written: debug, info, warn or error.",
+        "Lowest level that the operator writes: debug, info, warn or error.",
     )
     server_port: int = flag(
         "server.port", INT, 8001, _SERVER,
@@ -38,11 +38,12 @@ class ServerFlags:
     )
     cluster_validation_excluded_paths: tuple[str, ...] = flag(
         "server.cluster-validation.http.excluded-paths", LIST, (), _VALIDATION,
-        "Parts of paths that are not checked, separated by commas. Without it, the admission"
-        " routes; metrics, health and status pages are never checked.",
+        "Parts of paths that the operator does not check, separated by commas. By default the"
+        " admission routes; the operator never checks metrics, health and status pages.",
     )
     cluster_validation_excluded_user_agents: tuple[str, ...] = flag(
         "server.cluster-validation.http.excluded-user-agents", LIST, (), _VALIDATION,
-        "User agents that are not checked: regular expressions (RE2), separated by commas.",
+        "User agents that the operator does not check: regular expressions (RE2), separated"
+        " by commas.",
     )
 # fmt: on

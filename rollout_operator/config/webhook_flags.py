@@ -25,13 +25,13 @@ class WebhookFlags:
     )
     request_timeout: timedelta = flag(
         "server-tls.request-timeout", DURATION, timedelta(seconds=10), _WEBHOOKS,
-        "Time of one request; a review is answered after 90 % of it at the latest, or of the"
-        " time-out that the API server names. Must be positive.",
+        "Time of one request. The operator answers a review after 90 % of it at the latest,"
+        " or of the time-out that the API server names. Must be positive.",
     )
     client_ca_file: str = flag(
         "server-tls.client-ca-file", TEXT, "", _WEBHOOKS,
-        "Path of PEM certificates: only clients with a certificate of one of these CAs are"
-        " served. Empty: every client is.",
+        "Path of PEM certificates: the operator serves only clients with a certificate of one"
+        " of these CAs. Empty: it serves every client.",
     )
     client_name: str = flag(
         "server-tls.client-name", TEXT, "", _WEBHOOKS,
@@ -41,7 +41,7 @@ class WebhookFlags:
     fails_closed: bool = flag(
         "no-downscale.fail-closed", BOOL, False, _WEBHOOKS,
         "Let no-downscale refuse, to be tried again, what it cannot read at the moment or"
-        " cannot understand. By default such requests are allowed with a warning.",
+        " cannot understand. By default it allows such requests with a warning.",
     )
     updates_bundle: bool = flag(
         "webhooks.update-ca-bundle", BOOL, True, _WEBHOOKS,
@@ -55,13 +55,13 @@ class WebhookFlags:
     )
     self_signed: bool = flag(
         "server-tls.self-signed-cert.enabled", BOOL, True, _CERTIFICATES,
-        "Issue the certificate ourselves, and keep it in a Secret.",
+        "Issue the certificate, and keep it in a Secret.",
     )
     secret_name: str = flag(
         "server-tls.self-signed-cert.secret-name",
         TEXT, "rollout-operator-self-signed-certificate", _CERTIFICATES,
-        "Name of that Secret. One with the data of another application is never written: the"
-        " operator stays unready and says so.",
+        "Name of that Secret. The operator never writes one with the data of another"
+        " application: it stays unready and says so.",
     )
     dns_name: str = flag(
         "server-tls.self-signed-cert.dns-name", TEXT, "", _CERTIFICATES,
@@ -73,13 +73,13 @@ class WebhookFlags:
     )
     expiration: timedelta = flag(
         "server-tls.self-signed-cert.expiration", LONG_SPAN, timedelta(days=365), _CERTIFICATES,
-        "How long the certificate lasts, as a Prometheus duration. It is renewed, without a"
-        " restart, when a third of that is left.",
+        "How long the certificate lasts, as a Prometheus duration. The operator renews it,"
+        " without a restart, when a third of that is left.",
     )
     cert_file: str = flag(
         "server-tls.cert-file", TEXT, "", _CERTIFICATES,
-        "Path of a certificate chain (PEM), where it is not self-signed. Read again when it"
-        " changes.",
+        "Path of a certificate chain (PEM), instead of a self-signed one. The operator reads"
+        " it again when it changes.",
     )
     key_file: str = flag(
         "server-tls.key-file", TEXT, "", _CERTIFICATES,

@@ -223,7 +223,7 @@ def test_the_flag_table_has_a_line_for_each_flag() -> None:
     assert lines[:2] == ["| Flag | Default | Meaning |", "| --- | --- | --- |"]
     assert (
         "| `-kubernetes.namespace` string | empty"
-        " | Namespace whose rollout groups are looked after. Required. |"
+        " | Namespace whose rollout groups the operator manages. Required. |"
     ) in lines
     assert all(line.count("|") == 4 and line.endswith(". |") for line in lines[2:])
     assert [line.split("`")[1] for line in lines[2:]] == [f"-{flag.name}" for flag in FLAGS]

@@ -42,7 +42,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.NO_STATEFUL_SETS: (
             "correct spec.statefulSetSelector, or the labels of the StatefulSets"
         ),
-        Code.SHADOW_MODE: "nothing, where it is meant to look on; -mode=active makes it act",
+        Code.SHADOW_MODE: "nothing, where it is meant to watch only; -mode=active makes it act",
         Code.SNAPSHOT_STALE: "see whether the API server answers this process",
         Code.SNAPSHOT_CHANGED: "",
         Code.LIVE_READ_EXPIRED: (
@@ -60,7 +60,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.POD_GAVE_NO_TIME: "see why the named pod gives that answer",
         Code.REFERENCE_NOT_READ: "when it stays, mend what the error in the sentence names",
         Code.SCALE_REFUSED: "mend what the error in the sentence names",
-        Code.COUNT_CONTESTED: "take the count away from the writer that the sentence names",
+        Code.COUNT_CONTESTED: "stop the writer that the sentence names from setting the replicas",
         Code.WRONG_STRATEGY: "set spec.updateStrategy.type of that StatefulSet to OnDelete",
         Code.REVISION_EMPTY: "see whether the StatefulSet controller runs",
         Code.OBJECT_UNREADABLE: "correct the field that the sentence names",
@@ -85,7 +85,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.BAD_SCALING_SWITCH: "set the annotation that the sentence names to true or false",
         Code.FOLLOWS_AND_MIRRORS: "remove the annotations of one of the two",
         Code.GROUP_LABELS_DIFFER: "remove one of the two labels",
-        Code.PODS_SHARE_LABELS: "give each zone a selector of its own when it is created anew",
+        Code.PODS_SHARE_LABELS: "give each zone a selector of its own when you create it anew",
         Code.LABEL_MISPLACED: "set the label itself, to true",
         Code.NOT_A_DOWNSCALE: "",
         Code.NOT_GUARDED: "",
@@ -105,7 +105,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
             "try again in 20 s; kubectl get lease rollout-operator shows which replica leads"
         ),
         Code.NO_DOWNSCALE: (
-            "remove the label grafana.com/no-downscale before the replicas are lowered"
+            "remove the label grafana.com/no-downscale before you lower the replicas"
         ),
         Code.PREPARE_MISCONFIGURED: "correct the annotation that the sentence names",
         Code.BAD_DOWNSCALE_TIME: (
@@ -129,7 +129,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.ROLLOUT_FIRST: "when it stays, look at what the rollout waits for",
         Code.NOT_AN_EVICTION: "correct the rules of the webhook",
-        Code.BUDGET_ZERO: "raise maxUnavailable of the budget when evictions are to be allowed",
+        Code.BUDGET_ZERO: "raise maxUnavailable of the budget to allow evictions",
         Code.BUDGET_INVALID: "correct the field of the budget that the sentence names",
         Code.BUDGETS_OVERLAP: "change the selectors so that one budget selects the pod",
         Code.TOO_FEW_ZONES: "correct the selector of the budget, or the labels of the StatefulSets",
