@@ -1,7 +1,7 @@
 """How soon what has failed is tried again.
 
 A reconcile of a group costs nothing; a call that fails again and again costs the API server. So the
-same attempt is repeated ever more rarely: doubling up to the longest look interval, with jitter,
+same attempt is repeated ever more rarely: doubling up to the longest interval, with jitter,
 and after five minutes of failing only twice a minute. Another attempt, in another zone or for
 another revision, goes at once; pods that flap meanwhile do not make it another one.
 """
