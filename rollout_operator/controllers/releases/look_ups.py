@@ -122,23 +122,22 @@ class ReleaseLookUps:
             asked.is_known = True
         except ReleaseNotFound as error:
             asked.metadata, asked.is_known = None, True
-            self._retry(asked, image, error, asked.interval)
+            self._retry(key, asked, error, asked.interval)
         except RegistryError as error:
             wait = max(asked.interval, error.retry_after or timedelta(0))
-            self._retry(asked, image, error, wait)
+            self._retry(key, asked, error, wait)
         except (InvalidInput, ApiError) as error:
-            self._retry(asked, image, error, asked.interval)
+            self._retry(key, asked, error, asked.interval)
         asked.answered.set()
         self._wake(key.rollout, timedelta(0))
         if asked.due_at is not None:
             self._wake(key.rollout, asked.due_at - self._clock.elapsed())
         return Result()
 
-    def _retry(
-        self, asked: _Asked, image: ImageReference, error: Exception, wait: timedelta
-    ) -> None:
+    def _retry(self, key: LookUpKey, asked: _Asked, error: Exception, wait: timedelta) -> None:
         asked.due_at = self._clock.elapsed() + wait
-        log.warn("Release not looked up", image=str(image), again_in=wait, err=error)
+        names = {"rollout": key.rollout, "tag": key.tag}
+        log.warn("Release not looked up", **names, again_in=wait, err=error)
 
     def _find(self, key: LookUpKey) -> _Asked | None:
         tags = self._asked.get(key.rollout)

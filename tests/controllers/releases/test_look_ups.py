@@ -161,9 +161,12 @@ async def test_what_is_remembered_of_a_rollout_is_bounded_and_forgotten_with_it(
 
 
 @in_virtual_time
-async def test_a_secret_that_is_missing_counts_as_a_failure() -> None:
+async def test_a_secret_that_is_missing_counts_as_a_failure(lines: list[str]) -> None:
+    """The log names the Rollout: its remedy sends people there."""
     rig = Rig(FakeRegistries())
     missing = ImageRepository(head=head("app"), image=REPOSITORY.image, pull_secret="none")
     async with rig.running():
         assert await rig.look_ups.fetch(KEY, missing, INTERVAL) == (False, None)
     assert rig.registries.asked == []
+    (line,) = [line for line in lines if "Release not looked up" in line]
+    assert " rollout=app tag=1.0.0 " in line
