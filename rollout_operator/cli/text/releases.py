@@ -45,7 +45,7 @@ def draw_release(
     release: ReleaseDescription, now: datetime, layout: StatusLayout
 ) -> Iterator[Line]:
     """Yield the lines about one Rollout; where all is well, only what is in place."""
-    yield _head(release)
+    yield from _draw_head(release, layout)
     is_done = release.phase is ReleasePhase.DEPLOYED
     if layout.is_terse and is_done:
         return
@@ -105,14 +105,20 @@ def draw_checks(checks: Sequence[HealthCheckDescription], layout: StatusLayout) 
             yield from draw_labelled("for", by, layout)
 
 
-def _head(release: ReleaseDescription) -> Line:
-    return (
+def _draw_head(release: ReleaseDescription, layout: StatusLayout) -> Iterator[Line]:
+    """Yield name, phase and versions, on a line each where one is too short: no tag is cut."""
+    head: Line = (
         (one_line(f"Rollout {release.title}"), Style.BOLD),
         ("  ", Style.PLAIN),
         (f"{release.phase}", _STYLES.get(release.phase, Style.YELLOW)),
-        (one_line(f"  {render_versions(release)}"), Style.PLAIN),
-        (", suspended" if release.is_suspended else "", Style.RED),
     )
+    versions, suspended = render_versions(release), ", suspended" if release.is_suspended else ""
+    whole: Line = (*head, (one_line(f"  {versions}"), Style.PLAIN), (suspended, Style.RED))
+    if sum(len(text) for text, _ in whole) <= layout.width:
+        yield whole
+        return
+    yield head
+    yield from wrap_text(f"{versions}{suspended}", layout, indent=2)
 
 
 def _draw_wait(wait: ReleaseWait, layout: StatusLayout) -> Iterator[Line]:

@@ -51,6 +51,15 @@ def test_what_holds_a_version_back_stands_first_then_what_a_person_can_do() -> N
     ]
 
 
+def test_no_version_is_cut_off() -> None:
+    """A pin to 1.10 that looks like one to 1.1 sends people the wrong way."""
+    long = replace(release(), namespace="n" * 50, wanted="1.10.0", is_suspended=True)
+    assert draw(long)[:2] == [
+        f"Rollout {'n' * 50}/app  waiting",
+        "  1.0.0 deployed, then 1.1.0, pinned to 1.10.0, suspended",
+    ]
+
+
 def test_a_bake_says_how_long_and_for_what_it_waits() -> None:
     entry = DeploymentDescription(tag="1.0.0", status="Deploying")
     baking = replace(
