@@ -59,7 +59,8 @@ async def test_d_76_a_rollout_says_what_is_deployed_and_what_holds_the_next_vers
     assert "bypass-gates" in rollout[2]
     assert "  gate  mine: the gate is not passing" in rollout
     kept = "kept by RolloutSchedule default/nights"
-    assert f"  gate  nights-app: the gate is not passing, {kept}" in rollout
+    never = "its rules do not change that within 400 days"
+    assert f"  gate  nights-app: the gate is not passing, {kept}: {never}" in rollout
     assert "  check default/zones is Healthy: " in "\n".join(rollout)
     assert "  from  ImagePolicy default/app announced 2.0.0" in rollout
     assert "  was   1.0.0 Succeeded at" in "\n".join(rollout)

@@ -49,6 +49,8 @@ class GateDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The only tags that it lets through, at most 20; None for all."""
     schedule: str = ""
     """The schedule that keeps it, by kind, namespace and name; empty where none does."""
+    schedule_problem: str = ""
+    """Why that schedule does not open it by itself; empty where it does."""
     opens: Time | None = None
     """When its schedule opens it; None where that is not known."""
 

@@ -34,6 +34,7 @@ def render_versions(release: ReleaseDescription) -> str:
 def render_gate(gate: GateDescription) -> str:
     """Return a gate, and when its schedule opens it."""
     kept = f", kept by {gate.schedule}" if gate.schedule else ""
+    kept += f": {gate.schedule_problem}" if gate.schedule_problem else ""
     opens = f", opens at {render_time(gate.opens)}" if gate.opens is not None else ""
     allowed = "" if gate.allowed is None else f", allows {join_names(gate.allowed) or 'none'}"
     return f"{gate.name}: {gate.text}{allowed}{kept}{opens}"

@@ -16,6 +16,7 @@ from rollout_operator.planning.diagnosis.operators import list_acting
 from rollout_operator.planning.diagnosis.remedies import find
 from rollout_operator.planning.diagnosis.rights import RELEASES_FLAG
 from rollout_operator.planning.releases.health import list_checks, selects_namespaces
+from rollout_operator.planning.releases.schedules.status import describe_refusal
 from rollout_operator.planning.wording import join_names, verb
 
 # A Rollout writes to either of the two.
@@ -66,9 +67,10 @@ def check_accepted(installation: Installation) -> Iterator[Finding]:
         if isinstance(release, RefusedRelease):
             yield find(FindingCode.RELEASE_REFUSED, f"Rollout {release.head.name}", release.problem)
     for schedule in installation.releases.schedules:
-        if schedule.problem:
+        # Some, such as an unknown time zone, only the operator finds.
+        if problem := schedule.problem or describe_refusal(schedule.status):
             name = f"{schedule.kind} {schedule.head.name}"
-            yield find(FindingCode.SCHEDULE_INVALID, name, schedule.problem)
+            yield find(FindingCode.SCHEDULE_INVALID, name, problem)
 
 
 def check_announced(installation: Installation) -> Iterator[Finding]:

@@ -122,6 +122,7 @@ def _render_gate(gate: GateDescription) -> str:
     if gate.allowed is not None:
         allowed = f", allows {escape(join_names(gate.allowed) or 'none')}"
     kept = f", kept by {escape(gate.schedule)}" if gate.schedule else ""
+    kept += f": {escape(gate.schedule_problem)}" if gate.schedule_problem else ""
     opens = f", opens {render_time(gate.opens, 'in')}" if gate.opens is not None else ""
     return f"<b>{escape(gate.name)}</b> {state}: {escape(gate.text)}{allowed}{kept}{opens}"
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.diagnosis.installation import Installation
 from rollout_operator.model.diagnosis.releases import InstalledReleases
@@ -33,7 +34,9 @@ from rollout_operator.model.releases.schedule import (
     SCHEDULE,
     ReleaseSchedule,
     ScheduleObject,
+    ScheduleStatus,
 )
+from rollout_operator.planning.releases.schedules.status import INVALID
 from tests.planning.diagnosis.installations import NAMESPACE, OPERATOR, WORDS, Case, good
 
 WEB: Final = {"tier": "web"}
@@ -76,6 +79,12 @@ def schedule(
     return ScheduleObject(
         kind=kind, head=head("nights", own), schedule=plan, rollouts=selector, problem=problem
     )
+
+
+def refused_schedule() -> ScheduleObject:
+    text = 'spec.timezone: no time zone is "Mars"'
+    ready = StatusCondition(type="Ready", status="False", reason=INVALID, message=text)
+    return replace(schedule(), status=ScheduleStatus(conditions=(ready,)))
 
 
 RELEASES: Final = InstalledReleases(
@@ -217,6 +226,13 @@ SPOILT_RELEASES: Final = (
         FindingCode.SCHEDULE_INVALID,
         "RolloutSchedule nights",
         "spec.timezone: Mars",
+    ),
+    Case(
+        "a schedule whose time zone only the operator finds unknown",
+        making(schedules=(refused_schedule(),)),
+        FindingCode.SCHEDULE_INVALID,
+        "RolloutSchedule nights",
+        'no time zone is "Mars"',
     ),
     Case(
         "a schedule that selects nothing",

@@ -18,6 +18,8 @@ from rollout_operator.planning.description.conditions import describe_conditions
 from rollout_operator.planning.description.times import choose_fit, render_time
 from rollout_operator.planning.releases.conditions import READY
 from rollout_operator.planning.releases.gates import list_gates
+from rollout_operator.planning.releases.schedules.hours import HORIZON
+from rollout_operator.planning.releases.schedules.status import IN_SYNC, INVALID
 from rollout_operator.planning.wording import cut, join_names
 
 MOST_TAGS: Final = 20
@@ -35,7 +37,8 @@ def describe_gates(
     by_title = {name_schedule(each): each for each in schedules}
     for summary in summaries:
         schedule = name_keeper(by_name[summary.name]) if summary.name in by_name else ""
-        opens = _find_opening(by_title[schedule]) if schedule in by_title else None
+        keeper = describe_schedule(by_title[schedule]) if schedule in by_title else None
+        is_closed = keeper is not None and summary.passing is False
         allowed = summary.allowed_versions
         yield GateDescription(
             name=summary.name,
@@ -43,7 +46,8 @@ def describe_gates(
             text=cut(summary.message or ""),
             allowed=None if allowed is None else tuple(map(cut, allowed[:MOST_TAGS])),
             schedule=cut(schedule),
-            opens=opens if summary.passing is False else None,
+            schedule_problem=_explain_fault(keeper) if keeper is not None and is_closed else "",
+            opens=_find_opening(keeper) if keeper is not None and is_closed else None,
         )
 
 
@@ -107,8 +111,18 @@ def _render_state(schedule: ScheduleObject, *, is_open: bool, changes: datetime 
     return f"{state}{rules}{until}"
 
 
-def _find_opening(schedule: ScheduleObject) -> datetime | None:
+def _find_opening(schedule: ScheduleDescription) -> datetime | None:
     """Return when the gates of a schedule open that are closed now."""
-    described = describe_schedule(schedule)
-    is_known = schedule.schedule is not None and not described.is_open
-    return described.changes if is_known else None
+    return None if schedule.is_open or _is_refused(schedule) else schedule.changes
+
+
+def _explain_fault(schedule: ScheduleDescription) -> str:
+    """Return why a schedule opens its gates at no time that is known; empty where it does."""
+    if _is_refused(schedule):
+        return schedule.text
+    is_shut = not schedule.is_open and schedule.reason == IN_SYNC and schedule.changes is None
+    return f"its rules do not change that within {HORIZON.days} days" if is_shut else ""
+
+
+def _is_refused(schedule: ScheduleDescription) -> bool:
+    return schedule.reason == INVALID

@@ -6,7 +6,11 @@ import pytest
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.described.releases import GateDescription
 from rollout_operator.model.releases.gate import ReleaseGate
-from rollout_operator.model.releases.schedule import ScheduleObject, ScheduleStatus
+from rollout_operator.model.releases.schedule import (
+    ScheduleObject,
+    ScheduleRule,
+    ScheduleStatus,
+)
 from rollout_operator.model.releases.status import GateSummary
 from rollout_operator.planning.description.release_text import render_gate, render_schedule
 from rollout_operator.planning.description.releases.gates import (
@@ -24,6 +28,8 @@ from tests.planning.releases.schedules.schedule_builders import (
     schedule,
     snapshot,
 )
+
+ALWAYS = (ScheduleRule(name="always"),)
 
 
 def decided(of: ScheduleObject) -> ScheduleObject:
@@ -88,6 +94,32 @@ def test_a_closed_gate_of_a_schedule_says_when_it_opens() -> None:
         "nights-app: the gate is not passing, kept by RolloutSchedule prod/nights,"
         " opens at 2025-01-01T02:00:00Z"
     )
+
+
+@pytest.mark.parametrize(
+    ("of", "problem"),
+    [
+        (
+            schedule(action=DENY, problem="spec.timezone: no zone is Mars", schedule=None),
+            "spec.timezone: no zone is Mars",
+        ),
+        (schedule(action=DENY, rules=ALWAYS), "its rules do not change that within 400 days"),
+    ],
+)
+def test_rel97_a_gate_that_its_schedule_never_opens_says_why(
+    of: ScheduleObject, problem: str
+) -> None:
+    """Else it looks like one that opens in its time."""
+    nights = decided(of)
+    own = kept_gate(of)
+    closed = GateSummary(name=own.head.name, passing=False)
+    (found,) = describe_gates(head(), [closed], [own], [nights])
+
+    assert found.schedule_problem == problem
+    assert f"kept by RolloutSchedule prod/nights: {problem}" in render_gate(found)
+    passing = msgspec.structs.replace(closed, passing=True)
+    (found,) = describe_gates(head(), [passing], [own], [nights])
+    assert found.schedule_problem == ""
 
 
 @pytest.mark.parametrize(
