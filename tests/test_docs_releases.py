@@ -14,6 +14,7 @@ from rollout_operator.model.decode.releases.flux import (
 )
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.planning.description.releases.waits import REMEDIES
 from rollout_operator.planning.releases.intents import FIELDS
 from tests.code_rules import ROOT
 
@@ -61,3 +62,11 @@ def test_what_an_installation_takes_is_there() -> None:
         assert (ROOT / "manifests/components" / one / "kustomization.yaml").exists()
     there = {one.name for one in (ROOT / "manifests/components").glob("releases*")}
     assert {*components} == there
+
+
+def test_each_reason_is_explained_with_its_remedy() -> None:
+    """D-75: as the page and the commands have it."""
+    table = PAGE.partition("### What holds a release")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|([^|]*)\|$", table, re.MULTILINE)
+    assert len(rows) == len(REMEDIES)
+    assert {reason: remedy.strip() for reason, remedy in rows} == REMEDIES

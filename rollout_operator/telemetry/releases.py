@@ -26,12 +26,24 @@ _BLOCKING: Final = frozenset(
     {
         *("BakeTimeFailed", "FluxNotInstalled", "GateListFailed", "HealthCheckListFailed"),
         *("InvalidSpec", "RecoveryTimeout", "RolloutFailed", "TargetConflict"),
+        *("UpgradePathUnknown", "WantedVersionNotFound", "WantedVersionNotVerified"),
     }
 )
-# `Ready` is false, and time alone may change that.
-_WAITING: Final = frozenset({"BakeTimeRetrying", "NoReleasesAvailable"})
+# Time alone, or health, may change these; or a person wants it so, or another condition says more.
+_WAITING: Final = frozenset(
+    {
+        *("BakeTimeRetrying", "NoReleasesAvailable", "NothingDeployed", "WritingTargets"),
+        *("Suspended", "UnhealthyHealthChecks"),
+    }
+)
 # By condition, what it is where a person has to act.
-_BLOCKED: Final = {"Ready": "False", "Stalled": "True", "TargetConflict": "True"}
+_BLOCKED: Final = {
+    "Ready": "False",
+    "Stalled": "True",
+    "TargetConflict": "True",
+    "DeploymentBlocked": "True",
+    "UpgradePathUnknown": "True",
+}
 _PREFIX: Final = "rollout_operator_release_"
 _ROLLOUT: Final = ("namespace", "rollout")
 

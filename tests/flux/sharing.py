@@ -53,7 +53,7 @@ async def _is_answered(world: World) -> bool:
 
 
 async def _is_contested(world: World) -> bool:
-    return show_condition(await read_status(world), "TargetConflict") == "True Contested"
+    return show_condition(await read_status(world), "TargetConflict") == "True TargetConflict"
 
 
 async def _read_all(play: Play) -> tuple[object, ...]:

@@ -74,6 +74,13 @@ def test_gauges_show_what_is_there_and_nothing_that_is_gone() -> None:
         ({"Ready": ("False", "BakeTimeRetrying")}, set()),
         ({"Ready": ("False", "made up")}, {"Other"}),
         ({"GatesPassing": ("False", "SomeGatesBlocking")}, set()),
+        ({"Ready": ("False", "NothingDeployed")}, set()),
+        ({"Ready": ("False", "WritingTargets")}, set()),
+        ({"DeploymentBlocked": ("True", "UnhealthyHealthChecks")}, set()),
+        (
+            {"DeploymentBlocked": ("True", "WantedVersionNotFound")},
+            {"WantedVersionNotFound"},
+        ),
     ],
 )
 def test_what_only_a_person_ends_is_told_by_its_reason(

@@ -1,4 +1,4 @@
-"""Events about Rollouts, each where it says something new, and what is counted of them.
+"""Events about Rollouts, each where it says something new, in the log, and what is counted of them.
 
 What is worth one is decided in `planning.releases`.
 """
@@ -13,6 +13,7 @@ from rollout_operator.model.releases.flux_write import FluxWrite, FluxWriteCode
 from rollout_operator.model.releases.plan import ReleaseEvent
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.wording import camel_case
+from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.releases import ReleaseCounters
 
 BAD_ANNOTATION = "InvalidAnnotation"
@@ -40,7 +41,8 @@ class ReleaseReports:
     def on_write(self, watched: WatchedObject, write: FluxWrite) -> None:
         """Report a write that went over what another writer had chosen."""
         if write.code in _OVER_OTHERS:
-            self._report(watched, ReleaseEvent(reason=camel_case(write.code), note=write.text))
+            event = ReleaseEvent(reason=camel_case(write.code), note=write.text, is_routine=True)
+            self._record_event(watched, event)
 
     def on_problems(self, watched: WatchedObject, problems: Iterable[str]) -> None:
         """Report annotations of Flux's objects that cannot be obeyed, each once."""
@@ -56,6 +58,11 @@ class ReleaseReports:
         self._counters.forget(name)
 
     def _report(self, watched: WatchedObject, event: ReleaseEvent) -> None:
+        emit = log.at(event.severity)
+        emit("Rollout reports", rollout=watched.name, reason=event.reason, why=event.note)
+        self._record_event(watched, event)
+
+    def _record_event(self, watched: WatchedObject, event: ReleaseEvent) -> None:
         self._record(
             EventRecord(
                 regarding=Regarding(
@@ -65,5 +72,6 @@ class ReleaseReports:
                 reason=event.reason,
                 note=event.note,
                 severity=event.severity,
+                is_routine=event.is_routine,
             )
         )

@@ -112,6 +112,8 @@ class ReleaseEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     note: str
     severity: Severity = Severity.INFO
+    is_routine: bool = False
+    """Whether each release has it, or each correction: such Events crowd out no others."""
 
 
 class ReleasePlan(msgspec.Struct, frozen=True, kw_only=True):

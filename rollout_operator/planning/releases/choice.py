@@ -16,10 +16,7 @@ from rollout_operator.planning.releases.deployment import (
 )
 from rollout_operator.planning.releases.discovery import make_release
 from rollout_operator.planning.releases.gates import GatesVerdict
-from rollout_operator.planning.releases.health import (
-    BlockedCode,
-    HealthVerdict,
-)
+from rollout_operator.planning.releases.health import HOLDING, HealthVerdict
 from rollout_operator.planning.releases.intents import (
     drop_intents,
     is_unblocked,
@@ -32,12 +29,7 @@ from rollout_operator.planning.releases.state import ReleasePass
 
 def choose_request(state: ReleasePass, verdict: GatesVerdict, health: HealthVerdict) -> None:
     """Request the release that is to be deployed now, if there is one."""
-    held = {
-        BlockedCode.SUSPENDED,
-        BlockedCode.WANTED_NOT_FOUND,
-        BlockedCode.WANTED_NOT_VERIFIED,
-    }
-    if health.code in held:
+    if health.code in HOLDING:
         return
     if state.manual is not None:
         if state.manual.tag and state.manual.tag != state.current_tag:

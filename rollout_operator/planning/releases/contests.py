@@ -62,7 +62,7 @@ def describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFind
         return ConditionFinding(TARGET_CONFLICT, False, "Settled", "")
     names = join_names([f"{target.kind} {target.name} ({target.tag})" for target in contested])
     text = f"another writer undoes {tag} again and again: {names}"
-    return ConditionFinding(TARGET_CONFLICT, True, "Contested", text)
+    return ConditionFinding(TARGET_CONFLICT, True, TARGET_CONFLICT, text)
 
 
 def _list_times(target: FluxTarget, corrections: Iterable[Correction]) -> Sequence[datetime]:

@@ -80,7 +80,8 @@ def deploy(
         bake_status_message="no bake is configured" if is_over else "waiting for the bake to start",
     )
     if spec.has_bake:
-        events.append(ReleaseEvent(reason=DEPLOYING, note=f"{tag} is being deployed"))
+        note = f"{tag} is being deployed"
+        events.append(ReleaseEvent(reason=DEPLOYING, note=note, is_routine=True))
     kept = keep_first((entry, *past)[: spec.history_limit], MOST_OF_HISTORY)
     return kept, tuple(events)
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.plan import (
     ApplyTag,
@@ -27,13 +28,16 @@ from rollout_operator.planning.releases.contests import (
     get_contest_end,
     list_contested,
 )
-from rollout_operator.planning.releases.deployment import (
-    render_success,
-)
+from rollout_operator.planning.releases.deployment import render_success
+from rollout_operator.planning.releases.health import HOLDING, BlockedCode
 from rollout_operator.planning.releases.state import ReleasePass
 
 _SOON: Final = timedelta(seconds=1)
 _PINNED: Final = timedelta(seconds=30)
+_TOLD: Final = (
+    *(conditions.READY, conditions.GATES_PASSING, conditions.DEPLOYMENT_BLOCKED),
+    *(conditions.STALLED, conditions.PATH_UNKNOWN, conditions.TARGET_CONFLICT),
+)
 _REPORTED: Final = frozenset(
     {
         *(conditions.FAILED, conditions.NO_RELEASES, conditions.NO_FLUX),
@@ -104,7 +108,7 @@ def _write(state: ReleasePass, unwritten: list[FluxTarget], *, is_drift: bool) -
         state.actions.append(ApplyTag(target=flux_target, tag=tag, is_drift=is_drift))
         if is_drift:
             note = f"{flux_target.kind} {flux_target.name} has {flux_target.tag} and gets {tag}"
-            state.events.append(ReleaseEvent(reason="DriftCorrected", note=note))
+            state.events.append(ReleaseEvent(reason="DriftCorrected", note=note, is_routine=True))
 
 
 def _describe(
@@ -115,32 +119,78 @@ def _describe(
             conditions.READY, False, reason or conditions.FAILED, problem or state.ready_note
         )
     else:
-        ready = conditions.describe_ready(
-            state.current, is_writing=is_writing, note=state.ready_note
-        )
+        notes = (state.ready_note, _describe_hold(state), _explain_contest(state))
+        note = "; ".join(filter(None, notes))
+        ready = conditions.describe_ready(state.current, is_writing=is_writing, note=note)
     state.findings.append(ready)
     state.findings += conditions.describe_progress(
         state.current, is_writing=is_writing, is_overdue=is_overdue
     )
 
 
+def _describe_hold(state: ReleasePass) -> str:
+    """Return what holds the next release back, in the words of its own condition."""
+    if state.request is not None:
+        return ""  # it is deployed now
+    found = {finding.type: finding for finding in state.findings}
+    blocked, gates = (
+        found.get(kind) for kind in (conditions.DEPLOYMENT_BLOCKED, conditions.GATES_PASSING)
+    )
+    excluded = {release.tag: release for release in state.status.excluded_releases}
+    tags = [release.tag for release in state.status.release_candidates]
+    if state.manual is not None:
+        tags, excluded = [state.manual.tag] if state.manual.tag != state.current_tag else [], {}
+    is_waiting = any(tag not in excluded for tag in tags)
+    if blocked is not None and blocked.is_true and is_waiting:
+        return f"held: {blocked.text}"
+    if gates is not None and not gates.is_true and tags and state.manual is None:
+        return f"held: {gates.text}"
+    return f"held: {tags[0]}: {excluded[tags[0]].reason}" if tags and not is_waiting else ""
+
+
+def _explain_contest(state: ReleasePass) -> str:
+    """Return who undoes the tag, in the words of the condition."""
+    kind = conditions.TARGET_CONFLICT
+    found = (finding for finding in state.findings if finding.type == kind and finding.is_true)
+    return next((finding.text for finding in found), "")
+
+
 def _report_changes(state: ReleasePass, status: ReleaseStatus) -> None:
     """Report conditions that say something else than before, and no others (RELB-06)."""
-    for kind in (conditions.READY, conditions.GATES_PASSING, conditions.TARGET_CONFLICT):
-        condition = status.find_condition(kind)
-        if condition is None or not has_changed(state.rollout.status, status, kind):
-            continue
-        if kind == conditions.TARGET_CONFLICT:
-            severity = Severity.WARN if condition.status == "True" else Severity.INFO
-            note = condition.message or "no other writer undoes the tag any more"
-            state.events.append(ReleaseEvent(reason=kind, note=note, severity=severity))
-            continue
+    changed = (kind for kind in _TOLD if has_changed(state.rollout.status, status, kind))
+    for condition in filter(None, map(status.find_condition, changed)):
+        if (event := _choose_event(condition)) is not None:
+            state.events.append(event)
+
+
+def _choose_event(condition: StatusCondition) -> ReleaseEvent | None:
+    """Return what is to be reported of a condition that has changed."""
+    is_true, reason, note = condition.status == "True", condition.reason, condition.message
+    match condition.type:
+        case conditions.GATES_PASSING:
+            # Each release has those that pass: they crowd out no other.
+            return _report(reason, note, is_good=is_true, is_routine=is_true)
+        case conditions.TARGET_CONFLICT:
+            note = note or "no other writer undoes the tag any more"
+            return _report(condition.type, note, is_good=not is_true)
         # All that makes it ready, and a failed bake, has an event of its own.
-        if kind != conditions.READY or condition.reason in _REPORTED:
-            severity = Severity.INFO if condition.status == "True" else Severity.WARN
-            state.events.append(
-                ReleaseEvent(reason=condition.reason, note=condition.message, severity=severity)
-            )
+        case conditions.READY if reason in _REPORTED:
+            return _report(reason, note, is_good=is_true)
+        # Health has one where a release waits for it.
+        case conditions.DEPLOYMENT_BLOCKED if reason in HOLDING:
+            return _report(reason, note, is_good=reason == BlockedCode.SUSPENDED)
+        case conditions.STALLED if is_true and reason == conditions.RECOVERY_TIMEOUT:
+            return _report(reason, note)
+        case conditions.PATH_UNKNOWN if is_true:
+            return _report(reason, note)
+    return None
+
+
+def _report(
+    reason: str, note: str, *, is_good: bool = False, is_routine: bool = False
+) -> ReleaseEvent:
+    severity = Severity.INFO if is_good else Severity.WARN
+    return ReleaseEvent(reason=reason, note=note, severity=severity, is_routine=is_routine)
 
 
 def _next_pass(state: ReleasePass) -> timedelta | None:

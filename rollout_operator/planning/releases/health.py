@@ -5,6 +5,7 @@ What they say of a release that is deployed is weighed in `bake`.
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum, unique
+from typing import Final
 
 import msgspec
 
@@ -27,6 +28,12 @@ class BlockedCode(StrEnum):
     SUSPENDED = "Suspended"
     WANTED_NOT_FOUND = "WantedVersionNotFound"
     WANTED_NOT_VERIFIED = "WantedVersionNotVerified"
+
+
+HOLDING: Final = frozenset(
+    {BlockedCode.SUSPENDED, BlockedCode.WANTED_NOT_FOUND, BlockedCode.WANTED_NOT_VERIFIED}
+)
+"""What holds a release back that is asked for by name, too."""
 
 
 class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ def assess_all_gates(state: ReleasePass) -> GatesVerdict:
     text = f"no release can be compared with {state.current_tag}" if newer.is_path_unknown else ""
     state.ready_note = text
     if text or state.status.has_condition(conditions.PATH_UNKNOWN):
-        reason = "CurrentUnknown" if text else "Comparable"
+        reason = conditions.PATH_UNKNOWN if text else "Comparable"
         found_path = ConditionFinding(conditions.PATH_UNKNOWN, bool(text), reason, text)
         state.findings.append(found_path)
     return verdict

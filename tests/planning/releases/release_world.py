@@ -14,6 +14,7 @@ from rollout_operator.model.releases.plan import (
     Correction,
     FluxTarget,
     PolicyReading,
+    ReleaseEvent,
     ReleasePlan,
     ReleaseSnapshot,
     RemoveIntents,
@@ -36,7 +37,7 @@ class ReleaseWorld:
         )
         self.latest = latest or (known.split()[-1] if known else None)
         self.order: PolicyOrder | None = PolicyOrder.SEMVER
-        self.policy_problem = ""
+        self.policy_problem = self.policy_reason = ""
         self.digest: str | None = None
         self.metadata: dict[str, ReleaseMetadata | None] = {}
         self.gates: tuple[ReleaseGate, ...] = ()
@@ -48,6 +49,8 @@ class ReleaseWorld:
         self.compat: ReleaseCompat = OURS
         self.now = START
         self.plan = ReleasePlan(status=self.rollout.status)
+        self.reported: list[ReleaseEvent] = []
+        """All events so far."""
 
     @property
     def status(self) -> ReleaseStatus:
@@ -88,7 +91,11 @@ class ReleaseWorld:
 
     def snapshot(self) -> ReleaseSnapshot:
         reading = PolicyReading(
-            latest=self.latest, digest=self.digest, order=self.order, problem=self.policy_problem
+            latest=self.latest,
+            digest=self.digest,
+            order=self.order,
+            problem=self.policy_problem,
+            reason=self.policy_reason,
         )
         return ReleaseSnapshot(
             rollout=self.rollout,
@@ -109,6 +116,7 @@ class ReleaseWorld:
         """Plan, write the status and, unless the process dies before it, act."""
         self.latest = latest or self.latest
         self.plan = plan_release(self.snapshot())
+        self.reported += self.plan.events
         self._replace(status=self.plan.status)
         if acts:
             self._act()

@@ -132,7 +132,7 @@ def test_a_tag_of_ones_own_that_cannot_be_compared() -> None:
     world.set_status(history=(entry("mine"),))
     world.step()
     assert world.status.release_candidates == ()
-    assert world.reason("UpgradePathUnknown") == "True CurrentUnknown"
+    assert world.reason("UpgradePathUnknown") == "True UpgradePathUnknown"
     ready = world.status.find_condition("Ready")
     assert ready is not None
     assert "no release can be compared with mine" in ready.message

@@ -66,10 +66,12 @@ NORMAL = {
     *("AllGatesPassing", "GatesBypassed", "NoReleaseCandidates", "DeploymentSucceeded"),
     *("BakeTimeDeploying", "BakeTimeStarted", "BakeTimePassed", "BakeTimeCancelled"),
     *("RetryRequested", "ForceDeployNoop", "BypassGatesDropped", "DriftCorrected"),
+    "Suspended",
 }
 WARNINGS = {
     *("SomeGatesBlocking", "NoAllowedVersions", "HealthCheckBlocking", "BakeTimeFailed"),
     *("RolloutFailed", "NoReleasesAvailable"),
+    *("WantedVersionNotFound", "WantedVersionNotVerified", "RecoveryTimeout", "UpgradePathUnknown"),
 }
 BOTH = {"TargetConflict"}
 # By the status of an entry, what it may become in one pass. A retry makes it a new one.

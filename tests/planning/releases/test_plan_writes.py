@@ -1,7 +1,9 @@
 """What is written into objects of Flux, and what becomes of a plan that is cut short."""
 
+from rollout_operator.kube.event_memory import BURST
+from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget
-from tests.planning.releases.builders import MINUTE
+from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 
 REPOSITORY = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="0.1.0")
@@ -91,7 +93,7 @@ def test_an_object_that_another_writer_keeps_changing_is_left_alone() -> None:
     plan = world.step()
     assert plan.actions == ()
     assert (world.reason("TargetConflict"), world.events()) == (
-        "True Contested", ["TargetConflict"]
+        "True TargetConflict", ["TargetConflict"]
     )  # fmt: skip
     assert "OCIRepository app (mine)" in world.plan.status.conditions[-1].message
     assert plan.requeue_after == MINUTE * 9
@@ -157,3 +159,29 @@ def test_a_bake_starts_once_flux_has_the_tag() -> None:
     assert world.history() == "0.2.0 Deploying, 0.1.0 Succeeded"
     world.step()
     assert world.history() == "0.2.0 InProgress, 0.1.0 Succeeded"
+
+
+def test_what_became_of_a_release_has_room_among_its_events() -> None:
+    """RELB-06: one that fails, the way back, and the next one, within a minute."""
+    world = ReleaseWorld(latest="1.0.0", bake_time=MINUTE / 60, checks=ALL_CHECKS)
+    world.targets = BOTH
+    for tag, error in (("1.0.0", False), ("1.1.0", True), ("1.0.0", False), ("1.2.0", False)):
+        world.set_spec(wanted_version=tag)
+        world.checks = (check(),)
+        world.step()
+        world.step()
+        world.wait(0.1)
+        minutes = (world.now - START) / MINUTE
+        status = "Unhealthy" if error else "Healthy"
+        found = check(status=status, change=minutes, error=minutes if error else None)
+        world.checks = (found,)
+        world.step()
+        world.wait(0.1)
+        world.step()
+
+    assert world.history() == "1.2.0 Succeeded, 1.0.0 Succeeded, 1.1.0 Failed, 1.0.0 Succeeded"
+    reported = [
+        one for one in world.reported if one.severity is Severity.INFO and not one.is_routine
+    ]
+    assert [one.reason for one in reported].count("BakeTimePassed") == 3
+    assert len(reported) <= BURST

@@ -27,12 +27,17 @@ _PROBLEMS: Final = frozenset(
         *(conditions.GATES_UNKNOWN, conditions.CHECKS_UNKNOWN),
     }
 )
-_ROLE: Final = "give the operator the rights of `releases`, see docs/releases.md"
+_ROLE: Final = (
+    "give the operator the rights of `releases`, for other namespaces those of `releases-cluster`"
+)
 _BY_NAME: Final = "`rollout.kuberik.com/force-deploy` with a tag deploys it all the same"
-_REMEDIES: Final[Mapping[str, str]] = {
+REMEDIES: Final[Mapping[str, str]] = {
+    NOT_RECONCILED: "mend what the error names",
+    TERMINATING: "when it stays, look at the finalizers of the Rollout",
     NOT_OBSERVED: "when it stays, see that an operator with `-releases.enabled` acts here",
     conditions.INVALID_SPEC: "correct the spec",
-    conditions.FAILED: "correct what is named",
+    conditions.FAILED: "mend what is named: the image policy, a right of the operator, an object of"
+    " Flux, or an annotation",
     conditions.NO_FLUX: "install image-reflector-controller, source-controller and"
     " kustomize-controller of Flux",
     conditions.NO_RELEASES: "see why the image policy selects no tag",
@@ -48,12 +53,15 @@ _REMEDIES: Final[Mapping[str, str]] = {
     BlockedCode.WANTED_NOT_FOUND: "push the tag, or correct `spec.wantedVersion`",
     BlockedCode.WANTED_NOT_VERIFIED: "see in the log why the registry does not answer",
     BlockedCode.UNHEALTHY: f"look at the HealthChecks; {_BY_NAME}",
-    GatesCode.BLOCKING: "`rollout.kuberik.com/bypass-gates` with a tag lets it past closed gates",
+    GatesCode.BLOCKING: "open the gates that are named, or see what keeps them closed;"
+    " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
     GatesCode.NONE_ALLOWED: "add the version to `spec.allowedVersions` of the gates;"
     " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
     EXCLUDED: _BY_NAME,
     conditions.PATH_UNKNOWN: f"set `spec.wantedVersion`; {_BY_NAME}",
+    **dict.fromkeys((BakeStatus.DEPLOYING, BakeStatus.IN_PROGRESS, conditions.WRITING), ""),
 }
+"""What a person can do, by each reason why a Rollout does not go on; empty where time ends it."""
 _PHASES: Final[Mapping[str, ReleasePhase]] = {
     bake.FAILED: ReleasePhase.FAILED,
     BakeStatus.IN_PROGRESS: ReleasePhase.BAKING,
@@ -162,4 +170,4 @@ def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
 
 
 def _wait(reason: str, text: str) -> ReleaseWait:
-    return ReleaseWait(reason=reason, text=cut(text), remedy=_REMEDIES.get(reason, ""))
+    return ReleaseWait(reason=reason, text=cut(text), remedy=REMEDIES[reason])

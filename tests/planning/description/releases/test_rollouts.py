@@ -30,7 +30,7 @@ from rollout_operator.planning.description.releases.rollouts import (
     describe_unreadable_release,
 )
 from rollout_operator.planning.wording import MAX_LINE
-from tests.planning.description.releases.test_waits import baking, deploying, failed, gated, idle
+from tests.planning.description.releases.held_releases import baking, deploying, failed, gated, idle
 from tests.planning.releases.builders import (
     ALL_CHECKS,
     MINUTE,

@@ -1,13 +1,12 @@
 """Why a Rollout does not go on: the words of its status, the first that decides, and what to do."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pytest
 
 from rollout_operator.model.described.releases import ReleasePhase, ReleaseWait
-from rollout_operator.model.releases.plan import FluxKind, FluxTarget
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.description.releases.waits import (
@@ -15,133 +14,31 @@ from rollout_operator.planning.description.releases.waits import (
     choose_release_phase,
     list_release_waits,
 )
-from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate, head
+from tests.planning.description.releases.held_releases import (
+    baking,
+    comparable_again,
+    contested,
+    deploying,
+    failed,
+    gated,
+    held_pin,
+    idle,
+    incomparable,
+    none_allowed,
+    overdue,
+    refused_write,
+    rolled_back,
+    suspended,
+    unhealthy,
+    unreadable_policy,
+    waiting_for_flux,
+)
+from tests.planning.releases.builders import head
 from tests.planning.releases.builders import rollout as build_rollout
 from tests.planning.releases.release_world import ReleaseWorld
 
 # Time and Flux end these.
 PASSING: Final = {"Deploying", "InProgress", "WritingTargets"}
-BAKE: Final[dict[str, Any]] = {"bake_time": 5 * MINUTE, "checks": ALL_CHECKS}
-
-
-def idle() -> ReleaseWorld:
-    world = ReleaseWorld(known="1.0.0")
-    world.step()
-    world.step()
-    return world
-
-
-def gated() -> ReleaseWorld:
-    world = idle()
-    world.gates = (gate("freeze", passing=False),)
-    world.step("1.1.0")
-    return world
-
-
-def none_allowed() -> ReleaseWorld:
-    world = idle()
-    world.gates = (gate("some", allowed="1.2.0"),)
-    world.step("1.1.0")
-    return world
-
-
-def unhealthy() -> ReleaseWorld:
-    world = ReleaseWorld(known="1.0.0", checks=ALL_CHECKS)
-    world.checks = (check(status="Healthy", change=0),)
-    world.step()
-    world.step()
-    world.checks = (check(status="Unhealthy", message="503"),)
-    world.step("1.1.0")
-    return world
-
-
-def deploying() -> ReleaseWorld:
-    world = ReleaseWorld(known="1.0.0", **BAKE)
-    world.checks = (check(),)
-    world.step()
-    world.step()
-    return world
-
-
-def waiting_for_flux() -> ReleaseWorld:
-    world = deploying()
-    text = "it has fetched 0.9.0, not 1.0.0"
-    world.targets = (
-        FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="1.0.0", waiting_for=text),
-    )
-    world.step()
-    return world
-
-
-def baking() -> ReleaseWorld:
-    world = deploying()
-    world.checks = (check(status="Healthy", change=1),)
-    world.wait(1)
-    world.step()
-    return world
-
-
-def failed() -> ReleaseWorld:
-    world = baking()
-    world.wait(1)
-    world.checks = (check(status="Unhealthy", change=2, error=2, message="503"),)
-    world.step("1.1.0")
-    return world
-
-
-def suspended() -> ReleaseWorld:
-    world = idle()
-    world.set_spec(is_suspended=True)
-    world.step("1.1.0")
-    return world
-
-
-def held_pin() -> ReleaseWorld:
-    world = idle()
-    world.set_spec(wanted_version="9.9.9")
-    world.metadata, world.verifies_wanted = {"9.9.9": None}, True
-    world.step()
-    return world
-
-
-def unreadable_policy() -> ReleaseWorld:
-    world = idle()
-    world.policy_problem = "ImagePolicy prod/app: there is none"
-    world.step()
-    return world
-
-
-def refused_write() -> ReleaseWorld:
-    world = idle()
-    world.targets = (FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="1.0.0"),)
-    world.write_problem = "cannot write OCIRepository app: forbidden"
-    world.step("1.1.0")
-    world.step()
-    return world
-
-
-def rolled_back() -> ReleaseWorld:
-    """The version that failed is newer than the one in place."""
-    world = ReleaseWorld(known="1.0.0 1.1.0")
-    world.set_status(history=(entry("1.0.0", minutes=1), entry("1.1.0", "Failed")))
-    world.step()
-    return world
-
-
-def incomparable() -> ReleaseWorld:
-    """What is deployed is a tag of somebody's own."""
-    world = ReleaseWorld(known="1.1.0 1.2.0")
-    world.set_status(history=(entry("mine"),))
-    world.step()
-    return world
-
-
-def comparable_again() -> ReleaseWorld:
-    world = incomparable()
-    world.set_status(history=(entry("1.2.0"),))
-    world.step()
-    assert world.reason("UpgradePathUnknown").startswith("False ")
-    return world
 
 
 @pytest.mark.parametrize(
@@ -264,18 +161,13 @@ def test_an_error_of_this_process_goes_before_what_it_decided_last() -> None:
 
 
 def test_a_contest_and_an_overdue_recovery_are_for_a_person() -> None:
-    world = ReleaseWorld(known="1.0.0", **BAKE)
-    world.checks = (check(),)
-    world.set_status(history=(entry("0.9.0", "Failed", 0),))
-    world.post(unblock_failed="true")
-    world.step()
-    world.step()
-    world.wait(61)
-    world.step()
-    waits = tuple(list_release_waits(world.rollout))
-
-    assert [wait.reason for wait in waits] == ["RecoveryTimeout", "Deploying"]
-    assert choose_release_phase(world.status, waits) is ReleasePhase.HELD
+    for world, reasons in (
+        (overdue(), ["RecoveryTimeout", "Deploying"]),
+        (contested(), ["TargetConflict"]),
+    ):
+        waits = tuple(list_release_waits(world.rollout))
+        assert [wait.reason for wait in waits] == reasons
+        assert choose_release_phase(world.status, waits) is ReleasePhase.HELD
 
 
 def test_what_is_asked_for_by_name_comes_next_whatever_gates_say() -> None:

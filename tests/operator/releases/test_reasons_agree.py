@@ -1,0 +1,151 @@
+"""Why a Rollout does not go on is the same code and sentence wherever people look.
+
+`kubectl get` shows the message of `Ready`, `kubectl describe` all conditions and Events. Each code
+is brought about by the planner itself: what no planner writes cannot pass here.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from rollout_operator.cli.text.layout import StatusLayout
+from rollout_operator.cli.text.releases import draw_release
+from rollout_operator.controllers.releases.reports import ReleaseReports
+from rollout_operator.lab.lines import render_line
+from rollout_operator.model.described.releases import ReleaseDescription
+from rollout_operator.model.event import EventRecord
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.planning.description.release_text import render_release as render_text
+from rollout_operator.planning.description.releases.rollouts import (
+    RelatedObjects,
+    describe_release,
+)
+from rollout_operator.planning.description.releases.waits import REMEDIES
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.releases import ReleaseCounters, show_releases
+from rollout_operator.web.status.markup import escape
+from rollout_operator.web.status.releases import render_release
+from tests.planning.description.releases import held_releases as held
+from tests.planning.releases.release_world import ReleaseWorld
+
+WIDTH: Final = 2000
+
+
+class Held(NamedTuple):
+    """A Rollout that does not go on, and what differs in some place."""
+
+    build: Callable[[], ReleaseWorld]
+    event: str = ""
+    """Reason of the Event that has the sentence, where kuberik's is another word."""
+    has_event: bool = True
+    is_blocked: bool = False
+    """Whether an alert asks for a person."""
+
+
+CASES: Final = {
+    "InvalidSpec": Held(held.refused, is_blocked=True),
+    "RolloutFailed": Held(held.unreadable_policy, is_blocked=True),
+    "FluxNotInstalled": Held(held.without_flux, is_blocked=True),
+    "GateListFailed": Held(held.without_gates, is_blocked=True),
+    "HealthCheckListFailed": Held(held.without_checks, is_blocked=True),
+    "NoReleasesAvailable": Held(held.unannounced),
+    "BakeTimeFailed": Held(held.failed, is_blocked=True),
+    "RecoveryTimeout": Held(held.overdue, is_blocked=True),
+    "TargetConflict": Held(held.contested, is_blocked=True),
+    "Suspended": Held(held.suspended),
+    "WantedVersionNotFound": Held(held.held_pin, is_blocked=True),
+    "WantedVersionNotVerified": Held(held.unanswered_pin, is_blocked=True),
+    "UnhealthyHealthChecks": Held(held.unhealthy, event="HealthCheckBlocking"),
+    "SomeGatesBlocking": Held(held.gated),
+    "NoAllowedVersions": Held(held.none_allowed),
+    "UpgradePathUnknown": Held(held.incomparable, is_blocked=True),
+    "InProgress": Held(held.baking, event="BakeTimeStarted"),
+    # Reported when it failed; Flux and health change too often for an Event each.
+    "Excluded": Held(held.rolled_back, has_event=False),
+    "Deploying": Held(held.deploying, has_event=False),
+    "WritingTargets": Held(held.writing, has_event=False),
+}
+# These stand in no status: nobody has written one.
+OF_NO_STATUS: Final = {"NotObserved", "NotReconciled", "Terminating"}
+
+
+def test_each_code_is_brought_about() -> None:
+    assert CASES.keys() | OF_NO_STATUS == REMEDIES.keys()
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_d_40_all_places_have_the_code_and_the_sentence(code: str, lines: list[str]) -> None:
+    case = CASES[code]
+    world = case.build()
+    described = describe_release(world.rollout, RelatedObjects())
+    first = described.waits[0]
+    assert (described.reason, described.headline) == (code, first.text)
+    assert (first.reason, first.remedy) == (code, REMEDIES[code])
+
+    said = {condition.type: condition.message for condition in world.status.conditions}
+    assert first.text in said["Ready"]
+    assert read_blocked(world) == ({code} if case.is_blocked else set())
+    for shown in (render_text(described), draw(described)):
+        assert f"{first.text} [{code}]" in shown
+        assert first.remedy in draw(described)
+    page = render_release(described)
+    assert escape(first.text) in page
+    assert f"<code>{code}</code>" in page
+
+    events = report(world)
+    reported = [(event.reason, first.text in event.note) for event in events]
+    expected = 1 if case.has_event else 0
+    assert reported.count((case.event or code, True)) == expected, reported
+    logged = [line for line in lines if f"reason={case.event or code} " in line]
+    assert len(logged) == expected
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_relb06_nothing_is_told_twice(code: str) -> None:
+    world = CASES[code].build()
+    world.write_problem = "the write is refused" if code == "WritingTargets" else ""
+    world.step()
+    before, written = len(world.reported), world.status
+    for _ in range(3):
+        world.wait(0.1)
+        world.step()
+    assert [event.reason for event in world.reported[before:]] == []
+    assert world.status == written
+
+
+def report(world: ReleaseWorld) -> list[EventRecord]:
+    """Return the Events of all that was reported so far, and have it logged."""
+    found: list[EventRecord] = []
+    counters = ReleaseCounters(CollectorRegistry(), "prod", ())
+    head = world.rollout.head
+    watched = WatchedObject(
+        namespace=head.namespace,
+        name=head.name,
+        uid=head.uid,
+        resource_version=head.resource_version,
+        view=world.rollout,
+    )
+    ReleaseReports(found.append, counters).on_plan(watched, world.reported)
+    return found
+
+
+def read_blocked(world: ReleaseWorld) -> set[str]:
+    """Return the reasons that the metric of blocked Rollouts has."""
+    metrics = Metrics()
+    show_releases(metrics.registry, lambda: [world.rollout], list)
+    return {
+        sample.labels["reason"]
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "rollout_operator_release_blocked"
+    }
+
+
+def draw(release: ReleaseDescription) -> str:
+    """Return what `status` and `explain` show."""
+    layout = StatusLayout(width=WIDTH)
+    drawn = draw_release(release, datetime(2025, 1, 1, tzinfo=UTC), layout)
+    return "\n".join(render_line(line, WIDTH, is_coloured=False) for line in drawn)
