@@ -124,6 +124,9 @@ class ReleaseObserver:
         if caches.policies.is_absent:
             text = "the cluster has no image policies: Flux is not installed, or not all of it"
             raise Unobserved(text, conditions.NO_FLUX)
+        if caches.oci_repositories.is_absent and caches.kustomizations.is_absent:
+            text = "the cluster has neither OCIRepositories nor Kustomizations to write a tag to"
+            raise Unobserved(text, conditions.NO_FLUX)
 
     def _check_selection(self, rollout: ReleaseRollout) -> bool:
         """Return whether other namespaces are asked; raise Unobserved where they may not be."""

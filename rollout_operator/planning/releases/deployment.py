@@ -32,6 +32,7 @@ from rollout_operator.planning.releases.intents import ATTRIBUTION
 DEPLOYING: Final = "BakeTimeDeploying"
 CANCELLED: Final = "BakeTimeCancelled"
 RETRY_REQUESTED: Final = "RetryRequested"
+NOWHERE: Final = "no object of Flux is annotated for it"
 RECOVERING: Final = "BakeFailureDisabled"
 
 _SYSTEM: Final = TriggeredBy(kind=TriggerKind.SYSTEM, name="rollout-controller")
@@ -142,10 +143,13 @@ def retry(
     return entry, ReleaseEvent(reason=RETRY_REQUESTED, note=note)
 
 
-def render_success(entry: HistoryEntry) -> ReleaseEvent:
-    """Return the event of a deployment whose objects of Flux are written."""
+def render_success(entry: HistoryEntry, *, is_written: bool) -> ReleaseEvent:
+    """Return the event of a deployment whose objects of Flux are written, where there are any."""
     note = f"{entry.version.tag} is deployed: {entry.message or ''}"
-    return ReleaseEvent(reason="DeploymentSucceeded", note=note)
+    if is_written:
+        return ReleaseEvent(reason="DeploymentSucceeded", note=note)
+    note = f"{note}; {NOWHERE}"
+    return ReleaseEvent(reason="DeploymentSucceeded", note=note, severity=Severity.WARN)
 
 
 def render_failure(reason: str, text: str) -> ReleaseEvent:

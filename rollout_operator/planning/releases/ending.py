@@ -28,7 +28,7 @@ from rollout_operator.planning.releases.contests import (
     get_contest_end,
     list_contested,
 )
-from rollout_operator.planning.releases.deployment import render_success
+from rollout_operator.planning.releases.deployment import NOWHERE, render_success
 from rollout_operator.planning.releases.health import HOLDING, BlockedCode
 from rollout_operator.planning.releases.state import ReleasePass
 
@@ -58,7 +58,7 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
         state, [target for target in unwritten if target not in contested], is_drift=not is_writing
     )
     if has_written and state.current is not None and not state.current.has_failed:
-        state.events.append(render_success(state.current))
+        state.events.append(render_success(state.current, is_written=bool(state.snapshot.targets)))
     overdue = state.current is not None and is_overdue(state.current, state.bake_context())
     problem = state.problem or (state.snapshot.write_problem if is_writing else "")
     _describe(state, reason, problem, is_writing=is_writing, is_overdue=overdue)
@@ -119,8 +119,9 @@ def _describe(
             conditions.READY, False, reason or conditions.FAILED, problem or state.ready_note
         )
     else:
-        notes = (state.ready_note, _describe_hold(state), _explain_contest(state))
-        note = "; ".join(filter(None, notes))
+        nowhere = "" if state.snapshot.targets else NOWHERE
+        notes = (nowhere, state.ready_note, _describe_hold(state), _explain_contest(state))
+        note = "; ".join(filter(None, notes if state.current else notes[1:]))
         ready = conditions.describe_ready(state.current, is_writing=is_writing, note=note)
     state.findings.append(ready)
     state.findings += conditions.describe_progress(

@@ -101,6 +101,42 @@ async def test_without_flux_a_rollout_says_so() -> None:
 
 
 @in_virtual_time
+async def test_where_flux_has_nothing_to_write_to_no_version_counts_as_deployed() -> None:
+    """RELB-27: its kinds were removed, and come back."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.rest()
+    kinds = (bench.caches.oci_repositories, bench.caches.kustomizations)
+    for kind in kinds:
+        assert isinstance(kind, FakeKind)
+        kind.is_there = False
+    bench.announce("1.1.0")
+    await bench.rest()
+    assert bench.condition().startswith("False FluxNotInstalled: ")
+    assert bench.history() == "1.0.0"
+    for kind in kinds:
+        assert isinstance(kind, FakeKind)
+        kind.is_there = True
+    await bench.rest()
+    assert (bench.history(), bench.tag) == ("1.1.0 1.0.0", "1.1.0")
+
+
+@in_virtual_time
+async def test_a_version_that_no_object_gets_is_said_to_be_nowhere() -> None:
+    """Else it looks deployed to whoever reads the Rollout."""
+    bench = ReleaseBench()
+    bench.create()
+    del bench.api.objects["ocirepositories", "app"]
+    await bench.rest()
+    text = "no object of Flux is annotated for it"
+    assert bench.condition().startswith("True RolloutSucceeded: ")
+    assert bench.condition().endswith(text)
+    (event,) = [event for event in bench.events if event.reason == "DeploymentSucceeded"]
+    assert event.note.endswith(text)
+    assert event.severity is Severity.WARN
+
+
+@in_virtual_time
 async def test_health_that_may_not_be_read_elsewhere_is_said() -> None:
     """REL-71: nothing bakes by what is not seen."""
     bench = ReleaseBench()

@@ -73,7 +73,7 @@ WARNINGS = {
     *("RolloutFailed", "NoReleasesAvailable"),
     *("WantedVersionNotFound", "WantedVersionNotVerified", "RecoveryTimeout", "UpgradePathUnknown"),
 }
-BOTH = {"TargetConflict"}
+BOTH = {"TargetConflict", "DeploymentSucceeded"}
 # By the status of an entry, what it may become in one pass. A retry makes it a new one.
 NEXT = {
     "Deploying": {"Deploying", "InProgress", "Succeeded", "Failed", "Cancelled"},

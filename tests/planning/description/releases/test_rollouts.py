@@ -55,6 +55,7 @@ def shown(world: ReleaseWorld) -> ReleaseDescription:
 def test_one_that_is_through_says_what_is_in_place() -> None:
     world = idle()
     world.targets = (TARGET,)
+    world.step()
     found = shown(world)
 
     assert (found.title, found.phase, found.tag, found.next) == (
