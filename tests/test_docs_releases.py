@@ -9,6 +9,8 @@ import yaml
 
 from rollout_operator.model import names
 from rollout_operator.model.decode.releases.flux import (
+    decode_image_policy,
+    decode_image_repository,
     decode_kustomization,
     decode_oci_repository,
 )
@@ -39,6 +41,10 @@ def test_the_samples_can_be_obeyed() -> None:
     rollout = decode_rollout(samples["Rollout"])
     assert isinstance(rollout, ReleaseRollout)
     assert rollout.spec.has_bake
+    policy = decode_image_policy(samples["ImagePolicy"])
+    repository = decode_image_repository(samples["ImageRepository"])
+    assert policy.head.name == rollout.spec.policy_name
+    assert policy.repository.name == repository.head.name
     source = decode_oci_repository(samples["OCIRepository"])
     applied = decode_kustomization(samples["Kustomization"])
     assert source.rollout == rollout.head.name
