@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.kube import release_kinds as kinds
@@ -17,11 +18,14 @@ from rollout_operator.model.decode.releases.flux import (
     decode_oci_repository,
 )
 from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.head import read_head
 from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.rollout import KIND, decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.diagnosis.installation import Installation, Source
 from rollout_operator.model.diagnosis.releases import InstalledReleases
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE
 from rollout_operator.operator.diagnosis.reading import Decoder, Reading
 from rollout_operator.planning.diagnosis.releases import makes
@@ -47,7 +51,7 @@ T = TypeVar("T")
 async def read_releases(reading: Reading, installation: Installation) -> InstalledReleases:
     """Return what there is of releases; nothing where there is none."""
     is_made = makes(installation)
-    rollouts = await reading.list_all(Source.RELEASES, kinds.ROLLOUTS, decode_rollout)
+    rollouts = await reading.list_all(Source.RELEASES, kinds.ROLLOUTS, _decode_any)
     if not is_made:
         reading.unread.pop(Source.RELEASES, None)  # most users need no right to read them
     if not is_made and not rollouts:
@@ -78,6 +82,15 @@ async def read_releases(reading: Reading, installation: Installation) -> Install
         missing=tuple(kind.kind for kind in _OWN if kind in reading.unknown),
         missing_of_flux=tuple(kind.kind for kind in unknown),
     )
+
+
+def _decode_any(raw: msgspec.Raw) -> ReleaseRollout | RefusedRelease:
+    """Return a Rollout; one whose status cannot be read is refused, and hides no other."""
+    try:
+        return decode_rollout(raw)
+    except DecodeError as error:
+        read = read_head(KIND, raw)
+        return RefusedRelease(head=read.head, problem=f"{error}", labels=read.labels)
 
 
 async def _list_of_flux(

@@ -104,3 +104,18 @@ async def test_kuberiks_controller_is_found_by_its_image_unless_it_is_scaled_to_
     spec["replicas"] = 0
     cluster.put("deployments", other)
     assert not (await examine(cluster, NAMESPACE, NOW)).has(FindingCode.RELEASES_MADE_TWICE)
+
+
+async def test_a_rollout_that_cannot_be_read_is_named_and_holds_no_check_of_others() -> None:
+    """Its status may have been written by hand: a time that is none, for one."""
+    cluster = making()
+    broken = named("Rollout", "broken", spec={"releasesImagePolicy": {"name": "app"}})
+    history = [{"version": {"tag": "1.0.0"}, "timestamp": "yesterday"}]
+    cluster.put("rollouts", {**broken, "status": {"history": history}})
+    diagnosis = await examine(cluster, NAMESPACE, NOW)
+
+    found = {(finding.code, finding.object): finding.text for finding in diagnosis.findings}
+    refused = found[FindingCode.RELEASE_REFUSED, "Rollout broken"]
+    assert "status.history[0].timestamp" in refused
+    assert (FindingCode.IMAGE_POLICY_MISSING, "Rollout app") in found
+    assert not [skipped for skipped in diagnosis.skipped if "broken" in skipped.why]
