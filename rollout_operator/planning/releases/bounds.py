@@ -12,7 +12,7 @@ import msgspec
 
 from rollout_operator.model.releases.status import FailedHealthCheck, GateSummary
 
-_Item = TypeVar("_Item", bound=msgspec.Struct)
+_Item = TypeVar("_Item")
 
 MOST_OF_RELEASES: Final = 256 * 1024
 """Bytes; candidates may be as many again, before gates and after."""

@@ -5,7 +5,11 @@ from typing import Final
 
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.plan import ReleaseEvent
-from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, ScheduleStatus
+from rollout_operator.model.releases.schedule import (
+    CLUSTER_SCHEDULE,
+    ScheduleState,
+    ScheduleStatus,
+)
 from rollout_operator.model.releases.schedule_plan import (
     CreateGate,
     DeleteGate,
@@ -13,6 +17,7 @@ from rollout_operator.model.releases.schedule_plan import (
     ScheduleSnapshot,
 )
 from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
+from rollout_operator.planning.releases.bounds import keep_first
 from rollout_operator.planning.wording import join_names
 
 READY: Final = "Ready"
@@ -24,6 +29,9 @@ DEACTIVATED: Final = "ScheduleDeactivated"
 
 # An object has room for some ten thousand names; `matchingRollouts` still has the number.
 MOST_LISTED: Final = 1000
+# Bytes for the names of rules, of which there may be any number, and of any length.
+_MOST_OF_RULES: Final = 64 * 1024
+_LONGEST_RULE: Final = 1024
 _MOST_ERRORS: Final = 3
 
 
@@ -39,7 +47,7 @@ def render_schedule_status(
     return ScheduleStatus(
         observed_generation=schedule.head.generation,
         active=before.active if state is None else state.is_active,
-        active_rules=before.active_rules if state is None else state.active_rules,
+        active_rules=before.active_rules if state is None else _list_rules(state),
         next_transition=None if state is None else state.next_transition,
         managed_gates=tuple(_list_gates(snapshot, plan, failed)),
         matching_rollouts=plan.matching,
@@ -92,6 +100,11 @@ def _assess_ready(plan: SchedulePlan, failed: Mapping[str, str]) -> ConditionFin
         text = f"{len(failed)} not written: {join_names(texts)}"
         return ConditionFinding(READY, False, NOT_WRITTEN, text)
     return ConditionFinding(READY, True, IN_SYNC, "the gates are as they should be")
+
+
+def _list_rules(state: ScheduleState) -> tuple[str, ...]:
+    """Return the rules that match now, the first of very many."""
+    return keep_first([name[:_LONGEST_RULE] for name in state.active_rules], _MOST_OF_RULES)
 
 
 def _list_gates(

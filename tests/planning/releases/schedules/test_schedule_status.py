@@ -1,5 +1,6 @@
 """What a schedule says of itself, and what of that is an event."""
 
+import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.outcome import Severity
@@ -7,11 +8,13 @@ from rollout_operator.model.releases.plan import ReleaseEvent
 from rollout_operator.model.releases.schedule import ScheduleStatus
 from rollout_operator.model.releases.schedule_plan import ScheduleSnapshot
 from rollout_operator.planning.releases.schedules.status import (
+    MOST_LISTED,
     choose_schedule_events,
     render_schedule_status,
 )
 from tests.planning.releases.builders import at
 from tests.planning.releases.schedules.schedule_builders import (
+    MORNING,
     gated,
     make_gates,
     plan,
@@ -46,6 +49,20 @@ def test_a_second_pass_says_the_same() -> None:
     later = replace(known, now=at(5), gates=make_gates(known))
 
     assert render(replace(later, schedule=schedule(status=status))) == status
+
+
+def test_a_status_has_room_for_any_number_of_rules_and_gates() -> None:
+    """REL-100: an object of 1.5 MiB at most is stored, and names are anybody's."""
+    names = [*(f"rule-{number}" for number in range(20_000)), "n" * 300_000]
+    rules = tuple(replace(MORNING, name=name) for name in reversed(names))
+    rollouts = [gated(f"{'app' * 60}-{number}") for number in range(3000)]
+    status = render(snapshot(schedule(namespace="", rules=rules), *rollouts))
+
+    assert len(msgspec.json.encode(status)) < 512 * 1024
+    assert status.matching_rollouts == 3000
+    assert len(status.managed_gates) == MOST_LISTED
+    assert 1000 < len(status.active_rules) < len(rules)
+    assert status.active_rules[1:3] == ("rule-19999", "rule-19998")
 
 
 def test_gates_of_the_cluster_have_their_namespace() -> None:
