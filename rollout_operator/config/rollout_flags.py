@@ -48,7 +48,8 @@ class RolloutFlags:
     release_compat: str = flag(
         "releases.compat", TEXT, "", _RELEASES,
         "kuberik: decide as kuberik's own controller does about the order of versions, those that"
-        " failed or follow one that was superseded, and windows over midnight.",
+        " failed or follow one that was superseded, windows over midnight, schedules without a"
+        " namespaceSelector, and bakes and HealthChecks while Flux is busy or fails.",
     )
     release_order: str = flag(
         "releases.order", TEXT, BY_VERSION, _RELEASES,

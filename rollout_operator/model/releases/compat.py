@@ -16,6 +16,12 @@ class ReleaseCompat(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a release that failed before is not deployed again by itself (RELB-24)."""
     trusts_cancelled: bool = True
     """Whether a healthy release that was superseded leaves its successor judged (RELB-17)."""
+    waits_for_flux: bool = True
+    """Whether a bake starts only once Flux has applied the release (RELB-16)."""
+    fails_with_flux: bool = True
+    """Whether a HealthCheck is unhealthy where Flux fails for long (RELB-37)."""
+    gates_all_namespaces: bool = True
+    """Whether a schedule without a selector of namespaces concerns all (RELB-31)."""
 
 
 OURS: Final = ReleaseCompat()
@@ -24,4 +30,7 @@ KUBERIK: Final = ReleaseCompat(
     compares_versions=False,
     skips_failed=False,
     trusts_cancelled=False,
+    waits_for_flux=False,
+    fails_with_flux=False,
+    gates_all_namespaces=False,
 )

@@ -98,8 +98,8 @@ class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
     """None where it is invalid: its gates stay as they are, and new ones do not pass."""
     rollouts: LabelSelector | None = None
     """The Rollouts concerned. None where it cannot be read."""
-    namespaces: LabelSelector = LabelSelector()
-    """Of a schedule of the cluster: the namespaces concerned."""
+    namespaces: LabelSelector | None = None
+    """Of a schedule of the cluster: the namespaces concerned. None where it does not say."""
     pretty_name: str | None = None
     description: str | None = None
     problem: str = ""

@@ -32,6 +32,7 @@ from rollout_operator.model.releases.health import CheckFinding, HealthCheck, He
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature, NamespaceChecks
+from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.checks.evaluate import describe_stall
 from rollout_operator.planning.releases.checks.references import find_class
 from rollout_operator.planning.releases.flux.targets import list_targets
@@ -50,6 +51,7 @@ class HealthChecks(Feature):
         self._context = context
         self._caches = caches
         self._client = context.open("evaluating health", Priority.LIST)
+        self._compat = get_compat(context.settings)
         self._queue: WorkQueue[str] = WorkQueue()
         self._controller = self._build_controller()
         self._workers = Workers(
@@ -85,7 +87,9 @@ class HealthChecks(Feature):
             CheckContext(
                 newest=newest,
                 statuses=StatusWriter(client, HEALTH_CHECKS, newest),
-                reader=CheckReader(client, KindCatalog(client, context.clock), self._find_stall),
+                reader=CheckReader(
+                    client, KindCatalog(client, context.clock), self._find_stall, self._compat
+                ),
                 observe=self._observe,
                 find_lack=self._caches.find_lack,
                 attempts=Attempts(context.clock, longest=longest, rng=context.rng),
@@ -114,7 +118,7 @@ class HealthChecks(Feature):
         caches = self._caches
         flux = gather_flux(name, caches.oci_repositories.store, caches.kustomizations.store)
         targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
-        return describe_flux_wait(rollout, tag, targets)
+        return describe_flux_wait(rollout, tag, targets, self._compat)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:
         """Return what is known of the Rollouts that may select a check. Raises Unreachable."""

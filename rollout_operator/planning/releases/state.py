@@ -95,7 +95,8 @@ class ReleasePass:
 
     def explain_blocker(self) -> str:
         """Return what Flux has yet to do (RELB-16). Without a bake its writes are enough."""
-        return describe_flux_wait(self.rollout, self.current_tag, self.snapshot.targets)
+        snapshot = self.snapshot
+        return describe_flux_wait(self.rollout, self.current_tag, snapshot.targets, snapshot.compat)
 
     def choose_newer(self) -> ReleaseCandidates:
         """Return the releases that are newer than the current one."""

@@ -211,6 +211,19 @@ def test_a_bake_waits_for_flux() -> None:
     assert world.history() == "0.1.0 InProgress"
 
 
+def test_a_bake_does_not_wait_for_flux_where_kuberiks_outcome_is_wanted() -> None:
+    """RELB-16: there the version before may pass for healthy."""
+    world = silent()
+    world.compat = KUBERIK
+    world.targets = (TARGET,)
+    world.checks = (check(status="Healthy", change=0),)
+    world.step("0.1.0")
+    kind = FluxKind.OCI_REPOSITORY
+    world.targets = (FluxTarget(kind=kind, name="app", tag="0.1.0", waiting_for="it is suspended"),)
+    world.step()
+    assert world.history() == "0.1.0 InProgress"
+
+
 # --- recovery mode
 
 

@@ -29,6 +29,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
 from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckClass, CheckFinding, HealthCheck
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
@@ -96,12 +97,17 @@ class CheckReader:
     """Evaluates HealthChecks by live reads."""
 
     def __init__(
-        self, reader: Reader, catalog: KindCatalog, find_stall: FindStall = lambda place: None
+        self,
+        reader: Reader,
+        catalog: KindCatalog,
+        find_stall: FindStall = lambda place: None,
+        compat: ReleaseCompat = OURS,
     ) -> None:
         """`find_stall` returns why a rollout group goes on only when a person acts."""
         self._reader = reader
         self._catalog = catalog
         self._find_stall = find_stall
+        self._compat = compat
         self._turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def evaluate(self, own: CheckClass, request: CheckRequest) -> Evaluation:
@@ -127,7 +133,7 @@ class CheckReader:
         place, failures = request.place, dict[str, FluxFailure]()
         (resource,) = KUSTOMIZATIONS
         tree = await self._fetch(resource, place.namespace, place.name)
-        own = _assess(f"{place.kind} {place.name}", tree, request, failures)
+        own = self._assess(f"{place.kind} {place.name}", tree, request, failures)
         has_unread = False
         if request.hold is not None:
             finding = assess_held(request.hold, own)
@@ -167,7 +173,19 @@ class CheckReader:
             return InventoryFinding(name=inventory_id.key, problem=str(error), may_pass=True)
         if tree is None:
             return InventoryFinding(name=inventory_id.key)
-        return _assess(inventory_id.key, tree, request, failures)
+        return self._assess(inventory_id.key, tree, request, failures)
+
+    def _assess(
+        self, name: str, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
+    ) -> InventoryFinding:
+        """Return what one object is at, and keep what Flux fails with there."""
+        failure = None
+        if self._compat.fails_with_flux:
+            failure = track_failure(tree, request.failures.get(name), request.now)
+        if failure is not None:
+            failures[name] = failure
+        counts = has_lasted(failure, request.now, request.check.failure_grace)
+        return assess_object(name, tree, request.now, failure if counts else None)
 
     async def _find(self, entry: InventoryObject) -> Tree | None:
         """Return an object, None where there is none, or no such kind."""
@@ -214,17 +232,6 @@ class CheckReader:
     async def _fetch(self, resource: Resource, namespace: str, name: str) -> Tree:
         namespace = namespace if resource.is_namespaced else ""
         return _decode(resource.kind, await self._reader.fetch(resource, namespace, name))
-
-
-def _assess(
-    name: str, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
-) -> InventoryFinding:
-    """Return what one object is at, and keep what Flux fails with there."""
-    failure = track_failure(tree, request.failures.get(name), request.now)
-    if failure is not None:
-        failures[name] = failure
-    counts = has_lasted(failure, request.now, request.check.failure_grace)
-    return assess_object(name, tree, request.now, failure if counts else None)
 
 
 def _decode(kind: str, raw: bytes | msgspec.Raw) -> Tree:

@@ -116,9 +116,8 @@ def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:
         return ScheduleStatus()
 
 
-def _parse_namespaces(wire: WireSelector | None) -> LabelSelector:
-    """Return the namespaces concerned: all, where there is no selector (RELB-31)."""
-    return LabelSelector() if wire is None else parse_selector(wire, "spec.namespaceSelector")
+def _parse_namespaces(wire: WireSelector | None) -> LabelSelector | None:
+    return None if wire is None else parse_selector(wire, "spec.namespaceSelector")
 
 
 def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:

@@ -111,6 +111,8 @@ def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
     if own:
         return [rollout for rollout in rollouts if rollout.namespace == own]
     spaces, labels = schedule.namespaces, snapshot.namespaces
+    if spaces is None:
+        return list(rollouts) if snapshot.compat.gates_all_namespaces else []
     return [rollout for rollout in rollouts if _takes(spaces, labels.get(rollout.namespace))]
 
 

@@ -12,6 +12,7 @@ from rollout_operator.controllers.releases.checks.reader import CheckReader, Che
 from rollout_operator.kube.api import Page, Resource, Served
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.model.errors import ApiError, Denied, NotElected, Throttled, TooManyRequests
+from rollout_operator.model.releases.compat import KUBERIK, OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckClass, HealthStatus
 from tests.planning.releases.builders import at, check
@@ -20,6 +21,13 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 APPS = Resource("apps", "v1", "deployments", "Deployment")
 PLACE = FluxReference(kind="Kustomization", namespace="prod", name="app")
 READY = {"type": "Ready", "status": "True", "reason": "Ok", "message": "applied"}
+FAILING = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "BuildFailed",
+    "message": "no such file",
+    "lastTransitionTime": "2020-01-01T00:00:00Z",
+}
 
 
 class OneKustomization:
@@ -31,7 +39,9 @@ class OneKustomization:
         own: ApiError | None = None,
         of_objects: ApiError | None = None,
         names: Sequence[str] = ("web",),
+        ready: Mapping[str, str] = READY,
     ) -> None:
+        self._ready = ready
         self._own = own
         self._of_objects = of_objects
         self._names = names
@@ -59,9 +69,13 @@ class OneKustomization:
             raise error
         deployments = [{"id": f"prod_{one}_apps_Deployment"} for one in self._names]
         entries = [*deployments, {"id": "prod_s__Secret"}]
-        status: Mapping[str, object] = {"conditions": [READY], "inventory": {"entries": entries}}
+        status: Mapping[str, object] = {
+            "conditions": [self._ready],
+            "inventory": {"entries": entries},
+        }
         is_own = resource.kind == "Kustomization"
-        body = {"apiVersion": "v1", "kind": resource.kind, "status": status if is_own else {}}
+        version = "kustomize.toolkit.fluxcd.io/v1" if is_own else "v1"
+        body = {"apiVersion": version, "kind": resource.kind, "status": status if is_own else {}}
         return json.dumps(body).encode()
 
     async def fetch_page(self, *args: Any, **how: Any) -> Page:
@@ -74,8 +88,10 @@ class OneKustomization:
         return (Served(resource=APPS, subresources=frozenset()),)
 
 
-async def evaluate(api: OneKustomization, unread: int = 0) -> tuple[HealthStatus, bool]:
-    reader = CheckReader(api, KindCatalog(api, VirtualClock()))
+async def evaluate(
+    api: OneKustomization, unread: int = 0, compat: ReleaseCompat = OURS
+) -> tuple[HealthStatus, bool]:
+    reader = CheckReader(api, KindCatalog(api, VirtualClock()), compat=compat)
     request = CheckRequest(check=check(), place=PLACE, now=at(0), unread=unread)
     found = await reader.evaluate(CheckClass.KUSTOMIZATION, request)
     return found.finding.status, found.has_unread
@@ -108,6 +124,17 @@ async def test_what_may_not_be_read_counts_by_the_number_of_evaluations(unread: 
     expected = HealthStatus.UNHEALTHY if unread == 2 else HealthStatus.PENDING
     for api in (OneKustomization(own=denied), OneKustomization(of_objects=denied)):
         assert await evaluate(api, unread) == (expected, True)
+
+
+@pytest.mark.parametrize(
+    ("compat", "expected"), [(OURS, HealthStatus.UNHEALTHY), (KUBERIK, HealthStatus.PENDING)]
+)
+@in_virtual_time
+async def test_a_failure_of_flux_counts_unless_kuberiks_outcome_is_wanted(
+    compat: ReleaseCompat, expected: HealthStatus
+) -> None:
+    """RELB-37: one that has lasted for longer than the grace."""
+    assert await evaluate(OneKustomization(ready=FAILING), compat=compat) == (expected, False)
 
 
 @pytest.mark.parametrize("error", [Throttled("x"), TooManyRequests("x"), NotElected("x")])

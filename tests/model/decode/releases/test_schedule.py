@@ -163,11 +163,13 @@ def test_all_that_a_schedule_says() -> None:
     assert found.problem == ""
 
 
-def test_without_a_selector_all_namespaces_are_concerned() -> None:
-    """RELB-31, RT-115: in the original none is."""
-    found = decode_schedule(CLUSTER_SCHEDULE, as_json(SPEC, namespace=""))
+def test_no_selector_of_namespaces_is_not_an_empty_one() -> None:
+    """RELB-31, RT-115: whom it concerns is decided by the flag."""
+    spec = {**SPEC, "namespaceSelector": {}}
 
-    assert found.namespaces.takes({})
+    assert decode_schedule(CLUSTER_SCHEDULE, as_json(SPEC, namespace="")).namespaces is None
+    found = decode_schedule(CLUSTER_SCHEDULE, as_json(spec, namespace=""))
+    assert found.namespaces == LabelSelector()
 
 
 def test_an_invalid_schedule_still_says_whom_it_concerns() -> None:

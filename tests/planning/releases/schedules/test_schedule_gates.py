@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rollout_operator.model import names
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
+from rollout_operator.model.releases.compat import KUBERIK
 from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleAction, ScheduleObject
 from rollout_operator.model.releases.schedule_plan import (
@@ -125,7 +126,7 @@ SPACES = {"prod": {"env": "prod"}, "dev": {"env": "dev"}}
 
 
 def of_cluster(namespaces: LabelSelector | None = None) -> ScheduleObject:
-    return schedule("freeze", namespace="", namespaces=namespaces or LabelSelector())
+    return schedule("freeze", namespace="", namespaces=namespaces)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +139,10 @@ def of_cluster(namespaces: LabelSelector | None = None) -> ScheduleObject:
         pytest.param(
             of_cluster(), ["dev/cluster-freeze-app", "prod/cluster-freeze-app"],
             id="RT-115 all namespaces",
+        ),
+        pytest.param(
+            of_cluster(LabelSelector()), ["dev/cluster-freeze-app", "prod/cluster-freeze-app"],
+            id="RT-114 a selector of all",
         ),
         pytest.param(schedule(), ["prod/nights-app"], id="REL-98 its own namespace"),
         pytest.param(
@@ -152,6 +157,13 @@ def test_rollouts_that_are_selected(of: ScheduleObject, expected: list[str]) -> 
     assert [one.key for one in created] == expected
     assert not any(one.is_passing for one in created)
     assert found.matching == len(expected)
+
+
+def test_without_a_selector_no_namespace_is_concerned_where_kuberiks_outcome_is_wanted() -> None:
+    """RELB-31, RT-115: an empty selector still concerns all."""
+    for selector, matching in ((None, 0), (LabelSelector(), 2)):
+        known = snapshot(of_cluster(selector), PROD, DEV, namespaces=SPACES)
+        assert plan(replace(known, compat=KUBERIK)).matching == matching
 
 
 def test_gates_go_with_what_selected_them() -> None:
