@@ -61,6 +61,7 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "adoption": ("", "diagnosis"),
         "policies": ("", "rollout"),
         "releases": ("",),
+        "forecasts": ("", "releases", "releases.schedules", "description", "description.releases"),
         "releases.flux": ("", "releases"),
         "releases.kstatus": ("", "releases"),
         "releases.schedules": ("", "releases"),
@@ -123,13 +124,15 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
             "admission",
             "controllers",
             "nodes",
+            "forecasts",
         ),
+        "forecasts": ("model",),
     },
     "operator": {"": ("releases",), "diagnosis": (), "releases": ("",)},
     "cli": {"": ("text",), "text": ()},
 }
 # The simulated cluster knows nothing of the operator but what calls look like and what they mean.
-CLUSTER = {*INSIDE["lab"]} - {"", "demo", "simulate"}
+CLUSTER = {*INSIDE["lab"]} - {"", "demo", "simulate", "forecasts"}
 CLUSTER_SEES = {
     "model",
     "aio",

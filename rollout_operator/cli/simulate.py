@@ -12,7 +12,7 @@ from rollout_operator.kube.connection.connect import Access
 from rollout_operator.lab.simulate import command
 from rollout_operator.lab.simulate.flags import render_simulate_usage
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace
+from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace, copy_releases
 
 # -namespace is its own: a file may hold several.
 _FLAGS: Final = (KUBECONFIG, CONTEXT)
@@ -20,7 +20,7 @@ _FLAGS: Final = (KUBECONFIG, CONTEXT)
 
 def run(arguments: Sequence[str]) -> int:
     """Tell what the words ask for; return the exit code. Raises HelpRequested and OperatorError."""
-    return command.run(arguments, command.ClusterAccess(_FLAGS, _copy_cluster))
+    return command.run(arguments, command.ClusterAccess(_FLAGS, _copy_cluster, _copy_releases))
 
 
 def render_usage() -> str:
@@ -31,6 +31,16 @@ def render_usage() -> str:
 def _copy_cluster(arguments: ParsedArguments) -> ObjectsCopy:
     be_quiet()
     return asyncio.run(_copy(choose_access(arguments)))
+
+
+def _copy_releases(arguments: ParsedArguments) -> ObjectsCopy:
+    be_quiet()
+    return asyncio.run(_copy_of_releases(choose_access(arguments)))
+
+
+async def _copy_of_releases(access: Access) -> ObjectsCopy:
+    async with open_client(access) as client:
+        return await copy_releases(client, access.namespace, LoopClock())
 
 
 async def _copy(access: Access) -> ObjectsCopy:

@@ -23,6 +23,12 @@ GROUPS: Final = {
     "events": "events.k8s.io",
     "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
     "multiazrollouts": "rollout.grafana.com",
+    **dict.fromkeys(
+        ("rollouts", "rolloutgates", "rolloutschedules", "healthchecks"), "kuberik.com"
+    ),
+    "imagepolicies": "image.toolkit.fluxcd.io",
+    "ocirepositories": "source.toolkit.fluxcd.io",
+    "kustomizations": "kustomize.toolkit.fluxcd.io",
     **dict.fromkeys(HOOKS, "admissionregistration.k8s.io"),
 }
 # Those that are granted for one object only; a create names none.

@@ -84,7 +84,7 @@ class ReleaseObserver:
             self._check_kinds()
             is_wide = self._check_selection(rollout)
             policy = await self._read_policy(rollout)
-            reading = _describe_policy(policy)
+            reading = describe_policy(policy)
             if self.look_ups is not None:
                 metadata = await self._look_up(rollout, policy, self.look_ups)
         except Unobserved as error:
@@ -225,7 +225,8 @@ def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) ->
         raise Unobserved(f"{place}: Flux has selected no tag of its image for {policy.head.key}")
 
 
-def _describe_policy(policy: ImagePolicy) -> PolicyReading:
+def describe_policy(policy: ImagePolicy) -> PolicyReading:
+    """Return what an image policy says, as a decision takes it."""
     latest = policy.latest
     return PolicyReading(
         latest=None if latest is None else latest.tag,

@@ -17,6 +17,9 @@ from typing import Any, Final, TextIO
 from rollout_operator.config.grammar import Flag, ParsedArguments
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.lab.end import forget_output
+from rollout_operator.lab.forecasts.command import foresee
+from rollout_operator.lab.forecasts.observe import ForecastSpan
+from rollout_operator.lab.forecasts.report import render_forecast
 from rollout_operator.lab.simulate.changes import check_names
 from rollout_operator.lab.simulate.compare import render_comparison
 from rollout_operator.lab.simulate.document import render_json
@@ -24,7 +27,9 @@ from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.figures import add_up
 from rollout_operator.lab.simulate.flags import (
     LONGEST_RUN,
+    LOOK_AHEAD,
     POLICY,
+    READY_AFTER,
     Output,
     SimulateSettings,
     read_settings,
@@ -38,7 +43,7 @@ from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.trace.trace import WIDTH
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
-from rollout_operator.planning.wording import printable
+from rollout_operator.planning.wording import format_json, printable
 
 # Names of pods take half of it.
 _NARROWEST: Final = 60
@@ -52,6 +57,8 @@ class ClusterAccess:
     """By which a person says where they are."""
     copy: Callable[[ParsedArguments], ObjectsCopy]
     """Raises ConfigError, and ApiError."""
+    copy_releases: Callable[[ParsedArguments], ObjectsCopy]
+    """The same for what decides on Rollouts of releases."""
 
 
 def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
@@ -63,22 +70,40 @@ def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
     settings = read_settings(arguments, cluster.flags)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
+    play = _foresee if settings.releases else _simulate
     try:
-        copy = _read(settings) if settings.files else cluster.copy(settings.arguments)
-        copy = _put_policies(settings, copy)
-        simulated = simulate_copy(settings, copy, sys.stderr)
-        other = replace(settings, changes=settings.versus)
-        versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
-        sys.stdout.writelines(f"{line}\n" for line in _render(simulated, versus))
+        lines, exit_code = play(settings, cluster)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         forget_output()
         return ExitCode.UNREAD
-    if not settings.has_exit_code:
-        return ExitCode.DONE
-    return simulated.exit_code if versus is None else max(simulated.exit_code, versus.exit_code)
+    return exit_code if settings.has_exit_code else ExitCode.DONE
+
+
+def _simulate(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterable[str], int]:
+    copy = _read(settings) if settings.files else cluster.copy(settings.arguments)
+    copy = _put_policies(settings, copy)
+    simulated = simulate_copy(settings, copy, sys.stderr)
+    other = replace(settings, changes=settings.versus)
+    versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
+    codes = [each.exit_code for each in (simulated, versus) if each is not None]
+    return _render(simulated, versus), max(codes)
+
+
+def _foresee(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterable[str], int]:
+    copy = _read(settings) if settings.files else cluster.copy_releases(settings.arguments)
+    span = ForecastSpan(
+        begins=settings.as_of or (datetime.now(UTC) if settings.files else copy.read_at),
+        lasts=settings.until or LOOK_AHEAD,
+        settles_after=settings.ready_after or READY_AFTER,
+    )
+    forecast = foresee(copy, settings.namespace, span)
+    if settings.output is Output.JSON:
+        return [format_json(forecast)], forecast.exit_code
+    return map(printable, render_forecast(forecast, _choose_width())), forecast.exit_code
 
 
 def _render(simulated: SimulationRun, versus: SimulationRun | None) -> Iterable[str]:

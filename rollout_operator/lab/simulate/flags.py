@@ -35,6 +35,11 @@ LONGEST_RUN: Final = timedelta(days=7)
 """A week at rest takes some 15 s of a processor."""
 
 
+LOOK_AHEAD: Final = timedelta(days=30)
+LONGEST_LOOK_AHEAD: Final = timedelta(days=400)
+"""As far as a schedule knows when it changes."""
+
+
 @unique
 class Output(StrEnum):
     """What the story is printed as."""
@@ -88,13 +93,21 @@ NAMESPACE: Final = Flag(
     alias="n",
     help="Namespace to look at, also -n: that of the context, or the only one of the file.",
 )
+RELEASES: Final = Flag(
+    name="releases",
+    kind=BOOL,
+    default=False,
+    help="Tell of Rollouts of releases when which version would be deployed, and what holds it"
+    " until then, instead of playing pods.",
+)
 READY: Final = Flag(
     name="ready-after",
     kind=DURATION,
     default=timedelta(0),
     help=f"How long a new pod takes until it is ready, at most {format_duration(LONGEST_SPAN)}."
     " 0 stands for the median of the rollout group's pods in the input, or"
-    f" {format_duration(READY_AFTER)} where none tells.",
+    f" {format_duration(READY_AFTER)} where none tells. With -releases, how long Flux and"
+    " HealthChecks take for a version.",
 )
 TERMINATES: Final = Flag(
     name="terminates-after",
@@ -121,14 +134,15 @@ AS_OF: Final = Flag(
     kind=TEXT,
     default="",
     help="When the input was read, as in 2006-01-02T15:04:05Z: it counts for how long ago a zone"
-    " was scaled down. By default the time of the file, or now.",
+    " was scaled down. By default the time of the file, or now. With -releases, from when on"
+    " is looked ahead, by default from now on.",
 )
 UNTIL: Final = Flag(
     name="until",
     kind=DURATION,
     default=timedelta(0),
     help="Stop that long after the start, as in 10m, whatever still moves then. 0 stands for the"
-    " end of all that moves.",
+    f" end of all that moves; with -releases, for {format_duration(LOOK_AHEAD)}.",
 )
 EXIT_CODE: Final = Flag(
     name="exit-code",
@@ -142,6 +156,9 @@ SEED: Final = Flag(
 OUTPUT: Final = Flag(
     name="o", kind=TEXT, default=str(Output.TEXT), help="Text for people, or json."
 )
+_OF_PODS: Final[tuple[Flag[Any], ...]] = (
+    *(CHANGE, VERSUS, POLICY, OBEYS, TERMINATES, STUCK, WEBHOOKS, SEED),
+)
 FLAGS: Final[tuple[Flag[Any], ...]] = (
     FILE,
     CHANGE,
@@ -149,6 +166,7 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     POLICY,
     OBEYS,
     NAMESPACE,
+    RELEASES,
     READY,
     TERMINATES,
     STUCK,
@@ -171,6 +189,12 @@ kubeconfig, with rights to read, or from FILE. Nothing is ever written.
   rollout-operator simulate -n mimir -change "new template"
   kubectl get statefulsets,pods,zpdb,pdb -o yaml | rollout-operator simulate -f -
 
+With -releases it tells when which version of a Rollout would be deployed, by the schedules, gates
+and HealthChecks there are:
+
+  rollout-operator simulate -releases -n prod
+  rollout-operator simulate -releases -f manifests/ -as-of 2026-01-02T15:04:05Z -until 720h
+
 """
 _CHANGES: Final = """
 Changes, in the order of their times. Each may end with a time since the start, as in "pod zone-b-0
@@ -192,7 +216,8 @@ Exit codes:
   wrong. With -exit-code the story counts as well, and 0 means that all groups end rolled out: 3 if
   something still moves at the time of -until, 4 if one stands still before it is rolled out, 5 if
   others than the operator take down more pods than a rollout may: of a zone more than its limit, or
-  pods of two zones of a group at a time. With -versus the higher one of both counts.
+  pods of two zones of a group at a time. With -versus the higher one of both counts. With
+  -releases, 3 if a version may come later than is looked ahead, 4 if one never comes by itself.
 """
 
 
@@ -210,6 +235,8 @@ class SimulateSettings:
     """With policies that count in place of those of the input."""
     obeys: bool = OBEYS.default
     namespace: str = ""
+    releases: bool = RELEASES.default
+    """Whether releases are foreseen, in place of pods."""
     ready_after: timedelta = READY.default
     """Zero: to be learnt."""
     terminates_after: timedelta = TERMINATES.default
@@ -247,6 +274,7 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
             policy_file=arguments.value(POLICY),
             obeys=arguments.value(OBEYS),
             namespace=arguments.value(NAMESPACE),
+            releases=arguments.value(RELEASES),
             ready_after=arguments.value(READY),
             terminates_after=arguments.value(TERMINATES),
             stuck=arguments.value(STUCK),
@@ -288,7 +316,12 @@ def _list_problems(arguments: ParsedArguments, access: Sequence[Flag[Any]]) -> I
     if (*arguments.value(FILE), arguments.value(POLICY)).count(STDIN) > 1:
         yield f"standard input is read once, by one -{FILE.name} or -{POLICY.name}"
     yield from list_wrong_choices(OUTPUT.name, arguments.value(OUTPUT), Output)
-    for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, LONGEST_RUN)):
+    is_ahead = arguments.value(RELEASES)
+    for flag in _OF_PODS if is_ahead else ():
+        if arguments.has(flag):
+            yield f"-{flag.name} is of pods: it does not go with -{RELEASES.name}"
+    longest = LONGEST_LOOK_AHEAD if is_ahead else LONGEST_RUN
+    for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, longest)):
         if not timedelta(0) <= arguments.value(flag) <= most:
             shown = f"at most {format_duration(most)}: {format_duration(arguments.value(flag))}"
             yield f"-{flag.name} must not be negative and {shown}"

@@ -5,7 +5,7 @@ nothing can be said. Nothing is ever written.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -13,10 +13,12 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.config.flags import get_flag
+from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
     MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
+    NAMESPACES,
     NATIVE_BUDGETS,
     NODES,
     PODS,
@@ -41,6 +43,14 @@ _OPTIONAL: Final = (
     *(ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES),
     MULTI_AZ_ROLLOUTS,
 )
+
+
+_OF_RELEASES: Final = (
+    *((kinds.ROLLOUT_GATES,), (kinds.ROLLOUT_SCHEDULES,), (kinds.CLUSTER_ROLLOUT_SCHEDULES,)),
+    *((kinds.HEALTH_CHECKS,), kinds.IMAGE_POLICIES, kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
+    (NAMESPACES,),
+)
+_ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +78,32 @@ async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> Obj
     pods = await reading.list_all(PODS)
     return ObjectsCopy(
         objects=[_decode(raw, kind) for kind, raw in (*sets, *pods, *others)],
+        read_at=client.server_time() or clock.now(),
+        known=frozenset(reading.known),
+        unread=tuple(reading.unread),
+    )
+
+
+async def copy_releases(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
+    """Return what decides on Rollouts in a namespace. Raises ApiError where none can be listed."""
+    reading = _Reading(client, namespace, clock)
+    found = await reading.list_all(kinds.ROLLOUTS)
+    for versions in _OF_RELEASES:
+        found += await reading.list_served(versions)
+    rollouts = [_decode(raw, kind) for kind, raw in found if kind == kinds.ROLLOUTS]
+    if any(_find(rollout, "healthCheckSelector", "namespaceSelector") for rollout in rollouts):
+        listed = [each for each in found if each[0] != kinds.HEALTH_CHECKS]
+        found = [*listed, *await reading.list_served((_ALL_CHECKS,))]
+    elsewhere = {
+        (str(place), str(_find(rollout, "releasesImagePolicy", "name")))
+        for rollout in rollouts
+        if (place := _find(rollout, "releasesImagePolicy", "namespace")) not in (None, namespace)
+    }
+    for place, name in sorted(elsewhere):
+        other = _Reading(client, place, clock, reading.known, reading.unread)
+        found += await other.fetch_served(kinds.IMAGE_POLICIES, name)
+    return ObjectsCopy(
+        objects=[_decode(raw, kind) for kind, raw in found],
         read_at=client.server_time() or clock.now(),
         known=frozenset(reading.known),
         unread=tuple(reading.unread),
@@ -111,6 +147,25 @@ class _Reading:
                 self.unread.append(f"{resource.plural} are left out: {error}")
         return []
 
+    async def list_served(self, versions: Sequence[Resource]) -> list[_Found]:
+        """Return all objects in the first version that is served; none as in `list_optional`."""
+        for resource in versions:
+            try:
+                return await self.list_all(resource)
+            except NotFound:
+                self.known.add(resource.kind)
+            except ApiError as error:
+                self.unread.append(f"{resource.plural} are left out: {error}")
+                break
+        return []
+
+    async def fetch_served(self, versions: Sequence[Resource], name: str) -> list[_Found]:
+        """Return one object in the first version in which it is there."""
+        for resource in versions:
+            if found := await self.fetch_optional(resource, name):
+                return found
+        return []
+
     async def _is_missing(self, resource: Resource) -> bool:
         """Return whether a kind is not installed: an API server answers that with 403 too.
 
@@ -145,6 +200,14 @@ class _Reading:
         if resource == STATEFULSETS:
             return []  # it is listed already
         return await self.fetch_optional(resource, reference.name)
+
+
+def _find(obj: JsonObject, *path: str) -> object:
+    """Return a field of a spec; None where it has none, or is none."""
+    found: object = obj.get("spec")
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
 
 
 def _list_references(sets: Sequence[_Found]) -> Sequence[Reference]:

@@ -1,0 +1,1 @@
+"""`rollout-operator simulate -releases`: when which version would be deployed."""

@@ -1,0 +1,217 @@
+"""Objects of a file or of a cluster as a forecast takes them; what cannot be read is named.
+
+Manifests that were never applied have neither UID nor generation: they get some, as an API server
+would give them. They belong to the namespace that is asked for, or to `default`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from rollout_operator.controllers.releases.flux import gather_flux
+from rollout_operator.controllers.releases.observe import describe_policy
+from rollout_operator.controllers.releases.tags import list_tags
+from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
+from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.lab.model.fields import child, name_of, namespace_of, text
+from rollout_operator.model.decode.broken import decode_or_salvage
+from rollout_operator.model.decode.releases.flux import (
+    decode_image_policy,
+    decode_kustomization,
+    decode_oci_repository,
+)
+from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.objects import AnyWatched, Unreadable, list_views
+from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY, ImagePolicy
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.namespace import LabelledNamespace
+from rollout_operator.model.releases.plan import PolicyReading
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
+from rollout_operator.operator.diagnosis.copies import ObjectsCopy
+from rollout_operator.planning.forecasts.given import ForecastInput, ForecastRollout
+from rollout_operator.planning.releases import conditions
+from rollout_operator.planning.releases.flux.targets import list_targets
+
+_DEFAULT: Final = "default"
+_DECODERS: Final[Mapping[str, tuple[Resource, Callable[[Any], Any]]]] = {
+    resource.kind: (resource, decode)
+    for resource, decode in (
+        (kinds.ROLLOUTS, decode_rollout),
+        (kinds.ROLLOUT_GATES, decode_gate),
+        (kinds.HEALTH_CHECKS, decode_health_check),
+        (kinds.ROLLOUT_SCHEDULES, partial(decode_schedule, SCHEDULE)),
+        (kinds.CLUSTER_ROLLOUT_SCHEDULES, partial(decode_schedule, CLUSTER_SCHEDULE)),
+        (kinds.IMAGE_POLICIES[0], decode_image_policy),
+        (kinds.OCI_REPOSITORIES[0], decode_oci_repository),
+        (kinds.KUSTOMIZATIONS[0], decode_kustomization),
+        (NAMESPACES, decode_labelled_namespace),
+    )
+}
+# Without the right to read these the operator decides nothing.
+_NEEDED: Final = (
+    (kinds.ROLLOUT_GATES, conditions.GATES_UNKNOWN),
+    (kinds.HEALTH_CHECKS, conditions.CHECKS_UNKNOWN),
+    (kinds.IMAGE_POLICIES[0], ""),
+    (kinds.OCI_REPOSITORIES[0], ""),
+    (kinds.KUSTOMIZATIONS[0], ""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastSpan:
+    """From when, and for how long."""
+
+    begins: datetime
+    lasts: timedelta
+    settles_after: timedelta
+
+
+def observe_releases(
+    copy: ObjectsCopy, namespace: str, span: ForecastSpan
+) -> tuple[ForecastInput, tuple[str, ...]]:
+    """Return what a forecast is made of, and what of the objects cannot be read.
+
+    Raises InvalidInput where there is no Rollout, or where an object is there twice. `namespace`
+    may be empty for all.
+    """
+    found = _read(copy.objects, namespace)
+    rollouts = [each for each in _list_rollouts(found) if namespace in ("", each.head.namespace)]
+    broken = [each.error for each in found.broken]
+    if not rollouts:
+        place = f" in namespace {namespace}" if namespace else ""
+        besides = f"; {'; '.join(broken)}" if broken else ""
+        raise InvalidInput(f"there is no Rollout of {kinds.ROLLOUTS.group}{place}{besides}")
+    schedules = list_views(
+        (*found.of(kinds.ROLLOUT_SCHEDULES), *found.of(kinds.CLUSTER_ROLLOUT_SCHEDULES)),
+        ScheduleObject,
+    )
+    labelled = list_views(found.of(NAMESPACES), LabelledNamespace)
+    given = ForecastInput(
+        begins=span.begins,
+        ends=span.begins + span.lasts,
+        rollouts=tuple(
+            _relate(each, found, copy)
+            for each in sorted(rollouts, key=lambda each: (each.head.namespace, each.head.name))
+        ),
+        gates=list_views(found.of(kinds.ROLLOUT_GATES), ReleaseGate),
+        schedules=schedules,
+        checks=list_views(found.of(kinds.HEALTH_CHECKS), HealthCheck),
+        namespaces={each.head.name: each.labels for each in labelled},
+        settles_after=span.settles_after,
+    )
+    return given, (*broken, *copy.unread)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Objects by kind."""
+
+    by_kind: dict[str, list[AnyWatched]] = field(default_factory=dict)
+    broken: list[Unreadable] = field(default_factory=list)
+
+    def of(self, resource: Resource) -> Sequence[AnyWatched]:
+        return self.by_kind.get(resource.kind, ())
+
+
+def _list_rollouts(found: _Found) -> Iterator[ReleaseRollout | RefusedRelease]:
+    yield from list_views(found.of(kinds.ROLLOUTS), ReleaseRollout)
+    yield from list_views(found.of(kinds.ROLLOUTS), RefusedRelease)
+
+
+def _read(objects: Iterable[JsonObject], namespace: str) -> _Found:
+    found = _Found()
+    seen: set[tuple[str, str, str]] = set()
+    for obj in objects:
+        kind = text(obj, "kind")
+        if kind not in _DECODERS:
+            continue
+        resource, decode = _DECODERS[kind]
+        if text(obj, "apiVersion").partition("/")[0] != (resource.group or resource.version):
+            continue
+        whole = _complete(obj, namespace if resource.is_namespaced else None)
+        key = (kind, namespace_of(whole), name_of(whole))
+        if key in seen:
+            raise InvalidInput(f"{kind} {'/'.join(filter(None, key[1:]))} is in the input twice")
+        seen.add(key)
+        raw = msgspec.Raw(msgspec.json.encode(whole))
+        view = decode_or_salvage(kind, watch_as(decode), raw)
+        if isinstance(view, Unreadable):
+            found.broken.append(view)
+        found.by_kind.setdefault(kind, []).append(view)
+    return found
+
+
+def _complete(obj: JsonObject, namespace: str | None) -> JsonObject:
+    """Return an object with what an API server would have given it; None: it is the cluster's."""
+    head = dict(child(obj, "metadata"))
+    if namespace is not None:
+        head.setdefault("namespace", namespace or _DEFAULT)
+    place = "/".join((text(obj, "kind"), str(head.get("namespace", "")), str(head.get("name"))))
+    for key, value in (("uid", place), ("resourceVersion", "1"), ("generation", 1)):
+        head.setdefault(key, value)
+    return {**obj, "metadata": head}
+
+
+def _relate(
+    rollout: ReleaseRollout | RefusedRelease, found: _Found, copy: ObjectsCopy
+) -> ForecastRollout:
+    if isinstance(rollout, RefusedRelease):
+        return ForecastRollout(rollout=rollout)
+    name, current = rollout.head.name, rollout.status.current
+    own = [
+        [each for each in found.of(resource) if each.namespace == rollout.head.namespace]
+        for resource in (kinds.OCI_REPOSITORIES[0], kinds.KUSTOMIZATIONS[0])
+    ]
+    flux = gather_flux(name, *map(_store, own))
+    tag = None if current is None else current.version.tag
+    return ForecastRollout(
+        rollout=rollout,
+        policy=_read_policy(rollout, found, copy),
+        targets=list_targets(name, tag, flux.repositories, flux.kustomizations),
+        suspended=frozenset(
+            (kind, each.head.name)
+            for kind, objects in (
+                (OCI_REPOSITORY, flux.repositories),
+                (KUSTOMIZATION, flux.kustomizations),
+            )
+            for each in objects
+            if each.progress.is_suspended
+        ),
+    )
+
+
+def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> PolicyReading:
+    if copy.known:
+        for resource, reason in _NEEDED:
+            if resource.kind not in copy.known:
+                texts = (each for each in copy.unread if each.startswith(f"{resource.plural} "))
+                return PolicyReading(problem=next(texts, resource.plural), reason=reason)
+    namespace = rollout.spec.policy_namespace or rollout.head.namespace
+    place = f"ImagePolicy {namespace}/{rollout.spec.policy_name}"
+    for each in found.of(kinds.IMAGE_POLICIES[0]):
+        if (each.namespace, each.name) != (namespace, rollout.spec.policy_name):
+            continue
+        if isinstance(each, Unreadable):
+            return PolicyReading(problem=each.error)
+        (policy,) = list_views([each], ImagePolicy)
+        return describe_policy(policy)
+    return PolicyReading(problem=f"{place}: there is none")
+
+
+def _store(objects: Sequence[AnyWatched]) -> WatchedStore:
+    store = WatchedStore(list_tags)
+    store.replace_all(objects)
+    return store

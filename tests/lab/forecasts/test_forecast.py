@@ -1,0 +1,259 @@
+"""`simulate -releases`: when which version comes, from a file of manifests."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from rollout_operator.cli.main import main
+from tests.goldens import Golden
+from tests.lab.forecasts.objects import (
+    Json,
+    check,
+    gate,
+    make,
+    policy,
+    rollout,
+    schedule,
+    source,
+)
+
+Capture = pytest.CaptureFixture[str]
+GOLDEN: Final = Path(__file__).parents[2] / "golden" / "releases-foreseen.txt"
+NOON: Final = "2026-03-27T12:00:00Z"
+SELECTED: Final = {"selector": {"matchLabels": {"app": "app"}}}
+
+
+def _run(folder: Path, objects: Sequence[Json], *words: str, begins: str = NOON) -> int:
+    path = folder / "manifests.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return main(["simulate", "-releases", "-f", str(path), "-as-of", begins, *words])
+
+
+def _foresee(
+    folder: Path, capsys: Capture, objects: Sequence[Json], *words: str, begins: str = NOON
+) -> Json:
+    assert _run(folder, objects, "-o", "json", *words, begins=begins) == 0
+    printed: Json = json.loads(capsys.readouterr().out)
+    return printed
+
+
+def _show(version: Json) -> str:
+    """Return `1.1.0 deployed 2026-03-27T22:00:00+01:00: SomeGatesBlocking`."""
+    when = f" {version['localTime']}" if version["localTime"] else ""
+    reasons = ", ".join(hold["reason"] for hold in version["holds"])
+    return f"{version['tag'] or '-'} {version['verdict']}{when}: {reasons}"
+
+
+NOTHING: Final = "- none: NoReleaseCandidates"
+BLOCKED: Final = "SomeGatesBlocking"
+
+
+@pytest.mark.parametrize(
+    ("objects", "begins", "expected"),
+    [
+        pytest.param(
+            [rollout(), policy()],
+            NOON,
+            ["1.1.0 deployed 2026-03-27T12:00:00+00:00: ", NOTHING],
+            id="nothing holds it",
+        ),
+        pytest.param([rollout(), policy("1.0.0")], NOON, [NOTHING], id="nothing is newer"),
+        pytest.param(
+            [rollout(), policy(), schedule()],
+            NOON,
+            [f"1.1.0 deployed 2026-03-27T22:00:00+01:00: {BLOCKED}", NOTHING],
+            id="a window over midnight opens in the evening",
+        ),
+        pytest.param(
+            [rollout(), policy(), schedule()],
+            "2026-03-28T01:00:00Z",
+            ["1.1.0 deployed 2026-03-28T02:00:00+01:00: ", NOTHING],
+            id="a window over midnight is open after it",
+        ),
+        pytest.param(
+            [rollout(), policy(), schedule(start="03:00", end="04:00")],
+            "2026-03-28T12:00:00Z",
+            [f"1.1.0 deployed 2026-03-29T03:00:00+02:00: {BLOCKED}", NOTHING],
+            id="clocks go forward: the offset is that of summer",
+        ),
+        pytest.param(
+            [rollout(), policy(), schedule(start="02:00", end="02:30")],
+            "2026-03-28T12:00:00Z",
+            [f"1.1.0 deployed 2026-03-30T02:00:00+02:00: {BLOCKED}", NOTHING],
+            id="clocks go forward: an hour that is left out does not come",
+        ),
+        pytest.param(
+            [rollout(), policy(), schedule(start="02:00", end="02:30")],
+            "2026-10-25T00:30:00Z",
+            [f"1.1.0 deployed 2026-10-25T02:00:00+01:00: {BLOCKED}", NOTHING],
+            id="clocks go back: an hour comes twice",
+        ),
+        pytest.param(
+            [
+                rollout(bake="Deploying", bakeTime="1h"),
+                policy(),
+                schedule(start="13:00", end="18:00"),
+            ],
+            NOON,
+            [
+                "1.0.0 deployed 2026-03-01T00:00:00+00:00: ",
+                "1.1.0 deployed 2026-03-27T14:00:00+01:00: InProgress",
+                NOTHING,
+            ],
+            id="a bake holds the next version",
+        ),
+        pytest.param(
+            [rollout(), policy(), schedule(), schedule("days", start="08:00", end="20:00")],
+            NOON,
+            [f"1.1.0 later: {', '.join([BLOCKED] * 5)}"],
+            id="two windows are never open together",
+        ),
+        pytest.param(
+            [
+                rollout(),
+                policy(),
+                schedule(rules=[{"dateRange": {"start": "2020-01-01", "end": "2020-01-02"}}]),
+            ],
+            NOON,
+            [f"1.1.0 later: {BLOCKED}"],
+            id="a window is over for good",
+        ),
+        pytest.param(
+            [rollout(), policy(), schedule(), gate()],
+            NOON,
+            [f"1.1.0 person: {BLOCKED}"],
+            id="a person keeps a gate",
+        ),
+        pytest.param(
+            [rollout(), policy(), gate(passing=True, allowedVersions=["1.0.9"])],
+            NOON,
+            ["1.1.0 person: NoAllowedVersions"],
+            id="a gate allows another version",
+        ),
+        pytest.param(
+            [rollout(), policy(), schedule(zone="Mars/Base")],
+            NOON,
+            [f"1.1.0 person: {BLOCKED}"],
+            id="a time zone that nobody knows opens nothing",
+        ),
+        pytest.param(
+            [rollout(bake="Failed"), policy()], NOON, ["1.1.0 person: BakeTimeFailed"], id="failed"
+        ),
+        pytest.param(
+            [rollout(healthCheckSelector=SELECTED), policy(), check("Unhealthy")],
+            NOON,
+            ["1.1.0 person: UnhealthyHealthChecks"],
+            id="health is against it",
+        ),
+        pytest.param(
+            [rollout(suspend=True), policy()], NOON, ["1.1.0 person: Suspended"], id="suspended"
+        ),
+        pytest.param([rollout()], NOON, ["- person: RolloutFailed"], id="no policy"),
+        pytest.param(
+            [rollout(deployed=""), policy("")],
+            NOON,
+            ["- person: NoReleasesAvailable"],
+            id="no tag is selected",
+        ),
+        pytest.param(
+            [rollout(wantedVersion="not a tag"), policy()],
+            NOON,
+            ["- person: InvalidSpec"],
+            id="a tag that no registry has",
+        ),
+        pytest.param(
+            [rollout(wantedVersion="0.9.0"), policy(), gate()],
+            NOON,
+            ["0.9.0 deployed 2026-03-27T12:00:00+00:00: ", "- none: ManualDeployment"],
+            id="a pin goes past gates",
+        ),
+        pytest.param(
+            [rollout(bakeTime="10m"), policy(), source(suspend=True)],
+            NOON,
+            ["1.1.0 deployed 2026-03-27T12:00:00+00:00: ", NOTHING],
+            id="Flux is suspended",
+        ),
+    ],
+)
+def test_a_version_comes_when_nothing_holds_it(
+    tmp_path: Path, capsys: Capture, objects: list[Json], begins: str, expected: list[str]
+) -> None:
+    """REL-53, REL-56, REL-91 to REL-100: as the planners decide at each moment."""
+    (found,) = _foresee(tmp_path, capsys, objects, begins=begins)["rollouts"]
+
+    assert [_show(version) for version in found["versions"]] == expected
+
+
+def test_a_table_is_for_people(tmp_path: Path, capsys: Capture, golden: Golden) -> None:
+    """Each Rollout with its versions, what holds them by name and zone, and what helps."""
+    objects = [
+        rollout(bakeTime="10m", healthCheckSelector=SELECTED),
+        *(policy(), source(), check("Healthy"), schedule()),
+        {**rollout("db"), "spec": {"releasesImagePolicy": {"name": "lost"}}},
+        make("Rollout", "web", {"releasesImagePolicy": {"name": "app"}}, labels={"at": "mars"}),
+        schedule("mars", "Mars/Base", rolloutSelector={"matchLabels": {"at": "mars"}}),
+        {**gate(), "spec": {"rolloutRef": {"name": "db"}, "passing": "no"}},
+    ]
+
+    assert _run(tmp_path, objects, "-exit-code") == 4
+    golden.check(GOLDEN, capsys.readouterr().out)
+
+
+def test_a_gate_of_a_person_is_named(tmp_path: Path, capsys: Capture) -> None:
+    assert _run(tmp_path, [rollout(), policy(), gate()]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+
+    assert "1.1.0 never without a person not passing: manual [SomeGatesBlocking]" in shown
+    assert "manual: the gate is not passing; no schedule keeps it" in shown
+
+
+@pytest.mark.parametrize(
+    ("objects", "words", "code"),
+    [
+        ([rollout(), policy()], (), 0),
+        ([rollout(), policy(), schedule()], ("-until", "1h"), 3),
+        ([rollout(), policy(), gate()], (), 4),
+    ],
+)
+def test_an_exit_code_says_how_it_ends(
+    tmp_path: Path, capsys: Capture, objects: list[Json], words: tuple[str, ...], code: int
+) -> None:
+    assert _foresee(tmp_path, capsys, objects, *words)["exitCode"] == code
+    assert _run(tmp_path, objects, "-exit-code", *words) == code
+
+
+@pytest.mark.parametrize(
+    ("objects", "words", "code", "error"),
+    [
+        ([], (), 1, "there is no Rollout of kuberik.com"),
+        ([policy()], (), 1, "there is no Rollout of kuberik.com"),
+        ([rollout()], ("-n", "dev"), 1, "there is no Rollout of kuberik.com in namespace dev"),
+        ([rollout(), rollout()], (), 1, "Rollout prod/app is in the input twice"),
+        ([rollout()], ("-change", "image v2"), 2, "-change is of pods"),
+        ([rollout()], ("-until", "9601h"), 2, "-until must not be negative and at most"),
+    ],
+)
+def test_what_cannot_be_foreseen_is_refused(
+    tmp_path: Path,
+    capsys: Capture,
+    objects: list[Json],
+    words: tuple[str, ...],
+    code: int,
+    error: str,
+) -> None:
+    assert _run(tmp_path, objects, *words) == code
+    assert error in capsys.readouterr().err
+
+
+def test_what_is_not_obeyed_is_named(tmp_path: Path, capsys: Capture) -> None:
+    """By object, field and value."""
+    broken: Json = {**gate("odd"), "spec": {"passing": True}}
+    objects: list[Any] = [rollout(), policy(), schedule(zone="Mars/Base"), broken]
+    problems = _foresee(tmp_path, capsys, objects)["problems"]
+
+    assert 'RolloutSchedule prod/nights: spec.timezone: no time zone is "Mars/Base"' in problems
+    assert any("prod/odd" in each and "rolloutRef" in each for each in problems)
