@@ -37,6 +37,8 @@ from rollout_operator.telemetry.logs import log
 
 View = TypeVar("View")
 
+NO_POLICIES: Final = "the cluster has no image policies: Flux is not installed, or not all of it"
+NO_TARGETS: Final = "the cluster has neither OCIRepositories nor Kustomizations to write a tag to"
 NO_OTHERS: Final = "other namespaces are left alone by -releases.no-cross-namespace-refs"
 
 
@@ -122,11 +124,9 @@ class ReleaseObserver:
             if kind.is_forbidden:
                 raise Unobserved(str(kind.lack))
         if caches.policies.is_absent:
-            text = "the cluster has no image policies: Flux is not installed, or not all of it"
-            raise Unobserved(text, conditions.NO_FLUX)
+            raise Unobserved(NO_POLICIES, conditions.NO_FLUX)
         if caches.oci_repositories.is_absent and caches.kustomizations.is_absent:
-            text = "the cluster has neither OCIRepositories nor Kustomizations to write a tag to"
-            raise Unobserved(text, conditions.NO_FLUX)
+            raise Unobserved(NO_TARGETS, conditions.NO_FLUX)
 
     def _check_selection(self, rollout: ReleaseRollout) -> bool:
         """Return whether other namespaces are asked; raise Unobserved where they may not be."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from rollout_operator.controllers.releases.flux import gather_flux
-from rollout_operator.controllers.releases.observe import describe_policy
+from rollout_operator.controllers.releases.observe import NO_POLICIES, NO_TARGETS, describe_policy
 from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
@@ -33,6 +33,7 @@ from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_views
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY, ImagePolicy
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
@@ -77,6 +78,7 @@ class ForecastSpan:
     begins: datetime
     lasts: timedelta
     settles_after: timedelta
+    compat: ReleaseCompat = OURS
 
 
 def observe_releases(
@@ -110,6 +112,7 @@ def observe_releases(
         schedules=schedules,
         checks=list_views(found.of(kinds.HEALTH_CHECKS), HealthCheck),
         namespaces={each.head.name: each.labels for each in labelled},
+        compat=span.compat,
         settles_after=span.settles_after,
     )
     return given, (*broken, *copy.unread)
@@ -199,6 +202,10 @@ def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> P
             if resource.kind not in copy.known:
                 texts = (each for each in copy.unread if each.startswith(f"{resource.plural} "))
                 return PolicyReading(problem=next(texts, resource.plural), reason=reason)
+    if kinds.IMAGE_POLICIES[0].kind in copy.absent:
+        return PolicyReading(problem=NO_POLICIES, reason=conditions.NO_FLUX)
+    if {kinds.OCI_REPOSITORIES[0].kind, kinds.KUSTOMIZATIONS[0].kind} <= copy.absent:
+        return PolicyReading(problem=NO_TARGETS, reason=conditions.NO_FLUX)
     namespace = rollout.spec.policy_namespace or rollout.head.namespace
     place = f"ImagePolicy {namespace}/{rollout.spec.policy_name}"
     for each in found.of(kinds.IMAGE_POLICIES[0]):

@@ -43,6 +43,7 @@ from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.trace.trace import WIDTH
 from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
+from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.wording import format_json, printable
 
 # Names of pods take half of it.
@@ -99,6 +100,7 @@ def _foresee(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterab
         begins=settings.as_of or (datetime.now(UTC) if settings.files else copy.read_at),
         lasts=settings.until or LOOK_AHEAD,
         settles_after=settings.ready_after or READY_AFTER,
+        compat=get_compat(settings.release_compat, settings.release_order),
     )
     forecast = foresee(copy, settings.namespace, span)
     if settings.output is Output.JSON:

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import Any, Final
 
+from rollout_operator.config.checks import COMPATS, ORDERS
+from rollout_operator.config.flags import get_flag
 from rollout_operator.config.grammar import (
     BOOL,
     DURATION,
@@ -100,6 +102,8 @@ RELEASES: Final = Flag(
     help="Tell of Rollouts of releases when which version would be deployed, and what holds it"
     " until then, instead of playing pods.",
 )
+COMPAT: Final[Flag[str]] = get_flag("releases.compat")
+ORDER: Final[Flag[str]] = get_flag("releases.order")
 READY: Final = Flag(
     name="ready-after",
     kind=DURATION,
@@ -156,6 +160,7 @@ SEED: Final = Flag(
 OUTPUT: Final = Flag(
     name="o", kind=TEXT, default=str(Output.TEXT), help="Text for people, or json."
 )
+_OF_RELEASES: Final = (COMPAT, ORDER)
 _OF_PODS: Final[tuple[Flag[Any], ...]] = (
     *(CHANGE, VERSUS, POLICY, OBEYS, TERMINATES, STUCK, WEBHOOKS, SEED),
 )
@@ -167,6 +172,8 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     OBEYS,
     NAMESPACE,
     RELEASES,
+    COMPAT,
+    ORDER,
     READY,
     TERMINATES,
     STUCK,
@@ -217,7 +224,8 @@ Exit codes:
   something still moves at the time of -until, 4 if one stands still before it is rolled out, 5 if
   others than the operator take down more pods than a rollout may: of a zone more than its limit, or
   pods of two zones of a group at a time. With -versus the higher one of both counts. With
-  -releases, 3 if a version may come later than is looked ahead, 4 if one never comes by itself.
+  -releases, 3 if a version or the end of its bake may come later than is looked ahead, 4 if one
+  never comes by itself, or fails.
 """
 
 
@@ -237,6 +245,8 @@ class SimulateSettings:
     namespace: str = ""
     releases: bool = RELEASES.default
     """Whether releases are foreseen, in place of pods."""
+    release_compat: str = COMPAT.default
+    release_order: str = ORDER.default
     ready_after: timedelta = READY.default
     """Zero: to be learnt."""
     terminates_after: timedelta = TERMINATES.default
@@ -275,6 +285,8 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
             obeys=arguments.value(OBEYS),
             namespace=arguments.value(NAMESPACE),
             releases=arguments.value(RELEASES),
+            release_compat=arguments.value(COMPAT),
+            release_order=arguments.value(ORDER),
             ready_after=arguments.value(READY),
             terminates_after=arguments.value(TERMINATES),
             stuck=arguments.value(STUCK),
@@ -320,6 +332,12 @@ def _list_problems(arguments: ParsedArguments, access: Sequence[Flag[Any]]) -> I
     for flag in _OF_PODS if is_ahead else ():
         if arguments.has(flag):
             yield f"-{flag.name} is of pods: it does not go with -{RELEASES.name}"
+    for flag in () if is_ahead else _OF_RELEASES:
+        if arguments.has(flag):
+            yield f"-{flag.name} is of releases: it goes with -{RELEASES.name}"
+    if compat := arguments.value(COMPAT):
+        yield from list_wrong_choices(COMPAT.name, compat, COMPATS[1:])
+    yield from list_wrong_choices(ORDER.name, arguments.value(ORDER), ORDERS)
     longest = LONGEST_LOOK_AHEAD if is_ahead else LONGEST_RUN
     for flag, most in ((READY, LONGEST_SPAN), (TERMINATES, LONGEST_SPAN), (UNTIL, longest)):
         if not timedelta(0) <= arguments.value(flag) <= most:

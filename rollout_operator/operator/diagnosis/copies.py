@@ -61,6 +61,8 @@ class ObjectsCopy:
     read_at: datetime
     known: frozenset[str] = frozenset()
     """Kinds of which it has all that there are, also where there is none."""
+    absent: frozenset[str] = frozenset()
+    """Kinds of Flux that the cluster does not have, in any version."""
     unread: tuple[str, ...] = ()
     """What could not be read, a sentence each."""
 
@@ -100,12 +102,13 @@ async def copy_releases(client: ApiClient, namespace: str, clock: Clock) -> Obje
         if (place := _find(rollout, "releasesImagePolicy", "namespace")) not in (None, namespace)
     }
     for place, name in sorted(elsewhere):
-        other = _Reading(client, place, clock, reading.known, reading.unread)
+        other = _Reading(client, place, clock, reading.known, unread=reading.unread)
         found += await other.fetch_served(kinds.IMAGE_POLICIES, name)
     return ObjectsCopy(
         objects=[_decode(raw, kind) for kind, raw in found],
         read_at=client.server_time() or clock.now(),
         known=frozenset(reading.known),
+        absent=frozenset(reading.absent),
         unread=tuple(reading.unread),
     )
 
@@ -119,6 +122,7 @@ class _Reading:
     namespace: str
     clock: Clock
     known: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
     unread: list[str] = field(default_factory=list)
 
     async def list_all(self, resource: Resource) -> list[_Found]:
@@ -156,7 +160,8 @@ class _Reading:
                 self.known.add(resource.kind)
             except ApiError as error:
                 self.unread.append(f"{resource.plural} are left out: {error}")
-                break
+                return []
+        self.absent.update(resource.kind for resource in versions)
         return []
 
     async def fetch_served(self, versions: Sequence[Resource], name: str) -> list[_Found]:

@@ -51,7 +51,7 @@ class HealthChecks(Feature):
         self._context = context
         self._caches = caches
         self._client = context.open("evaluating health", Priority.LIST)
-        self._compat = get_compat(context.settings)
+        self._compat = get_compat(context.settings.release_compat, context.settings.release_order)
         self._queue: WorkQueue[str] = WorkQueue()
         self._controller = self._build_controller()
         self._workers = Workers(

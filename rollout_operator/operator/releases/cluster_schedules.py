@@ -121,7 +121,7 @@ class ClusterSchedules:
             now=lambda: refine_time(client.server_time(), process.clock.now()),
             rng=process.rng,
             longest_pause=process.settings.reconcile_interval,
-            compat=get_compat(process.settings),
+            compat=get_compat(process.settings.release_compat, process.settings.release_order),
             record=record,
         )
 

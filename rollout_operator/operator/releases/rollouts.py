@@ -128,7 +128,7 @@ class RolloutReleases(Feature):
             caches.rollouts.store.get, context.namespace, writing, watch_as(decode_rollout)
         )
         longest = context.settings.reconcile_interval
-        compat = get_compat(context.settings)
+        compat = get_compat(context.settings.release_compat, context.settings.release_order)
         return ReleaseController(
             ReleaseContext(
                 newest=newest,

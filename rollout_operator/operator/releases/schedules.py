@@ -163,7 +163,7 @@ class NamespacedSchedules(Schedules):
                 now=lambda: refine_time(client.server_time(), context.clock.now()),
                 rng=context.rng,
                 longest_pause=context.settings.reconcile_interval,
-                compat=get_compat(context.settings),
+                compat=get_compat(context.settings.release_compat, context.settings.release_order),
                 record=context.events.report,
             ),
         )

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget, PolicyReading
@@ -33,5 +34,6 @@ class ForecastInput(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[HealthCheck, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Labels of namespaces."""
+    compat: ReleaseCompat = OURS
     settles_after: timedelta = timedelta(seconds=30)
     """After which Flux runs a tag that is written, and a HealthCheck that waits is healthy."""

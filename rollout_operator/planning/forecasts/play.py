@@ -217,6 +217,7 @@ class _Play:
             checks=tuple(self._checks.values()),
             namespaces=self._given.namespaces,
             targets=player.targets,
+            compat=self._given.compat,
         )
 
     def _reset_checks(self, player: _Player) -> None:
@@ -245,6 +246,7 @@ class _Play:
             rollouts=tuple(map(_name_gated, self.players)),
             gates=tuple(self._gates.values()),
             namespaces=self._given.namespaces,
+            compat=self._given.compat,
         )
         plan = plan_schedule(snapshot, self._load)
         if plan.problem:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,11 @@ import pytest
 import yaml
 
 from rollout_operator.cli.main import main
+from rollout_operator.lab.forecasts.command import foresee
+from rollout_operator.lab.forecasts.observe import ForecastSpan
+from rollout_operator.model.described.forecasts import Arrival
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.operator.diagnosis.copies import ObjectsCopy
 from tests.goldens import Golden
 from tests.lab.forecasts.objects import (
     Json,
@@ -24,6 +30,7 @@ from tests.lab.forecasts.objects import (
 Capture = pytest.CaptureFixture[str]
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "releases-foreseen.txt"
 NOON: Final = "2026-03-27T12:00:00Z"
+TIMED: Final = {"bakeTime": "10m", "deployTimeout": "1h"}
 SELECTED: Final = {"selector": {"matchLabels": {"app": "app"}}}
 
 
@@ -217,6 +224,9 @@ def test_a_gate_of_a_person_is_named(tmp_path: Path, capsys: Capture) -> None:
         ([rollout(), policy()], (), 0),
         ([rollout(), policy(), schedule()], ("-until", "1h"), 3),
         ([rollout(), policy(), gate()], (), 4),
+        # The bake does not begin, and fails when its time is over.
+        ([rollout(bakeTime="10m"), policy(), source(suspend=True)], ("-until", "20m"), 3),
+        ([rollout(**TIMED), policy(), source(suspend=True)], (), 4),
     ],
 )
 def test_an_exit_code_says_how_it_ends(
@@ -234,6 +244,8 @@ def test_an_exit_code_says_how_it_ends(
         ([rollout()], ("-n", "dev"), 1, "there is no Rollout of kuberik.com in namespace dev"),
         ([rollout(), rollout()], (), 1, "Rollout prod/app is in the input twice"),
         ([rollout()], ("-change", "image v2"), 2, "-change is of pods"),
+        ([rollout()], ("-releases.compat", "flux"), 2, "-releases.compat must be one of kuberik"),
+        ([rollout()], ("-releases.order", "odd"), 2, "-releases.order must be one of version"),
         ([rollout()], ("-until", "9601h"), 2, "-until must not be negative and at most"),
     ],
 )
@@ -247,6 +259,33 @@ def test_what_cannot_be_foreseen_is_refused(
 ) -> None:
     assert _run(tmp_path, objects, *words) == code
     assert error in capsys.readouterr().err
+
+
+def test_flags_of_the_operator_count(tmp_path: Path, capsys: Capture) -> None:
+    """RELB-31: by kuberik's rules the hours after midnight belong to the next day."""
+    friday = [{"timeRange": {"start": "22:00", "end": "06:00"}, "daysOfWeek": ["Friday"]}]
+    objects = [rollout(), policy(), schedule(rules=friday)]
+    begins = "2026-03-27T00:00:00Z"
+    for words, expected in (
+        ((), "2026-03-27T22:00:00+01:00"),
+        (("-releases.compat=kuberik",), "2026-03-27T01:00:00+01:00"),
+    ):
+        (found,) = _foresee(tmp_path, capsys, objects, *words, begins=begins)["rollouts"]
+        assert found["versions"][0]["localTime"] == expected
+    assert main(["simulate", "-f", "-", "-releases.compat=kuberik"]) == 2
+    assert "it goes with -releases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("absent", [{"ImagePolicy"}, {"OCIRepository", "Kustomization"}])
+def test_a_cluster_without_flux_is_foreseen_as_the_operator_says_it(absent: set[str]) -> None:
+    """RELB-27: nothing comes before a person installs what is missing."""
+    begins = parse_rfc3339(NOON)
+    copy = ObjectsCopy(objects=[rollout(), policy()], read_at=begins, absent=frozenset(absent))
+    span = ForecastSpan(begins=begins, lasts=timedelta(days=1), settles_after=timedelta(seconds=1))
+    (found,) = foresee(copy, "prod", span).rollouts
+
+    (version,) = found.versions
+    assert (version.verdict, version.holds[0].reason) == (Arrival.PERSON, "FluxNotInstalled")
 
 
 def test_what_is_not_obeyed_is_named(tmp_path: Path, capsys: Capture) -> None:

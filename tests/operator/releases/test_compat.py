@@ -21,4 +21,5 @@ from rollout_operator.operator.releases.compat import get_compat
 )
 def test_which_rules_flags_choose(words: list[str], compat: ReleaseCompat) -> None:
     """RELB-03, RELB-17, RELB-24, RELB-31."""
-    assert get_compat(read_config(["-kubernetes.namespace=prod", *words])) == compat
+    config = read_config(["-kubernetes.namespace=prod", *words])
+    assert get_compat(config.release_compat, config.release_order) == compat
