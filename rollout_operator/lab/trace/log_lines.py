@@ -31,6 +31,7 @@ _MUTE: Final = frozenset(
         "Refusing change",
         "Resetting HealthCheck",
         "Rollout operator is ready",
+        "Rollout reports",
         "Writing an object of Flux",
     }
 )

@@ -28,7 +28,7 @@ from tests.lab.forecasts.objects import (
 )
 
 Capture = pytest.CaptureFixture[str]
-GOLDEN: Final = Path(__file__).parents[2] / "golden" / "releases-foreseen.txt"
+GOLDEN: Final = Path(__file__).parent / "foreseen.txt"
 NOON: Final = "2026-03-27T12:00:00Z"
 TIMED: Final = {"bakeTime": "10m", "deployTimeout": "1h"}
 SELECTED: Final = {"selector": {"matchLabels": {"app": "app"}}}
