@@ -16,12 +16,12 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.ROLLED_OUT: "all pods of a zone are ready at the update revision",
         Code.SCALE_UP: (
-            "a zone gets the greater number of replicas of the zone that it follows, or of the "
-            "object that it mirrors"
+            "a zone gets more replicas: as many as the zone that it follows, or the object that it"
+            " mirrors"
         ),
         Code.SCALE_DOWN: (
-            "a zone gets the smaller number of replicas of the zone that it follows, or of the "
-            "object that it mirrors"
+            "a zone gets fewer replicas: as few as the zone that it follows, or the object that it"
+            " mirrors"
         ),
         Code.SCALE_PUBLISHED: (
             "the operator writes the replicas of the zones to the status of the object that "
