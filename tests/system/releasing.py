@@ -182,6 +182,19 @@ async def read_tags(world: World) -> tuple[str, str]:
     return source["spec"]["ref"]["tag"], applied["spec"]["postBuild"]["substitute"]["version"]
 
 
+async def wait_gate(world: World, name: str, is_passing: bool) -> None:
+    """Wait until a gate passes, or does not."""
+    seen: dict[str, bool] = {}
+
+    async def holds() -> bool:
+        listed = await world.api.items(GATES, world.namespace)
+        seen.update({one["metadata"]["name"]: one["spec"]["passing"] for one in listed})
+        found = {one["metadata"]["name"]: one["spec"]["passing"] for one in listed}
+        return found.get(name) is is_passing
+
+    await wait_true(lambda: f"{name} is {is_passing}, but {seen}", holds)
+
+
 async def wait_tags(world: World, tag: str) -> None:
     """Wait until both objects of Flux have a tag."""
 

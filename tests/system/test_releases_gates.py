@@ -19,6 +19,7 @@ from tests.system.releasing import (
     read_status,
     run_flux,
     show_history,
+    wait_gate,
     wait_history,
     wait_release_condition,
     wait_tags,
@@ -36,19 +37,6 @@ POLICY: Final = {"releasesImagePolicy": {"name": "app"}}
 NO_REGISTRY: Final = "-releases.metadata=none"
 ALWAYS: Final = {"rolloutSelector": {}, "rules": [{"name": "always"}]}
 SOON: Final = {"healthcheck.kuberik.com/requeue-interval": "5s"}
-
-
-async def wait_gate(world: World, name: str, is_passing: bool) -> None:
-    """Wait until a gate passes, or does not."""
-    seen: dict[str, bool] = {}
-
-    async def holds() -> bool:
-        listed = await world.api.items(GATES, world.namespace)
-        seen.update({one["metadata"]["name"]: one["spec"]["passing"] for one in listed})
-        found = {one["metadata"]["name"]: one["spec"]["passing"] for one in listed}
-        return found.get(name) is is_passing
-
-    await wait_true(lambda: f"{name} is {is_passing}, but {seen}", holds)
 
 
 async def test_a_schedule_holds_a_release_until_it_opens(world: World) -> None:

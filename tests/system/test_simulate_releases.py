@@ -22,6 +22,7 @@ from tests.system.releasing import (
     create,
     create_targets,
     prepare,
+    wait_gate,
     wait_history,
     wait_release_condition,
 )
@@ -60,6 +61,8 @@ async def test_a_cluster_and_its_files_have_the_same_future(world: World) -> Non
     operator = await world.operator(ON, "-releases.metadata=none")
     for name in ("app", "web"):
         await wait_history(world, "1.0.0 Succeeded", name)
+    # A version that is announced before its schedule has made the gate would pass.
+    await wait_gate(world, "nights-app", is_passing=False)
     await announce(world, "1.1.0")
     for name in ("app", "web"):
         await wait_release_condition(world, "GatesPassing", "False SomeGatesBlocking", name)
