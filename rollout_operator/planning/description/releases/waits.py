@@ -170,4 +170,5 @@ def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
 
 
 def _wait(reason: str, text: str) -> ReleaseWait:
-    return ReleaseWait(reason=reason, text=cut(text), remedy=REMEDIES[reason])
+    # A status may have any reason: people and other controllers write it, too.
+    return ReleaseWait(reason=reason, text=cut(text), remedy=REMEDIES.get(reason, ""))

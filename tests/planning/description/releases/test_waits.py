@@ -160,6 +160,21 @@ def test_an_error_of_this_process_goes_before_what_it_decided_last() -> None:
     assert choose_release_phase(ReleaseStatus(), waits) is ReleasePhase.HELD
 
 
+@pytest.mark.parametrize("build", [gated, unhealthy])
+def test_a_reason_that_another_writer_put_into_the_status_is_shown(
+    build: Callable[[], ReleaseWorld],
+) -> None:
+    """RELB-06: people and kuberik's controller write statuses, in words of their own."""
+    rollout = build().rollout
+    conditions = tuple(
+        msgspec.structs.replace(each, reason="WordOfAnother") for each in rollout.status.conditions
+    )
+    status = msgspec.structs.replace(rollout.status, conditions=conditions)
+    waits = list(list_release_waits(msgspec.structs.replace(rollout, status=status)))
+
+    assert ("WordOfAnother", "") in {(wait.reason, wait.remedy) for wait in waits}
+
+
 def test_a_contest_and_an_overdue_recovery_are_for_a_person() -> None:
     for world, reasons in (
         (overdue(), ["RecoveryTimeout", "Deploying"]),
