@@ -1,7 +1,7 @@
 """How long to wait after failures in a row: doubling, bounded, with full jitter.
 
-Decides only the span. Counting the failures, and what counts as one, is left to the caller; the
-random source is an argument, so that a test owns it.
+Decides only the span. Counting the failures, and what counts as a failure, is left to the caller;
+the random source is an argument, so that a test owns it.
 """
 
 from dataclasses import dataclass
@@ -39,15 +39,15 @@ class Backoff:
         return self.bound(failures) * min(max(rng, 0.0), 1.0)
 
 
-# All of them, so that what is repeated how often is read in one place. `longest` is a setting.
+# All back-offs, so that one place shows how often each call is repeated. `longest` is a setting.
 WATCHES: Final = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10))
-# Only a person can mend a refusal; asking more often only fills the audit log.
+# Only a person can mend a refusal; repeating the call more often only fills the audit log.
 REFUSED_WATCHES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=30))
 # A reconcile that ends with a bug.
 BUGS: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
 # The store contradicts the cache.
 CONTRADICTIONS: Final = Backoff(first=timedelta(milliseconds=50), most=timedelta(seconds=5))
-# `kubectl drain` asks again after five seconds, and others have their turn before that.
+# `kubectl drain` tries again after five seconds, and others have their turn before that.
 REFUSED_EVICTIONS: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
 # An unreachable pod is tried this often at first, and at last: LI-05 allows a minute.
 CANCELLATIONS: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))

@@ -38,8 +38,8 @@ class LoopClock:
 class MachineClock(LoopClock):
     """The clock of a process on a machine of its own: right also within a turn of the loop.
 
-    uvloop's is that of the last turn. A process that is frozen within one would take its lease for
-    valid (`kube.election`). Both are CLOCK_MONOTONIC.
+    uvloop's clock shows when the last turn began. A process that is frozen within a turn would take
+    its lease for valid (`kube.election`). Both are CLOCK_MONOTONIC.
     """
 
     def elapsed(self) -> timedelta:

@@ -44,7 +44,7 @@ class WorkQueue(Generic[K]):
         return self._closed
 
     def add(self, key: K) -> None:
-        """Ask for a reconcile of `key` as soon as possible."""
+        """Request a reconcile of `key` as soon as possible."""
         if self._closed or key in self._since:
             return
         self._since[key] = asyncio.get_running_loop().time()

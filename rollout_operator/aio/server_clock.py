@@ -1,6 +1,6 @@
 """What the clock of a server shows, by the dates of its answers.
 
-Decides from dates and the time that passed since, never from the clock of our own machine: that one
+Decides from dates and the time that passed since, never from the clock of our own machine: that
 may be wrong, and may jump. Whose answers count is left to the caller.
 """
 
@@ -15,7 +15,7 @@ CLOCK_ERROR: Final = timedelta(seconds=1)
 # And by as much as the fastest of late answers took, on a machine on which much runs.
 _ANSWER_DELAY: Final = timedelta(seconds=1)
 # An answer that took long, or came after a later one, gives too early a time: the latest estimate
-# is the best one. For so long: clocks drift apart, and a server's may be set back.
+# is the best. For so long: clocks drift apart, and a server's may be set back.
 ESTIMATE_LASTS: Final = timedelta(minutes=5)
 
 
@@ -47,9 +47,9 @@ class ServerClock:
     def now(self) -> datetime | None:
         """Return the server's time now, up to a second too early; None before its first answer.
 
-        The header has whole seconds. Grows steadily between answers; a better one makes it jump
-        forward. It goes back by less than a second as answers age, and further only minutes after
-        the server's clock did.
+        The header has whole seconds. Grows steadily between answers; a better estimate makes it
+        jump forward. It goes back by less than a second as answers age, and further only minutes
+        after the server's clock did.
         """
         starts = [start for start in (self._best, self._before) if start is not None]
         return max(starts) + self._clock.elapsed() if starts else None

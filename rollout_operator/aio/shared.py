@@ -1,7 +1,7 @@
-"""One value for all concurrent callers: made once, given out for a time, then made anew when asked.
+"""One value for all concurrent callers: made once, given out for a time, then made anew on demand.
 
-Nothing is made while nothing asks. Unlike the answers of `single_flight`, the value may be older
-than the question: by how much is for its maker to say.
+Nothing is made while nothing calls for it. Unlike the answers of `single_flight`, the value may be
+older than the question: by how much is for its maker to say.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ V = TypeVar("V")
 # What was dear to make is given out for nine times as long: making it takes a tenth of the loop.
 KEEP_FACTOR: Final = 9
 KEEP_LIMIT: Final = timedelta(seconds=1)
-# What is only looked at takes a two-hundredth: 99 of 100 of all else meet neither it nor its
-# sending.
+# Reading alone takes a two-hundredth: 99 of 100 other requests wait neither for the making nor for
+# the sending.
 READ_FACTOR: Final = 199
 # What takes seconds of a busy loop is not to be older than this.
 KEEP_LONGEST: Final = timedelta(seconds=10)
@@ -34,7 +34,7 @@ def keep_a_second(took: timedelta) -> timedelta:
 
 
 async def join_pieces(list_pieces: Callable[[], Iterable[bytes]]) -> bytes:
-    """Return all pieces as one, with a turn for others after each.
+    """Return all pieces joined, with a turn for others after each.
 
     On the loop, and not in a thread: what pieces are made of changes there, and a thread that makes
     text of it would hold up the loop just as long, by Python's lock.

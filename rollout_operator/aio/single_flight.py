@@ -17,7 +17,7 @@ V = TypeVar("V")
 class SingleFlight(Generic[K, V]):
     """The calls in flight. Must be used from one event loop.
 
-    Errors that callers are to share are a part of `V`; one that a call raises ends that caller
+    Errors that callers are to share are a part of `V`; an error that a call raises ends that caller
     only, as its cancellation does, and the next caller calls anew.
     """
 

@@ -49,8 +49,8 @@ class Children(asyncio.TaskGroup):
     """A TaskGroup that leaves its parent as it found it.
 
     Before Python 3.13 a child that fails while the parent waits for the others at the end leaves a
-    request to cancel the parent behind. A timeout around it that expires later takes that for
-    that of another, and lets CancelledError out instead of TimeoutError.
+    request to cancel the parent behind. A timeout around it that expires later takes that request
+    for one of another caller, and lets CancelledError out instead of TimeoutError.
     """
 
     async def __aenter__(self) -> Self:
