@@ -68,7 +68,7 @@ class FlawedBudget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget, as it is for the pods that were asked about."""
+    """A budget, as it applies to the pods in question."""
 
     name: str
     budget: Budget | None
@@ -101,8 +101,8 @@ class BudgetVersions(msgspec.Struct, frozen=True, kw_only=True):
     def find_state(self, labels: Mapping[str, str]) -> BudgetState | None:
         """Return the budget as it is for a pod with these labels, None where it is not under it.
 
-        A version that cannot be obeyed and selects more than the one in force adds the pods that
-        only it selects, without a budget: they were put under one, and it is unknown which.
+        A version that cannot be obeyed and selects more than the version in force adds the pods
+        that only it selects, without a budget: which budget counts for them is unknown.
         """
         if self.budget is not None and selects(self.budget.selector, labels):
             return BudgetState(name=self.name, budget=self.budget, problem=self.problem)
@@ -122,8 +122,8 @@ class DisruptionSource(StrEnum):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """That a pod may go, as it is written on the pod.
 
-    So every process that counts pods sees a grant, also one that starts after the crash of the one
-    that gave it. It is bound to the pod's UID: a copy on another pod says nothing.
+    So every process that counts pods sees a grant, also a process that starts after the crash of
+    the process that gave it. It is bound to the pod's UID: a copy on another pod says nothing.
     """
 
     uid: Uid

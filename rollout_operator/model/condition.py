@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
-"""One without a zone is refused where a description is read: it compares with no other."""
+"""A time without a zone is refused where a description is read: it compares with no other."""
 
 
 class StatusCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

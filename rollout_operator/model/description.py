@@ -3,7 +3,7 @@
 The status page, its JSON, the command line, Events and the status of budgets show this tree and
 word nothing themselves (D-75). It is made by `planning.description` from snapshots; times are
 absolute, so that each outlet shows them as it likes. The field names are those of `/status.json`:
-one is added freely, and none is renamed or removed without a new `SCHEMA_VERSION`.
+fields are added freely, and none is renamed or removed without a new `SCHEMA_VERSION`.
 """
 
 from enum import StrEnum, unique
@@ -116,7 +116,7 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DownscaleDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A downscale that was allowed, or is asked of pods, and has not happened."""
+    """A downscale that was allowed, or for which pods are prepared, and that has not happened."""
 
     zone: str
     text: str
@@ -263,7 +263,7 @@ class PolicyDescription(msgspec.Struct, frozen=True, kw_only=True):
     unknown_zones: tuple[str, ...] = ()
     """Of `azOrder`, those without a StatefulSet."""
     batch: BatchDescription | None = None
-    """The last one, open or complete."""
+    """The last batch, open or complete."""
     next_batch: Time | None = None
     """When the pause is over, while one is."""
     is_paused: bool = False
@@ -282,7 +282,7 @@ class NamespaceDescription(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     is_ready: bool
     is_acting: bool
-    """Whether this replica acts there, and not another one."""
+    """Whether this replica acts there, and not another replica."""
     missing: tuple[str, ...] = ()
     """What it lacks to be ready; the others go on without it."""
 
@@ -293,7 +293,7 @@ class OperatorDescription(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     is_ready: bool
     is_acting: bool
-    """Whether this replica acts, and not another one."""
+    """Whether this replica acts, and not another replica."""
     missing: tuple[str, ...] = ()
     """What it lacks to be ready."""
     parts: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decrease:
-    """What a review asks for: fewer replicas of one object, or ordinals that leave some out."""
+    """What a review requests: fewer replicas of one object, or ordinals that leave some out."""
 
     resource: str
     """Plural, such as `statefulsets`."""
@@ -65,12 +65,12 @@ class Decrease:
 
     @property
     def moves_ordinals(self) -> bool:
-        """Return whether other ordinals go than the highest ones."""
+        """Return whether other ordinals go than the highest."""
         return self.first_from != self.first_to
 
     @property
     def text(self) -> str:
-        """Return it as the messages of all releases begin."""
+        """Return the words that begin its messages, the same in all releases."""
         if self.replicas_to >= self.replicas_from:
             return (
                 f"change of spec.ordinals.start of {self.resource}/{self.name} in {self.namespace} "
@@ -90,10 +90,10 @@ class Key:
     replicas_from: int
     replicas_to: int
     target: Target | None = None
-    """Where pods are called; None for one of an earlier release, which did not record it."""
+    """Where pods are called; None in records of earlier releases, which did not record it."""
 
     def may_be(self, other: "Key") -> bool:
-        """Return whether another downscale is this one, as far as is known of it."""
+        """Return whether another downscale is the same, as far as is known."""
         counts = (self.set_uid, self.replicas_from, self.replicas_to)
         return counts == (other.set_uid, other.replicas_from, other.replicas_to) and (
             self.target is None or self.target == other.target

@@ -57,7 +57,7 @@ class Refused(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """The server asks to come back later, after `retry_after` where it says so."""
+    """The server refuses calls for now: call again after `retry_after`, where it names a time."""
 
     def __init__(
         self,

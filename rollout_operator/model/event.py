@@ -49,7 +49,7 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
-    """One thing that happened. Two that are equal are one Event that happens again."""
+    """One thing that happened. Two equal records are one Event that happens again."""
 
     regarding: Regarding
     action: EventAction

@@ -9,7 +9,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """It could not begin, or not end what it was asked for; stderr says why."""
+    """The command could not begin, or not complete what was requested; stderr says why."""
     BAD_COMMAND_LINE = 2
     """Nothing was tried."""
     TIMED_OUT = 3

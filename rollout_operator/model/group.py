@@ -67,7 +67,7 @@ class Zone:
         return sorted(pods, key=lambda place: (place[0], place[1].uid))
 
     def by_ordinal(self, ordinals: range) -> dict[int, Pod | Unreadable]:
-        """Return what holds the ordinals of a range; of two pods of one name the worse one."""
+        """Return what holds the ordinals of a range; of two pods of one name the worse."""
         held: dict[int, Pod | Unreadable] = {}
         own: tuple[Pod | Unreadable, ...] = (*self.own_pods, *self.own_unreadable)
         for ordinal, pod in _with_ordinals(self.sts, own, ordinals):
@@ -102,7 +102,7 @@ class OtherRollout:
     pods: tuple[str, ...]
     """The last two of them."""
     left: timedelta
-    """How long the group is left alone still, unless another one goes."""
+    """How long the group is left alone still, unless another pod goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""Labels of a view, and what a selector finds among them.
+"""Labels of a cached object, and what a selector finds among them.
 
-An object may carry thousands of labels, and a view keeps every label of few objects only: of one
-that has too many it keeps those that have a meaning here, and says so (D-68).
+An object may carry thousands of labels, and the cache keeps every label of few objects only. Of an
+object that has too many it keeps those that have a meaning here, and says so (D-68).
 """
 
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ NAMED_LABELS: Final = frozenset(
         MIN_TIME_BETWEEN_DOWNSCALES,
     }
 )
-# Key of a view that leaves labels out. No label has it: a key has at least one letter.
+# Key of a cached object that leaves labels out. No label has it: a key has at least one letter.
 LEFT_OUT: Final = ""
 
 
 def bound_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the labels that a view keeps: all of them, or the named ones and `LEFT_OUT`."""
+    """Return the labels that the cache keeps: all, or those with a meaning and `LEFT_OUT`."""
     if len(labels) <= MOST_LABELS:
         return labels
     named = {key: labels[key] for key in sorted(NAMED_LABELS) if key in labels}
@@ -46,8 +46,8 @@ def bound_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
 def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Return whether an object with these labels is selected; an empty selector selects all.
 
-    One whose labels are left out may be, unless a label that is kept speaks against it: nothing
-    gets past a budget by having too many. Where that it is selected allows anything, ask
+    An object whose labels are left out may be, unless a label that is kept speaks against it:
+    nothing gets past a budget by having too many. Where being selected allows something, call
     `is_certain` as well.
     """
     if LEFT_OUT not in labels:
@@ -56,7 +56,7 @@ def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 
 
 def is_certain(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Return whether `selects` knows all labels that a selector asks for."""
+    """Return whether `selects` knows all labels that a selector reads."""
     return LEFT_OUT not in labels or NAMED_LABELS.issuperset(selector)
 
 
@@ -93,7 +93,7 @@ class SelectorTerm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
-    """A selector of the API's own kinds; an empty one selects everything."""
+    """A selector of the API's own kinds; an empty selector selects everything."""
 
     labels: Mapping[str, str] = {}
     terms: tuple[SelectorTerm, ...] = ()
@@ -120,6 +120,6 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         return ",".join([*parts, *(term.render() for term in self.terms)])
 
     def is_certain(self, labels: Mapping[str, str]) -> bool:
-        """Return whether `may_take` knows all labels that it asks for."""
+        """Return whether `may_take` knows all labels that it reads."""
         keys = {*self.labels, *(term.key for term in self.terms)}
         return LEFT_OUT not in labels or keys <= NAMED_LABELS

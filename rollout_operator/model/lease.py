@@ -82,14 +82,14 @@ class Lease:
         return self.holder, self.renewed, self.transitions
 
     def count_transitions(self, holder: str) -> int:
-        """Return how often it has changed hands once that one holds it, up to what it can say."""
+        """Return how often it has changed hands once `holder` has it, as far as a Lease can say."""
         return min(self.transitions + (self.holder != holder), MOST_TRANSITIONS)
 
     def may_be_taken(self, by: Identity, unchanged_for: timedelta) -> bool:
         """Return whether a process that has seen it unchanged for so long may take it.
 
         At once where it was released, and where an earlier process of the same pod held it: its
-        container has ended before another one is started.
+        container has ended before another is started.
         """
         if not self.holder or self.holder == by.holder:
             return True

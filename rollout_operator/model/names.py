@@ -82,8 +82,8 @@ ADDRESS: Final = "grafana.com/rollout-operator-address"
 # On the Secret of the certificate, with the value `true`: that the operator made it.
 CERTIFICATE_LABEL: Final = "grafana.com/rollout-operator-certificate"
 
-# What a view of a StatefulSet keeps; all else is dropped when decoding. The labels that switch
-# reviews on are kept as annotations too: to report one in the wrong place.
+# What the cache keeps of a StatefulSet; all else is dropped when decoding. The labels that switch
+# reviews on are kept as annotations too: to report a label in the wrong place.
 STATEFULSET_ANNOTATIONS: Final = frozenset(
     {
         MAX_UNAVAILABLE,
@@ -101,11 +101,11 @@ STATEFULSET_ANNOTATIONS: Final = frozenset(
 TOPOLOGY_KEYS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 ON_DELETE: Final = "OnDelete"
-# The pod management policy that creates all absent pods at once; every other one is ordered.
+# The pod management policy that creates all absent pods at once; every other policy is ordered.
 PARALLEL: Final = "Parallel"
 CLUSTER_HEADER: Final = "X-Cluster"
 
-# On Rollouts: what a person asks for once, each with a tag, a text or `true`.
+# On Rollouts: what a person requests once, each with a tag, a text or `true`.
 FORCE_DEPLOY: Final = "rollout.kuberik.com/force-deploy"
 BYPASS_GATES: Final = "rollout.kuberik.com/bypass-gates"
 UNBLOCK_FAILED: Final = "rollout.kuberik.com/unblock-failed"

@@ -1,6 +1,6 @@
-"""Slim views of API objects: the fields that decide, and no more.
+"""Slim API objects: the fields that decide, and no more.
 
-Views are frozen. Two views that differ only in `resource_version` decide alike: see
+They are frozen. Two of them that differ only in `resource_version` decide alike: see
 `kube.cache.cached.decides`.
 """
 
@@ -76,16 +76,16 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
         return parse_ordinal(pod[len(prefix) :]) if pod.startswith(prefix) else None
 
     def find_ordinal(self, pod: str, ordinals: range) -> int | None:
-        """Return the ordinal of a pod where it is one of these, None for any other name.
+        """Return the ordinal of a pod where that is in the range, None for any other name.
 
-        However long the range is: to look for None in one would mean to walk it.
+        However long the range is: to look for None in it would mean to walk it.
         """
         ordinal = self.ordinal_of(pod)
         return ordinal if ordinal is not None and ordinal in ordinals else None
 
     @property
     def ordinals(self) -> range:
-        """Return the ordinals that `spec` asks for."""
+        """Return the ordinals that `spec` wants."""
         return range(self.first_ordinal, self.first_ordinal + self.replicas)
 
 
@@ -135,7 +135,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     uid: Uid
     resource_version: str
     labels: Mapping[str, str] = {}
-    """Those that were asked for."""
+    """Those that were requested."""
     keys: frozenset[str] = frozenset()
     """Which those are: of any other label nothing is known."""
     namespace: str = ""

@@ -228,12 +228,12 @@ class Verdict:
     annotations: Mapping[str, str] = field(default_factory=dict)
     """To be set on the object under review, where its caller takes patches."""
     retry_after: timedelta | None = None
-    """When to ask again, rounded up to seconds. Clients obey it without telling their user."""
+    """When to try again, rounded up to seconds. Clients obey it without telling their user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """One pod that may be deleted, and why this one."""
+    """One pod that may be deleted, and why this pod."""
 
     pod: Pod
     reason: Reason
@@ -243,8 +243,8 @@ class Replacement:
 class EqualPods:
     """Pods that may go for one and the same reason, at most `room` of them.
 
-    They are tried in order, and only what really goes takes room: one that is refused does not hide
-    the next.
+    They are tried in order, and only what really goes takes room: a pod that is refused does not
+    hide the next.
     """
 
     pods: tuple[Replacement, ...]

@@ -17,7 +17,7 @@ LONGEST_PATTERN: Final = 1024
 LONGEST_NAME: Final = 253
 # Of the engine, for one pattern: `(a{1000}){1000}` takes more and is refused.
 _MEMORY: Final = 1 << 20
-# One for each budget of a namespace, and for those which were refused lately.
+# A pattern for each budget of a namespace, and for those which were refused lately.
 _KEPT: Final = 128
 
 # Quoted and escaped text, sets of characters, and what else groups and alternates.

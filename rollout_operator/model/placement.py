@@ -31,9 +31,9 @@ class PlacedSet(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     labels: Mapping[str, str] = {}
     pod_labels: Mapping[str, str] = {}
-    """Of the template; the next one, too."""
+    """Of the template; so is the next field."""
     node_selector: Mapping[str, str] = {}
     node_terms: tuple[NodeTerm, ...] = ()
     """Of the required node affinity: each of them is enough."""
     pod_nodes: tuple[str, ...] = ()
-    """The nodes that its scheduled pods run on, where they are asked for."""
+    """The nodes that its scheduled pods run on, where they were read."""

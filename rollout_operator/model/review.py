@@ -69,4 +69,4 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     """`request.object` as it came where `new` is Unusable: for hooks on other kinds of objects."""
     sent: bytes = b""
-    """The question in JSON with all that decides, only where another replica may be asked it."""
+    """The question in JSON with all that decides, only where it may be sent to another replica."""

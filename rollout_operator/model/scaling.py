@@ -1,7 +1,7 @@
 """Replicas on their way through the zones: what decides them, and what follows.
 
-A zone follows another one, or mirrors the count of any object with a `scale` subresource; every
-other count belongs to people. Views in, `ScalingPlan` out: see `planning.scaling.plan`.
+A zone follows another zone, or mirrors the count of any object with a `scale` subresource; every
+other count belongs to people. A snapshot in, `ScalingPlan` out: see `planning.scaling.plan`.
 """
 
 from collections.abc import Mapping
@@ -51,10 +51,10 @@ Reading = Scale | NoScale
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAnswer:
-    """What a pod answered when it was asked to prepare for a delayed downscale."""
+    """What a pod answered when it was called to prepare for a delayed downscale."""
 
-    asked_at: datetime
-    """When it was asked, in the API server's time."""
+    called_at: datetime
+    """When it was called, in the API server's time."""
     since: datetime | None
     """Since when it is prepared, by its own answer; None where that holds no usable time."""
     problem: str = ""
@@ -62,7 +62,7 @@ class PodAnswer:
     is_lost: bool = False
     """Whether it has not answered: the pod may act on the call later."""
     lasts: timedelta | None = None
-    """After how long the pod is asked again, where that is sooner than as a matter of routine."""
+    """After how long the pod is called again, where that is sooner than as a matter of routine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class PodCalls:
     answer: PodAnswer | None = None
     """Of its last POST, None where there was none since the last DELETE that it confirmed.
 
-    One that may have arrived after that DELETE stays until the pod has confirmed another.
+    A POST that may have arrived after that DELETE stays until the pod has confirmed another.
     """
     cancelled_at: datetime | None = None
     """When it last confirmed a DELETE; None for not since the last POST."""
@@ -81,7 +81,7 @@ class PodCalls:
     failures: int = 0
     """How many POSTs in a row have given no time."""
     tries: int = 0
-    """How many DELETEs it has not confirmed since it confirmed one, or was asked."""
+    """How many DELETEs it has not confirmed since it confirmed one, or since the last POST."""
     unanswered_at: datetime | None = None
     """When a DELETE was given up last that got no answer: the pod may act on it later."""
 
@@ -108,7 +108,7 @@ class ScalingSnapshot:
     times_problem: str = ""
     """Why the times of downscales are not known; then no zone may be scaled down."""
     scales: Mapping[Reference, Reading] = field(default_factory=dict)
-    """Of all references that were read; one that is not here has not been read yet."""
+    """Of all references that were read; a reference that is not here has not been read yet."""
     pod_calls: Mapping[Uid, PodCalls] = field(default_factory=dict)
     """By UID of the pod."""
     written: Mapping[Uid, Written] = field(default_factory=dict)

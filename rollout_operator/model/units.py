@@ -87,7 +87,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def _duration_part(text: str, rest: str, place: int) -> tuple[int, int]:
-    """Return the nanoseconds of one number with unit, and where the next one starts."""
+    """Return the nanoseconds of one number with unit, and where the next starts."""
     match = _DURATION_PART.match(rest, place)
     assert match is not None  # every part of the expression may be empty
     whole, fraction, unit = match[1], match[2] or "", match[3]
@@ -249,7 +249,7 @@ def parse_rfc3339(text: str) -> datetime:
 def check_time(time: datetime) -> datetime:
     """Return an aware time that others wrote, if it lies in the years 1 to 9998 of UTC.
 
-    Raises InvalidInput for one that has no place in UTC, or no room for what is added to it.
+    Raises InvalidInput for a time that has no place in UTC, or no room for what is added to it.
     """
     try:
         is_fit = time.astimezone(UTC).year <= _LAST_YEAR

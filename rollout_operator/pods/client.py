@@ -181,14 +181,14 @@ class PodClient:
     async def _ask(self, endpoint: Endpoint) -> PodAnswer:
         call = _CallUnderway("POST", endpoint, reads_body=True)
         async with self._turns:
-            asked_at = self._clock.now()
+            called_at = self._clock.now()
             try:
                 await self._attempt(call)
             except PodError as error:
                 return PodAnswer(
-                    asked_at=asked_at, since=None, problem=str(error), is_lost=error.may_arrive
+                    called_at=called_at, since=None, problem=str(error), is_lost=error.may_arrive
                 )
-        return decode_pod_answer(endpoint.pod, call.status, call.body, asked_at)
+        return decode_pod_answer(endpoint.pod, call.status, call.body, called_at)
 
     async def _attempt(self, call: _CallUnderway) -> None:
         """Send once. Raises PodError where no answer comes, or none that can be read.

@@ -270,7 +270,7 @@ def _read_span(text: str) -> timedelta:
 def answer(since: timedelta | None, *, asked: timedelta = SECOND, problem: str = "") -> PodAnswer:
     """Return the answer of a pod that is prepared for so long, given so long ago."""
     begun = None if since is None else NOW - since
-    return PodAnswer(asked_at=NOW - asked, since=begun, problem=problem)
+    return PodAnswer(called_at=NOW - asked, since=begun, problem=problem)
 
 
 def outline(plan: ScalingPlan) -> list[str]:

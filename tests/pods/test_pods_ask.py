@@ -38,7 +38,7 @@ async def test_a_pod_tells_since_when_it_is_prepared(client: PodClient) -> None:
     async with PodServers(status(200, body=GOOD)) as pods:
         word = await ask(client, pods.endpoint(4))
     assert (word.since, word.problem) == (SINCE, "")
-    assert begin <= word.asked_at <= datetime.now(UTC)
+    assert begin <= word.called_at <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
@@ -289,5 +289,5 @@ async def test_a_word_is_as_old_as_its_question() -> None:
         SlowPods(), timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock(), at_most=1
     )
     words = await client.ask_all(crowd(3))
-    ages = sorted((word.asked_at - EPOCH).total_seconds() for word in words.values())
+    ages = sorted((word.called_at - EPOCH).total_seconds() for word in words.values())
     assert ages == pytest.approx([0, 0.05, 0.1], abs=0.01)

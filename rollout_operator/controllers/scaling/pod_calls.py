@@ -123,7 +123,7 @@ class PodCaller:
     def _find_late(self, calls: PodCalls, now: datetime) -> PodAnswer | None:
         """Return the answer to a POST that may arrive after the DELETE that follows it (LI-05)."""
         answer = calls.answer
-        if answer is None or not answer.is_lost or abs(now - answer.asked_at) > self._late_calls:
+        if answer is None or not answer.is_lost or abs(now - answer.called_at) > self._late_calls:
             return None
         return answer
 
@@ -136,7 +136,7 @@ class PodCaller:
             if answers[pod.uid].since is None:
                 failures = calls.failures + 1
                 wait = POD_CALLS.bound(failures)
-            answer = replace(answers[pod.uid], asked_at=now, lasts=wait)
+            answer = replace(answers[pod.uid], called_at=now, lasts=wait)
             pod_calls[pod.uid] = PodCalls(
                 answer=answer, failures=failures, unanswered_at=calls.unanswered_at
             )

@@ -1,4 +1,4 @@
-"""StatefulSets that may come under the operator, as they were read, and what a person asks for.
+"""StatefulSets that may come under the operator, as they were read, and what a person requests.
 
 What is proposed is decided in `planning.adoption`.
 """
@@ -24,7 +24,7 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptableSet(PlacedSet, frozen=True, kw_only=True):
-    """A StatefulSet as far as adopting asks, from a cluster or from a file in Git."""
+    """What adopting reads of a StatefulSet, from a cluster or from a file in Git."""
 
     namespace: str = ""
     """Empty where a file names none."""
@@ -58,11 +58,11 @@ class AdoptableNamespace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptionChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks for."""
+    """What a person requests."""
 
     names: frozenset[str] = frozenset()
     """The StatefulSets; empty: all."""
     is_narrowed: bool = False
-    """Whether names or labels choose: then they are meant, each of them."""
+    """Whether names or labels choose the StatefulSets: then each of them is meant."""
     group: str = ""
     """The name of their group; empty: found by the names."""

@@ -85,6 +85,6 @@ class AdoptionPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def needs_a_person(self) -> bool:
-        """Return whether something that was asked for is held."""
+        """Return whether something that was requested is held."""
         is_wrong = any(finding.severity is Severity.ERROR for finding in self.left_alone)
         return is_wrong or any(group.is_held for group in self.groups)

@@ -1,1 +1,1 @@
-"""JSON of the API server, of reviews and of pods → frozen views."""
+"""JSON of the API server, of reviews and of pods → frozen objects."""

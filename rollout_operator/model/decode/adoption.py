@@ -1,4 +1,4 @@
-"""JSON of a StatefulSet → what adopting it asks for, also of one that was never in a cluster."""
+"""JSON of a StatefulSet → what adopting reads of it, also where it was never in a cluster."""
 
 from collections.abc import Iterator
 from typing import Final, TypedDict
@@ -130,7 +130,7 @@ def _list_node_terms(pod: _PodSpec) -> Iterator[NodeTerm]:
 
 
 def _convert_status(wire: _Status | None) -> RolloutProgress | None:
-    # What `kubectl create --dry-run -o yaml` writes has an empty one.
+    # What `kubectl create --dry-run -o yaml` writes has an empty status.
     if wire is None or not wire.update_revision:
         return None
     return RolloutProgress(

@@ -25,7 +25,7 @@ _DECODER: Final = msgspec.json.Decoder(_Answer)
 
 
 def decode_allowed(body: bytes, review: Review) -> bool:
-    """Return whether the answer in `body` allows what `review` asks for.
+    """Return whether the answer in `body` allows what `review` requests.
 
     Raises DecodeError where it is no answer to that.
     """

@@ -40,7 +40,7 @@ Decoded = TypeVar("Decoded")
 def decode_or_salvage(
     kind: str, decode: Callable[[msgspec.Raw], Decoded], raw: msgspec.Raw
 ) -> Decoded | Unreadable:
-    """Return the view of an object, `Unreadable` where it cannot be decoded."""
+    """Return the decoded object, `Unreadable` where it cannot be decoded."""
     try:
         return decode(raw)
     except DecodeError as error:
@@ -73,7 +73,7 @@ def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
 
 
 def bound_text(text: str, most: int = LONGEST_VALUE) -> str:
-    """Return a text that a client may write; one that is too long for its field stays invalid."""
+    """Return a text that a client may write; what is too long for its field stays invalid."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 

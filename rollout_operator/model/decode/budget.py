@@ -1,7 +1,7 @@
 """JSON of a ZoneAwarePodDisruptionBudget → `Budget`, or why it cannot be obeyed.
 
 Decides what is refused, in which order and in which words, the same for watched budgets and for
-budgets under review. What becomes of a flawed one is left to `guards.budgets.catalog`.
+budgets under review. What becomes of a flawed budget is left to `guards.budgets.catalog`.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ _DECODER: Final = msgspec.json.Decoder(_Wire)
 
 
 def decode_budget(raw: JsonBytes) -> Budget | FlawedBudget:
-    """Return the view of a budget, flawed ones included.
+    """Return the decoded budget, also where it is flawed.
 
     Raises DecodeError naming budget, field and value where not even its metadata can be read.
     """
@@ -67,7 +67,7 @@ def decode_budget(raw: JsonBytes) -> Budget | FlawedBudget:
 
 
 def parse_budget(raw: JsonBytes) -> Budget:
-    """Return the view of a budget, whatever its metadata lacks: under review it is not whole yet.
+    """Return the decoded budget, whatever its metadata lacks: under review it is not whole yet.
 
     Raises InvalidInput with the first thing that is wrong with it.
     """
@@ -217,9 +217,9 @@ def _salvage_selector(raw: JsonBytes) -> Mapping[str, str] | None:
 
 
 def _read(raw: JsonBytes) -> _Fields:
-    """Return the fields of an object, of a large one those that are read.
+    """Return the fields of an object, of a large object those that are read.
 
-    Raises InvalidInput where it is none.
+    Raises InvalidInput where it is no object.
     """
     try:
         is_small = len(memoryview(raw)) <= SMALL
@@ -233,7 +233,7 @@ def _read(raw: JsonBytes) -> _Fields:
 
 
 def _integer(value: object) -> int | None:
-    """Return what Go reads as an integer: `1` is one, `1.0`, `true` and 2 to the 63 are none."""
+    """Return what Go reads as an integer: `1`, but neither `1.0` nor `true` nor 2 to the 63."""
     return value if type(value) is int and value in _INT64 else None
 
 

@@ -30,8 +30,8 @@ SMALL: Final = 64 << 10
 LONGEST_VALUE: Final = 4 << 10
 # The labels that a budget selects by are the only map that is read whole.
 LONGEST_LABELS: Final = SMALL
-# Of a review. One that the API server has accepted has less: its longest labels, and of both its
-# objects the annotations that are read.
+# Of a review. An object that the API server has accepted has less: its longest labels, and of both
+# its objects the annotations that are read.
 LARGEST: Final = 128 << 10
 # Of a budget, of which a tree is built: the longest labels, and more than its other fields need.
 LARGEST_BUDGET: Final = LONGEST_LABELS + 2 * LONGEST_VALUE

@@ -1,6 +1,6 @@
 """JSON of the objects of an installation → the parts of `model.diagnosis.installation`.
 
-Decides what of each kind a check may ask for, and what an absent field means. Webhooks are read in
+Decides what of each kind a check may read, and what an absent field means. Webhooks are read in
 `registrations`.
 """
 
@@ -230,7 +230,7 @@ def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
 def decode_kuberik(raw: JsonBytes) -> str:
     """Return the namespace and name of a Deployment that runs kuberik's controller of releases.
 
-    Empty for any other, and for one without replicas. Raises DecodeError.
+    Empty for any other, and for a Deployment without replicas. Raises DecodeError.
     """
     wire = read_as("Deployment", raw, _DEPLOYMENT)
     pod = wire.spec.template.spec or _PodSpec()
@@ -271,7 +271,7 @@ def decode_zone_set(raw: JsonBytes) -> ZoneSet:
 
 
 def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
-    """Return a pod as far as selectors ask. Raises DecodeError."""
+    """Return what selectors read of a pod. Raises DecodeError."""
     wire = read_as("Pod", raw, _POD)
     head, status = wire.metadata, wire.status or _PodStatus()
     is_ready = any(
@@ -335,7 +335,7 @@ def decode_served_versions(raw: JsonBytes) -> tuple[str, ...]:
 
 
 def convert_selector(wire: WireSelector | None) -> LabelSelector:
-    """Return a selector; one that is absent selects everything, as webhooks have it."""
+    """Return a selector; an absent selector selects everything, as webhooks have it."""
     if wire is None:
         return LabelSelector()
     return LabelSelector(

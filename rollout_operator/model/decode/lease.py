@@ -38,7 +38,7 @@ _DECODER: Final = msgspec.json.Decoder(_Lease)
 
 
 def decode_lease(raw: JsonBytes) -> Lease:
-    """Return the view of a Lease. Raises DecodeError naming the Lease, field and value."""
+    """Return a Lease. Raises DecodeError naming the Lease, field and value."""
     wire = read_as("Lease", raw, _DECODER)
     spec = wire.spec or _Spec()
     return Lease(

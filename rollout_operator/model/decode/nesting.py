@@ -20,8 +20,8 @@ DEEPEST: Final = 100
 STEP: Final = 2000
 """Brackets and strings between two pauses: about half a millisecond."""
 
-# Possessive, so that a long string with many escapes takes neither time nor memory to go back. One
-# that does not end takes the rest: it is no JSON, and the decoder says so.
+# Possessive, so that a long string with many escapes takes neither time nor memory to go back. A
+# string that does not end takes the rest: it is no JSON, and the decoder says so.
 _TOKEN: Final = re.compile(rb'[{\[]|[}\]]|"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 _COLON: Final = re.compile(rb"[ \t\r\n]*:")
 _KEY: Final = f'"{MANAGED_FIELDS}"'.encode()

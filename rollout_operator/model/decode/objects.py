@@ -1,4 +1,4 @@
-"""JSON objects of the API server → slim views; what cannot be read → `Unreadable`.
+"""JSON objects of the API server → slim objects; what cannot be read → `Unreadable`.
 
 Decides what an absent field means and how much of a broken object is still shown. Which fields are
 read is written in `wire`, when a pod is ready in `not_ready`. Which objects matter is left to the
@@ -73,7 +73,7 @@ _Wired = TypeVar("_Wired", bound=_Kinded)
 
 
 def decode_pod(raw: JsonBytes) -> Pod:
-    """Return the view of a pod. Raises DecodeError naming pod, field and value."""
+    """Return a pod. Raises DecodeError naming pod, field and value."""
     wire = read_as("Pod", raw, _POD)
     head, status = wire.metadata, wire.status or PodStatus()
     owner = _controller(head.owner_references)
@@ -134,7 +134,7 @@ def place_decoder(kind: str) -> Callable[[JsonBytes], Placed]:
 
 
 def decode_statefulset(raw: JsonBytes) -> StatefulSet:
-    """Return the view of a StatefulSet. Raises DecodeError naming set, field and value."""
+    """Return a StatefulSet. Raises DecodeError naming set, field and value."""
     wire = read_as("StatefulSet", raw, _STATEFULSET)
     head, spec, status = wire.metadata, wire.spec, wire.status or SetStatus()
     strategy = spec.update_strategy.type if spec.update_strategy is not None else ""
@@ -220,7 +220,7 @@ def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") 
         wire = decode_shallow(decoder, raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise explain(kind, raw, str(error)) from error
-    # Items of a list carry no kind; a single object does, and a wrong one is a caller's mistake
+    # Items of a list carry no kind; a single object does, and a wrong kind is a caller's mistake
     # that the missing fields would explain badly.
     if wire.kind is not None and wire.kind != kind:
         raise explain(kind, raw, f"Expected `{kind}` - at `$.kind`")
@@ -230,7 +230,7 @@ def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") 
 def _ready_since(wire: WirePod, annotations: PodAnnotations) -> datetime | None:
     """Return since when a pod is ready: its condition says so, or else an earlier release (W-38).
 
-    Raises DecodeError for a condition whose time is none.
+    Raises DecodeError for a condition whose time cannot be read.
     """
     conditions = (wire.status.conditions if wire.status is not None else None) or ()
     texts = [

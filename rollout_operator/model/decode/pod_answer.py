@@ -1,4 +1,4 @@
-"""What a pod answers when it is asked to prepare for a delayed downscale → `PodAnswer`.
+"""What a pod answers when it is called to prepare for a delayed downscale → `PodAnswer`.
 
 Decides which answers give a time (DELAY-07). A pod is a stranger: what it says is quoted in part
 only, on one printable line. When that time allows the pod to go is left to the planner.
@@ -36,18 +36,18 @@ class _Body(msgspec.Struct):
 _BODY: Final = msgspec.json.Decoder(_Body)
 
 
-def decode_pod_answer(pod: str, status: int, body: bytes, asked_at: datetime) -> PodAnswer:
+def decode_pod_answer(pod: str, status: int, body: bytes, called_at: datetime) -> PodAnswer:
     """Return since when a pod is prepared, or why that is not known.
 
-    `body` may be cut after LONGEST_BODY + 1 bytes. `asked_at` also decides which times lie ahead.
+    `body` may be cut after LONGEST_BODY + 1 bytes. `called_at` also decides which times lie ahead.
     """
-    time = _read_time(status, body, asked_at)
+    time = _read_time(status, body, called_at)
     if isinstance(time, datetime):
-        return PodAnswer(asked_at=asked_at, since=time)
-    return PodAnswer(asked_at=asked_at, since=None, problem=f"POST {pod}: {time}")
+        return PodAnswer(called_at=called_at, since=time)
+    return PodAnswer(called_at=called_at, since=None, problem=f"POST {pod}: {time}")
 
 
-def _read_time(status: int, body: bytes, asked_at: datetime) -> datetime | str:
+def _read_time(status: int, body: bytes, called_at: datetime) -> datetime | str:
     if not 200 <= status < 300:
         return f"HTTP status {status}"
     if len(body) > LONGEST_BODY:
@@ -60,7 +60,7 @@ def _read_time(status: int, body: bytes, asked_at: datetime) -> datetime | str:
         return f"the answer has no timestamp: {_show(body)}"
     if not _SECONDS.fullmatch(value):
         return f"timestamp is no whole number of seconds above 0: {_show(value)}"
-    if len(value) > _MOST_DIGITS or int(value) > (asked_at + FURTHEST_AHEAD).timestamp():
+    if len(value) > _MOST_DIGITS or int(value) > (called_at + FURTHEST_AHEAD).timestamp():
         ahead = format_duration(FURTHEST_AHEAD)
         return f"timestamp is more than {ahead} ahead, perhaps in milliseconds: {_show(value)}"
     return datetime.fromtimestamp(int(value), UTC)

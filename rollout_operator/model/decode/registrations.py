@@ -1,4 +1,4 @@
-"""JSON of webhook configurations, of their certificate and of access reviews → what checks ask.
+"""JSON of webhook configurations, of their certificate and of access reviews → what checks read.
 
 Of the operator's Secret only the certificate is read, never a key.
 """

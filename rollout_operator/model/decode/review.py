@@ -1,6 +1,6 @@
 """Bytes of an AdmissionReview → `Review`: what decides, and nothing else.
 
-Decides what is no review at all (DecodeError: the asker gets a 400) and what is a review of an
+Decides what is no review at all (DecodeError: the caller gets a 400) and what is a review of an
 object that cannot be judged (`Unusable`: each hook has its own rule for that). What is not read is
 skipped without being built; of a large body first an excerpt is made, so that what is read is small
 as well. v1 and v1beta1 do not differ in anything that is read here.
@@ -126,7 +126,7 @@ def decode_review(body: Buffer, *, keeps: bool = False) -> Review:
 
     With `keeps` it holds what was decoded, from which another replica decodes the same.
 
-    Raises DecodeError, with the text for the asker, where it is no review with a UID.
+    Raises DecodeError, with the text for the caller, where it is no review with a UID.
     """
     size = len(memoryview(body))
     try:

@@ -1,6 +1,6 @@
-"""JSON of Validating- and MutatingWebhookConfigurations → slim views.
+"""JSON of Validating- and MutatingWebhookConfigurations → slim objects.
 
-Decides which fields are read and what an absent one means. What the CA bundles should say is left
+Decides which fields are read and what an absent field means. What the CA bundles should say is left
 to `pki.bundle`, what becomes of an object that cannot be read to the caches.
 """
 
@@ -56,9 +56,9 @@ _DECODER: Final = msgspec.json.Decoder(_Configuration)
 
 
 def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
-    """Return what decodes one of the two kinds, for the items of its list too, which name none.
+    """Return the decoder of one of the two kinds. Items of its list, which name no kind, fit.
 
-    It returns the view and raises DecodeError naming configuration, field and value.
+    The decoder raises DecodeError naming configuration, field and value.
     """
 
     def decode(raw: JsonBytes) -> WebhookConfiguration:
@@ -91,7 +91,7 @@ def _convert(wire: _Webhook) -> Webhook:
 
 
 def _path(config: _ClientConfig) -> str:
-    """Return the path that is called, empty where the configuration names none that is one."""
+    """Return the path that is called, empty where the configuration names no usable path."""
     if config.service is not None:
         return config.service.path or ""
     try:

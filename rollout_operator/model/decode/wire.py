@@ -1,4 +1,4 @@
-"""Shapes of API objects on the wire: the fields that views are made of, as msgspec types.
+"""Shapes of API objects on the wire: the fields that slim objects keep, as msgspec types.
 
 Decides which field may be absent or null and which numbers fit. Everything else of an object is
 skipped without being built. Defaults with a meaning are left to `objects`.

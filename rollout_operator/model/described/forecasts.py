@@ -65,7 +65,7 @@ class VersionForecast(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     local_time: str = ""
     """The same on the wall clock of `time_zone`, with the offset from UTC."""
     time_zone: str = "UTC"
-    """That of the schedule that holds it last, or of one that gates its Rollout."""
+    """That of the schedule that holds it last, or of a schedule that gates its Rollout."""
     holds: tuple[HoldForecast, ...] = ()
     """In the order in which they decide."""
     holds_left_out: int = 0

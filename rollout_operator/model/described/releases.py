@@ -84,7 +84,7 @@ class DeploymentDescription(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     """What was said of the deployment."""
     by: str = ""
-    """What asked for it: a claim, and no proof."""
+    """What requested it: a claim, and no proof."""
     bake_began: Time | None = None
     bake_ended: Time | None = None
     failed_checks: tuple[str, ...] = ()
@@ -119,14 +119,14 @@ class ReleaseDescription(msgspec.Struct, frozen=True, kw_only=True):
     next: str = ""
     """The version that is deployed as soon as nothing holds it back; empty where there is none."""
     candidates: tuple[str, ...] = ()
-    """Tags newer than the deployed one, the newest first; at most 20."""
+    """Tags newer than the deployed tag, the newest first; at most 20."""
     announced: str = ""
     """The tag that was announced last."""
     policy: str = ""
     """The image policy, by namespace and name."""
     is_suspended: bool = False
     requests: tuple[str, ...] = ()
-    """Annotations that ask for something and have had no effect yet, with their values."""
+    """Annotations that request something and have had no effect yet, with their values."""
     gates: tuple[GateDescription, ...] = ()
     checks: tuple[SelectedCheckDescription, ...] = ()
     """Those that it selects."""
@@ -138,7 +138,7 @@ class ReleaseDescription(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[DeploymentDescription, ...] = ()
     """The newest first; at most 5."""
     waits: tuple[ReleaseWait, ...] = ()
-    """The first one is the headline."""
+    """The first is the headline."""
     conditions: tuple[ConditionDescription, ...] = ()
 
     @property

@@ -1,7 +1,7 @@
 """What `rollout-operator doctor` has read of one namespace: the frozen snapshot that checks judge.
 
-Only what a check asks for is kept. What could not be read is named in `unread`, and is never taken
-for what is not there.
+Only what a check reads is kept. What could not be read is named in `unread`, and is never taken
+for absent.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
     """Command and arguments of the operator's container."""
     variables: Mapping[str, str] = {}
-    """Of its environment, by name; one with a value from elsewhere is written as `$(NAME)`."""
+    """Of its environment, by name; a value from elsewhere is written as `$(NAME)`."""
     replicas: int = 1
     ready: int = 0
 
@@ -77,7 +77,7 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A StatefulSet with all its keys, the misspelt ones too."""
+    """A StatefulSet with all its keys, the misspelt keys too."""
 
     sts: StatefulSet
     labels: Mapping[str, str]
@@ -89,7 +89,7 @@ class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabelledPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, as far as selectors ask."""
+    """What selectors read of a pod."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -152,7 +152,7 @@ class NativeBudget(msgspec.Struct, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
     """None selects nothing."""
     max_unavailable: str = ""
-    """As it is written, `1` or `20%`; empty: not set. The same for the next one."""
+    """As it is written, `1` or `20%`; empty: not set. The same for the next field."""
     min_available: str = ""
 
 
@@ -179,13 +179,13 @@ class RightAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     account: str
     namespace: str = ""
-    """Where it was asked for; empty: in the operator's own namespace, or in the cluster."""
+    """Where the operator needs it; empty: in its own namespace, or in the cluster."""
     right: Right
     is_granted: bool
 
 
 class ReachAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How the API server answered a dry run that webhooks look at."""
+    """How the API server answered a dry run that webhooks review."""
 
     request: str
     """In words."""
@@ -194,7 +194,7 @@ class ReachAnswer(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """Empty where it was accepted."""
     must_be_refused: bool = False
-    """Whether the request is such that only an operator that was not asked lets it pass."""
+    """Whether the request can only pass where the API server did not call the operator."""
     is_answered: bool = True
     """Whether the API server answered at all."""
 
@@ -207,7 +207,7 @@ class PodTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one pod of a StatefulSet is asked, by GET, whether it would be prepared there."""
+    """Where to send one pod of a StatefulSet a GET that shows whether it can be prepared."""
 
     set_name: str
     target: Target
@@ -231,7 +231,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the API server knows MultiAZRollouts."""
 
     is_served: bool = True
-    """In the version that the operator asks for."""
+    """In the version that the operator reads."""
     versions: tuple[str, ...] = ()
     """That are served in its place; none: there is no definition, or it may not be read."""
 
@@ -280,7 +280,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         owners = {hook.owner, hook.service_namespace}
         if self.namespace in owners:
             return True
-        # An operator elsewhere that looks after this namespace is asked about it as well.
+        # The API server also calls an operator elsewhere that looks after this namespace.
         homes = {operator.namespace for operator in self.operators if operator.namespace}
         return bool(homes & owners) and hook.selects.takes(self.all_labels)
 

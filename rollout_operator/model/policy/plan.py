@@ -14,7 +14,7 @@ from rollout_operator.model.outcome import Reason, RecordRevision, ReplacePods
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.policy.zones import ZoneResolution
 
-# Exact in every client. The one after it is 1 again, as where the status was lost.
+# Exact in every client. The number after it is 1 again, as where the status was lost.
 MOST_BATCHES: Final = 2**53 - 1
 
 
@@ -83,7 +83,7 @@ class PolicySnapshot:
     group: Group
     """All StatefulSets that the policy owns, each with its pods. `now` is the server's clock."""
     batch: Batch | None = None
-    """The last one, as the status of the policy has it."""
+    """The last batch, as the status of the policy has it."""
     clock_error: timedelta = timedelta(0)
     """By so much the server's clock may show more than `group.now`."""
 
@@ -98,7 +98,7 @@ class PolicyPlan:
     """All that one snapshot of a policy leads to."""
 
     batch: Batch | None = None
-    """To be recorded, where it is another one than before, ahead of any delete."""
+    """The batch to record ahead of any delete, where it is another batch than before."""
     action: ReplacePods | None = None
     """Pods of that batch, and no others."""
     records: tuple[RecordRevision, ...] = ()
@@ -107,7 +107,7 @@ class PolicyPlan:
     """Why nothing, or nothing more, goes now; the first is what holds it. Empty only where pods
     go, and nothing else would."""
     target: str = ""
-    """The StatefulSet whose turn it is; empty where none has one."""
+    """The StatefulSet whose turn it is; empty where none has a turn."""
     next_batch: datetime | None = None
     """When the pause is over, while one is."""
     is_stalled: bool = False

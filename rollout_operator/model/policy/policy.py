@@ -1,7 +1,7 @@
-"""A MultiAZRollout: how several StatefulSets roll out as one, or why it is refused.
+"""A MultiAZRollout: how several StatefulSets roll out together, or why it is refused.
 
-How one is read from the API's object is written in `model.decode.policy`; which StatefulSets each
-of several policies owns is decided in `planning.policies.ownership`.
+How a policy is read from the API's object is written in `model.decode.policy`; which StatefulSets
+each of several policies owns is decided in `planning.policies.ownership`.
 """
 
 from datetime import datetime, timedelta
@@ -71,7 +71,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     max_unavailable: IntOrPercent = IntOrPercent(1)
     """Of a zone."""
     interval: timedelta = timedelta(seconds=30)
-    """From the completion of a batch to the next one."""
+    """From the completion of a batch to the next batch."""
     pod_order: PodOrder = PodOrder.DESCENDING
     topology_key: str = TOPOLOGY_KEYS[0]
     """The label that names the zone of a node."""

@@ -94,7 +94,7 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     next_batch_time: str | UnsetType = UNSET
     unknown_zones: tuple[str, ...] = ()
     az_topology_key: str = ""
-    """The label by which `zones` were found: another one counts once no batch is open."""
+    """The label by which `zones` were found: another label counts once no batch is open."""
     zones: tuple[PolicyZoneStatus, ...] = ()
     last_batch: RecordedBatch | UnsetType = UNSET
     conditions: tuple[StatusCondition, ...] = ()

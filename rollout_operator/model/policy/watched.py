@@ -1,4 +1,4 @@
-"""A MultiAZRollout as a watch shows it: what it asks for, and what its status has recorded."""
+"""A MultiAZRollout as a watch shows it: what it wants, and what its status has recorded."""
 
 import msgspec
 

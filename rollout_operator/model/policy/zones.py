@@ -1,4 +1,4 @@
-"""The zones of a policy: in which one each of its StatefulSets is, and what is to be known of that.
+"""The zones of a policy: in which zone each of its StatefulSets is, and what to know of that.
 
 Which they are is decided in `planning.policies.zones`.
 """

@@ -1,1 +1,1 @@
-"""What is said of each reason beside its sentence, and which one comes first."""
+"""What is said of each reason beside its sentence, and which reason comes first."""

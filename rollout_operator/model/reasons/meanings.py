@@ -41,7 +41,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.PAUSED: "grafana.com/rollout-paused keeps the outdated pods of a zone",
         Code.PAUSED_ZONE_NOT_READY: "a paused zone has unavailable pods, which blocks the others",
-        Code.ANOTHER_ZONE_FIRST: "this zone has outdated pods; another one has its turn",
+        Code.ANOTHER_ZONE_FIRST: "this zone has outdated pods; another zone has its turn",
         Code.STATUS_BEHIND: "the StatefulSet controller has not observed the newest spec",
         Code.SET_TERMINATING: "a StatefulSet of the group is being deleted",
         Code.OTHER_OPERATOR: "another operator rolls the group out, or a person deletes its pods",
@@ -51,7 +51,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.POLICY_PAUSED: "spec.paused of a MultiAZRollout keeps its outdated pods",
         Code.BATCH_OPEN: (
-            "a MultiAZRollout begins no batch before all pods of the last one are available"
+            "a MultiAZRollout begins no batch before all pods of the last batch are available"
         ),
         Code.INTERVAL_WAIT: "a MultiAZRollout lets its pause pass before the next batch",
         Code.BATCH_DUE: "the pause of a MultiAZRollout is over, and its next batch has not begun",
@@ -161,12 +161,14 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
             "there was not enough time; the operator tells all pods that they stay"
         ),
         Code.STOPPING: "the operator stops",
-        Code.NOT_ELECTED: "this replica does not lead, and could not ask the replica that does",
+        Code.NOT_ELECTED: (
+            "this replica does not lead, and could not pass the review on to the replica that does"
+        ),
         Code.NO_DOWNSCALE: 'the object carries grafana.com/no-downscale: "true"',
         Code.PREPARE_MISCONFIGURED: "port, path or service name are missing or not usable",
         Code.BAD_DOWNSCALE_TIME: "the operator cannot read a time or a span of a zone of the group",
         Code.OTHER_NAMESPACE: (
-            "the webhook asks about a namespace that this operator does not look after"
+            "the webhook sends reviews of a namespace that this operator does not look after"
         ),
         Code.DISRUPTION_GRANTED: "the pod may go",
         Code.POD_NOT_IN_SCOPE: "no budget selects the pod",
@@ -208,7 +210,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.BUDGETS_OVERLAP: "more than one budget selects the pod",
         Code.TOO_FEW_ZONES: "the selector of the budget matches one StatefulSet or none",
         Code.OWNER_NOT_STATEFULSET: (
-            "the pod belongs to no StatefulSet, or to one that the budget does not select"
+            "the pod belongs to no StatefulSet, or to a StatefulSet that the budget does not select"
         ),
         Code.PARTITION_UNKNOWN: "podNamePartitionRegex finds no partition in the name of the pod",
         Code.BUDGET_SELECTS_NO_PODS: (

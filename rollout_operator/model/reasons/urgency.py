@@ -1,4 +1,4 @@
-"""Which of the reasons of a group a person reads first: the same one in every outlet.
+"""Which of the reasons of a group a person reads first: the same reason in every outlet.
 
 Page, Events, metrics and the time since when a group is in its state go by it.
 """

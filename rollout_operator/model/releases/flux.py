@@ -50,7 +50,7 @@ class ImagePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImageRepository(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the images of a policy are, and how the registry is asked."""
+    """Where the images of a policy are, and how the registry is called."""
 
     head: ReleaseHead
     image: Repository

@@ -9,7 +9,7 @@ from rollout_operator.model.releases.rollout import ReleaseHead
 
 
 class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """An object with which another one goes."""
+    """An owner: an object that takes its dependents with it when it is deleted."""
 
     api_version: str
     kind: str

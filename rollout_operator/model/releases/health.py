@@ -51,7 +51,7 @@ class HealthCheckStatus(
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them."""
+    """A HealthCheck, as it was read."""
 
     head: ReleaseHead
     labels: Mapping[str, str] = {}

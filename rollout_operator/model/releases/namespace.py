@@ -1,4 +1,4 @@
-"""A namespace, as far as selectors ask for it."""
+"""What selectors read of a namespace."""
 
 from collections.abc import Mapping
 

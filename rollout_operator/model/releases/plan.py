@@ -98,7 +98,7 @@ class RemoveIntents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestReconcile(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask Flux to look at an object now."""
+    """Have Flux reconcile an object now."""
 
     target: FluxTarget
 

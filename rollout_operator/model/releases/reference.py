@@ -14,7 +14,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.units import quote
 
 DOCKER_HUB: Final = "docker.io"
-# It answers under another name than the one that stands in names of images.
+# It answers under another name than the names of images have.
 _DOCKER_HUB_HOST: Final = "registry-1.docker.io"
 DOCKER_HUB_ALIASES: Final = (DOCKER_HUB, "index.docker.io", _DOCKER_HUB_HOST)
 """The names under which people write down credentials of Docker Hub."""
@@ -43,7 +43,7 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """Return which host is asked, with its port where the name has one."""
+        """Return which host is called, with its port where the name has one."""
         return _DOCKER_HUB_HOST if self.registry == DOCKER_HUB else self.registry
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A Rollout of `kuberik.com`: which releases go where, and what a person asks of it.
+"""A Rollout of `kuberik.com`: which releases go where, and what a person requests of it.
 
 `Rollout` is the name of the API's kind. Here it is a release rollout: a rollout replaces pods.
 """
@@ -31,14 +31,14 @@ class ReleaseHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseIntents(msgspec.Struct, frozen=True, kw_only=True):
-    """What annotations of a Rollout ask for once, as they were written; None where absent."""
+    """What annotations of a Rollout request once, as they were written; None where absent."""
 
     force_deploy: str | None = None
     """The tag that is deployed, if it was announced."""
     bypass_gates: str | None = None
     """The tag for which gates do not count."""
     unblock_failed: str | None = None
-    """`true` where a failed release does not stop the next one."""
+    """`true` where a failed release does not stop the next release."""
     retry: str | None = None
     """Any value: a failed release is tried once more."""
     deploy_message: str | None = None
@@ -51,7 +51,7 @@ class CheckSelector(msgspec.Struct, frozen=True, kw_only=True):
     """Which HealthChecks belong to a Rollout."""
 
     selector: LabelSelector | None = None
-    """None selects none; an empty one all."""
+    """None selects none; an empty selector all."""
     namespaces: LabelSelector | None = None
     """None is the Rollout's own namespace alone."""
 

@@ -1,7 +1,7 @@
 """A schedule of releases: in which hours of a local calendar versions may be deployed.
 
-How one is read from the API's object is written in `model.decode.releases.schedule`; when it is
-active is decided in `planning.releases.schedules`.
+How a schedule is read from the API's object is written in `model.decode.releases.schedule`; when it
+is active is decided in `planning.releases.schedules`.
 """
 
 from datetime import date, datetime
@@ -33,7 +33,7 @@ class ScheduleAction(StrEnum):
 class MinuteRange(msgspec.Struct, frozen=True):
     """Hours of a day on the wall clock, in minutes since its midnight, without the end.
 
-    From an end before the start it reaches into the next day; equal ones are the whole day.
+    From an end before the start it reaches into the next day; equal times are the whole day.
     """
 
     start: int

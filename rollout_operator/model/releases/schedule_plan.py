@@ -56,14 +56,14 @@ class CreateGate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CorrectGate(msgspec.Struct, frozen=True, kw_only=True):
-    """Change a gate into what is wanted, if it is still this one."""
+    """Change a gate into what is wanted, if it is still the same."""
 
     head: ReleaseHead
     wanted: WantedGate
 
 
 class DeleteGate(msgspec.Struct, frozen=True, kw_only=True):
-    """Delete a gate whose Rollout is not selected any more, if it is still this one."""
+    """Delete a gate whose Rollout is not selected any more, if it is still the same."""
 
     head: ReleaseHead
 

@@ -28,14 +28,14 @@ ACTIVE = frozenset({BakeStatus.DEPLOYING, BakeStatus.IN_PROGRESS})
 
 @unique
 class TriggerKind(StrEnum):
-    """Whether a person asked for a deployment."""
+    """Whether a person requested a deployment."""
 
     USER = "User"
     SYSTEM = "System"
 
 
 class TriggeredBy(msgspec.Struct, frozen=True, kw_only=True):
-    """By what a deployment was asked for. A claim, and no proof."""
+    """What requested a deployment. A claim, and no proof."""
 
     kind: TriggerKind
     name: str
@@ -50,7 +50,7 @@ class FailedHealthCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """One deployment. Only the newest one ever changes."""
+    """One deployment. Only the newest ever changes."""
 
     version: Release
     timestamp: Instant

@@ -154,14 +154,14 @@ def _evaluate_pod(
             return
         findings.post.append(endpoint)
     else:
-        findings.times.append(_next_repeat(answer) - abs(now - answer.asked_at))
+        findings.times.append(_next_repeat(answer) - abs(now - answer.called_at))
     if answer is None:
         findings.silent.append(name)
         return
     if answer.since is None:
         findings.problems.append(answer.problem or f"{name} gave no time")
         return
-    if abs(now - answer.asked_at) > FRESH:
+    if abs(now - answer.called_at) > FRESH:
         findings.stale.append(delayed)
     left = delay.span - (now - answer.since)
     if left > timedelta(0):
@@ -173,9 +173,9 @@ def _evaluate_pod(
 
 def _must_repeat(answer: PodAnswer, span: timedelta, now: datetime) -> bool:
     """Return whether an answer is too old for anything, or was given before its pod was due."""
-    if abs(now - answer.asked_at) >= _next_repeat(answer):
+    if abs(now - answer.called_at) >= _next_repeat(answer):
         return True
-    return answer.since is not None and answer.asked_at - answer.since < span <= now - answer.since
+    return answer.since is not None and answer.called_at - answer.since < span <= now - answer.since
 
 
 def _next_repeat(answer: PodAnswer) -> timedelta:

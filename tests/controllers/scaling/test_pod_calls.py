@@ -49,12 +49,12 @@ class FakeCalls:
         await self._take("POST", endpoints)
         return {
             one.uid: PodAnswer(
-                asked_at=begun, since=None, problem=f"POST {one.pod}: HTTP status 500"
+                called_at=begun, since=None, problem=f"POST {one.pod}: HTTP status 500"
             )
             if one.uid in self.refusing
-            else PodAnswer(asked_at=begun, since=None, problem="no answer", is_lost=True)
+            else PodAnswer(called_at=begun, since=None, problem="no answer", is_lost=True)
             if one.uid in self.silent
-            else PodAnswer(asked_at=begun, since=EPOCH)
+            else PodAnswer(called_at=begun, since=EPOCH)
             for one in endpoints
         }
 
@@ -143,7 +143,7 @@ async def test_deletes_come_before_posts() -> None:
     ]
     known = bench.known()
     assert known[Uid("b0")] == PodCalls(cancelled_at=EPOCH + SECOND)
-    assert known[Uid("b4")] == PodCalls(answer=PodAnswer(asked_at=EPOCH + 2 * SECOND, since=EPOCH))
+    assert known[Uid("b4")] == PodCalls(answer=PodAnswer(called_at=EPOCH + 2 * SECOND, since=EPOCH))
     assert bench.heard == [_set("b").uid]
 
 
@@ -296,7 +296,7 @@ async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
         bench.pod_calls.keep(uid, {Uid("b4"): True, Uid("b3"): True})
         assert _lasts(bench) == timedelta(0)
         assert bench.known()[Uid("b3")] == PodCalls(
-            answer=PodAnswer(asked_at=EPOCH + 7 * SECOND, since=EPOCH)
+            answer=PodAnswer(called_at=EPOCH + 7 * SECOND, since=EPOCH)
         )
         await bench.call_again(post="4")
         bench.pod_calls.keep(uid, {Uid("b4"): True, Uid("b3"): True})

@@ -35,7 +35,7 @@ def decode(body: bytes, status: int = 200) -> PodAnswer:
 )
 def test_a_good_answer_gives_a_time(body: bytes, seconds: int) -> None:
     """SEED-075: Unix seconds; a clock that is ahead of ours by up to a day is believed."""
-    assert decode(body) == PodAnswer(asked_at=NOW, since=datetime.fromtimestamp(seconds, UTC))
+    assert decode(body) == PodAnswer(called_at=NOW, since=datetime.fromtimestamp(seconds, UTC))
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 299])
@@ -48,7 +48,7 @@ def test_every_2xx_counts(status: int) -> None:
 def test_no_other_status_counts(status: int) -> None:
     """DELAY-07, T-05 row 5: whatever the body says."""
     assert decode(b'{"timestamp":7}', status) == PodAnswer(
-        asked_at=NOW, since=None, problem=f"POST zone-a-4: HTTP status {status}"
+        called_at=NOW, since=None, problem=f"POST zone-a-4: HTTP status {status}"
     )
 
 
@@ -102,7 +102,7 @@ def test_no_other_answer_gives_a_time(body: bytes, problem: str) -> None:
     """DELAY-07, FP-25: the pod and the value are named, shortly and on one line (SI-23)."""
     word = decode(body)
 
-    assert word == PodAnswer(asked_at=NOW, since=None, problem=f"POST zone-a-4: {problem}")
+    assert word == PodAnswer(called_at=NOW, since=None, problem=f"POST zone-a-4: {problem}")
 
 
 @given(st.binary(max_size=80) | st.text(st.sampled_from('{}[]":timestamp0123456789.-e ')))

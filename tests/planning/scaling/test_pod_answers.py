@@ -170,7 +170,7 @@ def test_seed076_a_pod_that_restarts_its_preparation_waits_anew() -> None:
 
 def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
     begun = NOW - 10 * MINUTE
-    answers = {"b-4": PodAnswer(asked_at=NOW, since=begun), "b-3": DUE}
+    answers = {"b-4": PodAnswer(called_at=NOW, since=begun), "b-3": DUE}
     early, late = (
         plan_scaling(snapshot(delayed("b", 5), scale="3/5", answers=answers, now=now)).waits[0]
         for now in (NOW, NOW + 20 * SECOND)
@@ -187,7 +187,7 @@ def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
 @pytest.mark.parametrize("early", [timedelta(0), timedelta(microseconds=1), timedelta(days=9)])
 def test_delay08_the_very_moment(early: timedelta) -> None:
     """SEED-073: exactly as long as the delay is long enough, and a moment less is not."""
-    said = PodAnswer(asked_at=NOW, since=NOW - HOUR + early)
+    said = PodAnswer(called_at=NOW, since=NOW - HOUR + early)
     plan = plan_scaling(snapshot(delayed("b", 5), scale="3/5", answers={"b-4": said, "b-3": said}))
 
     assert counts(plan) == ({} if early else {"zone-b": 3})
@@ -219,7 +219,7 @@ def test_fp25_no_time_that_a_pod_may_give_takes_it_away_too_early(
 ) -> None:
     """Nor does any crash us: days of year 1 and 9999 do not fit into every sum."""
     spans = {"1ms": 0.001, "1s": 1, "1h": 3600, "300d": 300 * 86400}
-    answers = {"b-4": PodAnswer(asked_at=asked, since=since), "b-3": DUE}
+    answers = {"b-4": PodAnswer(called_at=asked, since=since), "b-3": DUE}
     plan = plan_scaling(snapshot(delayed("b", 5, delay=delay), scale="3/5", answers=answers))
 
     long_enough = delay in spans and (NOW - since).total_seconds() >= spans[delay]

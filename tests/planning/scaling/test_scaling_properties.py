@@ -84,7 +84,7 @@ def some(*texts: str) -> st.SearchStrategy[str | None]:
 def pod_calls(draw: st.DrawFn) -> PodCalls:
     ages = st.sampled_from([SECOND] * 4 + [timedelta(0), 30 * SECOND, 2 * MINUTE, -MINUTE])
     since = draw(st.sampled_from([2 * HOUR] * 6 + [None, MINUTE, -HOUR]))
-    said = PodAnswer(asked_at=NOW - draw(ages), since=None if since is None else NOW - since)
+    said = PodAnswer(called_at=NOW - draw(ages), since=None if since is None else NOW - since)
     called = draw(st.sampled_from([None, NOW - MINUTE, NOW - HOUR]))
     return PodCalls(answer=None if draw(rarely) else said, cancelled_at=called)
 

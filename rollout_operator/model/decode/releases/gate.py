@@ -1,4 +1,4 @@
-"""JSON of a RolloutGate → `ReleaseGate`. One that cannot be read does not pass."""
+"""JSON of a RolloutGate → `ReleaseGate`. A gate that cannot be read does not pass."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """What all resources of `kuberik.com` begin with: metadata, apart from a spec that may be refused.
 
-An object whose metadata cannot be read raises DecodeError. One whose spec cannot is an object
-still, with a status that says so.
+An object whose metadata cannot be read raises DecodeError. Where only its spec cannot be read, the
+object still counts, and its status says so.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """JSON of a HealthCheck → `HealthCheck`.
 
-Other controllers may write its status. One that cannot be read is no health: a bake does not start
-by it, and its message says why.
+Other controllers may write its status. A status that cannot be read is no health: a bake does not
+start by it, and its message says why.
 """
 
 from datetime import timedelta

@@ -29,7 +29,7 @@ from rollout_operator.model.units import parse_duration, quote
 
 KIND: Final = "Rollout"
 
-# Registries are not asked more often than this, whatever a Rollout says.
+# Registries are not called more often than this, whatever a Rollout says.
 _LEAST_INTERVAL: Final = timedelta(seconds=5)
 _DURATION: Final = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+")
 # As the registries of OCI images have it.
@@ -83,7 +83,7 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
     try:
         spec = _convert_spec(read_body(KIND, raw, _SPEC).spec)
     except (DecodeError, InvalidInput) as error:
-        # The one names its object already.
+        # A DecodeError names its object already.
         own = "" if isinstance(error, DecodeError) else f"{KIND} {read.head.key}: "
         problem = f"{own}{error}"
         return RefusedRelease(head=read.head, problem=problem, status=status, labels=read.labels)

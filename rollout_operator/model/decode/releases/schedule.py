@@ -31,7 +31,8 @@ from rollout_operator.model.releases.schedule import (
 )
 from rollout_operator.model.units import quote
 
-# Each rule is asked for each of 400 days: a tenant's object must not stop the process meanwhile.
+# Each rule is evaluated for each of 400 days: a tenant's object must not stop the process
+# meanwhile.
 MOST_RULES: Final = 256
 
 # `[0-9]`, and not `\d`: digits of other scripts are none of the schema's.
@@ -81,10 +82,10 @@ _STATUS: Final = msgspec.json.Decoder(_WithStatus)
 
 
 def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
-    """Return a schedule of `SCHEDULE` or `CLUSTER_SCHEDULE`; one that is invalid says why.
+    """Return a schedule of `SCHEDULE` or `CLUSTER_SCHEDULE`; an invalid schedule says why.
 
-    Raises DecodeError where its metadata cannot be read. A status that cannot is replaced: no gate
-    depends on it.
+    Raises DecodeError where its metadata cannot be read. A status that cannot be read is replaced:
+    no gate depends on it.
     """
     read = read_head(kind, raw)
     decoded = ScheduleObject(

@@ -11,7 +11,7 @@ from rollout_operator.model.releases.rollout import ReleaseHead
 
 
 class Headed(Protocol):
-    """A view of an object that knows which one it is."""
+    """A decoded object that knows its own identity."""
 
     @property
     def head(self) -> ReleaseHead: ...
