@@ -21,8 +21,8 @@ from rollout_operator.model.diagnosis.installation import Installation, Right, R
 from rollout_operator.model.errors import ApiError, Denied
 from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched
 from rollout_operator.planning.diagnosis.operators import list_acting
-from rollout_operator.planning.diagnosis.policies import asks_nodes
-from rollout_operator.planning.diagnosis.releases import asks_cluster, asks_secrets
+from rollout_operator.planning.diagnosis.policies import reads_nodes
+from rollout_operator.planning.diagnosis.releases import reads_cluster, reads_secrets
 from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
 
 # Of an operator that watches dozens, those that are asked for say enough.
@@ -59,9 +59,9 @@ async def ask_rights(
         is_self = caller == f"{_ACCOUNTS}:{home}:{account}"
         asker = _Asker(client, home, account, is_self=is_self)
         needs = RightNeeds(
-            nodes=asks_nodes(installation),
-            secrets=asks_secrets(installation),
-            cluster=asks_cluster(installation),
+            nodes=reads_nodes(installation),
+            secrets=reads_secrets(installation),
+            cluster=reads_cluster(installation),
         )
         for right in list_rights(arguments, home, needs):
             if right.is_namespaced is is_namespaced:

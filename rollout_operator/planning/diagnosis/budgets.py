@@ -82,7 +82,7 @@ def _takes_pod(budget: NativeBudget, pod: LabelledPod) -> bool:
 
 
 def check_both_kinds(installation: Installation) -> Iterator[Finding]:
-    """Yield PodDisruptionBudgets over pods that are under one of ours."""
+    """Yield PodDisruptionBudgets over pods that are under a budget of ours."""
     for native in installation.native_budgets:
         for budget in _list_valid(installation):
             shared = [

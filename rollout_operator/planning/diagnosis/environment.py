@@ -1,7 +1,7 @@
 """What the environment of an operator's container stands in for, and where flags beat it.
 
-The variables are those of `config.environment`, which judges their values. One whose value comes
-from elsewhere counts as given, and says nothing.
+The variables are those of `config.environment`, which judges their values. A variable whose value
+comes from elsewhere counts as given, and says nothing.
 """
 
 from collections.abc import Iterator, Sequence

@@ -71,7 +71,7 @@ def check_preparing(installation: Installation) -> Iterator[Finding]:
 
 
 def check_leading_zones(installation: Installation) -> Iterator[Finding]:
-    """Yield zones that follow one which is not in their group."""
+    """Yield zones that follow a zone which is not in their group."""
     for members in _group_by_name(installation).values():
         names = {member.sts.name for member in members}
         for member in members:

@@ -1,7 +1,7 @@
 """Labels and annotations that look like the operator's and are none, or stand in the wrong place.
 
-Keys that start with `grafana.com/` or `rollout-` are compared with those in `model.names`; one that
-is near to none of them belongs to another tool and is left alone.
+Keys that start with `grafana.com/` or `rollout-` are compared with those in `model.names`; a key
+that is near to none of them belongs to another tool and is left alone.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from rollout_operator.model.diagnosis.installation import Installation, ZoneSet
 from rollout_operator.planning.diagnosis.remedies import find
 
 _PREFIXES: Final = ("grafana.com/", "rollout-")
-# Two letters of twenty may be wrong, and a short word may be another one.
+# Two letters of twenty may be wrong, and a short word may be another word.
 _NEAR: Final = 0.85
 
 KNOWN: Final = frozenset(
@@ -42,10 +42,10 @@ def check_spelling(installation: Installation) -> Iterator[Finding]:
 
 
 def choose_nearest(key: str) -> str:
-    """Return the known key that a misspelt one stands for, empty where it is known or foreign."""
+    """Return the known key that `key` misspells, empty where it is known or foreign."""
     if key in KNOWN or not key.lower().startswith(_PREFIXES):
         return ""
-    # Under the other prefix, or without one.
+    # Under the other prefix, or without a prefix.
     same_name = [known_key for known_key in sorted(KNOWN) if _short(known_key) == _short(key)]
     if same_name:
         return same_name[0]

@@ -31,7 +31,7 @@ def check_namespace(installation: Installation) -> Iterator[Finding]:
 
 
 def check_operator(installation: Installation) -> Iterator[Finding]:
-    """Yield that groups have no operator, or that one is not ready."""
+    """Yield that groups have no operator, or that an operator is not ready."""
     acting = list_acting(installation)
     groups = {f"{member.sts.group}" for member in installation.members}
     if not acting and groups:

@@ -74,7 +74,7 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
                 yield find(FindingCode.NOT_ON_DELETE, f"StatefulSet {sts.name}", text)
 
 
-def asks_nodes(installation: Installation) -> bool:
+def reads_nodes(installation: Installation) -> bool:
     """Return whether a policy has StatefulSets whose zones only nodes know."""
     placed = {sts.sts.name: sts.placed for sts in installation.sets}
     for scope in _share(installation).scopes:

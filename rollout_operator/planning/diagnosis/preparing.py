@@ -1,9 +1,9 @@
-"""Where pods say that they can be prepared for a downscale: which are asked, and what follows.
+"""Where pods say that they can be prepared for a downscale: which are called, and what follows.
 
-One ready pod of each set is asked by GET, which prepares nothing: pods are prepared by POST, and
-told that they stay by DELETE. Any answer proves that the path is served, except that it is unknown
-(404, 410), or that a proxy before the program gave up (502, 504). A program that wants to know who
-asks (401, 403) proves nothing.
+A GET goes to one ready pod of each set, and prepares nothing: pods are prepared by POST, and told
+that they stay by DELETE. Any answer proves that the path is served, except that it is unknown (404,
+410), or that a proxy before the program gave up (502, 504). A program that wants credentials (401,
+403) proves nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ from rollout_operator.planning.wording import join_names
 _UNKNOWN: Final = frozenset({404, 410})
 _NOT_OF_THE_PROGRAM: Final = frozenset({502, 504})
 _WHO_ASKS: Final = frozenset({401, 403})
-# Mimir and Loki act on a GET of these: nothing is asked where an annotation names one by mistake.
+# Mimir and Loki act on a GET of these: no pod is called where an annotation names such a path.
 _ACTS_ON_GET: Final = frozenset({"shutdown", "flush", "flush_shutdown"})
 
 
 def plan_questions(installation: Installation) -> tuple[PathQuestion, ...]:
-    """Return which pods are to be asked, and where; sets without replicas have none to prepare."""
+    """Return which pods are to be called, and where; sets without replicas have none to prepare."""
     return tuple(
         PathQuestion(set_name=sts.sts.name, target=target, pod=_choose_pod(sts, installation.pods))
         for sts in installation.sets
@@ -98,8 +98,8 @@ def _judge(answer: PathAnswer) -> FindingCode | None:
 
 
 def _describe(answer: PathAnswer) -> str:
-    """Return what was asked, and what came."""
-    asked, target = answer.question, answer.question.target
+    """Return what was requested, and what came."""
+    question, target = answer.question, answer.question.target
     port = f"{target.port}" if target.scheme == "http" else f"{target.port} ({target.scheme})"
     came = answer.problem or f"HTTP status {answer.status}"
-    return f"GET /{target.path} on port {port} of pod {asked.pod}: {came}"
+    return f"GET /{target.path} on port {port} of pod {question.pod}: {came}"

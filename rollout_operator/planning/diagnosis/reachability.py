@@ -25,7 +25,7 @@ _QUOTA: Final = "exceeded quota"
 
 
 def check_reach(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks that the API server does not reach, or does not ask."""
+    """Yield webhooks that the API server does not reach, or does not call."""
     for answer in installation.reach:
         yield from _judge(answer)
 

@@ -1,6 +1,6 @@
 """Whether Rollouts of `kuberik.com` are made to happen, and which of them never will be.
 
-Why one that is made waits is no matter of an installation: `status` and `explain` say that.
+Why a Rollout that is made waits is no matter of an installation: `status` and `explain` say that.
 """
 
 from collections.abc import Iterator
@@ -134,7 +134,7 @@ def check_selected(installation: Installation) -> Iterator[Finding]:
             yield find(FindingCode.SCHEDULE_SELECTS_NOTHING, name, text)
 
 
-def asks_secrets(installation: Installation) -> bool:
+def reads_secrets(installation: Installation) -> bool:
     """Return whether an image repository names a Secret."""
     return any(
         repository.pull_secret or repository.certificates or repository.proxy
@@ -142,7 +142,7 @@ def asks_secrets(installation: Installation) -> bool:
     )
 
 
-def asks_cluster(installation: Installation) -> bool:
+def reads_cluster(installation: Installation) -> bool:
     """Return whether a schedule is of the cluster, or a Rollout selects namespaces."""
     releases = installation.releases
     return any(not schedule.head.namespace for schedule in releases.schedules) or any(

@@ -50,7 +50,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         _ERROR,
         "rollout groups are here, and no Deployment that runs an operator",
         "install the operator into this namespace, or add the namespace to `WATCH_NAMESPACE` of"
-        " one elsewhere",
+        " an operator elsewhere",
     ),
     FindingCode.OPERATOR_NOT_READY: Advice(
         _ERROR,
@@ -65,7 +65,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.LEASE_HOLDER_UNKNOWN: Advice(
         _WARN,
         "the Lease is held by a process that is no pod of this namespace",
-        "find the process, such as one on a person's machine, and stop it; after a crash the"
+        "find the process, such as a process on a person's machine, and stop it; after a crash the"
         " Lease changes hands within a minute",
     ),
     FindingCode.OTHER_NAMESPACE_WATCHED: Advice(
@@ -107,7 +107,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.WEBHOOK_OF_OTHERS: Advice(
         _ERROR,
-        "the operator of another namespace is asked about objects of this one",
+        "the API server calls the operator of another namespace for objects of this namespace",
         "limit the `namespaceSelector` of that webhook to its own namespace",
     ),
     FindingCode.WEBHOOK_SERVICE_MISSING: Advice(
@@ -154,13 +154,13 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.WEBHOOK_TIMEOUT_SHORT: Advice(
         _WARN,
-        "the API server gives up before the operator can have asked pods",
+        "the API server gives up before the operator can have called pods",
         "raise `timeoutSeconds` of the webhook and `-server-tls.request-timeout`, or lower"
         " `-pods.client-timeout`",
     ),
     FindingCode.GUARD_WITHOUT_WEBHOOK: Advice(
         _ERROR,
-        "a label or a budget asks for protection, and the webhook that gives it is not registered",
+        "a label or a budget wants protection, and the webhook that gives it is not registered",
         "apply the component `webhooks`, or take the label or the budget away",
     ),
     FindingCode.WEBHOOK_TIMED_OUT: Advice(
@@ -178,7 +178,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.WEBHOOK_NOT_CALLED: Advice(
         _ERROR,
-        "what the webhook must refuse was accepted: it was not asked",
+        "what the webhook must refuse was accepted: it was not called",
         "see its `rules`, `namespaceSelector` and `matchConditions`, and whether its"
         " `failurePolicy` is `Ignore` and the call fails",
     ),
@@ -205,7 +205,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.KEY_UNKNOWN: Advice(
         _WARN,
-        "a label or annotation looks like one of the operator's, and is none",
+        "a label or annotation looks like a key of the operator, and is none",
         "write it as the known key",
     ),
     FindingCode.KEY_MISPLACED: Advice(
@@ -221,7 +221,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.PREPARE_WITHOUT_LABEL: Advice(
         _WARN,
-        "annotations say where pods are prepared, and the label that asks for it is not there",
+        "annotations say where pods are prepared, and the label that requests it is not there",
         "set the label `grafana.com/prepare-downscale: \"true\"`, or remove the annotations",
     ),
     FindingCode.PREPARE_PATH_UNKNOWN: Advice(
@@ -229,7 +229,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "a pod does not know the path on which it is to be prepared: each downscale is refused, or"
         " never begins",
         "compare path and port of the annotations with the program's documentation, and with its"
-        " version: older ones may not have the path",
+        " version: older versions may not have the path",
     ),
     FindingCode.PREPARE_UNANSWERED: Advice(
         _WARN,
@@ -240,7 +240,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.LEADING_ZONE_UNKNOWN: Advice(
         _ERROR,
-        "the zone follows another one that its group does not have",
+        "the zone follows a zone that its group does not have",
         "name a StatefulSet of the same group in `grafana.com/rollout-downscale-leader`",
     ),
     FindingCode.POLICY_KIND_MISSING: Advice(
@@ -312,7 +312,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.SCHEDULE_INVALID: Advice(
         _ERROR,
-        "a schedule cannot be obeyed: its gates stay as they are, and new ones are closed",
+        "a schedule cannot be obeyed: its gates stay as they are, and new gates are closed",
         "mend the field that is named",
     ),
     FindingCode.SCHEDULE_SELECTS_NOTHING: Advice(
@@ -338,7 +338,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.BUDGETS_OF_TWO_KINDS: Advice(
         _WARN,
         "a PodDisruptionBudget and a ZoneAwarePodDisruptionBudget select one pod: both must allow",
-        "keep the one that is meant; `maxUnavailable` of the first counts over all zones",
+        "keep the budget that is meant; `maxUnavailable` of the first counts over all zones",
     ),
     FindingCode.ZONE_BUDGET_INVALID: Advice(
         _ERROR,
@@ -358,7 +358,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.POD_SECURITY_VIOLATED: Advice(
         _ERROR,
-        "new pods violate the Pod Security level of the namespace: one that is replaced does not"
+        "new pods violate the Pod Security level of the namespace: a pod that is replaced does not"
         " come back",
         "lower the label `pod-security.kubernetes.io/enforce` of the namespace, or mend the"
         " template, before the next rollout",

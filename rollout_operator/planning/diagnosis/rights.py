@@ -202,7 +202,7 @@ _RELEASES: Final = (
     *_of("list watch get patch", "kustomize.toolkit.fluxcd.io", "kustomizations", _NO_TAG),
 )
 _PULL_SECRETS: Final = tuple(
-    _optional(_of("get", "", "secrets", "registries are asked without their pull secret"))
+    _optional(_of("get", "", "secrets", "registries are called without their pull secret"))
 )
 _NO_CLUSTER: Final = "schedules of the cluster, and HealthChecks of other namespaces, do not count"
 _WIDE_RELEASES: Final = tuple(
@@ -223,7 +223,7 @@ _WIDE_RELEASES: Final = tuple(
 
 
 def _lease_rights(name: str) -> list[Right]:
-    purpose = "one operator acts without an election, and a second one would act beside it"
+    purpose = "one operator acts without an election, and a second operator would act beside it"
     lease = _of("get patch", "coordination.k8s.io", "leases", purpose, name)
     lease += _of("create", "coordination.k8s.io", "leases", purpose)
     return [replace(right, is_of_process=True) for right in _optional(lease)]

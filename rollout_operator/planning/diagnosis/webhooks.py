@@ -47,7 +47,7 @@ def check_registered(installation: Installation) -> Iterator[Finding]:
 
 
 def check_guards(installation: Installation) -> Iterator[Finding]:
-    """Yield what asks for a webhook that is not registered."""
+    """Yield what needs a webhook that is not registered."""
     registered = {hook.path for hook in installation.own_hooks}
     for key, path in (
         (NO_DOWNSCALE, NO_DOWNSCALE_PATH),
@@ -65,12 +65,14 @@ def check_guards(installation: Installation) -> Iterator[Finding]:
 
 
 def check_others(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks of other operators that are asked about this namespace."""
+    """Yield webhooks of other operators that the API server calls for this namespace."""
     labels = installation.all_labels
     for hook in installation.hooks:
         if not installation.is_own(hook) and hook.selects.takes(labels):
             owner = hook.owner or hook.service_namespace or "(unknown)"
-            text = f"webhook {hook.name} of the operator in namespace {owner} selects this one"
+            text = (
+                f"webhook {hook.name} of the operator in namespace {owner} selects this namespace"
+            )
             yield find(FindingCode.WEBHOOK_OF_OTHERS, _name(hook), text)
 
 
@@ -123,8 +125,8 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
         least = _LEAST
         if hook.path == PREPARE_DOWNSCALE_PATH:
             # A pod that answers at its last moment is answered for as well.
-            asked = _read_span(installation, "pods.client-timeout", _DEFAULT_POD_TIMEOUT)
-            least = asked + timedelta(seconds=1)
+            timeout = _read_span(installation, "pods.client-timeout", _DEFAULT_POD_TIMEOUT)
+            least = timeout + timedelta(seconds=1)
         if min(hook.timeout, served) < least:
             seconds = f"{hook.timeout.total_seconds():.0f}"
             text = (

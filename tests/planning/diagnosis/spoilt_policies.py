@@ -134,7 +134,7 @@ SPOILT_POLICIES: Final = (
         replace(elsewhere(), operators=good().operators, hooks=(*good().hooks, *elsewhere().hooks)),
         FindingCode.WEBHOOK_OF_OTHERS,
         f"ValidatingWebhookConfiguration no-downscale-{NAMESPACE}",
-        "in namespace ops selects this one",
+        "in namespace ops selects this namespace",
     ),
     Case(
         "an operator elsewhere that is not ready",

@@ -10,7 +10,7 @@ from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet
 from rollout_operator.planning.diagnosis.arguments import find_value
 from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched, watches
-from rollout_operator.planning.diagnosis.policies import asks_nodes
+from rollout_operator.planning.diagnosis.policies import reads_nodes
 from rollout_operator.planning.diagnosis.rights import LEASE_FLAG
 from tests.planning.diagnosis.installations import OPERATOR, ungrouped, with_sets, zone_set
 from tests.planning.diagnosis.spoilt_policies import policy
@@ -30,9 +30,9 @@ def started(*arguments: str, **variables: str) -> OperatorDeployment:
 
 
 def test_maz80_nodes_are_asked_for_only_where_nothing_else_tells_a_zone() -> None:
-    assert asks_nodes(placed({}))
-    assert not asks_nodes(placed(LABELLED))
-    assert not asks_nodes(replace(placed({}), policies=()))
+    assert reads_nodes(placed({}))
+    assert not reads_nodes(placed(LABELLED))
+    assert not reads_nodes(replace(placed({}), policies=()))
 
 
 @pytest.mark.parametrize(
