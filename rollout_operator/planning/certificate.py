@@ -2,7 +2,7 @@
 
 One step at a time: the caller reads again after each step. The goal is that whatever is
 served at any instant verifies against every CA bundle that a caller may still use. Hence a leaf is
-renewed under the CA that callers trust already, and where the CA itself has to go, the next one is
+renewed under the CA that callers trust already, and where the CA itself has to go, the next CA is
 published first and used later. Parsing and issuing are `pki`'s part, as is the question whether a
 bundle is published.
 """
@@ -15,7 +15,7 @@ from typing import Final
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.units import format_duration, format_rfc3339, quote
 
-# Clocks of nodes differ: what was issued just now has to be valid on one that is behind.
+# Clocks of nodes differ: what was issued just now has to be valid on a node that is behind.
 BACKDATING: Final = timedelta(minutes=5)
 
 # An API server may use a bundle for a minute after it was replaced. Another replica may need one
@@ -89,7 +89,7 @@ class UsableCertificate:
     next_ca: Validity | None = None
     """A CA with its key, ready to be used."""
     next_published_for: timedelta | None = None
-    """For how long every caller's bundle has held the next CA; None where one does not."""
+    """For how long every caller's bundle has held the next CA; None where a bundle does not."""
     old_ca: Validity | None = None
 
 
@@ -101,9 +101,9 @@ class CertificateStep(StrEnum):
     ISSUE_LEAF = "issue_leaf"
     """Under the CA that is in use."""
     INTRODUCE_CA = "introduce_ca"
-    """Make a next CA and publish it beside the one in use."""
+    """Make a next CA and publish it beside the CA in use."""
     SWITCH_CA = "switch_ca"
-    """Issue a leaf under the next CA, publish the one before as well."""
+    """Issue a leaf under the next CA, publish the CA before as well."""
     DROP_OLD_CA = "drop_old_ca"
     START_OVER = "start_over"
     """A new CA and a new leaf at once."""
@@ -185,7 +185,7 @@ class _Case:
 
     @property
     def may_issue(self) -> bool:
-        """Return whether the CA in use is to sign the next leaf, or the one that is due already."""
+        """Return whether the CA in use is to sign the next leaf, or a leaf that is due already."""
         return self.held.may_sign and self.has_room(self.held.ca, _ROOM, at=self.third)
 
     @property

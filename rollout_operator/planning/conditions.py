@@ -29,7 +29,7 @@ def stamp_conditions(
 ) -> tuple[StatusCondition, ...]:
     """Return conditions for the findings, then those of `before` that are not of our `types`.
 
-    One keeps its time while its status holds on.
+    A condition keeps its time while its status holds on.
     """
     own = tuple(
         StatusCondition(

@@ -44,7 +44,7 @@ START_STAYS: Final = timedelta(minutes=1)
 _WHILE_STARTING: Final = frozenset({Code.PODS_STARTING, Code.ZONE_NOT_READY})
 # A reason that is about all zones of a group stands at so many of them.
 MOST_ZONES: Final = 10
-# They say which process was asked, and nothing of the object.
+# They say which process was called, and nothing of the object.
 _OF_THE_PROCESS: Final = frozenset({Code.NOT_ELECTED, Code.STOPPING})
 
 _Wait = tuple[Code, str]
@@ -198,8 +198,8 @@ def render_refused_downscale(sts: StatefulSet, verdict: Verdict, user: str) -> E
     """Return that a downscale was refused, and whose it was."""
     regarding = regard(EventKind.STATEFULSET, sts)
     event = _render(regarding, EventAction.REFUSE_DOWNSCALE, verdict.reason)
-    asker = f"; asked by {user}" if user else ""
-    return replace(event, note=f"{event.note}{asker}")
+    sender = f"; requested by {user}" if user else ""
+    return replace(event, note=f"{event.note}{sender}")
 
 
 def render_held(pod: Pod, verdict: Verdict) -> EventRecord:
@@ -227,7 +227,7 @@ def choose_budget_event(
 def regard(
     kind: EventKind, obj: StatefulSet | Pod | Budget | FlawedBudget | Unreadable
 ) -> Regarding:
-    """Return a view as the object of an Event."""
+    """Return an object as an Event names it."""
     return Regarding(kind, obj.namespace, obj.name, obj.uid)
 
 

@@ -20,7 +20,7 @@ def choose_label(keys: Sequence[str], *labelled: Mapping[str, str]) -> str:
 def choose_permitted_zone(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:
     """Return the one zone that a required node affinity allows; empty where that is not one.
 
-    Each term is enough for a node: one that does not ask for its zone allows every zone.
+    Each term is enough for a node: a term that does not name the zone allows every zone.
     """
     permitted: set[str] = set()
     for term in terms:

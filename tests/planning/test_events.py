@@ -193,7 +193,7 @@ def refused(code: Code = Code.NO_DOWNSCALE) -> Verdict:
 
 def test_a_refused_downscale_names_who_asked() -> None:
     event = render_refused_downscale(sts("a"), refused(), "alice")
-    assert (event.reason, event.note) == ("NoDownscale", "not allowed; asked by alice")
+    assert (event.reason, event.note) == ("NoDownscale", "not allowed; requested by alice")
     assert event.severity is Severity.WARN
     assert render_refused_downscale(sts("a"), refused(), "").note == "not allowed"
 

@@ -48,7 +48,7 @@ CODES: Final = {
     ZONE_ROLLED_OUT: Code.ROLLED_OUT,
 }
 # What is added to a sentence: what concerns this one request or rollout.
-ADDED: Final = re.compile(r"; (asked by \S+|the rollout took \S+|the next eviction in line)$")
+ADDED: Final = re.compile(r"; (requested by \S+|the rollout took \S+|the next eviction in line)$")
 DENIED: Final = " denied the request: "
 PAGES: Final = frozenset({"page", "text", "json", "command", "command json"})
 REVIEWS: Final = "rollout_operator_reviews_total"

@@ -101,7 +101,7 @@ def _count_pods(budget: NativeBudget, members: Sequence[AdoptableSet]) -> int:
 def list_native_findings(
     native: Sequence[NativeBudget], members: Sequence[AdoptableSet]
 ) -> Iterator[AdoptionFinding]:
-    """Yield what becomes of native budgets once there is a zone-aware one."""
+    """Yield what becomes of native budgets once there is a zone-aware budget."""
     for budget in native:
         pods = _count_pods(budget, members)
         if pods and count_room(budget, pods) == 0:
@@ -126,7 +126,7 @@ def list_native_findings(
 
 
 def report_missing_selector(group: str) -> AdoptionFinding:
-    """Return that no zone-aware budget can be proposed, and the way to one."""
+    """Return that no zone-aware budget can be proposed, and what a person can do for it."""
     return AdoptionFinding(
         code=AdoptionCode.BUDGET_SELECTOR_MISSING,
         severity=Severity.WARN,

@@ -16,7 +16,7 @@ _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?
 
 
 def refuse_names(seen: AdoptableNamespace) -> None:
-    """Raise InvalidInput where the namespace or a StatefulSet has a name that none can have."""
+    """Raise InvalidInput where the namespace or a StatefulSet has a name that the API refuses."""
     names = [seen.namespace] if seen.namespace else []
     for name in (*names, *(sts.name for sts in seen.sets)):
         if not _NAME.fullmatch(name):
@@ -28,7 +28,7 @@ def refuse_group(name: str) -> None:
     if not _LABEL_VALUE.fullmatch(name):
         raise InvalidInput(
             f"{quote(name)} is no value of a label, which the name of a group has to be:"
-            " choose another one with -group"
+            " choose another name with -group"
         )
 
 

@@ -22,9 +22,9 @@ _IN_FORCE: Final = "the budget is in force as it is written"
 def render_budget_status(
     described: BudgetDescription, generation: int, *, before: BudgetStatus, now: datetime
 ) -> BudgetStatus:
-    """Return the status of a budget of this generation; `before` is the one that it replaces.
+    """Return the status of a budget of this generation; `before` is the status that it replaces.
 
-    Of that stay the times of conditions that hold on, and conditions of others.
+    From that it keeps the times of conditions that hold on, and the conditions of other writers.
     """
     lead = _choose_lead(described)
     is_ready = all(wait.severity is not Severity.ERROR for wait in described.waits)

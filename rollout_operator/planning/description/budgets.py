@@ -65,7 +65,7 @@ def describe_budget(
 def list_rivals(
     versions: BudgetVersions, others: Iterable[BudgetVersions]
 ) -> tuple[BudgetVersions, ...]:
-    """Return the budgets that may select a pod of this one: no label speaks against it."""
+    """Return the budgets that may select a pod of this budget: no label speaks against it."""
     return tuple(
         other
         for other in others
@@ -185,7 +185,7 @@ def _decide(snapshot: BudgetSnapshot, seen: _Scope, zone: Zone) -> Decisions:
 
 
 def _choose_pod(seen: _Scope, zone: Zone) -> Pod:
-    """Return the pod that stands for the others of its zone: one that is up, where there is one."""
+    """Return the pod that stands for the others of its zone: a pod that is up, if there is any."""
     return next(iter(seen.standing[zone.sts.uid]), zone.own_pods[0])
 
 

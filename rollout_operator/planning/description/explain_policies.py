@@ -30,7 +30,7 @@ def explain_driven_pod(
 def explain_driven_set(
     group: Group, plan: PolicyPlan, policy: str, name: str
 ) -> Explanation | None:
-    """Return whether pods of a StatefulSet go now; None where it is not one of the policy's."""
+    """Return whether pods of a StatefulSet go now; None where the policy does not own it."""
     return explain_set(replace(group, driver=policy), _convert_plan(group, plan, name), name)
 
 

@@ -49,7 +49,7 @@ def merge_descriptions(own: Description, others: Iterable[Description]) -> Descr
 
 
 def select_namespace(description: Description, namespace: str) -> Description | None:
-    """Return what a process of several namespaces says of one, None where that is not of them."""
+    """Return what a process of several namespaces says of this, None where it does not watch it."""
     if not description.namespaces:
         return description
     chosen = next((other for other in description.namespaces if other.name == namespace), None)

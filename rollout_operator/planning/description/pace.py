@@ -2,10 +2,10 @@
 
 A pod at the update revision that is younger than every outdated pod of its group was put there by
 this rollout: what was outdated before is older, and a StatefulSet with `OnDelete` recreates no pod
-at an outdated revision. After a rollback the outdated pods are the young ones, and those that never
+at an outdated revision. After a rollback the outdated pods are the young pods, and pods that never
 changed do not count. Two things cannot be known by ages. Once no pod is outdated, nothing separates
 the pods of this rollout from others. And the pods of a zone whose template did not change count as
-replaced where they are younger than all outdated ones of the other zones.
+replaced where they are younger than all outdated pods of the other zones.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def measure_pace(group: Group) -> Pace:
 
 
 def _list_ages(group: Group) -> tuple[Sequence[datetime], Sequence[tuple[datetime, Pod]]]:
-    """Return when outdated pods were created, and the updated ones with the same."""
+    """Return when outdated pods were created, and the updated pods, each with its time."""
     outdated: list[datetime] = []
     updated: list[tuple[datetime, Pod]] = []
     for zone in group.zones:

@@ -84,7 +84,7 @@ def list_release(release: ReleaseDescription) -> Iterator[str]:
         if wait is not None:
             yield f"  also: {wait.text} [{wait.reason}]"
             yield from ([f"    {wait.remedy}"] if wait.remedy else [])
-    yield from (f"  asked for: {request}" for request in release.requests)
+    yield from (f"  requested: {request}" for request in release.requests)
     yield from (f"  gate {render_gate(gate)}" for gate in release.gates)
     yield from (f"  health {render_check(check)}" for check in release.checks)
     yield from _list_bake(release)

@@ -28,7 +28,7 @@ MOST_PODS: Final = 200
 # Of all zones together. A StatefulSet may want any number of pods that never come, under a name of
 # 253 characters: nine hundred of them with 200 pods each took more memory than the process has.
 MOST_PODS_IN_ALL: Final = 20_000
-# A readiness probe that fails for ever looks like one that has not passed yet: what is down for
+# A readiness probe that fails for ever looks like a probe that has not passed yet: what is down for
 # longer than it takes to replay a log of writes, or fell after that, is not starting.
 START_LIMIT: Final = timedelta(minutes=15)
 
@@ -65,8 +65,8 @@ def describe_zone(
 def find_turn(readinesses: Sequence[Readiness]) -> Readiness | None:
     """Return the zone whose turn it is; None where nothing is due, or two zones are short.
 
-    `looks` are in the order of zones. It is the order of `plan_group`: a zone that is short goes
-    before all others, and no other one is touched meanwhile.
+    `readinesses` are in the order of zones. It is the order of `plan_group`: a zone that is short
+    goes before all others, and no other zone is touched meanwhile.
     """
     due = [readiness for readiness in readinesses if _is_due(readiness)]
     short = [readiness for readiness in readinesses if not readiness.is_whole]

@@ -81,7 +81,7 @@ class _Player:
         self.changed_at = begins
 
     def carry_out(self, plan: ReleasePlan) -> bool:
-        """Do what a plan asks for at once; return whether anything has changed."""
+        """Carry out at once what a plan wants; return whether anything has changed."""
         before = (self.rollout, self.targets)
         self.rollout = msgspec.structs.replace(self.rollout, status=plan.status)
         for action in plan.actions:
@@ -238,7 +238,7 @@ class _Play:
         self._checks[key] = msgspec.structs.replace(check, status=found)
 
     def _keep_gates(self, place: int) -> None:
-        """Do for one schedule what its planner asks for."""
+        """Do for one schedule what its planner wants."""
         schedule = self._schedules[place]
         snapshot = ScheduleSnapshot(
             schedule=schedule,

@@ -57,7 +57,7 @@ class ForecastRecord:
             self._versions.append(self._begin(current, current.timestamp))
 
     def record_deployment(self, rollout: ReleaseRollout | RefusedRelease, now: datetime) -> None:
-        """Record a deployment that has begun, or how the one before it ends."""
+        """Record a deployment that has begun, or how the deployment before it ends."""
         current, before = rollout.status.current, self._entry
         if current is None:
             return

@@ -1,4 +1,4 @@
-"""HealthChecks of releases as every outlet shows them: what they found, and which Rollouts ask."""
+"""HealthChecks of releases as every outlet shows them: their findings and their Rollouts."""
 
 from collections.abc import Iterable, Mapping
 

@@ -45,7 +45,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     conditions.CHECKS_UNKNOWN: _ROLE,
     bake.FAILED: "look at the failed HealthChecks. `rollout.kuberik.com/retry` tries it once more,"
     ' `rollout.kuberik.com/unblock-failed: "true"` lets the next version through, and'
-    " `spec.wantedVersion` goes back to an older one",
+    " `spec.wantedVersion` goes back to an older version",
     conditions.RECOVERY_TIMEOUT: "look at the HealthChecks; a newer version may come by itself",
     conditions.TARGET_CONFLICT: "find what writes the object beside this Rollout, such as a"
     " Kustomization that applies it, and have it leave the tag alone",
@@ -115,11 +115,11 @@ def choose_next_tag(rollout: ReleaseRollout | RefusedRelease) -> str:
     """Return the tag that is deployed as soon as nothing holds it back, empty for none."""
     status = rollout.status
     current = "" if status.current is None else status.current.version.tag
-    asked = ""
+    wanted = ""
     if isinstance(rollout, ReleaseRollout):
-        asked = rollout.spec.wanted_version or rollout.intents.force_deploy or ""
-    if asked:
-        return "" if asked == current else asked
+        wanted = rollout.spec.wanted_version or rollout.intents.force_deploy or ""
+    if wanted:
+        return "" if wanted == current else wanted
     excluded = {release.tag for release in status.excluded_releases}
     pools = (status.gated_release_candidates, status.release_candidates)
     tags = (release.tag for pool in pools for release in pool if release.tag not in excluded)
