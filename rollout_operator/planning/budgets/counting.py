@@ -1,9 +1,9 @@
 """How many pods of a zone a disruption budget counts as down, or does not know of.
 
 In zone mode all owned pods count, also those beyond the desired ordinals, but for newcomers (D-67);
-in partition mode only those of one partition, and newcomers, too: what its other pods hold is then
-nowhere else. Pods of different zones with the same partition hold the same data: their names say
-which. What follows from the numbers is settled in `rule`; whether a single pod is up, in
+in partition mode only the pods of one partition, and newcomers, too: what its other pods hold is
+then nowhere else. Pods of different zones with the same partition hold the same data: their names
+say which. What follows from the numbers is settled in `rule`; whether a single pod is up, in
 `planning.rollout.readiness`.
 """
 

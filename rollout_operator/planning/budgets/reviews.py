@@ -1,4 +1,4 @@
-"""What reviews of evictions and of budgets ask for, and the answers that need no count.
+"""What reviews of evictions and of budgets request, and the answers that need no count.
 
 An eviction is no question for a budget where nothing runs. A budget under review is judged by what
 lies beyond its own fields: what it selects, next to which other budgets, and where it means
@@ -22,7 +22,7 @@ from rollout_operator.planning.downscales.request import allow, refuse
 from rollout_operator.planning.wording import count
 
 INVALID: Final = 400
-# What the API server evicts without asking budgets: nothing runs that could be disrupted.
+# What the API server evicts without regard to budgets: nothing runs that could be disrupted.
 _NOT_RUNNING: Final = frozenset({"Succeeded", "Failed", "Pending"})
 _ABSENT_PEERS_VALUES: Final = ("gone", "unknown")
 # The API server cuts warnings at 256 characters.
@@ -67,7 +67,7 @@ def allow_not_found(name: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """A pod that the budget under review and another one select."""
+    """A pod that the budget under review and another budget select."""
 
     pod: str
     other: str
@@ -127,7 +127,7 @@ def _judge_pattern(budget: Budget) -> str:
 
 
 def _judge_share(draft: BudgetUnderReview) -> str:
-    """Report where a share of a zone is less than one pod, and is one all the same."""
+    """Report where a share of a zone is less than one pod, and lets one pod go all the same."""
     share = draft.budget.percentage
     sizes = Counter(pod.owner_uid for pod in draft.pods if pod.owner_uid is not None)
     smallest = min(sizes.values(), default=0)

@@ -1,7 +1,7 @@
 """Whether one pod may be disrupted, as its budget has it: the one decision for every engine.
 
-Evictions, rollouts and downscales ask here. It decides from one view and keeps nothing: which
-others may go meanwhile is in `deletions`, and what is granted is remembered in
+Evictions, rollouts and downscales call it. It decides from one snapshot and keeps nothing: which
+other pods may go meanwhile is in `deletions`, and what is granted is remembered in
 `guards.budgets.in_flight`. The numbers come from `counting`.
 """
 
@@ -45,7 +45,7 @@ _TRY_AGAIN: Final = 429
 _MISCONFIGURED: Final = 400
 _FORBIDDEN: Final = 403
 _UNJUDGED: Final = 500
-# With one zone there is no other one that could stand in (ZPDB-62).
+# With one zone there is no other zone that could stand in (ZPDB-62).
 _MIN_ZONES: Final = 2
 
 
@@ -102,7 +102,7 @@ def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal 
     if not entries:
         return None
     names = join_names(sorted(entry.name for entry in entries), shown=len(entries))
-    # One that is not valid refuses the pod below, whether it selects it for certain or not.
+    # A budget that is not valid refuses the pod below, whether it selects it for certain or not.
     selectors = [entry.budget.selector for entry in entries if entry.budget is not None]
     if not all(is_certain(selector, pod.labels) for selector in selectors):
         text = (
@@ -216,9 +216,9 @@ class Decisions:
 
 
 def compute_maximum(snapshot: BudgetSnapshot) -> int:
-    """Return how many pods may be down, the one that goes included (ZPDB-80..82).
+    """Return how many pods may be down, the pod that goes included (ZPDB-80..82).
 
-    A percentage is of the smaller one of wanted and existing replicas, rounded down, and at least
+    A percentage is of the smaller of wanted and existing replicas, rounded down, and at least
     one pod where there is any: 1 % of 3 allows one disruption (W-56).
     """
     maximum = snapshot.budget.max_unavailable

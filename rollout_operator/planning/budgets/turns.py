@@ -1,6 +1,6 @@
 """Whose turn it is where evictions and a rollout want the places of one budget.
 
-A rollout learns of a free place at once, an eviction only when its client asks again. So an
+A rollout learns of a free place at once, an eviction only when its client tries again. So an
 eviction that was refused has the next place, and the rollout holds still for it; when as many
 evictions have gone as the budget allows at a time, the rollout has as many places. Neither waits
 for ever: a turn that is not used ends. What is remembered of the clients that wait is in
@@ -14,11 +14,11 @@ from typing import Final
 from rollout_operator.model.budget import DisruptionSource
 
 # A place may become free only when several pods have started again, which takes minutes. A turn
-# that ends without one was too short, or in vain: the next one may take twice as long, and the
+# that ends without a free place was too short, or in vain: the next may take twice as long, and the
 # rollout goes on meanwhile for as long as it has held still.
 PATIENCE: Final = timedelta(minutes=5)
 MOST_PATIENCE: Final = timedelta(minutes=40)
-# Where all pods are up a rollout takes its place at once; one that does not has ended.
+# Where all pods are up a rollout takes its place at once; a rollout that does not has ended.
 RESPONSE: Final = timedelta(seconds=10)
 
 
@@ -56,7 +56,7 @@ class Turns:
         return Turns(free_until=now + self.patience, patience=longer)
 
     def holds(self, engine: DisruptionSource) -> bool:
-        """Return whether one side has to let the other one go first, where that one waits."""
+        """Return whether one side has to let the other go first, where the other waits."""
         return self.free_until is None and engine is not self.side
 
     def hold(self, now: timedelta, *, is_whole: bool) -> "Turns":

@@ -6,7 +6,7 @@ times of pods' conditions, which kubelets write: where one of them lies in the f
 was created counts.
 
 What is known of the server's clock may be early: `now` has passed, `latest` has not. A pause begins
-at the latest time and ends by the earliest one, so that no error of a clock shortens it.
+at the latest time and ends by the earliest time, so that no error of a clock shortens it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ def settle_batch(
     completion = min(batch.completion, latest)
     if now - completion >= policy.interval or all(readiness.is_whole for readiness in readinesses):
         return replace(batch, completion=completion)
-    # One for another revision would be superseded if it were open, and need no pause at all.
+    # A batch for another revision would be superseded if it were open, and need no pause at all.
     is_current = any(_is_for(batch, readiness) for readiness in readinesses)
     return replace(batch, completion=None if is_current else latest)
 
@@ -92,9 +92,9 @@ def find_pause_end(
 ) -> datetime | None:
     """Return when the next batch may begin, None where it may at once.
 
-    It counts from the completion of the last one or, where a pod recovered later, from that: this
+    It counts from the completion of the last batch or, where a pod recovered later, from that: this
     process may not have been there. Without a record, from what updated pods show (MAZ-43). Where
-    no pause is asked for there is none, however little is known of the server's clock.
+    the policy wants no pause there is none, however little is known of the server's clock.
     """
     if not policy.interval:
         return None
@@ -146,7 +146,7 @@ def _is_for(batch: Batch, readiness: Readiness) -> bool:
 def _is_complete(batch: Batch, readinesses: Sequence[Readiness]) -> bool:
     """Return whether the pods of a batch are back, and nothing of the policy is unavailable.
 
-    One that is back at another revision than the batch was for goes with a later one.
+    A pod that is back at another revision than the batch was for goes with a later batch.
     """
     if not all(readiness.is_whole for readiness in readinesses):
         return False

@@ -1,9 +1,9 @@
 """Which policy replaces the pods of which StatefulSets: never two of them, nor half of a group.
 
-The oldest policy that can be in service keeps what it selects; one that selects any of that is out
-of service as a whole, because its zones would not be all that it names. A rollout group belongs to
-a policy as a whole or not at all: where it does not, its label goes on deciding. What a policy is
-refused for by itself is decided in `model.decode.policy`.
+The oldest policy that can be in service keeps what it selects; a policy that selects any of that is
+out of service as a whole, because its zones would not be all that it names. A rollout group belongs
+to a policy as a whole or not at all: where it does not, its label goes on deciding. What a policy
+is refused for by itself is decided in `model.decode.policy`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Present:
-    """StatefulSets by what is asked of them: a tenant may create hundreds, and of policies too."""
+    """StatefulSets by what policies find them by: a tenant may create hundreds of both."""
 
     sets: Sequence[_Set]
     """By name."""
@@ -51,7 +51,7 @@ class _Present:
         return sorted(selected, key=_name)
 
     def _list_candidates(self, policy: Policy) -> Sequence[_Set]:
-        """Return all that have the rarest label of a selector: whatever else it asks for."""
+        """Return all that have the rarest label of a selector: whatever else it wants."""
         labels = policy.selector.labels.items()
         if not labels:
             return self.sets

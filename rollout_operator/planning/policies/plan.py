@@ -3,13 +3,13 @@
 First what stops everything, then the walk over its zones, which is that of label groups, then what
 holds the pods that it comes to: `spec.paused`, an open batch, a pause, another zone that is being
 scaled. Broken outdated pods go first, cost no budget and wait for no pause. What a plan deletes is
-in the batch that it records: one that was recorded, and not carried out, goes on.
+in the batch that it records: a batch that was recorded, and not carried out, goes on.
 
 A policy with a zone for each StatefulSet, in the order of their names, ascending, with a pause of 0
 and the budget of the annotations chooses the pods that a label group chooses. On purpose it differs
 where a label group has nothing like it: a zone that was begun is finished first, whatever the order
-says by now (MAZ-46), another zone that is being scaled holds all (MAZ-35), and a pod that a budget
-refuses is replaced by no other one, because only what is recorded may go.
+says by now (MAZ-46), another zone that is being scaled holds all (MAZ-35), and no other pod goes in
+place of a pod that a budget refuses, because only what is recorded may go.
 """
 
 from collections.abc import Sequence
@@ -181,8 +181,8 @@ def _choose_step(case: _Case) -> _Step:
 def _order_turns(case: _Case) -> Sequence[RolloutZone]:
     """Return the zones in the order of their turns, and in each its StatefulSets and pods.
 
-    Those that are done come first, then the one with pods that an open batch has recorded, and that
-    were not deleted, then those that were begun.
+    Those that are done come first, then the zone with pods that an open batch has recorded, and
+    that were not deleted, then those that were begun.
     """
     last = "" if case.batch is None else case.batch.zone
 
@@ -235,7 +235,7 @@ def _is_free(case: _Case, replacement: Replacement) -> bool:
 
 
 def _find_scaling(case: _Case, turn: Readiness | None) -> Reason | None:
-    """Return that zones are being scaled other than the one that has its turn (MAZ-35)."""
+    """Return that zones are being scaled other than the zone that has its turn (MAZ-35)."""
     if turn is None:
         return None
     name = _get_zone(case, turn).name
@@ -265,7 +265,7 @@ def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
         outdated = count_outdated(readiness)
         pods = f"{count(outdated, 'outdated pod')} of {name} {verb(outdated, 'waits', 'wait')}"
         return Reason(Code.POLICY_PAUSED, f"the policy is paused: {pods}", zone=name)
-    # Without a pause the next pod goes as soon as one is back (MAZ-42), of one StatefulSet.
+    # Without a pause the next pod goes as soon as a pod is back (MAZ-42), of one StatefulSet.
     if case.open and (policy.interval or case.open.set_name != name):
         return _explain_open(case, case.open)
     if case.pause_end and not has_superseded(case.batch, readiness):
@@ -317,7 +317,7 @@ def _replace_pods(step: _Step) -> ReplacePods | None:
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
     """Return the plan with when to reconcile again, and whether its batch has stalled (MAZ-44)."""
     readinesses, now = list_readinesses(case.zones), case.now
-    open_one = find_open(plan.batch, readinesses)
+    underway = find_open(plan.batch, readinesses)
     times = [
         wait
         for readiness in readinesses
@@ -325,14 +325,14 @@ def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
         if wait
     ]
     left = None
-    if open_one is not None:
-        left = compute_deadline(open_one, readinesses, case.snapshot.policy, now) - now
+    if underway is not None:
+        left = compute_deadline(underway, readinesses, case.snapshot.policy, now) - now
         times.append(left)
     if plan.next_batch is not None:
         times.append(plan.next_batch - now)
     return replace(
         plan,
-        is_open=open_one is not None,
+        is_open=underway is not None,
         is_stalled=left is not None and left <= timedelta(0),
         requeue_after=min((time for time in times if time > timedelta(0)), default=None),
     )

@@ -56,7 +56,7 @@ _PHASES: Final[Mapping[Code, PolicyPhase]] = {
 def render_policy_status(
     snapshot: PolicySnapshot, plan: PolicyPlan, *, before: PolicyStatus
 ) -> PolicyStatus:
-    """Return the status of a policy in service; `before` is the one that it replaces."""
+    """Return the status of a policy in service; `before` is the status that it replaces."""
     now, generation = snapshot.group.now, snapshot.policy.head.generation
     status = replace(
         _count(snapshot, plan, before),

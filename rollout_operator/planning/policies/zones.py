@@ -2,7 +2,7 @@
 
 What a person wrote down counts before what pods and names say, and before what the status says of
 pods: that makes no zone of two which have labels, whichever process wrote it. A StatefulSet of
-which nothing says the zone is one of its own, which is safe: it waits for all others. Pods in
+which nothing says the zone is a zone of its own, which is safe: it waits for all others. Pods in
 several zones are not safe, because one zone could then take down pods of another: nothing is
 updated. Which StatefulSets there are is left to the caller, and what stands in `frozen` as well.
 
@@ -40,7 +40,7 @@ NodeLabels = Mapping[str, Mapping[str, str]]
 """Labels of nodes by their names."""
 
 _ZONE_LABELS: Final = (ZONE_LABEL, "availability-zone")
-# `ingester-zone-a`; what follows the word is one word itself.
+# `ingester-zone-a`; what follows the word is a word itself.
 _SUFFIX: Final = re.compile(r"-(zone-[a-z0-9]+)\Z")
 
 
@@ -116,7 +116,7 @@ def keep_zones(template: PlacedSet, key: str) -> PlacedSet:
 
 
 def choose_key(policy: Policy, status: PolicyStatus) -> str:
-    """Return the label that names zones now: another one counts once no batch is open (MAZ-20)."""
+    """Return the label that names zones now; a change counts once no batch is open (MAZ-20)."""
     return (status.has_open_batch and status.az_topology_key) or policy.topology_key
 
 
@@ -244,11 +244,11 @@ def _list_unread(
     nodes: NodeLabels | None,
     frozen: Mapping[str, str],
 ) -> Iterator[ZoneFinding]:
-    """Yield that nodes would have been asked, and may not be read."""
+    """Yield that the operator would have read nodes, and may not."""
     if nodes is not None:
         return
     if names := [node.name for node in needs_nodes(policy, sets, frozen)]:
-        text = f"nodes may not be read, and are not asked for the zone of {join_names(names)}"
+        text = f"nodes may not be read, and say nothing of the zone of {join_names(names)}"
         yield ZoneFinding(code=ZoneFindingCode.NODES_UNREADABLE, text=text)
 
 
@@ -286,7 +286,7 @@ def rank_begun(zone: RolloutZone, last: str) -> tuple[bool, ...]:
     """Return what is smaller for a zone that was begun: it is finished first (MAZ-46).
 
     Where the template of one StatefulSet of several changed, each zone has pods at both revisions:
-    so one with both inside of a StatefulSet counts before. Of several the `last` one counts first.
+    so a zone with both inside of a StatefulSet counts before. Of several the `last` counts first.
     """
     is_begun = _is_begun(zone.readinesses)
     is_begun_inside = any(

@@ -33,8 +33,8 @@ def is_wanted(sts: StatefulSet, ordinal: int) -> bool:
 def would_replace(group: Group, pod: Pod) -> bool:
     """Return whether a rollout might delete a pod now, were it still there as it was.
 
-    `pod` is the pod as it was before; its name may be another one's in `group` by now. The status
-    of its StatefulSet is not asked: it may count the pod as gone already.
+    `pod` is the pod as it was before; another pod may have its name in `group` by now. The status
+    of its StatefulSet is not read: it may count the pod as gone already.
     """
     zones = tuple(
         _with_pod(zone, pod) if zone.sts.uid == pod.owner_uid else zone for zone in group.zones

@@ -1,8 +1,8 @@
 """Which ordinals of a zone hold nothing, because none of their pods was ever ready (D-67, D-26).
 
-An upscale adds ordinals; until a pod of one becomes ready there is no data in it, and it holds up
-neither a downscale nor a rollout nor an eviction. The successor of a pod that was ready, deleted or
-evicted a moment ago, looks the same: that nothing came before a pod is known only from what this
+An upscale adds ordinals; until a pod of theirs becomes ready there is no data in it, and it holds
+up neither a downscale nor a rollout nor an eviction. The successor of a pod that was ready, deleted
+or evicted a moment ago, looks the same: that nothing came before a pod is known only from what this
 process saw of its ordinal, over a settling time (`guards.downscales.newcomers`); that it was not
 ready itself, also from its own status.
 """
@@ -56,7 +56,7 @@ def _is_doubtful(zone: Zone) -> bool:
     return (
         seen.generation != zone.sts.generation
         or bool(zone.own_unreadable)
-        # One is gone whose end was not seen yet: it may have been ready.
+        # A pod is gone whose end was not seen yet: it may have been ready.
         or not seen.pods <= {pod.uid for pod in zone.pods}
     )
 

@@ -1,6 +1,6 @@
 """Decide for a whole label group: the one way into planning, and the order of concerns.
 
-First what stops the group, then the walk over its zones: one per StatefulSet, by name, without a
+First what stops the group, then the walk over its zones: a zone per StatefulSet, by name, without a
 pause, each with the limit of its own annotation.
 """
 

@@ -1,6 +1,6 @@
 """Choose the pods to delete next in one zone.
 
-Asked only of a zone whose turn it is: that every other zone is whole is settled in `plan`. Which
+Decides only for a zone whose turn it is: that every other zone is whole is settled in `plan`. Which
 of the candidates are refused, and what is tried instead, is up to the executor of the plan.
 """
 
@@ -42,8 +42,8 @@ def choose_pods(
 ) -> tuple[ReplacePods | None, Reason | None]:
     """Return the outdated pods that may go while at most `limit` are down, and why others do not.
 
-    Broken ones go first and take nothing from the healthy ones: they count as down already.
-    Newcomers hold nothing: they go whatever else is down. Healthy ones go in the order in which
+    Broken pods go first and take nothing from the healthy ones: they count as down already.
+    Newcomers hold nothing: they go whatever else is down. Healthy pods go in the order in which
     they come; `others_down` pods are unavailable in other StatefulSets of the zone.
     """
     revision = readiness.sts.update_revision
@@ -99,7 +99,7 @@ def _is_broken(sts: StatefulSet, unready: Down) -> bool:
 def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, EqualPods]:
     """Return the pods to delete once more, by the same UID: it settles what became of them.
 
-    Those that are still up, the second share, may have been spared. 3 pods, limit 1, another one
+    Those that are still up, the second share, may have been spared. 3 pods, limit 1, another pod
     has crashed since: it waits until the first request cannot be carried out any more (SI-03).
     """
     pods = [unready for unready in _list_broken(readiness) if unready.why is DownCause.UNANSWERED]
@@ -112,10 +112,10 @@ def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, Equ
 def _choose_unborn(readiness: Readiness, limit: int) -> EqualPods:
     """Return the broken pods that were put there by us and have not been up since, in turn.
 
-    Deleting one adds nothing, whatever else is down: a bad revision comes to a stop at the lowest
-    pods, and neither a gap that an ordered set leaves above them nor a pod there that finds no node
-    may keep its fix away (LI-10). But some may be there because others drained a node: so they go
-    from the lowest on, and what is on its way below them counts (SI-04).
+    Deleting such a pod adds nothing, whatever else is down: a bad revision comes to a stop at the
+    lowest pods, and neither a gap that an ordered set leaves above them nor a pod there that finds
+    no node may keep its fix away (LI-10). But some may be there because others drained a node: so
+    they go from the lowest on, and what is on its way below them counts (SI-04).
     """
     below = len(readiness.unreadable)
     pods: list[Down] = []
@@ -135,8 +135,8 @@ def _choose_unborn(readiness: Readiness, limit: int) -> EqualPods:
 def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
     """Return the outdated pods that have been up and broke by themselves.
 
-    Deleting one disrupts one more (SI-04). 5 pods, limit 1, one just replaced and starting: a
-    second one that crashes on its own waits.
+    Deleting such a pod disrupts one more (SI-04). 5 pods, limit 1, one just replaced and starting:
+    a second pod that crashes on its own waits.
     """
     sts = readiness.sts
     pods = [down for down in _list_broken(readiness) if not _is_in_flight(sts, down)]
@@ -163,7 +163,7 @@ def _is_awaited(readiness: Readiness, down: Down) -> bool:
 def _may_come_up(sts: StatefulSet, down: Down) -> bool:
     """Return whether a pod that is in flight needs nothing but time, or is up still.
 
-    One at the update revision shows whether that revision is any good: it is waited for.
+    A pod at the update revision shows whether that revision is any good: it is waited for.
     """
     is_gone = down.why in (DownCause.TERMINATING, DownCause.DELETED)
     is_broken = down.why is DownCause.UNREADY and down.pod.revision != sts.update_revision
@@ -173,7 +173,7 @@ def _may_come_up(sts: StatefulSet, down: Down) -> bool:
 def _is_in_flight(sts: StatefulSet, down: Down) -> bool:
     """Return whether a pod is down most likely because of us.
 
-    So is one that has not come up yet, whatever its revision: it may be there because its
+    So is a pod that has not come up yet, whatever its revision: it may be there because its
     predecessor was evicted. Surely not, where it is outdated and has been ready, or may have been
     at the revision of before the rollout. After a rollback that is the update revision itself: a
     pod which we have just replaced is at both.
@@ -186,7 +186,7 @@ def _is_in_flight(sts: StatefulSet, down: Down) -> bool:
 
 
 def _is_new(pod: Pod) -> bool:
-    """Return whether a pod was surely never ready: one that has run has an address."""
+    """Return whether a pod was surely never ready: a pod that has run has an address."""
     return pod.never_ready or (pod.phase == "Pending" and not pod.ip)
 
 

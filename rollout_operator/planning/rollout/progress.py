@@ -1,7 +1,7 @@
 """How far one zone is, in pods.
 
-What is up and down is settled in `readiness`; here it is only counted, from what a plan has looked
-at anyway.
+What is up and down is settled in `readiness`; here it is only counted, from what a plan has read
+anyway.
 """
 
 from itertools import chain

@@ -1,7 +1,7 @@
 """What is up in one zone, what is down and why.
 
 A zone is judged by its pods and by the status of its StatefulSet, and the more pessimistic of both
-counts: a cache that lags may show a pod that is gone, a controller that lags may count one. Whether
+counts: a cache that lags may show a pod that is gone, a controller that lags may count it. Whether
 a single container is ready is settled in `model.decode.objects`; what follows from a short zone, in
 `plan` and `pods`.
 """
@@ -82,7 +82,7 @@ class Readiness:
 
     @property
     def unavailable(self) -> int:
-        """Return how many desired pods are not proven up, the more pessimistic of both views."""
+        """Return how many desired pods are not proven up: the larger number of pods and status."""
         return max(self.seen_down, self.status_short)
 
     @property

@@ -1,7 +1,7 @@
-"""Walk the zones of a rollout: which one moves, which of its pods go, and why the others wait.
+"""Walk the zones of a rollout: which zone moves, which of its pods go, and why the others wait.
 
 Label groups and policies roll out by this one walk. At most one zone has pods down at any time: a
-zone that is short is the only one looked at, two short zones stop all. While all are whole, they
+zone that is short is the only zone that moves, two short zones stop all. While all are whole, they
 have their turns one after another, and so have the StatefulSets of a zone: all whose turn is over
 are recorded as rolled out, the first with outdated pods ends the walk.
 
@@ -32,7 +32,7 @@ from rollout_operator.planning.rollout.zones import is_paused
 from rollout_operator.planning.wording import count, join_names, verb
 
 Limit: TypeAlias = Callable[[StatefulSet], int]
-"""How many pods of the zone of a StatefulSet may be unavailable while that one has its turn."""
+"""How many pods of its zone may be unavailable while a StatefulSet has its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class RolloutZone:
     """What may be down together: one StatefulSet, or several of a policy."""
 
     name: str
-    """That of the StatefulSet where it is one of a label group."""
+    """That of the StatefulSet where it belongs to a label group."""
     readinesses: tuple[Readiness, ...]
     """At least one, in the order of their turns."""
 
@@ -205,7 +205,7 @@ def _has_work(readiness: Readiness) -> bool:
 
 
 def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reason]:
-    """Return why zones other than the one whose turn it is do not move."""
+    """Return why zones other than the zone whose turn it is do not move."""
     paused, names = _list_paused(others), _list_waiting(others)
     if not names:
         return paused

@@ -24,13 +24,14 @@ from rollout_operator.model.units import parse_max_unavailable
 from rollout_operator.planning.rollout.readiness import Readiness
 from rollout_operator.planning.wording import join_names
 
-# A live watch proves itself every 45 s at the latest; a view older than this one is frozen.
+# A live watch proves itself every 45 s at the latest; a cache older than this is frozen.
 SNAPSHOT_LIMIT: Final = timedelta(seconds=60)
 # Without the age itself: a text that changes with each reconcile would be logged with each.
 STALE_SNAPSHOT: Final = (
-    f"the newest proof that the view is live is more than {SNAPSHOT_LIMIT.total_seconds():.0f}s old"
+    "the newest proof that the cache is live is more than"
+    f" {SNAPSHOT_LIMIT.total_seconds():.0f}s old"
 )
-# That a frozen view has come alive again is announced by no event of the group.
+# That a frozen cache has come alive again is announced by no event of the group.
 STALE_RECHECK: Final = timedelta(seconds=5)
 
 # Two pods that another operator deletes within this time are a rollout, which ends as long after
@@ -190,7 +191,7 @@ def _list_wrong_strategies(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
 def _list_unsettled(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
     for sts in sets:
         if sts.is_terminating:
-            # Its controller creates no pods any more: a deleted one would not come back.
+            # Its controller creates no pods any more: a deleted pod would not come back.
             text = f"{sts.name} is being deleted"
             yield Reason(Code.SET_TERMINATING, text, Severity.WARN, sts.name)
         if is_behind(sts):

@@ -18,7 +18,7 @@ from rollout_operator.planning.downscales.endpoint import DelayTarget, escape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """How long pods must have been prepared before they go, and where they are asked."""
+    """How long pods must have been prepared before they go, and where they are called."""
 
     span: timedelta
     """More than zero."""

@@ -1,7 +1,7 @@
-"""What a zone that follows another one should count: SCALE-04 to 14.
+"""How many replicas a zone should have that follows another: SCALE-04 to 14.
 
 Decides by the leading zone alone: whether a downscale may go on is decided in `permission`. Chains
-need nothing of their own, because each zone names the one that it follows.
+need nothing of their own, because each zone names the zone that it follows.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from rollout_operator.planning.scaling.desired import (
     read_force,
 )
 
-# Longer circles are cut in messages: each of their zones has one.
+# Longer circles are cut in messages: each of their zones has a message.
 _CIRCLE_SHOWN: Final = 5
 
 
@@ -49,7 +49,7 @@ class Leads:
 
 
 def follows(sts: StatefulSet) -> bool:
-    """Return whether a set follows another one: its annotation may be empty (SCALE-05)."""
+    """Return whether a set follows another set: its annotation may be empty (SCALE-05)."""
     return LEADING_ZONE in sts.annotations
 
 
@@ -190,8 +190,8 @@ def _drop_ends(leading: dict[str, str]) -> None:
             followers[behind] -= 1
             if not followers[behind]:
                 ends.append(behind)
-    # Each zone that is left is followed, and follows one only: there are as many of the one as of
-    # the other, so that each follows exactly one that is left.
+    # Each zone that is left is followed, and follows one only: there are as many followers as zones
+    # that are followed, so that each follows exactly one zone that is left.
 
 
 def _render_circle(name: str, leading: Mapping[str, str]) -> str:

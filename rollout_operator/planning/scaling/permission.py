@@ -151,7 +151,7 @@ def _find_unseen(case: _Downscale) -> Underway | None:
 
 
 def _find_recent(case: _Downscale) -> ScaleDownBlocker | None:
-    """Return the downscale of another zone after which this one must still wait (D-22)."""
+    """Return the downscale of another zone after which this must still wait (D-22)."""
     if not case.desired.keeps_apart and not case.is_guarded:
         return None
     sts, scaling = case.sts, case.scaling
@@ -175,14 +175,14 @@ def _find_recent(case: _Downscale) -> ScaleDownBlocker | None:
 
 
 def _wait_for(case: _Downscale, recent: Recent) -> ScaleDownBlocker:
-    asked = (
+    earlier = (
         f"last downscale {recent.sts.name} {format_moment(recent.last)},"
         f" wait {format_duration(recent.wait)}"
         f"{hint_future(recent, case.group.now, case.scaling.source)}"
     )
     text, stable_text = (
-        f"{case.change} in {format_left(recent.left)}, {asked}",
-        f"{case.change}, {asked}",
+        f"{case.change} in {format_left(recent.left)}, {earlier}",
+        f"{case.change}, {earlier}",
     )
     reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, stable_text=stable_text)
     return ScaleDownBlocker(reason=reason, requeue_after=recent.left, next_downscale=recent.left)

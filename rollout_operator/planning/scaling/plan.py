@@ -76,8 +76,8 @@ class _Draft:
 def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
     """Return all that one snapshot of the replicas of a group leads to.
 
-    The same view gives an equal plan, in whatever order its zones and pods come. A group in which
-    every count is what it should be gives an empty plan.
+    The same snapshot gives an equal plan, in whatever order its zones and pods come. A group in
+    which every count is what it should be gives an empty plan.
     """
     zones = order_zones(scaling.group.zones)
     leads = map_leads(zones)
@@ -223,20 +223,20 @@ def _scale(
     is_kept = code is Code.SCALE_DOWN and keeps_time(
         sts, [zone.sts for zone in scaling.group.zones]
     )
-    is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, desired, scaling)
+    is_exact = code is Code.SCALE_DOWN and _goes_by_state(sts, desired, scaling)
     return ScaleZone(
         zone=sts, replicas=replicas, reason=reason, keeps_time=is_kept, is_exact=is_exact
     )
 
 
-def _goes_unasked(sts: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot) -> bool:
-    """Return whether pods go for no other reason than that they were not up when looked at."""
+def _goes_by_state(sts: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot) -> bool:
+    """Return whether pods go only because they were not up when their zone was observed."""
     own = next(zone for zone in scaling.group.zones if zone.sts.uid == sts.uid)
     return desired.is_forced or count_used(own) < sts.replicas
 
 
 def _render_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
-    text = f"{change} waits: {count(pods, 'pod')} {verb(pods, 'is', 'are')} asked once more"
+    text = f"{change} waits: {count(pods, 'pod')} {verb(pods, 'is', 'are')} called once more"
     return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, sts.name)
 
 

@@ -1,8 +1,8 @@
 """How far down a zone may go by the answers of its pods: DELAY-06 to 09, SEED-073 to 078.
 
 Each pod remembers by itself since when it is prepared; known here is only its last answer. Of all
-pods that are to go at all, one without a usable answer holds back the others, too: it is not known
-what it keeps. Whether the group lets the zone go is decided in `permission`.
+pods that are to go at all, a pod without a usable answer holds back the others, too: it is not
+known what it keeps. Whether the group lets the zone go is decided in `permission`.
 """
 
 from collections.abc import Iterator
@@ -68,11 +68,11 @@ class PodAnswers:
     wait: Reason | None = None
     """Why none may go; None where some may."""
     post: tuple[Endpoint, ...] = ()
-    """Pods that are to be asked, whatever else becomes of the zone."""
+    """Pods that are to be called, whatever else becomes of the zone."""
     confirm: tuple[Endpoint, ...] = ()
-    """Pods that must be asked once more before any goes, those of `post` included."""
+    """Pods that must be called once more before any goes, those of `post` included."""
     has_new: bool = False
-    """Whether some of `post` were not asked before."""
+    """Whether some of `post` were not called before."""
     requeue_after: timedelta | None = None
 
 
@@ -83,7 +83,7 @@ class _Findings:
     problems: list[str] = field(default_factory=list)
     """Each names the pod that gave no time."""
     silent: list[str] = field(default_factory=list)
-    """Names of pods that were not asked before."""
+    """Names of pods that were not called before."""
     unanswered: list[str] = field(default_factory=list)
     """Names of pods that may still act on a call that they stay."""
     early: list[tuple[int, Reason]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class _Findings:
 def evaluate_answers(
     downscale: WantedDownscale, delay: Delay, scaling: ScalingSnapshot
 ) -> PodAnswers:
-    """Return how far down a zone may go now, and which pods to ask for that.
+    """Return how far down a zone may go now, and which pods to call for that.
 
     Newcomers have nothing to say: they go like ordinals without a pod (D-67).
     """
@@ -183,7 +183,7 @@ def _next_repeat(answer: PodAnswer) -> timedelta:
 
 
 def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
-    """Return which pods to ask once more; where a pod cannot be, it is a problem."""
+    """Return which pods to call once more; where a pod cannot be, it is a problem."""
     uids = {endpoint.uid for endpoint in findings.post}
     calls = list(findings.post)
     for delayed in findings.stale:
@@ -213,7 +213,7 @@ def _find_wait(downscale: WantedDownscale, findings: _Findings) -> Reason | None
     if findings.silent:
         names = join_names(findings.silent)
         are = verb(len(findings.silent), "is", "are")
-        text = f"{downscale.change} waits: {names} {are} asked to prepare"
+        text = f"{downscale.change} waits: {names} {are} called to prepare"
         return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, name)
     return None
 
@@ -233,8 +233,8 @@ def _list_empty_ordinals(downscale: WantedDownscale) -> Iterator[str]:
     """Return which of the ordinals are not held by a pod, and may be so only for the moment.
 
     Those above all others hold nothing once the set itself says that there is no pod of them: a
-    quota may keep them from being created for ever. An empty one below a pod is always about to be
-    filled.
+    quota may keep them from being created for ever. An empty ordinal below a pod is always about to
+    be filled.
     """
     ordinals = downscale.used
     zone, sts = downscale.zone, downscale.zone.sts

@@ -42,7 +42,7 @@ SENTENCES = {
 }
 REFUSED = """
 SI-09 a frozen view
-  a-0; stale 61 | view_stale 429 the newest proof that the view is live is more than 60s old
+  a-0; stale 61 | view_stale 429 the newest proof that the cache is live is more than 60s old
 ZPDB-61 maximum 0
   a-0; budget 0 | budget_zero 403 max unavailable = 0; BUDGET
 ZPDB-64 a zone that cannot be read is not taken for none

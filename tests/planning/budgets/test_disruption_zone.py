@@ -115,7 +115,7 @@ D-14 so does a budget of one zone
   a-0; a CCC; only a; rollout | 400 TOO FEW
 D-14 and a frozen view
   a-0; a CCC; b C--; rollout; stale 61
-  | 429 the newest proof that the view is live is more than 60s old
+  | 429 the newest proof that the cache is live is more than 60s old
 """
 
 

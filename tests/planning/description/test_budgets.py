@@ -67,7 +67,7 @@ a downscale is underway
   | 0 0 ingester-zone-b is being scaled down from 3 to 2 replicas; no pod may go until that has
     happened or failed
 caches that are too old
-  a-0; stale 61 | 0 0 the newest proof that the view is live is more than 60s old
+  a-0; stale 61 | 0 0 the newest proof that the cache is live is more than 60s old
 no pod is up
   a-0; a FFF; b FFF; c FFF; budget 9 | 9 0 3 pods not ready in ingester-zone-b
 by partition

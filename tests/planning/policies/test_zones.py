@@ -197,7 +197,7 @@ def test_without_rights_nodes_are_left_out() -> None:
         ("2b", "Label"),
     ]
     assert [(finding.code, finding.text) for finding in found.findings] == [
-        ("NodesUnreadable", "nodes may not be read, and are not asked for the zone of a-zone-a")
+        ("NodesUnreadable", "nodes may not be read, and say nothing of the zone of a-zone-a")
     ]
     assert resolve_zones(policy(), sets[1:], None, {}).findings == ()
 

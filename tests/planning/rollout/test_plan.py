@@ -20,7 +20,7 @@ SI-09 a view of just 60 s is still used
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
   | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
 SI-09 a view older than 60 s: nothing
-  prev a; stale 61 | view_stale: the newest proof that the view is live is more than 60s old
+  prev a; stale 61 | view_stale: the newest proof that the cache is live is more than 60s old
 SI-08 a member that cannot be read: nothing, failed
   prev a; unreadable zone-b
   | object_unreadable: StatefulSet zone-b cannot be read: spec.replicas: expected int, got str: "x"
@@ -109,7 +109,7 @@ D-25 nor does a broken pod go
 D-25 nothing is recorded
   zone a current=prev; zone b | downscale
 SI-09 a stale view is told first
-  prev a; stale 300 | view_stale: the newest proof that the view is live is more than 60s old
+  prev a; stale 300 | view_stale: the newest proof that the cache is live is more than 60s old
 SI-08 what a person must mend is told first
   prev a; unreadable zone-b
   | object_unreadable: StatefulSet zone-b cannot be read: spec.replicas: expected int, got str: "x"

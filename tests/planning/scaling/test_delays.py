@@ -36,7 +36,7 @@ T05 = """
 T-05.1 SEED-073 first they are told what: those that stay, and those that go from the highest on
   delayed b 5; scale 3/5
   | talk zone-b: stay 0 1 2, ask 4 3
-  | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-4 and zone-b-3 are asked to prepare
+  | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-4 and zone-b-3 are called to prepare
 T-05.1 SEED-073 both are due
   delayed b 5; scale 3/5; TOLD; word b-4 70m; word b-3 70m | scale_down: b: 5 → 3
 T-05.2 none is due
@@ -50,7 +50,7 @@ T-05.3 the highest is not due
 T-05.4 four are asked, three are named
   delayed b 5; scale 1/5
   | talk zone-b: stay 0, ask 4 3 2 1
-  | wait delayed_by_pods zone-b: b: 5 → 1 waits: zone-b-4, zone-b-3, zone-b-2 and 1 more are asked
+  | wait delayed_by_pods zone-b: b: 5 → 1 waits: zone-b-4, zone-b-3, zone-b-2 and 1 more are called
     to prepare
 T-05.4 down to the first that is not due
   delayed b 5; scale 1/5; told b-0; word b-4 70m; word b-3 75m; word b-2 30m; word b-1 75m
@@ -80,7 +80,7 @@ T-05.10 DELAY-10 and they know it
 T-05.11 forced, and asked
   delayed b 5 force=2; scale 10/5
   | talk zone-b: stay 0 1, ask 4 3 2
-  | wait delayed_by_pods zone-b: b: 5 → 2, FORCED waits: zone-b-4, zone-b-3 and zone-b-2 are asked
+  | wait delayed_by_pods zone-b: b: 5 → 2, FORCED waits: zone-b-4, zone-b-3 and zone-b-2 are called
     to prepare
 T-05.11 forced, and due
   delayed b 5 force=2; scale 10/5; told b-0 b-1; word b-4 70m; word b-3 70m; word b-2 70m
@@ -88,7 +88,7 @@ T-05.11 forced, and due
 T-05.12 forced to none, and asked
   delayed b 3 force=0; scale 3/3
   | talk zone-b: ask 2 1 0
-  | wait delayed_by_pods zone-b: b: 3 → 0, FORCED waits: zone-b-2, zone-b-1 and zone-b-0 are asked
+  | wait delayed_by_pods zone-b: b: 3 → 0, FORCED waits: zone-b-2, zone-b-1 and zone-b-0 are called
     to prepare
 T-05.12 forced to none, not due
   delayed b 3 force=0; scale 3/3; word b-2 30m; word b-1 30m; word b-0 30m
@@ -100,7 +100,7 @@ T-05.14 nobody else is told to stay while the pods of a zone are asked
   delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5
   | talk zone-a: ask 4 3 2 1 0
   | wait delayed_by_pods zone-a: a: 5 → 0, FORCED waits: zone-a-4, zone-a-3, zone-a-2 and 2 more are
-    asked to prepare
+    called to prepare
 T-05.14 nor while it moves
   delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5; word a-0 70m; word a-1 70m;
     word a-2 70m; word a-3 70m; word a-4 70m
@@ -110,7 +110,7 @@ T-05.14 but when it has gone
   | publish 0 to DEMO | talk zone-b: stay 0 1 2 3 4 | talk zone-c: stay 0 1 2 3 4
 a downscale rests on fresh words only, and says what it waits for
   delayed b 5; scale 3/5; TOLD; word b-4 70m asked=20s; word b-3 70m
-  | talk zone-b: ask 4 | wait delayed_by_pods zone-b: b: 5 → 3 waits: 1 pod is asked once more
+  | talk zone-b: ask 4 | wait delayed_by_pods zone-b: b: 5 → 3 waits: 1 pod is called once more
 the second zone in turn asks nobody once more while the first goes
   delayed a 5; delayed b 5; scale 3/5; told a-0 a-1 a-2 b-0 b-1 b-2; word a-4 70m; word a-3 70m;
     word b-4 70m asked=20s; word b-3 70m asked=20s
@@ -119,7 +119,7 @@ the second zone in turn asks nobody once more while the first goes
 W-24 ordinals that begin elsewhere: 5 pods from zone-b-3 on, 3 wanted
   delayed b 8 pods=---lllll first_ordinal=3 replicas=5 status_replicas=5; scale 3/5
   | talk zone-b: stay 3 4 5, ask 7 6
-  | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-7 and zone-b-6 are asked to prepare
+  | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-7 and zone-b-6 are called to prepare
 W-24 and one of them is due
   delayed b 8 pods=---lllll first_ordinal=3 replicas=5 status_replicas=5; scale 3/5;
     told b-3 b-4 b-5; word b-7 70m; word b-6 30m

@@ -159,7 +159,7 @@ BROKEN: Final = (unreadable("StatefulSet", "zone-d"),)
         ),
         pytest.param(
             snapshot(counted("a", 3), B, snapshot_age=SNAPSHOT_LIMIT + SECOND),
-            held("view_stale", "the newest proof that the view is live is more than 60s old"),
+            held("view_stale", "the newest proof that the cache is live is more than 60s old"),
             id="SI-09 a frozen view",
         ),
         pytest.param(

@@ -269,7 +269,7 @@ async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list
     assert await made.ask() == "429 the budgets are not known yet: no answer yet"
     here.lacks.clear()
     here.age = SNAPSHOT_LIMIT + SECOND
-    assert (await made.ask()).startswith("429 the newest proof that the view is live")
+    assert (await made.ask()).startswith("429 the newest proof that the cache is live")
     here.age = timedelta(0)
     assert await made.ask() == "allow"
 
