@@ -1,1 +1,1 @@
-"""The webhooks that the simulated API server asks."""
+"""The webhooks that the simulated API server calls."""

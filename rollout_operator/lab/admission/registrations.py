@@ -32,7 +32,7 @@ _BUDGETS: Final[JsonObject] = {
 
 
 def no_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
-    """Return the configuration that asks before fewer replicas are stored."""
+    """Return the configuration that reviews before fewer replicas are stored."""
     return _configuration("Validating", "no-downscale", namespace, _REPLICAS, timeout)
 
 
@@ -42,12 +42,12 @@ def prepare_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObjec
 
 
 def pod_eviction(namespace: str, timeout: timedelta = EVICTION_TIMEOUT) -> JsonObject:
-    """Return the configuration that asks before a pod is evicted."""
+    """Return the configuration that reviews before a pod is evicted."""
     return _configuration("Validating", "pod-eviction", namespace, _EVICTIONS, timeout)
 
 
 def zpdb_validation(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
-    """Return the configuration that asks before a budget is stored."""
+    """Return the configuration that reviews before a budget is stored."""
     return _configuration("Validating", "zpdb-validation", namespace, _BUDGETS, timeout)
 
 

@@ -1,4 +1,4 @@
-"""AdmissionReview v1 between the API server and a webhook: what is asked, and what an answer says.
+"""AdmissionReview v1 between the API server and a webhook: the question, and what an answer says.
 
 Decides the words of the question, and reads answers; what is no review is not modelled. What an
 answer leads to is `webhooks`' part.
@@ -33,7 +33,7 @@ _DETAILS: Final = ("name", "group", "kind", "uid")
 
 
 class CallFailed(Exception):
-    """A webhook could not be asked; the text says what."""
+    """A webhook could not be called; the text says what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class HookAnswer:
 
 
 def make_uid(rng: random.Random) -> str:
-    """Return a random UUID (version 4) out of this source of chance."""
+    """Return a random UUID (version 4) from this random source."""
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 

@@ -1,4 +1,4 @@
-"""Webhooks as their configurations register them, and what each of them wants to be asked about.
+"""Webhooks as their configurations register them, and which writes each of them reviews.
 
 Decides matching by rules, namespace and labels. That a webhook is called, in which order and with
 what result, is `webhooks`' part.
@@ -72,7 +72,7 @@ class RegisteredHook:
     conditions: bool
 
     def wants(self, attempt: Attempt, obj: JsonObject | None) -> bool:
-        """Return whether it is asked about an attempt; `obj` is the new object as it is by now."""
+        """Return whether it reviews an attempt; `obj` is the new object as it is by now."""
         if not any(_fits(rule, attempt) for rule in self.rules):
             return False
         if attempt.kind.resource.group == _EXEMPT:

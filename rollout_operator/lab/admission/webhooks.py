@@ -1,8 +1,8 @@
-"""The webhooks of the simulated API server: which it asks about a write, and what comes of it.
+"""The webhooks of the simulated API server: which it calls for a write, and what comes of it.
 
 Decides order, rounds, failure policies and the words of refusals, as the real server does: mutating
 webhooks one after another, by the names of their configurations; validating ones at the same time.
-Who is behind a webhook is the `HookCaller`'s part.
+What answers behind a webhook is the `HookCaller`'s part.
 """
 
 import asyncio
@@ -81,14 +81,14 @@ class AdmissionApi(Protocol):
 
 @dataclass(slots=True)
 class _WebhookCache:
-    """The webhooks of one kind of configuration, read anew only where one has changed."""
+    """The webhooks of one kind of configuration, read anew only where a configuration changed."""
 
     configurations: Sequence[JsonObject] = ()
     hooks: tuple[RegisteredHook, ...] = ()
 
 
 class Admission:
-    """Asks webhooks about writes."""
+    """Has webhooks review writes."""
 
     def __init__(self, api: AdmissionApi) -> None:
         self._api = api
@@ -96,7 +96,7 @@ class Admission:
         self._warnings: dict[int, list[str]] = {}
 
     def matches(self, attempt: Attempt) -> bool:
-        """Return whether any webhook is to be asked about an attempt as it is now."""
+        """Return whether any webhook is to review an attempt as it is now."""
         return any(
             hook.wants(attempt, attempt.new)
             for resource in self._known
@@ -120,9 +120,9 @@ class Admission:
         return rounds.obj
 
     async def validate(self, attempt: Attempt) -> None:
-        """Ask the validating webhooks, all at the same time.
+        """Call the validating webhooks, all at the same time.
 
-        Waits for all of them; of several refusals the one that came first counts. Raises Refusal.
+        Waits for all of them; of several refusals the first counts. Raises Refusal.
         """
         wanting = [
             hook for hook in self._hooks(VALIDATING_WEBHOOKS) if hook.wants(attempt, attempt.new)
@@ -220,7 +220,7 @@ class Admission:
 
 
 class _Rounds:
-    """A new object on its way through the mutating webhooks, and who has to see it again."""
+    """A new object on its way through the mutating webhooks, and which have to see it again."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -231,7 +231,7 @@ class _Rounds:
         self._again: set[str] = set()
 
     def may_call(self, hook: RegisteredHook, *, is_again: bool) -> bool:
-        """Return whether it is a webhook's turn: in the second round only who was overtaken."""
+        """Return whether it is a webhook's turn: in the second round only if it was overtaken."""
         return not is_again or hook.key in self._again
 
     def record(self, hook: RegisteredHook, *, changed: bool) -> None:

@@ -4,7 +4,7 @@ Decides which paths and verbs there are and takes the records. How it is answere
 `writes`, `deletions`, `lists` and `streams`; what an object of a kind must look like in
 `lab.schemas.kinds`.
 
-There are no roles in this world: everybody may do everything, but for what `forbidden` names.
+There are no roles in this world: every user may do everything, but for what `forbidden` names.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ REQUEST_LIMIT: Final = timedelta(seconds=34)
 LARGEST_PAGE: Final = 500
 _NAMELESS: Final = frozenset({"list", "watch", "create"})
 _OF_SUBRESOURCE: Final = frozenset({"get", "update", "patch"})
-# Paths below objects that the real server has and this one has not.
+# Paths below objects that the real server has and this server has not.
 _NOT_MODELLED: Final = frozenset(
     {
         *("attach", "binding", "ephemeralcontainers", "exec", "finalize", "log", "portforward"),
@@ -81,7 +81,7 @@ class SimulatedApi:
         self.has_state_streams = False
         """Whether processes may have all objects streamed; else it is as before Kubernetes 1.34."""
         self.largest_page = LARGEST_PAGE
-        """How many objects of a list a process is given at a time, however many it asks for."""
+        """How many objects of a list a process is given at a time, however many it requests."""
         self.elapsed = elapsed
         self.rng = rng
         self._epoch = epoch
@@ -90,8 +90,8 @@ class SimulatedApi:
         self._store = ObjectStore(history, elapsed)
         self._streams = Streams(self._store, rng)
         self.admission = Admission(self)
-        self._asker = WriteAdmission(self._store, self.admission)
-        self._writes = Writes(self._store, self._asker, now=self.now, rng=rng)
+        self._write_admission = WriteAdmission(self._store, self.admission)
+        self._writes = Writes(self._store, self._write_admission, now=self.now, rng=rng)
         self.garbage = GarbageCollector(self._store, self.call_now, rng)
         self._store.listeners.append(self._notify)
         self._plant_namespace("default")
@@ -110,7 +110,7 @@ class SimulatedApi:
         return await self._serve(request, may_wait=True)
 
     def call_now(self, request: ApiRequest) -> ApiAnswer:
-        """Answer at once. Raises NotModelled, also where a webhook would have to be asked."""
+        """Answer at once. Raises NotModelled, also where a webhook would have to be called."""
         return _finish(self._serve(request, may_wait=False))
 
     def open_watch(self, request: ApiRequest) -> Stream:
@@ -131,11 +131,11 @@ class SimulatedApi:
         return self._store.get(ObjectKey(resource, namespace, name))
 
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]:
-        """Return the objects of a namespace by name; of all where it is empty. Never change one."""
+        """Return the objects of a namespace by name; of all where it is empty. Change none."""
         return self._store.list(resource, namespace)
 
     def on_commit(self, callback: Callable[[Commit], None]) -> None:
-        """Have `callback` told right after each write."""
+        """Call `callback` right after each write."""
         self._callbacks.append(callback)
 
     def compact(self) -> None:
@@ -188,7 +188,7 @@ class SimulatedApi:
 
     async def _answer_in_time(self, turn: Turn) -> ApiAnswer:
         """Answer, within the server's limit where webhooks can make it long."""
-        if not (turn.may_wait and self._asker.has_webhooks):
+        if not (turn.may_wait and self._write_admission.has_webhooks):
             return await self._answer(turn)
         try:
             async with asyncio.timeout(REQUEST_LIMIT.total_seconds()):
@@ -236,7 +236,7 @@ class SimulatedApi:
         )
 
     def _find(self, request: ApiRequest) -> ObjectKind:
-        """Return the kind that is asked for. Raises Refusal where the path or verb is none."""
+        """Return the kind that a request names. Raises Refusal for an unknown path or verb."""
         plural = request.resource.plural
         if request.subresource:
             plural = f"{plural}/{request.subresource}"

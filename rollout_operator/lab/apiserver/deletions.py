@@ -48,7 +48,7 @@ class _Ending:
     """The object with the marks of its deletion."""
     is_graceful: bool = False
     is_pending: bool = False
-    """Whether an earlier deletion is under way that this one does not make shorter."""
+    """Whether an earlier deletion is under way that this deletion does not make shorter."""
 
 
 class _Settled(Exception):
@@ -128,9 +128,9 @@ def _check_early(turn: Turn, obj: JsonObject, options: JsonObject) -> None:
         ("uid", "UID", "The object might have been deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ):
-        asked = _precondition(options, key)
-        if asked is not None and asked != known.get(key):
-            why = f"the {field} in the precondition ({asked}) does not match the {field} in record"
+        wanted = _precondition(options, key)
+        if wanted is not None and wanted != known.get(key):
+            why = f"the {field} in the precondition ({wanted}) does not match the {field} in record"
             raise conflict(kind, name, f"{why} ({known.get(key)}). {since}")
 
 
@@ -143,9 +143,9 @@ def _grace(pod: JsonObject, options: JsonObject) -> int:
     """Return the seconds that a pod gets to go: none where no kubelet would say that it went."""
     if not text(pod, "spec", "nodeName") or text(pod, "status", "phase") in _TERMINAL:
         return 0
-    asked = options.get("gracePeriodSeconds")
+    wanted = options.get("gracePeriodSeconds")
     period = (
-        asked if isinstance(asked, int) else number(pod, "spec", "terminationGracePeriodSeconds")
+        wanted if isinstance(wanted, int) else number(pod, "spec", "terminationGracePeriodSeconds")
     )
     return 1 if period < 0 else period
 
@@ -155,18 +155,18 @@ def _shorten(ending: _Ending, options: JsonObject, now: datetime) -> None:
     left = number(ending.obj, "metadata", "deletionGracePeriodSeconds")
     if not left:
         return
-    asked = options.get("gracePeriodSeconds")
-    if not isinstance(asked, int) or asked >= left:
-        if not isinstance(asked, int):
+    wanted = options.get("gracePeriodSeconds")
+    if not isinstance(wanted, int) or wanted >= left:
+        if not isinstance(wanted, int):
             options["gracePeriodSeconds"] = left
         ending.is_pending = True
         return
     deleted_at = moment_of(text(ending.obj, "metadata", "deletionTimestamp"))
-    deadline = deleted_at + timedelta(seconds=asked - left)
+    deadline = deleted_at + timedelta(seconds=wanted - left)
     if deadline < now:
-        # All of the grace is over, but who asked for some gets the least there is.
-        deadline, asked = now, min(asked, 1)
-    _set_deadline(ending, deadline, asked)
+        # All of the grace is over, but a request with some gets the least there is.
+        deadline, wanted = now, min(wanted, 1)
+    _set_deadline(ending, deadline, wanted)
 
 
 def _set_deadline(ending: _Ending, deadline: datetime, period: int) -> None:
@@ -196,7 +196,7 @@ def _finalizers(obj: JsonObject, options: JsonObject) -> tuple[bool, list[str]]:
 
 
 def _policy(finalizers: list[str], options: JsonObject) -> str:
-    """Return what is to become of dependants: as asked for, else as the finalizers say."""
+    """Return what is to become of dependants: as requested, else as the finalizers say."""
     if policy := options.get("propagationPolicy"):
         return str(policy)
     named = next((finalizer for finalizer in finalizers if finalizer in (ORPHAN, FOREGROUND)), "")
@@ -208,7 +208,7 @@ async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:
 
     async def mark(current: JsonObject) -> JsonObject:
         _check_stored(turn, current, options)
-        await writes.asker.review_deletion(turn, current, options)
+        await writes.admission.review_deletion(turn, current, options)
         ending = _assess(turn, current, options, writes.now())
         if ending.is_pending:
             raise _Settled(is_pending=True)
@@ -261,14 +261,14 @@ async def _remove(
     current = writes.store.get(turn.place)
     while current is not None:
         _check_stored(turn, current, options)
-        await writes.asker.review_deletion(turn, current, options)
+        await writes.admission.review_deletion(turn, current, options)
         latest = writes.store.get(turn.place)
         if latest is current:
             if turn.is_dry_run:
                 return current
             return writes.store.remove(turn.place, turn.by)
         current = latest
-    if marked is not None:  # another request was faster, with what was asked for here as well
+    if marked is not None:  # another request was faster, with what is requested here as well
         return marked
     raise not_found(turn.kind.resource, turn.request.name)
 

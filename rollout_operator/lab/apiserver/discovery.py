@@ -62,21 +62,21 @@ def _entries(kind: ObjectKind) -> Sequence[JsonObject]:
 
 
 def read_versions(body: JsonObject) -> Sequence[str]:
-    """Return the versions of a group, the preferred one first."""
+    """Return the versions of a group, the preferred version first."""
     names = [text(body, "preferredVersion", "version")]
     names += [text(version, "version") for version in children(body, "versions")]
     return tuple(dict.fromkeys(names))
 
 
-def read_resources(body: JsonObject, asked: Resource) -> Sequence[Served]:
+def read_resources(body: JsonObject, resource: Resource) -> Sequence[Served]:
     """Return the kinds of a version of a group."""
     entries = children(body, "resources")
     names = [text(entry, "name") for entry in entries]
     return tuple(
         Served(
             resource=Resource(
-                asked.group,
-                asked.version,
+                resource.group,
+                resource.version,
                 text(entry, "name"),
                 text(entry, "kind"),
                 entry["namespaced"] is True,

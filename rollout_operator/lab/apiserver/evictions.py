@@ -1,7 +1,7 @@
 """The `eviction` subresource of pods, and the native disruption budgets that refuse it.
 
 Decides whether a pod may go and what is written for it, by the status of the budget; that is kept
-up to date elsewhere. The server's frame asks webhooks before, and decides how a pod then goes.
+up to date elsewhere. The server's frame calls webhooks before, and decides how a pod then goes.
 No other write comes between the steps, so that nothing here has to be tried again.
 """
 
@@ -59,7 +59,7 @@ class EvictionApi(Protocol):
 
 
 def check_eviction(request: ApiRequest) -> None:
-    """Check the body of an eviction, before any webhook is asked. Raises NotModelled."""
+    """Check the body of an eviction, before any webhook is called. Raises NotModelled."""
     body = request.body if isinstance(request.body, dict) else {}
     expect_one_of(_VERSIONS, "apiVersion of an eviction", body.get("apiVersion"))
     expect(name_of(body) == request.name, "metadata.name of an eviction", name_of(body))
@@ -118,7 +118,7 @@ def _with_version(options: JsonObject, pod: JsonObject) -> JsonObject:
 
 def _guards(budget: JsonObject, pod: JsonObject) -> bool:
     selector = child(budget, "spec").get("selector")
-    # Without a selector it guards none; with an empty one, all.
+    # Without a selector it guards none; with an empty selector, all.
     return isinstance(selector, dict) and matches(selector, labels_of(pod))
 
 

@@ -123,7 +123,7 @@ class GarbageCollector:
     def _sort(
         self, place: ObjectKey, references: list[JsonObject]
     ) -> tuple[list[JsonObject], list[JsonObject]]:
-        """Return the references to owners that stay, and those to owners that wait for this one."""
+        """Return the references to owners that stay, and those to owners that wait for this."""
         solid, waiting = [], []
         for reference in references:
             if not self._is_owned(place, reference):

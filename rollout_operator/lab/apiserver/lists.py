@@ -1,7 +1,7 @@
 """Lists: which objects, at which version, and in which parts.
 
 Decides what `resourceVersion`, `resourceVersionMatch`, `limit` and `continue` lead to, as the real
-server does from its watch cache. Which objects are asked for is `selection`'s part.
+server does from its watch cache. Which objects are requested is `selection`'s part.
 """
 
 import base64
@@ -45,7 +45,7 @@ class _Token(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """Which part of the objects is asked for."""
+    """Which part of the objects is requested."""
 
     revision: int
     start: str = ""
@@ -102,17 +102,17 @@ def check_reached(store: ObjectStore, revision: int) -> None:
 def _read_cut(store: ObjectStore, query: Mapping[str, str]) -> _Cut:
     _check_options(query)
     limit = _parse_limit(query.get("limit", ""))
-    asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    wanted, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     if token := query.get("continue", ""):
-        return _read_token(store, token, asked, limit)
-    version = parse_version(asked)
+        return _read_token(store, token, wanted, limit)
+    version = parse_version(wanted)
     check_reached(store, version)
     # A limit makes an old version exact; at version 0 the watch cache answers, which knows none.
     if match == EXACT or (not match and limit and version):
         if version < store.compacted:
             raise refuse_list()
         return _Cut(revision=version, limit=limit)
-    return _Cut(revision=store.revision, limit=0 if asked == "0" else limit)
+    return _Cut(revision=store.revision, limit=0 if wanted == "0" else limit)
 
 
 def _check_options(query: Mapping[str, str]) -> None:
@@ -129,7 +129,7 @@ def _parse_limit(text: str) -> int:
     return int(text or "0")
 
 
-def _read_token(store: ObjectStore, text: str, asked: str, limit: int) -> _Cut:
+def _read_token(store: ObjectStore, text: str, wanted: str, limit: int) -> _Cut:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = _TOKEN.decode(raw)
@@ -138,7 +138,7 @@ def _read_token(store: ObjectStore, text: str, asked: str, limit: int) -> _Cut:
         why = f"invalid continue token: continue key is not valid: {error}"
         raise bad_request(why) from None
     expect(token.v == _TOKEN_VERSION and bool(token.rv and token.start), "continue", text)
-    expect_one_of(("", "0"), "resourceVersion of a next page", asked)
+    expect_one_of(("", "0"), "resourceVersion of a next page", wanted)
     if token.rv == _NEWEST:
         return _Cut(revision=store.revision, start=token.start, limit=limit)
     if token.rv < store.compacted:
@@ -153,7 +153,7 @@ def _write_token(revision: int, start: str) -> str:
 
 
 def _key(obj: JsonObject, namespace: str) -> str:
-    """Return the key of an object below the one that the list is about."""
+    """Return the key of an object below the key of the list."""
     return name_of(obj) if namespace else f"{namespace_of(obj)}/{name_of(obj)}"
 
 

@@ -1,6 +1,6 @@
 """Which parameters a request may carry in its query, verb by verb.
 
-Decides only whether one is modelled: what it means is left to the answer.
+Decides only whether a parameter is modelled: what it means is left to the answer.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def check_query(request: ApiRequest) -> None:
-    """Raise NotModelled for what the real server might heed, or refuse, and this one would not."""
+    """Raise NotModelled for what the real server might heed, or refuse, and this would not."""
     query = request.query
     if not query:
         return

@@ -1,4 +1,4 @@
-"""Which objects a list or a watch asks for: label and field selectors of a query.
+"""Which objects a list or a watch selects: label and field selectors of a query.
 
 Decides for the forms that clients of the lab send; any other is not modelled. Selectors inside of
 objects are `lab.schemas.labels`' part.
@@ -36,13 +36,13 @@ class Requirement:
     is_among: bool
 
     def holds(self, value: str | None) -> bool:
-        """Return whether a value is what is asked for."""
+        """Return whether a value meets it."""
         return (value in self.values) is self.is_among
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a query asks for; by default everything."""
+    """What a query selects; by default everything."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -53,7 +53,7 @@ class Selection:
         return not (self.labels or self.fields)
 
     def takes(self, obj: JsonObject) -> bool:
-        """Return whether an object is asked for."""
+        """Return whether an object is selected."""
         if self.fields:
             for field in self.fields:
                 if not field.holds(text(obj, *field.key.split("."))):
@@ -65,7 +65,7 @@ class Selection:
 
 
 def read_selection(resource: Resource, query: Mapping[str, str]) -> Selection:
-    """Return what a query asks for. Raises NotModelled."""
+    """Return what a query selects. Raises NotModelled."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not (labels or fields):
         return _EVERYTHING

@@ -75,7 +75,7 @@ class ObjectStore:
         return _sorted(self._objects.get(collection_of(resource), {}), namespace)
 
     def list_at(self, resource: Resource, namespace: str, revision: int) -> Sequence[JsonObject]:
-        """Return what `list` returned when `revision` was the newest one.
+        """Return what `list` returned when `revision` was the newest.
 
         `revision` is at least `compacted`.
         """
@@ -114,7 +114,7 @@ class ObjectStore:
         self._objects[collection_of(place.resource)][key] = versioned(obj, FIRST_REVISION)
 
     def compact(self) -> None:
-        """Forget all versions but the newest ones."""
+        """Forget all versions but the newest."""
         self.compacted = self.revision
         self._log.clear()
 

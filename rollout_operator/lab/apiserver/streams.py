@@ -24,7 +24,7 @@ from rollout_operator.lab.model.request import ApiRefusal, ApiRequest, api_versi
 from rollout_operator.lab.schemas.refusals import expect, refuse_watch
 
 # A watch that does not say how long it may last is ended after one to two times this.
-UNASKED_LENGTH: Final = timedelta(minutes=30)
+DEFAULT_LENGTH: Final = timedelta(minutes=30)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
@@ -50,7 +50,7 @@ class Stream:
 
     def __init__(self, selection: Selection, *, has_bookmarks: bool = False) -> None:
         self.on_event: Callable[[], None] | None = None
-        """Told when there is something to pop, and when the stream has ended."""
+        """Called when there is something to pop, and when the stream has ended."""
         self.is_closed = False
         """Whether it has ended; events may still wait to be popped."""
         self.selection = selection
@@ -114,7 +114,7 @@ class _Start:
     """Where a watch begins."""
 
     revision: int
-    """Writes after this one are sent."""
+    """Writes after this revision are sent."""
     has_state: bool
     """Whether the objects that exist come first, as ADDED."""
     has_end: bool = False
@@ -153,14 +153,14 @@ class Streams:
         return stream
 
     def send_bookmarks(self) -> None:
-        """Tell all open watches that asked for it which version they have reached."""
+        """Send all open watches that want bookmarks the version that they have reached."""
         for collection in list(self._open):
             for _, stream in self._living(collection):
                 if stream.has_bookmarks:
                     stream.push(self._bookmark(collection, {}))
 
     def forget_bodies(self) -> None:
-        """Drop the encoded versions that no watch can ask for any more."""
+        """Drop the encoded versions that no watch can request any more."""
         self._bodies.clear()
 
     def _begin(self, stream: Stream, request: ApiRequest, start: _Start) -> None:
@@ -210,7 +210,7 @@ class Streams:
         stream.push(StreamEvent(kind, obj, body, commit.revision))
 
     def _encoded(self, commit: Commit, is_last: bool) -> tuple[JsonObject, bytes]:
-        """Return the new version, or the last one under the revision of the write."""
+        """Return the new version, or the last version under the revision of the write."""
         key = (commit.revision, is_last)
         found = self._bodies.get(key)
         if found is None:
@@ -231,18 +231,17 @@ class Streams:
         return StreamEvent("BOOKMARK", obj, _encode(obj), revision)
 
     def _read_length(self, query: Mapping[str, str]) -> timedelta:
-        asked = query.get("timeoutSeconds", "")
-        expect(not asked or asked.isdigit(), "timeoutSeconds", asked)
-        if asked and int(asked):
-            return timedelta(seconds=int(asked))
-        return UNASKED_LENGTH * (1 + self._rng.random())
+        wanted = query.get("timeoutSeconds", "")
+        expect(not wanted or wanted.isdigit(), "timeoutSeconds", wanted)
+
+        return DEFAULT_LENGTH * (1 + self._rng.random())
 
 
 def _read_start(store: ObjectStore, query: Mapping[str, str], has_bookmarks: bool) -> _Start:
-    asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    wanted, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents")
     _check_options(match, initial)
-    version = parse_version(asked)
+    version = parse_version(wanted)
     # A watch from nowhere is a list that goes on, also for clients that do not know of it.
     wants_state = initial in _TRUE if initial is not None else not version
     if wants_state:

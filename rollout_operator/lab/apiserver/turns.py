@@ -1,7 +1,7 @@
 """One request while it is being answered, and the admission that it has to pass.
 
-Decides what of a body reaches the rules of its kind, and whether webhooks are asked at all. What
-they are asked and what their answers mean is `lab.admission.webhooks`' part.
+Decides what of a body reaches the rules of its kind, and whether webhooks are called at all. What
+they review and what their answers mean is `lab.admission.webhooks`' part.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Turn:
     kind: ObjectKind
     number: int
     may_wait: bool
-    """Whether webhooks can be called: not for whoever needs its answer at once."""
+    """Whether webhooks can be called: not where the caller needs its answer at once."""
     deadline: timedelta
     """When the server gives the request up, since the world began."""
     place: ObjectKey = field(init=False)
@@ -59,7 +59,7 @@ class Turn:
 
     @property
     def is_dry_review(self) -> bool:
-        """Return whether webhooks hear of a dry run: not of one that only an Eviction asks for."""
+        """Return whether webhooks learn of a dry run: not where only an Eviction requests it."""
         return self.is_dry_run and not (
             self.request.subresource == "eviction" and self.request.query.get("dryRun") != "All"
         )
@@ -122,7 +122,7 @@ class Turn:
             metadata["namespace"] = namespace
 
     def check_namespace(self, obj: JsonObject) -> None:
-        """Set the namespace where it is absent. Raises NotModelled where it is another one."""
+        """Set the namespace where it is absent. Raises NotModelled where it is another."""
         metadata, namespace = metadata_of(obj), self.request.namespace
         if not namespace:
             metadata.pop("namespace", None)
@@ -153,9 +153,9 @@ class WriteAdmission:
     def attempt(
         self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject | None
     ) -> Attempt | None:
-        """Return what webhooks are asked, None where no webhook wants to know.
+        """Return what webhooks review, None where no webhook reviews it.
 
-        Raises NotModelled where one does and the caller cannot wait for it.
+        Raises NotModelled where a webhook does and the caller cannot wait for it.
         """
         if not self.has_webhooks:
             return None
@@ -195,13 +195,13 @@ class WriteAdmission:
     async def validate(
         self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject | None
     ) -> None:
-        """Ask the validating webhooks. Raises Refusal where one of them denies."""
+        """Call the validating webhooks. Raises Refusal where one of them denies."""
         attempt = self.attempt(turn, operation, old, new)
         if attempt is not None:
             await self._admission.validate(attempt)
 
     async def review_deletion(self, turn: Turn, old: JsonObject, options: JsonObject) -> None:
-        """Ask all webhooks about a deletion. Raises Refusal where one of them denies."""
+        """Have all webhooks review a deletion. Raises Refusal where one of them denies."""
         attempt = self.attempt(turn, "DELETE", old, None)
         if attempt is not None:
             attempt = replace(attempt, options=options)

@@ -33,7 +33,7 @@ from rollout_operator.lab.schemas.refusals import (
 from rollout_operator.lab.schemas.tidy import copy_head
 
 Change = Callable[[JsonObject], Awaitable[JsonObject]]
-"""From the version that is there to the one that should be. Raises Refusal."""
+"""From the version that is there to the version that should be. Raises Refusal."""
 
 _GIVEN_BY_SERVER: Final = (
     *("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"),
@@ -51,13 +51,13 @@ class Writes:
     def __init__(
         self,
         store: ObjectStore,
-        asker: WriteAdmission,
+        admission: WriteAdmission,
         *,
         now: Callable[[], datetime],
         rng: random.Random,
     ) -> None:
         self.store = store
-        self.asker = asker
+        self.admission = admission
         self.now = now
         self._rng = rng
 
@@ -71,7 +71,7 @@ class Writes:
         return ApiAnswer(status=201, body=await self._create(turn, obj))
 
     async def update(self, turn: Turn) -> ApiAnswer:
-        """Put an object, its status or its scale in place of the one that is there."""
+        """Put an object, its status or its scale in place of what is there."""
         body = turn.read_body()
         turn.check_identity(body)
         uid = text(body, "metadata", "uid")
@@ -104,7 +104,7 @@ class Writes:
         return self._answer(turn, await self.guarantee(turn, change))
 
     async def guarantee(self, turn: Turn, change: Change) -> JsonObject:
-        """Store what `change` makes of an object, and again of the newest one until it is stored.
+        """Store what `change` makes of an object, and again of newer versions until it is stored.
 
         Returns the object as it is then; in a dry run, as it would be. Raises Refusal.
         """
@@ -133,13 +133,13 @@ class Writes:
     async def admit(self, turn: Turn, obj: JsonObject) -> JsonObject:
         """Pass what is created below an object through admission, and return what is left of it."""
         self._check_namespace(turn)
-        new = await self.asker.mutate(turn, "CREATE", None, obj)
-        await self.asker.validate(turn, "CREATE", None, new)
+        new = await self.admission.mutate(turn, "CREATE", None, obj)
+        await self.admission.validate(turn, "CREATE", None, new)
         return new
 
     async def _create(self, turn: Turn, obj: JsonObject) -> JsonObject:
         self._check_namespace(turn)
-        obj = await self.asker.mutate(turn, "CREATE", None, obj)
+        obj = await self.admission.mutate(turn, "CREATE", None, obj)
         base = text(obj, "metadata", "generateName")
         if name_of(obj) or not base:
             return await self._insert(turn, obj, name_of(obj))
@@ -163,7 +163,7 @@ class Writes:
         if turn.kind.tracks_fields:
             owners = record_update({}, new, turn.writer(self.now()))
             metadata_of(new)["managedFields"] = owners
-        await self.asker.validate(turn, "CREATE", None, new)
+        await self.admission.validate(turn, "CREATE", None, new)
         is_dry_run = turn.is_dry_run
         given = metadata_of(new).pop("resourceVersion", "")
         if given and not is_dry_run:
@@ -193,15 +193,15 @@ class Writes:
         """Return the version that follows on `current`, with all checks and webhooks passed."""
         is_scale = turn.request.subresource == "scale"
         new = await self._mutated_scale(turn, current, make) if is_scale else make(current)
-        if not is_scale and self.asker.has_webhooks:
-            new = await self.asker.mutate(turn, "UPDATE", current, new)
+        if not is_scale and self.admission.has_webhooks:
+            new = await self.admission.mutate(turn, "UPDATE", current, new)
         self._check_version(turn, current, new)
         turn.kind.prepare_update(current, new, "" if is_scale else turn.request.subresource)
         if turn.kind.tracks_fields:
             metadata_of(new)["managedFields"] = self._list_owners(turn, current, new)
-        if self.asker.has_webhooks:
+        if self.admission.has_webhooks:
             shown = (read_scale(current), read_scale(new)) if is_scale else (current, new)
-            await self.asker.validate(turn, "UPDATE", *shown)
+            await self.admission.validate(turn, "UPDATE", *shown)
         return new
 
     def _applied(self, turn: Turn, current: JsonObject) -> JsonObject:
@@ -223,11 +223,11 @@ class Writes:
     ) -> JsonObject:
         """Return the object with the number of replicas that its new scale says."""
         old = read_scale(current)
-        scale = await self.asker.mutate(turn, "UPDATE", old, make(old))
+        scale = await self.admission.mutate(turn, "UPDATE", old, make(old))
         return write_scale(current, scale)
 
     def _check_version(self, turn: Turn, current: JsonObject, new: JsonObject) -> None:
-        """Raise Refusal where the new version rests on another one than what is there."""
+        """Raise Refusal where the new version rests on another version than what is there."""
         resource, name = turn.kind.resource, turn.request.name
         version = text(new, "metadata", "resourceVersion")
         newest = text(current, "metadata", "resourceVersion")
@@ -267,9 +267,9 @@ def _nothing_to_apply_to(turn: Turn) -> ApiRefusal:
     return conflict(qualified(resource), name, f"uid mismatch: {why}")
 
 
-def uid_precondition(place: ObjectKey, asked: str, known: str) -> ApiRefusal:
-    """Return the refusal of the store where an object is not the one that was meant."""
-    return store_precondition(place, _uid_text(asked, known))
+def uid_precondition(place: ObjectKey, wanted: str, known: str) -> ApiRefusal:
+    """Return the refusal of the store where an object is not the object that was meant."""
+    return store_precondition(place, _uid_text(wanted, known))
 
 
 def store_precondition(place: ObjectKey, why: str) -> ApiRefusal:
@@ -283,8 +283,8 @@ def store_precondition(place: ObjectKey, why: str) -> ApiRefusal:
     return conflict(qualified(place.resource), place.name, problem)
 
 
-def _uid_text(asked: str, known: str) -> str:
-    return f"Precondition failed: UID in precondition: {asked}, UID in object meta: {known}"
+def _uid_text(wanted: str, known: str) -> str:
+    return f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {known}"
 
 
 def _has_no_more_to_wait_for(current: JsonObject, new: JsonObject) -> bool:

@@ -1,6 +1,6 @@
 """Label selectors as objects carry them: `matchLabels` and `matchExpressions`.
 
-Decides which labels one matches and how it is written as text. Selectors
+Decides which labels a selector matches and how it is written as text. Selectors
 in queries are `lab.apiserver.selection`'s part.
 """
 
@@ -20,7 +20,7 @@ _FORMS: Final = {
 
 
 def strings(obj: JsonObject, *path: str) -> dict[str, str]:
-    """Return the map of texts at a path, an empty one where there is none."""
+    """Return the map of texts at a path, an empty map where there is none."""
     return {key: label for key, label in child(obj, *path).items() if isinstance(label, str)}
 
 
@@ -30,12 +30,12 @@ def labels_of(obj: JsonObject) -> dict[str, str]:
 
 
 def is_empty(selector: JsonObject) -> bool:
-    """Return whether it asks for nothing, and so matches everything."""
+    """Return whether it wants nothing, and so matches everything."""
     return not (selector.get("matchLabels") or selector.get("matchExpressions"))
 
 
 def matches(selector: JsonObject, labels: Mapping[str, str]) -> bool:
-    """Return whether labels are what a selector asks for; an empty one asks for nothing."""
+    """Return whether a selector matches labels; an empty selector matches all."""
     for key, value in child(selector, "matchLabels").items():
         if isinstance(value, str) and labels.get(key) != value:
             return False

@@ -123,7 +123,7 @@ def _get(holder: _Holder, key: str) -> object:
 
 
 def _index(key: str, size: int) -> int:
-    """Return an index into a list of some size; negative ones count from the end."""
+    """Return an index into a list of some size; a negative index counts from the end."""
     index = int(key)
     if not -size <= index < size:
         raise ValueError(f"no index {index} among {size}")

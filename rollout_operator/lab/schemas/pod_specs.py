@@ -1,7 +1,7 @@
 """What the API server writes into a pod's spec by itself, in pods and in pod templates alike.
 
-Decides defaults of the fields that a rollout may meet. A field that would need further ones is not
-modelled: ports, volumes, environments, probes, limits.
+Decides defaults of the fields that a rollout may meet. A field that would need further defaults is
+not modelled: ports, volumes, environments, probes, limits.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Rules of pods: what a new one gets, what may change later, what a status keeps.
+"""Rules of pods: what a new pod gets, what may change later, what a status keeps.
 
 A new pod also gets what the server's own admission plug-ins write: its ServiceAccount, priority and
 the two tolerations of failing nodes. The token volume of a ServiceAccount is left out.

@@ -128,9 +128,9 @@ def refuse_list() -> ApiRefusal:
     return ApiRefusal(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
-def refuse_watch(asked: int, oldest: int) -> ApiRefusal:
+def refuse_watch(wanted: int, oldest: int) -> ApiRefusal:
     """Return the refusal for a watch from a version that is forgotten."""
-    return ApiRefusal(410, "Expired", f"too old resource version: {asked} ({oldest})")
+    return ApiRefusal(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 
 def forbidden(request: ApiRequest) -> ApiRefusal:

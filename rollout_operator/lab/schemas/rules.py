@@ -1,7 +1,7 @@
 """How any object is made ready to be stored: the order of steps that all kinds share.
 
 What sets one kind apart is a `Rules`; which kinds there are is `kinds`' part. A part of an object
-that an update leaves alone is shared with the old one: never change an object that is stored.
+that an update leaves alone is shared with the old version: never change an object that is stored.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class Rules:
     parts: frozenset[str] = frozenset({"spec", "status"})
     """Fields beside `metadata`; others are dropped."""
     raw: frozenset[str] = frozenset()
-    """Of those, the ones whose content is the user's own and is kept as it is, not even copied."""
+    """Of those, the fields whose content is the user's own and is kept as it is, uncopied."""
     raises_generation: tuple[str, ...] = ()
     """Fields whose change raises `metadata.generation`; empty where it has none."""
     has_label_name: bool = False
@@ -60,7 +60,7 @@ class Rules:
     check: Callable[[JsonObject], None] = _nothing
     """What must hold of every version."""
     check_update: Callable[[JsonObject, JsonObject], None] = _no_step
-    """What must hold of an update but one of the status, given old and new."""
+    """What must hold of an update but that of the status, given old and new."""
 
 
 def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:

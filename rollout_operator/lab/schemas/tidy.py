@@ -2,7 +2,7 @@
 
 Decides which fields vanish because they say nothing: nulls everywhere, and zeros, empty texts,
 lists and maps where the type leaves them out. What a kind adds is its own rules' part. Unknown
-fields vanish on the top level and in `metadata`; deeper ones pass through, where the real server
+fields vanish on the top level and in `metadata`; deeper fields pass through, where the real server
 drops them too.
 """
 
@@ -76,11 +76,11 @@ def tidied(value: object) -> object:
 
 
 def tidied_fields(holder: JsonObject) -> JsonObject:
-    """Return a deep copy of an object, or a part of one, without what says nothing."""
+    """Return a deep copy of an object, or a part of it, without what says nothing."""
     kept: JsonObject = {}
     for key, value in holder.items():
         if isinstance(value, dict):
-            # In a map of texts, null is an empty one.
+            # In a map of texts, null is an empty text.
             value = _filled(value) if key in _MAPS else tidied_fields(value)
         elif isinstance(value, list):
             value = [tidied(item) for item in value]

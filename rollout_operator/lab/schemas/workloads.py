@@ -81,7 +81,7 @@ def _check_set(obj: JsonObject) -> None:
     expect_counts(child(spec, "ordinals"), "start")
     for key in ("whenDeleted", "whenScaled"):
         expect_one_of(("Retain", "Delete"), key, text(spec, _RETENTION, key))
-    # Also what a person of a schedule asks for.
+    # Also where a schedule of the tests wants fewer than none.
     check_not_negative("StatefulSet.apps", name_of(obj), "spec.replicas", spec["replicas"])
     check_template(spec)
     for key in _COUNTS:
