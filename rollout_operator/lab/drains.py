@@ -1,4 +1,4 @@
-"""How a node is drained in a simulated world: by evictions, asked for as `kubectl drain` does."""
+"""How a node is drained in a simulated world: by evictions, requested as `kubectl drain` does."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,8 @@ from rollout_operator.lab.world import Sandbox
 
 # As kubectl waits after an eviction that was refused, and between two looks at a pod that goes.
 RETRY: Final = timedelta(seconds=5)
-# One that is refused for hours is asked for less often: an answer comes hardly later by that.
+# An eviction that is refused for hours is requested less often: an answer comes hardly later by
+# that.
 _PATIENCE: Final = 720
 POLL: Final = timedelta(seconds=1)
 EVICTION: Final = "eviction"
@@ -27,7 +28,7 @@ class Draining:
 
     sandbox: Sandbox
     what: str
-    """As it was asked for."""
+    """As it was requested."""
     nodes: Sequence[str]
     actor: str
     retry: timedelta = RETRY
@@ -56,7 +57,7 @@ class Draining:
         return [pod for pod in pods if node_of(pod) == node]
 
     async def _leave(self, pod: JsonObject) -> None:
-        """Have one pod go. As with kubectl, one of its name that has come instead goes, too."""
+        """Have a pod go. As with kubectl, a pod of its name that has come instead goes, too."""
         name, since = name_of(pod), self.sandbox.elapsed()
         while True:
             answer = await evict(self.sandbox, name, self.actor)
@@ -80,7 +81,7 @@ class Draining:
 
 
 async def evict(sandbox: Sandbox, pod: str, actor: str) -> ApiAnswer:
-    """Ask for the eviction of a pod, and return what the API server answers.
+    """Request the eviction of a pod, and return what the API server answers.
 
     The disruption controller has caught up by then: it is faster than pods are.
     """

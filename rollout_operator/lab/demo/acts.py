@@ -31,7 +31,7 @@ class Act:
 
 
 async def improvise(stage: DemoRun) -> str:
-    """Do what the reader asks for, until it is another story or the end; return which."""
+    """Do what the reader requests, until it is another story or the end; return which."""
     controls = stage.controls
     assert controls is not None, "no keys are read"
     stage.is_scripted = False
@@ -70,7 +70,7 @@ async def break_image(stage: DemoRun) -> None:
 
 
 async def roll_back(stage: DemoRun) -> None:
-    """Go back to the last version before this one that worked."""
+    """Go back to the last version before this that worked."""
     await stage.change_all(stage.last_good())
 
 

@@ -1,7 +1,7 @@
 """`rollout-operator demo`: stories of the operator, played in a simulated world in real time.
 
 Decides in which order stories are played and how the whole ends. What there is to play stands in
-`scenarios`, what is asked for in `flags`.
+`scenarios`, what is requested in `flags`.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from rollout_operator.web.http.cluster import ClusterRules
 HOST: Final = "127.0.0.1"
 # Between two rollouts of a demo that serves: as long as a scrape, so that both are seen.
 PAUSE: Final = timedelta(seconds=15)
-# Between two stories: to read what the first one showed, and the title of the next.
+# Between two stories: to read what the first showed, and the title of the next.
 BETWEEN: Final = timedelta(seconds=6)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Play what the words after the command ask for; return the exit code.
+    """Play what the words after the command request; return the exit code.
 
     Raises HelpRequested, ConfigError with its exit code, and StoryStuck.
     """
@@ -112,7 +112,7 @@ async def play(settings: DemoSettings, screen: Screen, controls: Controls | None
 
 
 def _next_story(name: str, zones: int) -> str:
-    """Return the story after this one, of those that so many zones can show."""
+    """Return the story after this, of those that so many zones can show."""
     place = STORIES.index(name) + 1
     others = (*STORIES[place:], *STORIES[:place])
     return next(other for other in others if zones > 1 or other not in NEED_TWO_ZONES)
@@ -134,7 +134,7 @@ async def _perform(stage: DemoRun, left: Sequence[str]) -> str:
 
 @asynccontextmanager
 async def _serve(settings: DemoSettings, stage: DemoRun) -> AsyncIterator[None]:
-    """Serve the operator's pages, where that is asked for. Raises ConfigError."""
+    """Serve the operator's pages, where that is requested. Raises ConfigError."""
     if not settings.is_served:
         yield
         return

@@ -1,4 +1,4 @@
-"""What the words after `demo` ask for: its flags, their checks, and the help text."""
+"""What the words after `demo` request: its flags, their checks, and the help text."""
 
 import math
 import re
@@ -135,7 +135,7 @@ class DemoSettings:
 # fmt: on
 
     def scale(self, span: timedelta) -> timedelta:
-        """Return how long something takes at the speed that is asked for."""
+        """Return how long something takes at the speed that is set."""
         return span / self.speed
 
     @property
@@ -155,7 +155,7 @@ FLAGS: Final = tuple(_DECLARED.values())
 
 
 def read_settings(argv: Sequence[str]) -> DemoSettings:
-    """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
+    """Return what the words after the command request. Raises UsageError, or HelpRequested."""
     arguments = parse_arguments(FLAGS, argv)
     refuse_leftovers(arguments)
     settings = DemoSettings(**fill_fields(DemoSettings, arguments))

@@ -1,4 +1,4 @@
-"""The keys of a demo: what each asks for, and how they are read while time may stand still.
+"""The keys of a demo: what each does, and how they are read while time may stand still.
 
 Pace, steps and help take effect at once; what a person does in the world waits in a line for the
 stage. What those acts are is decided in `acts`.
@@ -29,7 +29,7 @@ SHORT: Final = ("space pause", "→ step", "+ - speed", "n next", "? do it yours
 
 @dataclass(slots=True)
 class Controls:
-    """What the keys have asked for."""
+    """What the keys have requested."""
 
     set_pace: Callable[[float], None]
     acts: Mapping[str, str]
@@ -50,7 +50,7 @@ class Controls:
         return 0.0 if self.is_paused else self.speed
 
     def list_keys(self) -> tuple[str, ...]:
-        """Return what can be pressed, in short or with all that one can do."""
+        """Return what can be pressed, in short or with all that a reader can do."""
         acts = tuple(f"{key}   {text}" for key, text in self.acts.items())
         return (*acts, "?   back to the short list") if self.is_help else SHORT
 
@@ -60,7 +60,7 @@ class Controls:
         return bool(self._commands)
 
     def take(self) -> Iterator[str]:
-        """Yield what was asked for since, each once."""
+        """Yield what was requested since, each once."""
         while self._commands:
             yield self._commands.popleft()
 
@@ -91,7 +91,7 @@ class Controls:
 
 
 def split_keys(text: str) -> Iterator[str]:
-    """Yield the keys of what a terminal sent; an arrow is one."""
+    """Yield the keys of what a terminal sent; an arrow is a single key."""
     while text:
         size = 3 if text.startswith("\x1b[") else 1
         yield text[:size]
@@ -121,7 +121,7 @@ def reading_keys(controls: Controls) -> Iterator[None]:
 
 
 def set_loop_pace(pace: float) -> None:
-    """Have the running loop's time go so fast; one that is not paced keeps its own."""
+    """Have the running loop's time go so fast; a loop that is not paced keeps its own."""
     loop = asyncio.get_running_loop()
     if isinstance(loop, PacedLoop):
         loop.pace = pace

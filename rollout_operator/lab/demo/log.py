@@ -102,8 +102,8 @@ def read_record(record: Record, begin: timedelta) -> DemoEntry | None:
     match record:
         case PodCalled(actor=actor, method=method, pod=pod, path=path, status=status):
             answer = f"HTTP {status}" if status else "no answer"
-            asked = f"{method} {pod}/{path.lstrip('/')}: {answer}"
-            return DemoEntry(at=at, who=_name(actor), text=asked)
+            call = f"{method} {pod}/{path.lstrip('/')}: {answer}"
+            return DemoEntry(at=at, who=_name(actor), text=call)
         case Reviewed(path=path, allowed=allowed, resource=resource, name=name):
             hook = path.partition("?")[0].rpartition("/")[2]
             subresource = resource.partition("/")[2]
@@ -122,7 +122,7 @@ def read_record(record: Record, begin: timedelta) -> DemoEntry | None:
 
 
 def is_retried(record: Record) -> bool:
-    """Tell whether a record is about an eviction that was refused, and will be asked for again."""
+    """Return whether a record is about an eviction that was refused, and will be tried again."""
     match record:
         case Reviewed(resource="pods/eviction"):
             return not record.allowed

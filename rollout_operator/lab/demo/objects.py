@@ -84,7 +84,7 @@ def create_zone(
     labels: Mapping[str, str],
     leading: str = "",
 ) -> ApiRequest:
-    """Return the request that creates the StatefulSet of one zone; it may follow another one.
+    """Return the request that creates the StatefulSet of one zone; it may follow another.
 
     Its pods run on the zone's own nodes, and budgets know them.
     """
@@ -147,7 +147,7 @@ def select_nodes(zone: str) -> dict[str, str]:
 
 
 def create_webhook(hook: str) -> ApiRequest:
-    """Return the request that has the API server ask the operator, by one of its webhooks."""
+    """Return the request by which the API server calls one of the operator's webhooks."""
     obj = REGISTRATIONS[hook](NAMESPACE)
     is_mutating = obj["kind"] == MUTATING_WEBHOOKS.kind
     return _create(MUTATING_WEBHOOKS if is_mutating else VALIDATING_WEBHOOKS, "", obj)

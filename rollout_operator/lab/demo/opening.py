@@ -70,7 +70,7 @@ async def open_stage(
             yield stage
             for process in replicas:
                 await process.stop()
-                # What it asked last may be on its way still.
+                # Its last call may be on its way still.
                 await process.link.ground()
     finally:
         logs.configure()

@@ -55,7 +55,7 @@ async def roll_out_bad(stage: DemoRun) -> None:
 
 
 async def lose_pod(stage: DemoRun) -> None:
-    """Play a pod that dies in a zone which is done, while another one moves."""
+    """Play a pod that dies in a zone which is done, while another zone moves."""
     first, second = stage.settings.names[0], stage.settings.names[-1]
     await stage.change_all(GOOD)
     await stage.until("a zone that moves", lambda now: is_moving(now, second))
@@ -91,7 +91,7 @@ async def forbid_downscale(stage: DemoRun) -> None:
 
 
 async def prepare_downscale(stage: DemoRun) -> None:
-    """Play a downscale whose pods are asked before, and another one that comes too early."""
+    """Play a downscale whose pods are called before, and another that comes too early."""
     zone, fewer = stage.settings.names[-1], stage.settings.pods - 1
     await stage.rest(READ / 3)
     await stage.act(f"scale {zone} to {fewer}", scale(zone, fewer))
@@ -126,7 +126,7 @@ async def drain_node(stage: DemoRun) -> None:
 
 
 async def delay_downscale(stage: DemoRun) -> None:
-    """Play a downscale of all zones whose pods are asked, and then wait before they go."""
+    """Play a downscale of all zones whose pods are called, and then wait before they go."""
     pods = stage.settings.pods
     await stage.rest(READ / 3)
     await stage.act(f"scale ReplicaTemplate {GROUP} to {pods - 1}", scale_template(pods - 1))
@@ -281,7 +281,7 @@ _ALL: Final = (
     Story(
         name="forbidden-downscale",
         title="A forbidden downscale",
-        about="The zones carry the label no-downscale. The API server asks the operator,"
+        about="The zones carry the label no-downscale. The API server calls the operator,"
         " which refuses to take a pod away until the label is off.",
         proof="Refused while the label was on; allowed once it was off.",
         play=forbid_downscale,
@@ -291,9 +291,9 @@ _ALL: Final = (
     Story(
         name="prepared-downscale",
         title="A prepared downscale",
-        about="Before a zone loses a pod, the operator asks that pod over HTTP to prepare."
+        about="Before a zone loses a pod, the operator calls that pod over HTTP to prepare."
         " Another zone may lose one only 12 hours later.",
-        proof="The pod was asked before it went; the next zone has to wait 12 hours.",
+        proof="The pod was called before it went; the next zone has to wait 12 hours.",
         play=prepare_downscale,
         labels=PREPARED,
         webhook="prepare-downscale",
@@ -302,8 +302,8 @@ _ALL: Final = (
         name="following-zones",
         title="Zones that follow",
         about="Each zone follows the one before it: down five seconds later (in a cluster:"
-        " hours), after its pods were asked; up at once.",
-        proof="All zones followed: down one by one, each after its pods were asked; up at once.",
+        " hours), after its pods were called; up at once.",
+        proof="All zones followed: down one by one, each after its pods were called; up at once.",
         play=follow,
         labels=FOLLOWING,
         is_chain=True,
@@ -321,8 +321,8 @@ _ALL: Final = (
         name="delayed-downscale",
         title="A delayed downscale",
         about="All zones have the replicas of another object. When that is scaled down, pods are"
-        " asked first, and go after eight seconds of preparation (in a cluster: hours).",
-        proof="Each pod was asked first, and went only when its delay was over.",
+        " called first, and go after eight seconds of preparation (in a cluster: hours).",
+        proof="Each pod was called first, and went only when its delay was over.",
         play=delay_downscale,
         labels=MIRRORED,
         is_mirror=True,
@@ -338,7 +338,7 @@ _ALL: Final = (
     Story(
         name="failover",
         title="A failover",
-        about="Of two replicas of the operator one acts. It dies in mid-rollout: the other one"
+        about="Of two replicas of the operator one acts. It dies in mid-rollout: the other"
         " takes the Lease 15 s later and goes on where the first one stood.",
         proof="No pod went while no replica acted, and none went twice.",
         play=fail_over,
@@ -372,4 +372,4 @@ _ALL: Final = (
     ),
 )
 SCENARIOS: Final[Mapping[str, Story]] = {story.name: story for story in _ALL}
-"""The stories by the word that asks for them."""
+"""The stories by the word that selects them."""

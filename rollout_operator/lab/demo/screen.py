@@ -28,7 +28,7 @@ class Color(StrEnum):
     """When to use colours."""
 
     AUTO = "auto"
-    """On a terminal, unless the environment asks for none."""
+    """On a terminal, unless the environment wants none."""
     ALWAYS = "always"
     NEVER = "never"
 
@@ -77,7 +77,7 @@ def choose_screen(
 
 @dataclass(slots=True)
 class Plain:
-    """Writes a line for whatever is new; nothing but text and line feeds, and colours if asked."""
+    """Writes a line for whatever is new; nothing but text and line feeds, and colours if wanted."""
 
     stream: TextIO
     is_coloured: bool = False

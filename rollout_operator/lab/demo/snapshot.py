@@ -22,7 +22,7 @@ from rollout_operator.lab.model.fields import (
 from rollout_operator.lab.nodes.behaviour import image_of
 from rollout_operator.model.names import PAUSED
 
-# Reasons of a waiting container that are the ordinary way up; one that runs has none.
+# Reasons of a waiting container that are the ordinary way up; a container that runs has none.
 _ON_THE_WAY: Final = ("", "ContainerCreating", "PodInitializing")
 
 
@@ -30,7 +30,7 @@ class PodCell(Enum):
     """What the place of one pod shows."""
 
     OLD = auto()
-    """Ready, on another template than the one wanted."""
+    """Ready, on another template than the wanted."""
     BROKEN = auto()
     """Down by itself: on an old template and not ready, or crashing on the wanted one."""
     ENDING = auto()

@@ -81,9 +81,9 @@ class Story:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of the StatefulSets."""
     is_chain: bool = False
-    """Whether each zone follows the one before it."""
+    """Whether each zone follows the zone before it."""
     webhook: str = ""
-    """The review that the API server asks for."""
+    """The review that the API server sends."""
     is_mirror: bool = False
     """Whether the zones have the replicas of another object, and give pods up with a delay."""
     has_policy: bool = False
@@ -112,7 +112,7 @@ class DemoRun:
     sandbox: Sandbox
     replicas: tuple[SimulatedProcess, ...]
     controls: Controls | None = None
-    """What the keys ask for; None where none are read."""
+    """What the keys request; None where none are read."""
     bad_versions: set[str] = field(default_factory=set)
     """Those whose pods crash."""
     is_scripted: bool = True
@@ -179,7 +179,7 @@ class DemoRun:
         self._journal.entries.clear()
         self.sandbox.history.records.clear()
         self.sandbox.api.compact()
-        # Whoever opens a watch again begins where nothing is forgotten.
+        # A client that opens a watch again begins where nothing is forgotten.
         self.sandbox.api.send_bookmarks()
         self._begun = self._counted = self.sandbox.elapsed()
         self._history.clear()
@@ -208,7 +208,7 @@ class DemoRun:
         return f"v{max(int(version.removeprefix('v')) for version in self._versions) + 1}"
 
     def last_good(self) -> str:
-        """Return the version before the one that is wanted now; not one that crashes."""
+        """Return the version before the one that is wanted now; not a version that crashes."""
         now = self._versions[-1]
         good = [
             version
@@ -283,7 +283,7 @@ class DemoRun:
         await self._clock.sleep(TICK)
 
     def _count(self, rows: Iterable[ZoneRow]) -> None:
-        """Keep how many pods are down: once a tick, by whomever it is asked for."""
+        """Keep how many pods are down: once a tick, however many callers there are."""
         if self._end or self.sandbox.elapsed() - self._sampled_at < TICK:
             return
         self._sampled_at = self.sandbox.elapsed()

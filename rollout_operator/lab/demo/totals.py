@@ -18,7 +18,7 @@ from rollout_operator.lab.model.fields import controller_of, is_terminating, tex
 from rollout_operator.lab.model.history import Called, Commit, PodCalled, Record
 from rollout_operator.planning.wording import count
 
-# Of the texts that differ; the last one is the newest in the list of what happened.
+# Of the texts that differ; the last is the newest in the list of what happened.
 MOST_REFUSALS: Final = 1
 # What other operators look at the world once in.
 POLL_S: Final = 5.0
@@ -26,7 +26,7 @@ POLL_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """One replacement of a pod that is over: from its delete until the new one counts."""
+    """One replacement of a pod that is over: from its delete until the new pod counts."""
 
     zone: str
     begin: float
@@ -48,12 +48,12 @@ class Totals:
     """The most zones of which the operator had pods down at the same time."""
     pods_down: int = 0
     """The most pods that one zone missed at the same time, whoever is to blame."""
-    asked: int = 0
-    """Pods that were asked to prepare for their end."""
+    called: int = 0
+    """Pods that were called to prepare for their end."""
     refusals: tuple[str, ...] = ()
     """What the API server said to the requests of people that it turned away."""
     evicted: int = 0
-    """Evictions that people asked for and were granted."""
+    """Evictions that people requested and that were granted."""
     has_pauses: bool = False
     """Whether the operator was told to wait in between: no comparison is fair then."""
 
@@ -104,7 +104,7 @@ class _TotalsState:
     totals: Totals
     begin: timedelta
     restarts: list[Restart] = field(default_factory=list)
-    _asked: set[str] = field(default_factory=set)
+    _called: set[str] = field(default_factory=set)
     _wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The places of each zone."""
     _ready: set[str] = field(default_factory=set)
@@ -125,8 +125,8 @@ class _TotalsState:
                 evicted = self.totals.evicted + (request.subresource == "eviction")
                 self.totals = replace(self.totals, evicted=evicted)
             case PodCalled(method="POST"):
-                self._asked.add(record.uid)
-                self.totals = replace(self.totals, asked=len(self._asked))
+                self._called.add(record.uid)
+                self.totals = replace(self.totals, called=len(self._called))
 
     def _move(self, record: Commit) -> None:
         if record.resource == STATEFULSETS:
@@ -199,11 +199,11 @@ def draw_totals(totals: Totals) -> list[Line]:
         lines += _draw_down(totals)
     if totals.evicted:
         lines.append(_bold(f"{count(totals.evicted, 'pod')} evicted"))
-    if totals.asked:
-        lines.append(_bold(f"{count(totals.asked, 'pod')} asked to prepare"))
+    if totals.called:
+        lines.append(_bold(f"{count(totals.called, 'pod')} called to prepare"))
     if totals.refusals:
         lines.append(_bold(f"{count(len(totals.refusals), 'request')} refused"))
-        # What is asked again every other second is refused in much the same words.
+        # What is requested again every other second is refused in much the same words.
         texts = list(dict.fromkeys(totals.refusals))
         lines += [_plain(text) for text in texts[:MOST_REFUSALS]]
         if len(texts) > MOST_REFUSALS:

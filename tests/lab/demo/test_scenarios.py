@@ -149,7 +149,7 @@ async def test_a_prepared_downscale_asks_the_pod_first() -> None:
         "you        scale zone-a to 1, too",
         "review prepare-downscale, scale of zone-a: denied",
         "is labelled to wait 12h0m0s between zone downscales",
-        "1 pod asked to prepare",
+        "1 pod called to prepare",
         "1 request refused",
     )
 
@@ -171,7 +171,7 @@ async def test_zones_follow_down_one_by_one_and_up_at_once() -> None:
         "you        scale zone-a to 2",
         "scale_up: zone-b follows zone-a: 1 → 2",
         "scale_up: zone-c follows zone-b: 1 → 2",
-        "3 pods asked to prepare",
+        "3 pods called to prepare",
     )
     times = {
         said: float(found[1])
@@ -252,7 +252,7 @@ async def test_a_delayed_downscale_waits_until_pods_are_prepared_long_enough(zon
         "delayed_by_pods: zone-a mirrors ReplicaTemplate",
         "8s are wanted",
         "zone-a-1   # v1 ready -> no longer wanted",
-        f"{count(zones, 'pod')} asked to prepare",
+        f"{count(zones, 'pod')} called to prepare",
     )
     asked, *_ = re.findall(r"([0-9.]+) s  operator   POST zone-a-1", text)
     gone, *_ = re.findall(r"([0-9.]+) s  zone-a-1 .* no longer wanted", text)
@@ -315,7 +315,7 @@ async def test_all_stories_are_told_one_after_the_other() -> None:
         "A forbidden downscale: 3 zones of 2 pods",
         "1 request refused",
         "A prepared downscale: 3 zones of 2 pods",
-        "1 pod asked to prepare",
+        "1 pod called to prepare",
     )
 
 

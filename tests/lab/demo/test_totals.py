@@ -160,7 +160,7 @@ def test_requests_of_people_and_to_pods_are_counted() -> None:
     ]  # fmt: skip
 
     found = add_up([*calls, *asked], BEGIN, limit=1)
-    assert (found.refusals, found.asked, found.evicted) == (("no way",) * 2, 1, 1)
+    assert (found.refusals, found.called, found.evicted) == (("no way",) * 2, 1, 1)
 
 
 @pytest.mark.parametrize(("limit", "floor"), [(1, 6.0), (2, 4.0), (9, 3.0)])
@@ -196,8 +196,8 @@ def drawn(totals: Totals) -> list[str]:
     [
         (Totals(limit=1, refusals=("no",)), ["1 request refused", "no"]),
         (
-            Totals(limit=1, refusals=("no " * 40, "yes"), asked=1),
-            ["1 pod asked to prepare", "2 requests refused", "no " * 40, "... (1 more)"],
+            Totals(limit=1, refusals=("no " * 40, "yes"), called=1),
+            ["1 pod called to prepare", "2 requests refused", "no " * 40, "... (1 more)"],
         ),
         (Totals(limit=1), ["nothing was replaced"]),
         (
