@@ -8,7 +8,7 @@ this package.
     network       what a process of the operator holds, and what goes wrong on the way
     apiserver     a request, from its admission to the store; watches
     schemas       what each kind is, the words of refusals, and what patches make of an object
-    admission     webhooks, whom they are asked about, and their reviews
+    admission     webhooks, which writes they review, and how
     controllers   the StatefulSet controller
     nodes         scheduler, kubelets, and pods over HTTP
     cluster       what moves by itself; zones: StatefulSets to begin with

@@ -42,7 +42,7 @@ class Cluster:
         self.endpoints = PodEndpoints(
             api.history, elapsed=elapsed, now=api.now, timers=self._timers
         )
-        # One stream of chance each: what kubelets draw does not change what controllers draw.
+        # A random source each: what kubelets draw does not change what controllers draw.
         self._kubelets = Kubelets(
             api,
             choose,

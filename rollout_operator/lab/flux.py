@@ -4,7 +4,7 @@ Decides when an OCIRepository has the artifact of its tag, when a Kustomization 
 what their statuses say: that is as the controllers themselves were recorded. Tags are announced
 from outside: there is no registry. What a Kustomization applies are the StatefulSets that have its
 labels, as Flux labels what it applies: their first container gets the version. What else a spec may
-ask for is NotModelled.
+want is NotModelled.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Flux:
         self, api: SimulatedApi, *, rng: random.Random, times: FluxTimes | None = None
     ) -> None:
         self.missing: set[str] = set()
-        """Tags that have no artifact: a fetch of one fails."""
+        """Tags that have no artifact: a fetch of such a tag fails."""
         self._api = api
         self._rng = rng
         self._times = times or FluxTimes()

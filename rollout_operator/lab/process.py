@@ -62,7 +62,7 @@ class World:
     clock: Callable[[], SimulatedClock]
     """Makes a clock that is right."""
     rng: Callable[[str], random.Random]
-    """Makes a source of chance for one purpose."""
+    """Makes a random source for a purpose."""
 
 
 class SimulatedProcess:
@@ -142,7 +142,7 @@ class SimulatedProcess:
             self._current.die(why)
 
     async def stop(self) -> None:
-        """Ask it to stop, as SIGTERM does, and wait until it has."""
+        """Tell it to stop, as SIGTERM does, and wait until it has."""
         if self.is_running:
             self._current.stop.set()
             await self._current.over.wait()
@@ -259,7 +259,7 @@ class _Life:
     async def _review(self, call: HookCall, answers: list[bytes]) -> None:
         self._enter()
         reviewer = self.reviewer
-        assert reviewer is not None, "only a serving process is asked"
+        assert reviewer is not None, "only a serving process is called"
         path, _, query = call.path.partition("?")
         deadline = reviewer.set_deadline(self.clock.elapsed(), query)
         try:

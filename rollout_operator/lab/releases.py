@@ -1,4 +1,4 @@
-"""Objects of releases, as a person would write them: what announces, applies, gates and proves one.
+"""Objects of releases, as a person would write them: all that a release is made of.
 
 All of one release have its name, but for gates, checks and schedules, which may be several.
 """
@@ -21,7 +21,7 @@ from rollout_operator.kube.release_kinds import (
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest, api_version_of
 
 REGISTRY: Final = "registry.example"
-_ASKED: Final = "rollout.kuberik.com"
+_PREFIX: Final = "rollout.kuberik.com"
 _CHECKED: Final = "healthcheck.kuberik.com"
 
 
@@ -50,7 +50,7 @@ def list_release(name: str, bake: Mapping[str, object]) -> list[ReleaseObject]:
     """
     source = {"kind": OCI_REPOSITORIES[0].kind, "name": name}
     selector = {"selector": {"matchLabels": {"app": name}}}
-    tagged = {f"{_ASKED}/rollout": name}
+    tagged = {f"{_PREFIX}/rollout": name}
     return [
         _manifest(IMAGE_REPOSITORIES[0], name, {"image": f"{REGISTRY}/{name}", "interval": "1m"}),
         _manifest(
@@ -91,7 +91,7 @@ def group_check(name: str, rollout: str, group: str, interval: str = "5s") -> Re
 
 
 def foreign_check(name: str, rollout: str) -> ReleaseObject:
-    """Return a HealthCheck that another controller writes, such as one for alerts."""
+    """Return a HealthCheck that another controller writes, such as a HealthCheck for alerts."""
     return _manifest(HEALTH_CHECKS, name, {"class": "alerts"}, labels={"app": rollout})
 
 
@@ -115,9 +115,9 @@ def patch(
     )
 
 
-def request_of_rollout(name: str, namespace: str, **asked: str | None) -> ApiRequest:
-    """Return the request by which a person asks a Rollout for something: `force_deploy="1.0.0"`."""
-    keys = {f"{_ASKED}/{key.replace('_', '-')}": value for key, value in asked.items()}
+def request_of_rollout(name: str, namespace: str, **intents: str | None) -> ApiRequest:
+    """Return the request by which a person sets intents of a Rollout: `force_deploy="1.0.0"`."""
+    keys = {f"{_PREFIX}/{key.replace('_', '-')}": value for key, value in intents.items()}
     return patch(ROLLOUTS, name, namespace, {"metadata": {"annotations": keys}})
 
 

@@ -1,8 +1,8 @@
 """Composition root of the sandbox: a simulated world, and the operator's own code on its clients.
 
 Runs on whatever loop is running: a `VirtualTimeLoop`, where an hour takes a moment and one seed
-always gives one story, or an ordinary one, in real time. What is not here is what a simulated world
-cannot have: sockets, and with them TLS, certificates and the admin server.
+always gives one story, or an ordinary loop, in real time. What is not here is what a simulated
+world cannot have: sockets, and with them TLS, certificates and the admin server.
 """
 
 import random
@@ -115,7 +115,7 @@ class Sandbox:
         return SimulatedClock(self.epoch - self._began)
 
     def rng(self, purpose: str) -> random.Random:
-        """Return the source of chance for one purpose, by the seed of this world."""
+        """Return the random source for a purpose, by the seed of this world."""
         return random.Random(f"{self._seed} {purpose}")
 
     def process(
@@ -171,7 +171,7 @@ class Sandbox:
         self.say(ACTOR.get(), strip_time(text))
 
     async def _call_hook(self, call: HookCall) -> bytes:
-        """Ask a process behind the Service. Raises OSError."""
+        """Call a process behind the Service. Raises OSError."""
         ready = [process for process in self._processes if process.is_serving]
         if not ready:
             raise ConnectionRefusedError("no endpoints available for service")

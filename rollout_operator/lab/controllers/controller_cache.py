@@ -93,7 +93,7 @@ def _list(owned: _Owned[_T], owner: str, namespace: str) -> list[_T]:
 
 
 def _move(owned: _Owned[_T], key: Key, commit: Commit, t: _T | None) -> None:
-    """Put an object, None for one that is gone, below its owner."""
+    """Put an object, None where it is gone, below its owner."""
     if commit.before is not None:
         before = text(controller_of(commit.before), "uid")
         owned.get(before, {}).pop(key, None)

@@ -35,7 +35,7 @@ _MOST_ORDINAL: Final = 2**31 - 1
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One version of a pod, and what the controller asks of it again and again: read once."""
+    """One version of a pod, and what the controller reads of it again and again: read once."""
 
     pod: JsonObject
     name: str
@@ -103,7 +103,7 @@ def parse_name(pod: JsonObject) -> tuple[str, int]:
 
 
 def ordinals_of(sts: JsonObject) -> range:
-    """Return the ordinals that a set asks for."""
+    """Return the ordinals that a set wants."""
     start = number(sts, "spec", "ordinals", "start")
     return range(start, start + number(sts, "spec", "replicas", default=1))
 

@@ -43,7 +43,7 @@ def hash_of(data: JsonObject, collisions: int) -> str:
 
 @lru_cache(maxsize=256)
 def _spell_hash(text: str) -> str:
-    """Return FNV-1 as letters. The runs of one scenario all ask for the same few."""
+    """Return FNV-1 as letters. The runs of one scenario all need the same few."""
     result = _FNV_START
     for byte in text.encode():
         result = (result * _FNV_PRIME & 0xFFFFFFFF) ^ byte
@@ -104,10 +104,10 @@ def list_forgotten(
 
 
 def restored_revisions(sts: JsonObject, *, is_seen: bool) -> list[JsonObject]:
-    """Return the revisions that a copied set must have had, which no one has copied with it.
+    """Return the revisions that a copied set must have had, which were not copied with it.
 
     Its status names them. The newest is that of its template where the controller has seen that
-    (`is_seen`); what another one kept is not known, and the controller needs only its name.
+    (`is_seen`); what another revision kept is not known, and the controller needs only its name.
     """
     current = text(sts, "status", "currentRevision")
     update = text(sts, "status", "updateRevision")

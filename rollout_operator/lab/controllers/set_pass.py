@@ -75,7 +75,7 @@ class Pass:
         return failure or self._roll(replicas)
 
     def _sort(self) -> tuple[list[Member], list[Member]]:
-        """Return the pods that are wanted, absent ones as they will be, and those that are not."""
+        """Return the pods that are wanted, absent pods as they will be, and those that are not."""
         wanted = ordinals_of(self.sts)
         found = {pod.ordinal: pod for pod in self.pods if pod.ordinal in wanted}
         replicas = [found.get(ordinal) or self._new_pod(ordinal) for ordinal in wanted]
@@ -105,7 +105,7 @@ class Pass:
         self.status.count(pods, self._min_ready, self.now)
 
     def _first_unavailable(self, replicas: Sequence[Member], condemned: Sequence[Member]) -> str:
-        """Return the name of the lowest unavailable pod, wanted ones first."""
+        """Return the name of the lowest unavailable pod, wanted pods first."""
         for pod in (*replicas, *reversed(condemned)):
             if pod.is_unavailable(self._min_ready, self.now):
                 return pod.name

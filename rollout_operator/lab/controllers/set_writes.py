@@ -79,7 +79,7 @@ class SetWrites:
     def adopt(self, resource: Resource, orphan: JsonObject) -> JsonObject | None:
         """PATCH the set in as controller of an orphan; return it, None where it is gone.
 
-        Not done where the set is on its way out, or another one, in the store itself.
+        Not done where the set is on its way out, or another set, in the store itself.
         """
         fresh = self.api.get(STATEFULSETS, namespace_of(self.sts), name_of(self.sts))
         if fresh is None or uid_of(fresh) != uid_of(self.sts):

@@ -63,7 +63,7 @@ class _SetReconcile:
 
 
 class StatefulSets:
-    """Brings all sets of a world nearer to what they ask for. Told of commits by `see`."""
+    """Brings all sets of a world nearer to what they want. Told of commits by `see`."""
 
     def __init__(self, api: SetApi, *, timers: Timers, rng: random.Random, pace: StepTimes) -> None:
         self._api = api

@@ -26,7 +26,7 @@ def foresee(copy: ObjectsCopy, namespace: str, span: ForecastSpan) -> Forecast:
             "the operator runs with -releases.enabled",
             f"{settles} after a tag is written, Flux runs it and HealthChecks are healthy that are"
             " not Unhealthy before",
-            "no other version is announced, no registry is asked, and people change nothing",
+            "no other version is announced, no registry is called, and people change nothing",
         ),
     )
 

@@ -1,7 +1,7 @@
 """Objects of a file or of a cluster as a forecast takes them; what cannot be read is named.
 
 Manifests that were never applied have neither UID nor generation: they get some, as an API server
-would give them. They belong to the namespace that is asked for, or to `default`.
+would give them. They belong to the namespace that is requested, or to `default`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -150,10 +150,10 @@ def _read(objects: Iterable[JsonObject], namespace: str) -> _Found:
             raise InvalidInput(f"{kind} {'/'.join(filter(None, key[1:]))} is in the input twice")
         seen.add(key)
         raw = msgspec.Raw(msgspec.json.encode(whole))
-        view = decode_or_salvage(kind, watch_as(decode), raw)
-        if isinstance(view, Unreadable):
-            found.broken.append(view)
-        found.by_kind.setdefault(kind, []).append(view)
+        decoded = decode_or_salvage(kind, watch_as(decode), raw)
+        if isinstance(decoded, Unreadable):
+            found.broken.append(decoded)
+        found.by_kind.setdefault(kind, []).append(decoded)
     return found
 
 

@@ -12,7 +12,7 @@ _SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def child(obj: JsonObject, *path: str) -> JsonObject:
-    """Return the object at a path, an empty one where there is none."""
+    """Return the object at a path, an empty object where there is none."""
     found = _find(obj, path)
     return found if isinstance(found, dict) else {}
 
@@ -30,7 +30,7 @@ def number(obj: JsonObject, *path: str, default: int = 0) -> int:
 
 
 def children(obj: JsonObject, *path: str) -> list[JsonObject]:
-    """Return the objects of the list at a path, an empty one where there is none."""
+    """Return the objects of the list at a path, an empty list where there is none."""
     found = _find(obj, path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 

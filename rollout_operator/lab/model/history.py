@@ -1,6 +1,6 @@
 """All that happened in one simulated world, in order: the ground truth that is judged.
 
-Times are virtual, since the world began. Objects are those that the store holds: never change one.
+Times are virtual, since the world began. Objects are those that the store holds: never change them.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewed:
-    """A question of admission that the API server asked a webhook."""
+    """A question of admission that the API server sent to a webhook."""
 
     at: timedelta
     begun: timedelta
@@ -124,7 +124,7 @@ class History:
 
     records: list[Record] = field(default_factory=list)
     listeners: list[Callable[[Record], None]] = field(default_factory=list)
-    """Told of each record as it happens, for those who watch a world live."""
+    """Called with each record as it happens, to watch a world live."""
 
     def add(self, record: Record) -> None:
         """Record what just happened."""

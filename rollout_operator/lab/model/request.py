@@ -1,4 +1,4 @@
-"""What is asked of the simulated API server, and what it answers, as HTTP would carry it.
+"""Requests to the simulated API server, and its answers, as HTTP would carry them.
 
 A request names what the path, the query and the body of the real call would say, so that the same
 sequence can be sent to a real API server.
@@ -12,7 +12,7 @@ from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import children, text
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "discover"]
-"""To discover is to ask for the versions of a group, or where one is given for its kinds."""
+"""To discover is to read the versions of a group or, where a version is given, its kinds."""
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
@@ -134,7 +134,7 @@ class ApiRefusal(Exception):
 
 
 class NotModelled(Exception):
-    """The simulated world does not know how the real one behaves here: never a silent guess."""
+    """The simulated world does not know how the real world behaves here: never a silent guess."""
 
 
 def api_version_of(resource: Resource) -> str:
@@ -143,5 +143,5 @@ def api_version_of(resource: Resource) -> str:
 
 
 def not_modelled(what: str) -> NoReturn:
-    """Raise NotModelled that names what was asked for."""
+    """Raise NotModelled that names what was requested."""
     raise NotModelled(f"the simulation does not model {what}")

@@ -1,8 +1,8 @@
 """The client of one process to the simulated API server: the Protocols of `kube.api`.
 
 Decides what each call looks like to the API server, and how its answer looks to the operator, as
-`kube.client.client` does for a real one. How a call gets there is `requests`' part, which events of
-a watch come through is `delayed_watches`'.
+`kube.client.client` does for a real API server. How a call gets there is `requests`' part, which
+events of a watch come through is `delayed_watches`'.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

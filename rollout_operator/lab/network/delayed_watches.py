@@ -3,8 +3,8 @@
 Decides when each event of a stream comes through, as the faults want it. Opening the stream and
 reading its lines is left to `client`.
 
-A view that lags is that of an API server which lags itself: the stream still ends when it was asked
-to, and what was not delivered by then comes on the next one, at its own time. A frozen view is that
+A watch that lags is that of an API server which lags itself: the stream still ends at its time, and
+what was not delivered by then comes on the next stream, at its own time. A frozen watch is that
 of a dead connection: not even the end comes.
 """
 
@@ -97,7 +97,7 @@ class DelayedWatch:
         )
 
     def open(self, stream: Stream) -> "Delivery":
-        """Follow a stream that was opened for this view, until `close`."""
+        """Follow a stream that was opened for this watch, until `close`."""
         delivery = Delivery(self, stream)
         self._open.append(delivery)
         return delivery
@@ -195,7 +195,7 @@ class Delivery:
         """Take what the API server has sent."""
         while (event := self._stream.pop()) is not None:
             for line in self._watch.judge(event):
-                # In the order of the stream: what follows a late one is late as well.
+                # In the order of the stream: what follows a late event is late as well.
                 due = max(line.due, self._lines[-1].due) if self._lines else line.due
                 self._lines.append(_Delivery(due, line.event, line.outcome))
         if self._stream.is_closed and self._end is None:

@@ -93,7 +93,7 @@ class SentCall:
     subresource: str
     name: str
     round: int
-    """How often the process has asked for the same by now, from 1: verb, plural, name, all."""
+    """How often the process has requested the same by now, from 1: verb, plural, name, all."""
 
     @property
     def is_write(self) -> bool:
@@ -159,7 +159,7 @@ class ReviewOutcome:
     """What becomes of a question of admission on its way to a process, or of the answer."""
 
     delay: timedelta = NO_TIME
-    """On top of the usual one."""
+    """On top of the usual delay."""
     reset: bool = False
     """The connection breaks."""
     lost: bool = False
@@ -172,7 +172,7 @@ Way = Literal["question", "answer"]
 
 
 class Faults(Protocol):
-    """Who decides what goes wrong. Asked once for each call, event, review and pod request."""
+    """Decides what goes wrong, once for each call, event, review and pod request."""
 
     def on_call(self, sent_call: SentCall) -> FaultDecision:
         """Return what becomes of a call."""

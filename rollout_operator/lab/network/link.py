@@ -1,7 +1,7 @@
 """What connects one life of a process with the world, and what can cut it off.
 
 Decides how long the ways take, and that a process which has died neither does nor learns anything
-more. What is asked over the link is left to `client` and `pod_client`, what goes wrong to `faults`.
+more. What is sent over the link is left to `client` and `pod_client`, what goes wrong to `faults`.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class Link:
                 self.on_crash()
 
     def heal(self) -> None:
-        """Let everything through again; views that are frozen or lag catch up."""
+        """Let everything through again; watches that are frozen or lag catch up."""
         self._are_pods_cut = False
         for listener in self.on_heal:
             listener()
@@ -154,7 +154,7 @@ class Link:
         )
 
     def number_event(self, plural: str, type: str) -> int:
-        """Count an event of a watch and return its number; a bookmark has the one before it."""
+        """Count an event of a watch and return its number; a bookmark has the number before it."""
         if type != "BOOKMARK":
             self._events[plural] += 1
         return self._events[plural]

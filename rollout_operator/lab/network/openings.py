@@ -1,4 +1,4 @@
-"""A watch of one process as its client sees it: asked for, opened, read event by event.
+"""A watch of one process as its client sees it: requested, opened, read event by event.
 
 Which events come through is decided in `delayed_watches`, how the request gets there in `requests`.
 """
@@ -19,7 +19,7 @@ from rollout_operator.model.errors import Unreachable
 
 
 class Opening:
-    """A watch that is asked for: whoever gave up before it was opened does not leave it open."""
+    """A watch that is requested: a client that gives up before it is opened leaves none open."""
 
     def __init__(self, api: SimulatedApi) -> None:
         self._api = api

@@ -35,7 +35,7 @@ class SimulatedPodClient:
         """Return the status that a pod answers, of a redirect its own; it is not followed.
 
         Raises OSError where the connection is refused or breaks. Never returns where pods are out
-        of reach, where no server answers, and once the link is dead: who calls sets a limit.
+        of reach, where no server answers, and once the link is dead: the caller sets a limit.
         """
         status, _ = await self._send(method, endpoint)
         return status

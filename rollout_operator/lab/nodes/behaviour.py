@@ -1,6 +1,6 @@
 """How pods behave: when they start, what troubles them, how they answer over HTTP.
 
-A choice is a function of the pod object, asked once when the pod is created.
+A choice is a function of the pod object, called once when the pod is created.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ class Response:
     after: timedelta = timedelta(0)
     """From the arrival of the call until the pod acts and answers."""
     acts: bool | None = None
-    """Whether it does what was asked; None: exactly where it answers 2xx."""
+    """Whether it does what was requested; None: exactly where it answers 2xx."""
     body: bytes | None = None
     """Of an answer; None: what a good pod says, to a POST since when it is prepared."""
     clock_offset: timedelta = timedelta(0)
@@ -64,7 +64,7 @@ class Response:
 
     @property
     def does_act(self) -> bool:
-        """Return whether what was asked is done."""
+        """Return whether what was requested is done."""
         if self.acts is not None:
             return self.acts
         return self.reply is PodReply.ANSWERS and self.status // 100 == 2

@@ -103,7 +103,7 @@ class Kubelets:
             self._begin_end(slot)
 
     def see_node(self) -> None:
-        """Record a change of nodes: pods that wait for one may get it."""
+        """Record a change of nodes: pods that wait for a node may get it."""
         for slot in self._slots.values():
             waits = slot.shape is Shape.UNSCHEDULABLE and not slot.is_ending
             if waits and slot.behaviour.kind is not StartKind.PENDING:
@@ -120,7 +120,7 @@ class Kubelets:
             self._crash(slot)
 
     def mend(self, name: str) -> None:
-        """Make a pod well, whatever its behaviour was: one that has run is ready at once.
+        """Make a pod well, whatever its behaviour was: a pod that has run is ready at once.
 
         Raises LookupError where no living pod has that name.
         """
@@ -305,7 +305,7 @@ class Kubelets:
                 user=user or KUBELET,
             )
         )
-        # Gone, or another one of its name: there is nothing left to do for this one.
+        # Gone, or another pod of its name: there is nothing left to do for this.
         if not answer.is_ok and answer.status not in (404, 409):
             raise RuntimeError(f"{user or KUBELET}: {verb} pod {slot.name}: {answer.message}")
 

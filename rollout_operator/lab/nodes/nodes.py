@@ -1,6 +1,6 @@
-"""Nodes: which one a new pod gets.
+"""Nodes: which node a new pod gets.
 
-Only what a drain needs is known of them: labels that pods select them by, and whether one is
+Only what a drain needs is known of them: labels that pods select them by, and whether a node is
 cordoned. A world without Node objects has a single node that has room for all pods.
 """
 

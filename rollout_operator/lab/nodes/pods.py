@@ -1,7 +1,7 @@
 """Pods over HTTP: who listens where, what a call makes them do, which of them are prepared.
 
 A pod answers as its behaviour says, from its start to its end. Once it has begun, it acts whether
-or not its caller still waits. A good one says since when it is prepared, for each path by itself.
+or not its caller still waits. A good pod says since when it is prepared, for each path by itself.
 Whether a call gets here and back is left to its caller's link.
 """
 
@@ -117,7 +117,7 @@ class PodEndpoints:
         for call in listener.calls:
             self._timers.cancel(call.timer)
             self._end(call, ConnectionResetError(f"{listener.name} has ended"))
-            if call.timer:  # one that hangs was written down when it had acted
+            if call.timer:  # a call that hangs was written down when it had acted
                 self._record(listener, call, status=0, acted=False)
 
     def _choose(self, listener: _LivingPod, method: str) -> Response:
@@ -143,7 +143,7 @@ class PodEndpoints:
             call.done.set_result((status, self._say(listener, call)))
 
     def _prepare(self, listener: _LivingPod, call: _TakenCall) -> None:
-        """Do what was asked, or take it back, for the path that was called."""
+        """Prepare the pod, or un-prepare it, for the path that was called."""
         paths = self._prepared.setdefault(listener.uid, set())
         if call.method == "POST":
             paths.add(call.path)

@@ -321,7 +321,7 @@ def _explain_pod(pod: JsonObject) -> str:
 
 
 def _render_requested_scaling(called: Called) -> str:
-    """Return in words which scaling was asked for, empty where it was something else."""
+    """Return in words which scaling was requested, empty where it was something else."""
     body = called.request.body
     wanted: object = None
     if isinstance(body, dict):

@@ -17,7 +17,7 @@ from rollout_operator.lab.trace.lines import Storyteller, TraceLine
 from rollout_operator.lab.trace.log_lines import strip_time
 
 WIDTH: Final = 100
-# Wide enough for most names; a longer one is cut in the middle.
+# Wide enough for most names; a longer name is cut in the middle.
 WIDEST_NAME: Final = 24
 # What refuses a downscale needs four; a reason that needs more says the same of many pods.
 MOST_ROWS: Final = 4
@@ -73,16 +73,16 @@ class _Folded:
 
 
 def _fold(lines: Iterable[TraceLine]) -> Iterator[_Folded]:
-    open_one: _Folded | None = None
+    unfinished: _Folded | None = None
     for line in lines:
-        if open_one is not None and open_one.takes(line):
-            open_one.add(line)
+        if unfinished is not None and unfinished.takes(line):
+            unfinished.add(line)
             continue
-        if open_one is not None:
-            yield open_one
-        open_one = _Folded(line, [line.what], line.at)
-    if open_one is not None:
-        yield open_one
+        if unfinished is not None:
+            yield unfinished
+        unfinished = _Folded(line, [line.what], line.at)
+    if unfinished is not None:
+        yield unfinished
 
 
 def _align(lines: Iterable[_Folded], width: int) -> list[str]:
@@ -116,7 +116,7 @@ def _name(who: str, width: int) -> str:
 
 
 def _plain(record: Record) -> object:
-    """Return what counts: an object before a write is what an earlier one has left."""
+    """Return what counts: an object before a write is what an earlier write has left."""
     match record:
         case Commit():
             place = (record.resource.plural, record.namespace, record.name, record.actor)

@@ -1,7 +1,7 @@
 """The clock of one simulated process: the loop's time, seen by a clock that may be wrong.
 
-Decides what the process takes the time to be. That a clock jumps or runs fast is decided by who
-makes the faults; the API server has a clock of its own.
+Decides what the process takes the time to be. That a clock jumps or runs fast is decided by the
+faults; the API server has a clock of its own.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 
 
 class SimulatedClock:
-    """An `aio.clock.Clock`. Needs a running loop wherever it is asked.
+    """An `aio.clock.Clock`. Needs a running loop wherever it is read.
 
     `rate` is how fast it runs, the monotonic time as well; time-outs of asyncio itself keep the
     pace of the loop, as they are the loop's own.

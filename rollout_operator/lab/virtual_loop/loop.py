@@ -1,6 +1,6 @@
 """An event loop whose time is free, and whose order may be shuffled by a seed.
 
-Decides what runs next: one of those who can run, and if there is none, whoever has the nearest
+Decides what runs next: one of the callbacks that can run, and if there is none, that of the nearest
 timer, whose time it then is. Nothing reaches the machine: what needs a socket, a thread or a
 process is an error here. A callback that fails ends the run, where no exception handler is set: it
 was a step of the world. What is simulated on it is left to the other modules.
@@ -8,7 +8,7 @@ was a step of the world. What is simulated on it is left to the other modules.
 Shuffled, any callback that is ready may come next, also one that became ready later. Two orders
 are kept, because asyncio promises them. Timers run in the order of their times. And callbacks of
 one future run in the order in which they were added: a task group adds its own to a child before
-anyone can wait for that child, and were the waiter woken first, one error would be raised twice.
+a task can wait for that child, and were the waiter woken first, one error would be raised twice.
 Everything else in asyncio holds in any order, as the tests show.
 
 Tasks are hashed by their number and not by their address: a task group and `asyncio.wait` keep
@@ -35,7 +35,7 @@ Ts = TypeVarTuple("Ts")
 # two tasks that only call each other.
 MOST_STEPS_AT_ONCE: Final = 200_000
 _FEW_TIMERS: Final = 64
-# Deeper than any chain of awaits here; a bound, because what is asked may refer to itself.
+# Deeper than any chain of awaits here; a bound, because what is inspected may refer to itself.
 _DEEPEST: Final = 100
 
 _NOT_HERE: Final = (
@@ -54,7 +54,7 @@ def _never() -> bool:
 
 
 IS_GONE: Final[ContextVar[Callable[[], bool]]] = ContextVar("is_gone", default=_never)
-"""Tells whether whoever the running code belongs to is gone: its tasks are left where they wait."""
+"""Tells whether the process of the running code is gone: its tasks are left where they wait."""
 
 
 class Deadlock(RuntimeError):
@@ -66,13 +66,13 @@ class Livelock(RuntimeError):
 
 
 class NotSimulated(RuntimeError):
-    """Something of the real world was asked for: a socket, a thread, a process, a signal."""
+    """Something of the real world was requested: a socket, a thread, a process, a signal."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A loop that owns its time, in seconds from 0 on.
 
-    With `rng` whoever can run does so in an order of that seed, without in the order in which
+    With `rng` callbacks that can run do so in an order of that seed, without in the order in which
     they became ready. `run_forever` raises Deadlock, Livelock, and what a callback has raised.
     """
 
@@ -82,7 +82,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._now = 0.0
         self._pool: list[asyncio.Handle] = []
         self._line: deque[asyncio.Handle] = deque()
-        # Of each future with callbacks that wait, those behind its first one.
+        # Of each future with callbacks that wait, those behind its first.
         self._chains: dict[asyncio.Future[Any], list[_Callback]] = {}
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_checked = _FEW_TIMERS
@@ -96,7 +96,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._next_mark = MOST_STEPS_AT_ONCE
         self._jumped_at = 0
         self.elapsed = timedelta(0)
-        """What `time` returns, as a span: asked for several times at each instant."""
+        """What `time` returns, as a span: read several times at each instant."""
         self.steps = 0
         """How many callbacks have run."""
 
@@ -104,7 +104,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def call_at_step(self, step: int, callback: Callable[[], object]) -> None:
-        """Run `callback` just before the step of this number, counted from 1, or the next one."""
+        """Run `callback` just before the step of this number, counted from 1, or the next."""
         heapq.heappush(self._marks, (step, next(self._numbers), callback))
         self._set_next_mark()
 
@@ -121,7 +121,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             raise error
 
     def stop(self) -> None:
-        """End `run_forever` after as many steps as there are ready ones now."""
+        """End `run_forever` after as many steps as there are ready callbacks now."""
         super().stop()
         self._is_halted = True
         self._left = len(self._pool) + len(self._line)
@@ -136,9 +136,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._is_halted, self._left = True, 0
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tell of it, unless it is a task that is destroyed while it waits for a task that is gone.
+        """Report it, unless it is a task that is destroyed while it waits for a task that is gone.
 
-        A process that was killed cleans up by calls that no one answers any more.
+        A process that was killed cleans up by calls that nothing answers any more.
         """
         task = context.get("task")
         if not (isinstance(task, asyncio.Task) and is_left(task)):
@@ -251,7 +251,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             super().stop()
 
     def _take(self) -> asyncio.Handle | None:
-        """Return who comes next, None where no task can run."""
+        """Return the callback that comes next, None where none can run."""
         pool = self._pool
         if self._pick is None:
             return self._line.popleft() if self._line else None
@@ -319,7 +319,7 @@ class _NoSelector(selectors.SelectSelector):
 
 
 class _Callback(asyncio.Handle):
-    """A call of one who waits for a future."""
+    """A callback of a task that waits for a future."""
 
     __slots__ = ("future",)
 
@@ -366,7 +366,7 @@ def _render_place(task: asyncio.Task[Any]) -> str:
 
 
 def _first(of: object, *names: str) -> object | None:
-    """Return what a coroutine, a generator or an asynchronous one has there, None for others."""
+    """Return what a coroutine, a generator or an asynchronous generator has, None for others."""
     for name in names:
         found: object = getattr(of, name, None)
         if found is not None:
