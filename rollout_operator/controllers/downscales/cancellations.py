@@ -19,7 +19,7 @@ from rollout_operator.kube.cache.store import is_older
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.planning.downscales.endpoint import plan_endpoint, plan_target
+from rollout_operator.planning.downscales.endpoint import NoTarget, plan_endpoint, plan_target
 from rollout_operator.planning.downscales.outcome import choose_staying, is_wanted, spares
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW
 from rollout_operator.telemetry.logs import log
@@ -167,8 +167,8 @@ def _plan_endpoints(
     where the set says it.
     """
     target = called_at or plan_target(sts.annotations, sts.service_name)
-    if isinstance(target, str):
-        return [], dict.fromkeys((pod.uid for pod in pods), target)
+    if isinstance(target, NoTarget):
+        return [], dict.fromkeys((pod.uid for pod in pods), target.sentence)
     planned = {pod.uid: plan_endpoint(pod, target, cluster_domain) for pod in pods}
     endpoints = [endpoint for endpoint in planned.values() if isinstance(endpoint, Endpoint)]
     return endpoints, {

@@ -14,7 +14,7 @@ from rollout_operator.model.names import (
     PREPARE_PORT,
 )
 from rollout_operator.planning.diagnosis.remedies import find
-from rollout_operator.planning.downscales.endpoint import plan_target
+from rollout_operator.planning.downscales.endpoint import NoTarget, plan_target
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.rollout.zones import list_odd_values
 from rollout_operator.planning.wording import join_names
@@ -61,8 +61,8 @@ def check_preparing(installation: Installation) -> Iterator[Finding]:
     for sts in installation.sets:
         if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
             target = plan_target(sts.sts.annotations, sts.sts.service_name)
-            if isinstance(target, str):
-                yield find(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.rstrip("."))
+            if isinstance(target, NoTarget):
+                yield find(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.problem)
         elif PREPARE_DOWNSCALE not in sts.labels:
             misplaced = sorted({PREPARE_PATH, PREPARE_PORT} & sts.annotations.keys())
             if misplaced:

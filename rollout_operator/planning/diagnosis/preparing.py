@@ -20,7 +20,7 @@ from rollout_operator.model.diagnosis.installation import (
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.names import DOWNSCALE_DELAY_URL, PREPARE_DOWNSCALE
 from rollout_operator.planning.diagnosis.remedies import find
-from rollout_operator.planning.downscales.endpoint import plan_delay_target, plan_target
+from rollout_operator.planning.downscales.endpoint import NoTarget, plan_delay_target, plan_target
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.wording import join_names
 
@@ -43,14 +43,14 @@ def plan_questions(installation: Installation) -> tuple[PathQuestion, ...]:
 
 def _list_targets(sts: ZoneSet) -> Iterator[Target]:
     """Yield the places that can be called; what is wrong with others is found elsewhere."""
-    targets: list[Target | str] = []
+    targets: list[Target | NoTarget] = []
     if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
         targets.append(plan_target(sts.sts.annotations, sts.sts.service_name))
     url = sts.sts.annotations.get(DOWNSCALE_DELAY_URL, "")
     if url:
         targets.append(plan_delay_target(url, sts.sts.service_name))
     for target in targets:
-        if not isinstance(target, str) and target.path.rpartition("/")[2] not in _ACTS_ON_GET:
+        if isinstance(target, Target) and target.path.rpartition("/")[2] not in _ACTS_ON_GET:
             yield target
 
 

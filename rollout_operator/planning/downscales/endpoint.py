@@ -8,6 +8,7 @@ called is decided by the callers, how they are called in `pods.client`.
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
@@ -63,8 +64,22 @@ class DelayTarget(Target, frozen=True, kw_only=True):
     """Whether the URL names a port; where not, it is the default of the scheme."""
 
 
-def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | str:
-    """Return where the pods of a set are to be called, or the end of the sentence that refuses it.
+@dataclass(frozen=True, slots=True)
+class NoTarget:
+    """Why the pods of a set cannot be called."""
+
+    problem: str
+    is_missing: bool = False
+    """Whether something is not set, and not set wrongly."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the end of the sentence that refuses it: PREP-06 to 08 end with a full stop."""
+        return f"{self.problem}." if self.is_missing else self.problem
+
+
+def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | NoTarget:
+    """Return where the pods of a set are to be called, or why they cannot be.
 
     The port is judged first, then the path, then the name of the Service (PREP-06 to PREP-08).
     """
@@ -82,7 +97,8 @@ def judge_target(target: Target) -> str:
         return f"the scheme is none of {', '.join(_SCHEMES)}: {show(target.scheme)}"
     is_plain = not target.path.startswith("/")
     problem = _judge_port(str(target.port)) or _judge_path(target.path if is_plain else "")
-    return problem or _judge_service(target.service)
+    problem = problem or _judge_service(target.service)
+    return problem.sentence if problem else ""
 
 
 def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str:
@@ -101,7 +117,7 @@ def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str
     return ""
 
 
-def plan_delay_target(url: str, service_name: str) -> DelayTarget | str:
+def plan_delay_target(url: str, service_name: str) -> DelayTarget | NoTarget:
     """Return how the pods of a set are asked for a delayed downscale, or why they cannot be.
 
     The host of `url` may be anything, or nothing: pods have their own.
@@ -115,7 +131,8 @@ def plan_delay_target(url: str, service_name: str) -> DelayTarget | str:
         problem = "has a fragment, which no pod would be sent"
     problem = problem or _judge_url_path(path) or _judge_escapes(path + query)
     if problem:
-        return f"the {DOWNSCALE_DELAY_URL} annotation {problem}: {show(_without_user(url))}"
+        shown = show(_without_user(url))
+        return NoTarget(f"the {DOWNSCALE_DELAY_URL} annotation {problem}: {shown}")
     return _judge_service(service_name) or DelayTarget(
         scheme=scheme.lower(),
         port=int(port[0][1:]) if port else _DEFAULT_PORTS[scheme.lower()],
@@ -162,10 +179,16 @@ def _is_port(text: str) -> bool:
     return _PORT.fullmatch(text) is not None and int(text) <= _LARGEST_PORT
 
 
-def _judge_service(name: str) -> str:
+def _judge_service(name: str) -> NoTarget | None:
     if not name:
-        return "the serviceName is not set or empty."
-    return "" if _LABEL.fullmatch(name) else f"the serviceName is no DNS label: {show(name)}"
+        return _missing("the serviceName")
+    if _LABEL.fullmatch(name):
+        return None
+    return NoTarget(f"the serviceName is no DNS label: {show(name)}")
+
+
+def _missing(what: str) -> NoTarget:
+    return NoTarget(f"{what} is not set or empty", is_missing=True)
 
 
 def show(text: str) -> str:
@@ -181,24 +204,26 @@ def escape(text: str) -> str:
     )
 
 
-def _judge_port(text: str) -> str:
-    """Return what is wrong, empty where nothing is; so do the others of this name."""
+def _judge_port(text: str) -> NoTarget | None:
+    """Return what is wrong, None where nothing is; so do those of path and service."""
     if not text:
-        return f"the {PREPARE_PORT} annotation is not set or empty."
+        return _missing(f"the {PREPARE_PORT} annotation")
     if _is_port(text):
-        return ""
-    return f"the {PREPARE_PORT} annotation is no port from 1 to {_LARGEST_PORT}: {show(text)}"
+        return None
+    return NoTarget(
+        f"the {PREPARE_PORT} annotation is no port from 1 to {_LARGEST_PORT}: {show(text)}"
+    )
 
 
-def _judge_path(text: str) -> str:
+def _judge_path(text: str) -> NoTarget | None:
     if not text:
-        return f"the {PREPARE_PATH} annotation is not set or empty."
+        return _missing(f"the {PREPARE_PATH} annotation")
     path = text.lstrip("/")
     # A dot segment is resolved by its first reader: `a/../b` may be `b` to a proxy.
     has_dots = not {".", ".."}.isdisjoint(path.split("/"))
     if len(path) <= _LONGEST_PATH and _PATH.fullmatch(path) and not has_dots:
-        return ""
-    return f"the {PREPARE_PATH} annotation is no plain path: {show(text)} ({_PATH_RULE})"
+        return None
+    return NoTarget(f"the {PREPARE_PATH} annotation is no plain path: {show(text)} ({_PATH_RULE})")
 
 
 def _judge_names(pod: Pod, cluster_domain: str) -> str:

@@ -13,7 +13,7 @@ from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable
 from rollout_operator.model.units import quote
-from rollout_operator.planning.downscales.endpoint import plan_target
+from rollout_operator.planning.downscales.endpoint import NoTarget, plan_target
 
 # The API server passes it on to the client: nothing is wrong, and it may succeed a little later.
 RETRY: Final = 429
@@ -129,8 +129,8 @@ def assess_prepared(
         # no-downscale is asked after this hook: pods would be prepared for nothing.
         return assess_no_downscale(decrease, labels, annotations)
     target = plan_target(annotations, service_name)
-    if isinstance(target, str):
-        return refuse_decrease(decrease, Code.PREPARE_MISCONFIGURED, target)
+    if isinstance(target, NoTarget):
+        return refuse_decrease(decrease, Code.PREPARE_MISCONFIGURED, target.sentence)
     return target
 
 

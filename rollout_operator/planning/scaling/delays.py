@@ -16,7 +16,11 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import PodCalls, ScalingSnapshot
 from rollout_operator.model.units import parse_prometheus_duration
-from rollout_operator.planning.downscales.endpoint import plan_delay_target, plan_endpoint
+from rollout_operator.planning.downscales.endpoint import (
+    NoTarget,
+    plan_delay_target,
+    plan_endpoint,
+)
 from rollout_operator.planning.scaling.desired import Delay, complain
 
 # How often a pod is asked again, or told again that it stays where it did not confirm: one that has
@@ -69,8 +73,8 @@ def read_delay(sts: StatefulSet) -> Delay | Reason | None:
     if not span:
         return None
     target = plan_delay_target(url, sts.service_name)
-    if isinstance(target, str):
-        why = f"StatefulSet {sts.name}: {target.removesuffix('.')}; {_UNUSABLE}"
+    if isinstance(target, NoTarget):
+        why = f"StatefulSet {sts.name}: {target.problem}; {_UNUSABLE}"
         return Reason(Code.BAD_DELAY, why, Severity.WARN, sts.name)
     return Delay(span=span, target=target)
 

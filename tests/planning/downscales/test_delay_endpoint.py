@@ -16,6 +16,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.downscales.endpoint import (
     DelayTarget,
+    NoTarget,
     plan_delay_target,
     plan_endpoint,
 )
@@ -39,8 +40,8 @@ def plan(
 ) -> Endpoint | str:
     """Return the endpoint of the pod, one thing of it changed, or the refusal."""
     target = plan_delay_target(url, service)
-    if isinstance(target, str):
-        return target
+    if isinstance(target, NoTarget):
+        return target.sentence
     return plan_endpoint(replace(POD, **changes), target, domain)
 
 

@@ -17,7 +17,7 @@ from yarl import URL
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.downscales.endpoint import plan_endpoint, plan_target
+from rollout_operator.planning.downscales.endpoint import NoTarget, plan_endpoint, plan_target
 from rollout_operator.pods.sender import render_url
 
 DOMAIN = "cluster.local."
@@ -47,8 +47,8 @@ def plan(
     """Return the endpoint of the pod, one thing of it changed, or the refusal."""
     target = plan_target({PREPARE_PORT: port, PREPARE_PATH: path}, service)
     return (
-        target
-        if isinstance(target, str)
+        target.sentence
+        if isinstance(target, NoTarget)
         else plan_endpoint(replace(POD, **changes), target, domain)
     )
 
@@ -124,7 +124,9 @@ def test_a_pod_is_called_at_its_address_under_its_name() -> None:
 def test_a_set_that_cannot_be_called_is_refused(
     annotations: dict[str, str], service: str, expected: str
 ) -> None:
-    assert plan_target(annotations, service) == expected
+    refusal = plan_target(annotations, service)
+    assert isinstance(refusal, NoTarget)
+    assert refusal.sentence == expected
 
 
 @pytest.mark.parametrize(
