@@ -104,7 +104,7 @@ Exit codes:
 """
 
 # What else is copied decides nothing here.
-_READ_BESIDE: Final = (ZONE_BUDGETS.plural, NATIVE_BUDGETS.plural)
+_READ_BESIDE: Final = (ZONE_BUDGETS.kind, NATIVE_BUDGETS.kind)
 _Decoded = TypeVar("_Decoded")
 
 
@@ -166,7 +166,7 @@ def _read(arguments: ParsedArguments) -> AdoptableNamespace:
     be_quiet()
     access = choose_access(arguments)
     copy = asyncio.run(_copy(access))
-    unread = [text for text in copy.unread if text.startswith(_READ_BESIDE)]
+    unread = [each.text for each in copy.unread if each.kind in _READ_BESIDE]
     return decode_objects(copy.objects, access.namespace, unread)
 
 

@@ -11,7 +11,7 @@ from rollout_operator.config.grammar import UsageError
 from rollout_operator.model.described.releases import ReleaseDescription, ReleasePhase
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.names import RETRY, GroupName
+from rollout_operator.model.names import GroupName
 from rollout_operator.model.releases.status import BakeStatus
 from rollout_operator.operator.diagnosis.inspect import Inspection, is_settled
 from rollout_operator.planning.description.phase import list_worst_first
@@ -150,8 +150,7 @@ class AwaitedRelease:
         if self.tag:
             entry = next((entry for entry in self.release.history if entry.tag == self.tag), None)
             return entry is not None and entry.status == BakeStatus.SUCCEEDED
-        is_asked = any(request.startswith(f"{RETRY}:") for request in self.release.requests)
-        is_last = not self.release.next and not is_asked
+        is_last = not self.release.next and not self.release.is_retry_requested
         return self.release.phase is ReleasePhase.DEPLOYED and is_last
 
 

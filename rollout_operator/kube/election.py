@@ -167,7 +167,7 @@ class Election:
     def check(self, call: str) -> timedelta | None:
         """Return how soon a write, `call`, must be on its way. Raises NotElected; see `Fence`."""
         if not self.may_act:
-            raise NotElected(f"cannot {call}: it is not for this process: {self.text}", call=call)
+            raise NotElected.of(call, f"it is not for this process: {self.text}")
         return None if self._state is ElectionState.ALONE else self._until - self._clock.elapsed()
 
     async def run(self) -> None:

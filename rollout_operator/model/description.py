@@ -21,6 +21,8 @@ from rollout_operator.model.described.releases import (
 from rollout_operator.model.outcome import Code, Severity
 
 SCHEMA_VERSION: Final = 1
+# The part that says which process acts.
+ELECTION_PART: Final = "election"
 
 
 @unique
@@ -287,6 +289,19 @@ class NamespaceDescription(msgspec.Struct, frozen=True, kw_only=True):
     """What it lacks to be ready; the others go on without it."""
 
 
+class PartReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one part of the process says of itself."""
+
+    name: str
+    """Such as `election`, or `pods watch`."""
+    text: str
+
+    @property
+    def line(self) -> str:
+        """Return both on one line."""
+        return f"{self.name}: {self.text}"
+
+
 class OperatorDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The process that answers; absent where the objects were read without one."""
 
@@ -298,6 +313,8 @@ class OperatorDescription(msgspec.Struct, frozen=True, kw_only=True):
     """What it lacks to be ready."""
     parts: tuple[str, ...] = ()
     """What its parts say of themselves: watches, election, certificates, API client."""
+    reports: tuple[PartReport, ...] = ()
+    """The same, by part."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):

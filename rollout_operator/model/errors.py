@@ -1,6 +1,7 @@
 """The error tree: a class says what the caller should do."""
 
 from datetime import timedelta
+from typing import Self
 
 
 class OperatorError(Exception):
@@ -27,6 +28,7 @@ class ApiError(OperatorError):
     """A call to the API server did not succeed.
 
     `call` reads like `list pods in namespace prod`; `status` is the HTTP status, 0 where none came.
+    `problem` is the message without the call that it names.
     """
 
     def __init__(self, message: str, *, call: str = "", status: int = 0, reason: str = "") -> None:
@@ -34,6 +36,14 @@ class ApiError(OperatorError):
         self.call = call
         self.status = status
         self.reason = reason
+        self.problem = message
+
+    @classmethod
+    def of(cls, call: str, problem: str, *, status: int = 0, reason: str = "") -> Self:
+        """Return the error of a call that did not succeed since there is a problem."""
+        error = cls(f"cannot {call}: {problem}", call=call, status=status, reason=reason)
+        error.problem = problem
+        return error
 
 
 class NotFound(ApiError):

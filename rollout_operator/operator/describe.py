@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from rollout_operator import __version__
 from rollout_operator.model.described.releases import (
     HealthCheckDescription,
     ReleaseDescription,
@@ -22,7 +21,6 @@ from rollout_operator.model.description import (
     BudgetDescription,
     Description,
     GroupDescription,
-    OperatorDescription,
     PolicyDescription,
 )
 from rollout_operator.model.group import Group
@@ -88,7 +86,7 @@ class Describer:
         described = Description(
             namespace=self._context.namespace,
             now=self._context.clock.now(),
-            operator=self._describe_operator(),
+            operator=self._context.health.describe(is_acting=self._context.is_leading),
             groups=tuple(groups),
             budgets=await self._describe_budgets(),
             policies=UNSET if self._policies is None else await _list_slowly(self._policies()),
@@ -109,17 +107,6 @@ class Describer:
 
     async def _describe_budgets(self) -> tuple[BudgetDescription, ...]:
         return await _list_slowly(self._budgets.describe())
-
-    def _describe_operator(self) -> OperatorDescription:
-        health = self._context.health
-        missing = health.list_missing()
-        return OperatorDescription(
-            version=__version__,
-            is_ready=not missing,
-            is_acting=self._context.is_leading,
-            missing=missing,
-            parts=health.list_descriptions(),
-        )
 
 
 async def _add(described: Description, releases: ReleaseSource) -> Description:

@@ -7,11 +7,10 @@ the process; several have their own, so that each says what it lacks.
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 
-from rollout_operator import __version__
 from rollout_operator.config.environment import is_label
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.model.description import Description, OperatorDescription
+from rollout_operator.model.description import Description
 from rollout_operator.operator.budget_status import BudgetReports
 from rollout_operator.operator.discovery import Discovery
 from rollout_operator.operator.engine import Engine, ReviewSource
@@ -79,7 +78,9 @@ class Namespaces:
         own = Description(
             namespace=self._process.namespace,
             now=self._process.clock.now(),
-            operator=self._describe_operator(),
+            operator=self._process.health.describe(
+                is_acting=any(engine.is_leading for engine in self.fleet.engines.values())
+            ),
         )
         return merge_descriptions(own, [await engine.describe() for engine in engines])
 
@@ -91,14 +92,3 @@ class Namespaces:
         if self._reviews is not None:
             engine.add_reviews(self._reviews)
         self.fleet.add(engine)
-
-    def _describe_operator(self) -> OperatorDescription:
-        health = self._process.health
-        missing = health.list_missing()
-        return OperatorDescription(
-            version=__version__,
-            is_ready=not missing,
-            is_acting=any(engine.is_leading for engine in self.fleet.engines.values()),
-            missing=missing,
-            parts=health.list_descriptions(),
-        )

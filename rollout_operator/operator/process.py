@@ -18,6 +18,7 @@ from rollout_operator.kube.api import ApiClient, Fence, no_fence
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.election import Election
+from rollout_operator.model.description import ELECTION_PART
 from rollout_operator.model.lease import Identity
 from rollout_operator.pods.client import Sender
 from rollout_operator.telemetry.health import Health
@@ -218,7 +219,7 @@ class Process:
             is_shadow=settings.is_shadow,
         )
         if settings.lease or settings.is_shadow:
-            self.health.part("election", describe=self._describe_election)
+            self.health.part(ELECTION_PART, describe=self._describe_election)
 
     @property
     def is_stopping(self) -> bool:

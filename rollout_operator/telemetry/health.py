@@ -5,12 +5,14 @@ is worth a restart is decided by the part: not ready means no traffic, not alive
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn
 
+from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
+from rollout_operator.model.description import OperatorDescription, PartReport
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -95,7 +97,19 @@ class Health:
 
     def list_descriptions(self) -> tuple[str, ...]:
         """Return what parts say of themselves, one line per part that says anything."""
-        return _collect((part.name, part.describe) for part in self._parts)
+        return tuple(report.line for report in self._list_reports())
+
+    def describe(self, *, is_acting: bool) -> OperatorDescription:
+        """Return what a person wants to know of the process, or of one of its namespaces."""
+        missing, reports = self.list_missing(), tuple(self._list_reports())
+        return OperatorDescription(
+            version=__version__,
+            is_ready=not missing,
+            is_acting=is_acting,
+            missing=missing,
+            parts=tuple(report.line for report in reports),
+            reports=reports,
+        )
 
     def list_faults(self) -> tuple[str, ...]:
         """Return what is broken beyond repair from inside, one line per part; empty means alive.
@@ -118,6 +132,12 @@ class Health:
         if not self._parts:
             return ("operator: starting",)
         return _collect((part.name, part.is_ready) for part in self._parts)
+
+    def _list_reports(self) -> Iterator[PartReport]:
+        for part in self._parts:
+            text = part.describe()
+            if text is not None:
+                yield PartReport(name=part.name, text=text)
 
     def _record(self, missing: tuple[str, ...]) -> None:
         is_ready = not missing

@@ -12,10 +12,9 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from rollout_operator import __version__
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.shared import Shared, join_pieces, keep_if_dear
-from rollout_operator.model.description import Description, OperatorDescription
+from rollout_operator.model.description import Description
 from rollout_operator.planning.wording import one_line
 from rollout_operator.telemetry.exposition import CONTENT_TYPE, OPENMETRICS_TYPE
 from rollout_operator.telemetry.health import Health
@@ -151,14 +150,7 @@ class AdminServer:
 
     async def _describe_start(self) -> Description:
         """Describe an operator of which nothing but its health is known so far."""
-        missing = self._health.list_missing()
-        operator = OperatorDescription(
-            version=__version__,
-            is_ready=not missing,
-            is_acting=False,
-            missing=missing,
-            parts=self._health.list_descriptions(),
-        )
+        operator = self._health.describe(is_acting=False)
         now = self._clock.now()
         return Description(namespace=self._namespace, now=now, operator=operator)
 

@@ -19,6 +19,7 @@ from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.releases import draw_checks, draw_release, draw_schedules
 from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.model.description import (
+    ELECTION_PART,
     BudgetDescription,
     Description,
     GroupDescription,
@@ -45,7 +46,6 @@ _LONGEST_NAME: Final = 40
 # Fewer marks of pods than this say nothing.
 _LEAST_PODS: Final = 8
 # How the part of the operator begins that names the process that acts.
-_ELECTION: Final = "election: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +134,9 @@ def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequen
     """Return what is printed of an operator; of one that does not act at least which one does."""
     if layout.is_wide:
         return operator.parts
-    return (
-        []
-        if operator.is_acting
-        else [part for part in operator.parts if part.startswith(_ELECTION)]
-    )
+    if operator.is_acting:
+        return ()
+    return [report.line for report in operator.reports if report.name == ELECTION_PART]
 
 
 def _draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:

@@ -162,7 +162,7 @@ class Client:
             return await _decode_page(call, await self._exchange.ask(request))
         except TooLong as error:
             problem = self._page_sizes.halve(call, size)
-            raise Unreachable(f"cannot {call.text}: {problem}", call=call.text) from error
+            raise Unreachable.of(call.text, problem) from error
 
     @asynccontextmanager
     async def watch(
@@ -329,8 +329,7 @@ async def _decode_page(call: Call, body: bytes) -> Page:
         except RecursionError:
             page = _LIST.decode(await cut_deep(body))
     except msgspec.MsgspecError as error:
-        text = f"cannot {call.text}: the answer is no list: {error}"
-        raise Unreachable(text, call=call.text) from error
+        raise Unreachable.of(call.text, f"the answer is no list: {error}") from error
     return Page(
         items=[await level_large(item) for item in page.items or ()],
         resource_version=page.metadata.resource_version,
@@ -346,7 +345,7 @@ async def _events(
         try:
             lines = splitter.feed(chunk)
         except ValueError as error:
-            raise Unreachable(f"cannot {call.text}: {error}", call=call.text) from error
+            raise Unreachable.of(call.text, f"{error}") from error
         for line in lines:
             yield await _decode_line(line, call)
     for line in splitter.finish():
@@ -369,5 +368,4 @@ async def _read(call: Call, response: aiohttp.ClientResponse, silence: timedelta
             return await response.content.readany()
         except aiohttp.SocketTimeoutError as error:
             seconds = silence.total_seconds()
-            text = f"cannot {call.text}: silent for {seconds:g}s"
-            raise Unreachable(text, call=call.text) from error
+            raise Unreachable.of(call.text, f"silent for {seconds:g}s") from error

@@ -80,8 +80,7 @@ def _read(call: Call, body: bytes, decoder: "msgspec.json.Decoder[_Shape]") -> _
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        text = f"cannot {call.text}: the answer is no discovery: {error}"
-        raise Unreachable(text, call=call.text) from error
+        raise Unreachable.of(call.text, f"the answer is no discovery: {error}") from error
 
 
 @dataclass(slots=True)

@@ -147,9 +147,9 @@ class Exchange:
         if not request.call.is_write and answer.content_type != "application/json":
             if answer.stream is not None:
                 answer.stream.close()
-            problem = f"content type {excerpt(answer.content_type)!r}"
-            text = f"cannot {request.call.text}: not an answer of an API server: {problem}"
-            raise Unreachable(text)
+            content = f"content type {excerpt(answer.content_type)!r}"
+            problem = f"not an answer of an API server: {content}"
+            raise Unreachable.of(request.call.text, problem)
         return answer
 
     async def _attempt(self, request: HttpRequest) -> _Answer:
@@ -273,7 +273,7 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
             text = f"cannot tell whether {call.text} succeeded: no answer: {why}"
             raise UnknownOutcome(text, call=call.text) from error
         lost = ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
-        raise lost(f"cannot {call.text}: no answer: {why}", call=call.text) from error
+        raise lost.of(call.text, f"no answer: {why}") from error
 
 
 def _render_loss(error: Exception) -> str:
@@ -333,6 +333,6 @@ async def _read(call: Call, response: aiohttp.ClientResponse) -> bytes:
         length += len(chunk)
         if length > limit:
             if response.ok and not call.is_write:
-                raise TooLong(f"cannot {call.text}: longer than {limit} bytes", call=call.text)
+                raise TooLong.of(call.text, f"longer than {limit} bytes")
             break
     return b"".join(chunks)[:limit]

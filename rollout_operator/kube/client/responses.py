@@ -99,8 +99,8 @@ def read_mismatch(content_type: str, body: bytes) -> ClusterMismatch | None:
 def mismatch_error(call: Call, mismatch: ClusterMismatch) -> Denied:
     """Return the error for a server that is not of our cluster: nothing was done."""
     message = excerpt(mismatch.cluster_validation_error_message)
-    text = f"cannot {call.text}: request rejected by the server: {message}"
-    return Denied(text, call=call.text, status=CLUSTER_MISMATCH)
+    problem = f"request rejected by the server: {message}"
+    return Denied.of(call.text, problem, status=CLUSTER_MISMATCH)
 
 
 def parse_retry_after(header: str, status: Status) -> timedelta | None:
@@ -121,18 +121,19 @@ def error_of(
     `log_in` what helps where the credentials are refused.
     """
     reason = _reason(status)
-    text = f"cannot {call.text}: {_render_cause(code, status)}"
+    problem = _render_cause(code, status)
     if code == 429 and not _is_denial(call, status):
-        wait = parse_retry_after(retry_after, status)
-        return TooManyRequests(text, call=call.text, reason=reason, retry_after=wait)
+        refused = TooManyRequests.of(call.text, problem, status=code, reason=reason)
+        refused.retry_after = parse_retry_after(retry_after, status)
+        return refused
     kind = _class_of(call, code, status)
     if code == 401:
-        text = "; ".join(filter(None, (text, _UNAUTHORIZED, log_in)))
+        problem = "; ".join(filter(None, (problem, _UNAUTHORIZED, log_in)))
     if kind is Denied and code == 403:
         role = "Role" if call.resource.is_namespaced else "ClusterRole"
         verb = "get" if call.verb == DISCOVER else call.verb
-        text = f"{text}; grant verb {verb} on {_granted(call)} in its {role}"
-    return kind(text, call=call.text, status=code, reason=reason)
+        problem = f"{problem}; grant verb {verb} on {_granted(call)} in its {role}"
+    return kind.of(call.text, problem, status=code, reason=reason)
 
 
 def excerpt(text: str) -> str:

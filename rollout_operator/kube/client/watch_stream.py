@@ -91,4 +91,4 @@ def decode_event(line: bytes, call: Call) -> WatchEvent:
 
 def _garbage(call: Call, problem: str, line: bytes) -> Unreachable:
     text = excerpt(line.decode("utf-8", "replace"))
-    return Unreachable(f"cannot {call.text}: no watch event: {problem}: {text}", call=call.text)
+    return Unreachable.of(call.text, f"no watch event: {problem}: {text}")

@@ -115,7 +115,7 @@ def observe_releases(
         compat=span.compat,
         settles_after=span.settles_after,
     )
-    return given, (*broken, *copy.unread)
+    return given, (*broken, *(each.text for each in copy.unread))
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> P
     if copy.known:
         for resource, reason in _NEEDED:
             if resource.kind not in copy.known:
-                texts = (each for each in copy.unread if each.startswith(f"{resource.plural} "))
+                texts = (each.text for each in copy.unread if each.kind == resource.kind)
                 return PolicyReading(problem=next(texts, resource.plural), reason=reason)
     if kinds.IMAGE_POLICIES[0].kind in copy.absent:
         return PolicyReading(problem=NO_POLICIES, reason=conditions.NO_FLUX)

@@ -92,7 +92,7 @@ class _Sent:
 
 def _refuse_state(call: Call) -> Refused:
     why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-    return Refused(f"cannot {call.text}: {why}", call=call.text, status=422, reason="Invalid")
+    return Refused.of(call.text, why, status=422, reason="Invalid")
 
 
 class SimulatedClient:
@@ -294,9 +294,8 @@ class SimulatedClient:
     async def _read(self, sent: _Sent) -> JsonObject:
         body = await self._fetch_object(sent)
         if body is None:
-            call = sent.call.text
-            text = f"cannot {call}: no answer: Response payload is not completed"
-            raise Unreachable(text, call=call)
+            problem = "no answer: Response payload is not completed"
+            raise Unreachable.of(sent.call.text, problem)
         return body
 
     async def _write(self, call: Call, body: Body, **how: Any) -> bytes:
@@ -333,8 +332,7 @@ class SimulatedClient:
         request = sent.render(self._link.actor)
         await self._travel(sent, outcome, lambda: opening.open(request))
         if outcome.fails is Failure.CUT_BODY or opening.stream is None:
-            text = f"cannot {sent.call.text}: no watch event: the stream was cut"
-            raise Unreachable(text, call=sent.call.text)
+            raise Unreachable.of(sent.call.text, "no watch event: the stream was cut")
         return opening.stream
 
     async def _travel(

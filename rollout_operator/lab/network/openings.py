@@ -59,9 +59,9 @@ async def _next_event(call: Call, delivery: Delivery, silence: timedelta) -> Str
     try:
         return await delivery.next_event(seconds)
     except Silent as error:
-        raise Unreachable(f"cannot {call.text}: silent for {seconds:g}s", call=call.text) from error
+        raise Unreachable.of(call.text, f"silent for {seconds:g}s") from error
     except ConnectionResetError as error:
-        raise Unreachable(f"cannot {call.text}: no answer: {error}", call=call.text) from error
+        raise Unreachable.of(call.text, f"no answer: {error}") from error
     except Expired as error:
         message = "The resourceVersion for the provided watch is too old."
         status = Status(kind="Status", message=message, reason="Expired", code=410)

@@ -87,8 +87,7 @@ async def travel(simulated_call: SimulatedCall, link: Link, outcome: FaultDecisi
     await link.stay_alive()
     await _wait_for_turn(simulated_call, link, outcome)
     if outcome.fails is Failure.CONNECT:
-        text = f"cannot {simulated_call.call.text}: no answer: Cannot connect to host"
-        raise Unreachable(text, call=simulated_call.call.text)
+        raise Unreachable.of(simulated_call.call.text, "no answer: Cannot connect to host")
     reply, message = await _send(simulated_call, link, outcome)
     await link.stay_alive()
     if reply is None:
@@ -115,7 +114,7 @@ def _raise_lost(call: Call, message: str) -> NoReturn:
     if call.is_write:
         text = f"cannot tell whether {call.text} succeeded: no answer: {message}"
         raise UnknownOutcome(text, call=call.text)
-    raise Unreachable(f"cannot {call.text}: no answer: {message}", call=call.text)
+    raise Unreachable.of(call.text, f"no answer: {message}")
 
 
 async def _wait_for_turn(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> None:

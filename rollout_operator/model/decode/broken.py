@@ -87,15 +87,22 @@ def cut_value(text: str) -> str:
     return text if len(text) <= _VALUE_LIMIT else f"{text[:_VALUE_LIMIT]}..."
 
 
+def split_problem(problem: object) -> tuple[str, str]:
+    """Return what a message of msgspec says is wrong, and where, such as `.spec.rules[...]`."""
+    what, _, where = f"{problem}".partition(" - at `$")
+    # Some begin with a name.
+    what = what if what.startswith("JSON") else what[:1].lower() + what[1:]
+    return what, where.rstrip("`")
+
+
 def explain(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     """Return an error that names object, field and value; slow, but objects rarely break."""
     tree = _loads(raw)
     metadata = as_fields(as_fields(tree).get("metadata"))
     keys = ("name",) if kind in _CLUSTER_KINDS else ("namespace", "name")
     who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in keys)
-    what, _, where = problem.partition(" - at `$")
-    text = what[:1].lower() + what[1:].replace("`", "")
-    path = where.rstrip("`").lstrip(".")
+    text, path = split_problem(problem)
+    text, path = text.replace("`", ""), path.lstrip(".")
     read = _at(tree, path) if path else None
     field = f"{one_line(path)}: " if path else ""
     value = f": {show_value(read)}" if isinstance(read, str | int | float) else ""

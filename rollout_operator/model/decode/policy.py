@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.decode.broken import as_fields, show_value
+from rollout_operator.model.decode.broken import as_fields, show_value, split_problem
 from rollout_operator.model.decode.excerpt import LONGEST_LABELS, LONGEST_VALUE, Fields
 from rollout_operator.model.decode.installation import WireSelector, convert_selector
 from rollout_operator.model.decode.objects import read_as
@@ -204,9 +204,8 @@ def _parse_selector(value: object) -> LabelSelector:
     try:
         selector = convert_selector(msgspec.convert(_as_map(value), WireSelector))
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        what = what[:1].lower() + what[1:].replace("`", "")
-        raise _Refused(what, below=where.rstrip("`").replace("[...]", "")) from error
+        what, where = split_problem(error)
+        raise _Refused(what.replace("`", ""), below=where.replace("[...]", "")) from error
     if not selector.labels and not selector.terms:
         raise _Refused(
             "an empty selector takes every StatefulSet of the namespace",

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.decode.broken import show_value
+from rollout_operator.model.decode.broken import show_value, split_problem
 from rollout_operator.model.decode.excerpt import (
     ANNOTATIONS,
     EVICTION,
@@ -290,12 +290,10 @@ def _gvk(api_version: str, kind: str) -> str:
 
 def _describe(body: bytes, problem: str, field: str = "") -> str:
     """Return `field.path: what is wrong: the value`, from a message of msgspec."""
-    what, _, where = problem.partition(" - at `$")
-    path = where.rstrip("`").lstrip(".")
+    text, path = split_problem(problem)
+    text, path = text.replace("`", ""), path.lstrip(".")
     shown = _value_at(body, path)
     name = ".".join(part for part in (field, path) if part)
-    text = what.replace("`", "")
-    text = text if text.startswith("JSON") else text[:1].lower() + text[1:]
     value = f": {shown}" if shown else ""
     return f"{one_line(name)}: {text}{value}" if name else f"{text}{value}"
 

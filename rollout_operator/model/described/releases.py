@@ -127,6 +127,8 @@ class ReleaseDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_suspended: bool = False
     requests: tuple[str, ...] = ()
     """Annotations that request something and have had no effect yet, with their values."""
+    is_retry_requested: bool = False
+    """Whether one of them requests that a deployment is tried again."""
     gates: tuple[GateDescription, ...] = ()
     checks: tuple[SelectedCheckDescription, ...] = ()
     """Those that it selects."""

@@ -53,6 +53,15 @@ _OF_RELEASES: Final = (
 _ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
 
 
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """Objects of a kind that could not be read."""
+
+    kind: str
+    text: str
+    """The sentence that names them, and says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectsCopy:
     """Objects as they were at one moment."""
@@ -63,8 +72,7 @@ class ObjectsCopy:
     """Kinds of which it has all that there are, also where there is none."""
     absent: frozenset[str] = frozenset()
     """Kinds of Flux that the cluster does not have, in any version."""
-    unread: tuple[str, ...] = ()
-    """What could not be read, a sentence each."""
+    unread: tuple[NotRead, ...] = ()
 
 
 async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
@@ -123,7 +131,7 @@ class _Reading:
     clock: Clock
     known: set[str] = field(default_factory=set)
     absent: set[str] = field(default_factory=set)
-    unread: list[str] = field(default_factory=list)
+    unread: list[NotRead] = field(default_factory=list)
 
     async def list_all(self, resource: Resource) -> list[_Found]:
         """Return all objects of a kind. Raises ApiError."""
@@ -148,8 +156,11 @@ class _Reading:
             if resource == MULTI_AZ_ROLLOUTS and await self._is_missing(resource):
                 self.known.add(resource.kind)
             else:
-                self.unread.append(f"{resource.plural} are left out: {error}")
+                self._leave_out(resource.kind, f"{resource.plural} are", error)
         return []
+
+    def _leave_out(self, kind: str, what: str, error: Exception) -> None:
+        self.unread.append(NotRead(kind, f"{what} left out: {error}"))
 
     async def list_served(self, versions: Sequence[Resource]) -> list[_Found]:
         """Return all objects in the first version that is served; none as in `list_optional`."""
@@ -159,7 +170,7 @@ class _Reading:
             except NotFound:
                 self.known.add(resource.kind)
             except ApiError as error:
-                self.unread.append(f"{resource.plural} are left out: {error}")
+                self._leave_out(resource.kind, f"{resource.plural} are", error)
                 return []
         self.absent.update(resource.kind for resource in versions)
         return []
@@ -190,7 +201,7 @@ class _Reading:
         except NotFound:
             return []
         except ApiError as error:
-            self.unread.append(f"{resource.kind} {name} is left out: {error}")
+            self._leave_out(resource.kind, f"{resource.kind} {name} is", error)
             return []
 
     async def fetch_mirrored(self, reference: Reference) -> list[_Found]:
@@ -200,7 +211,7 @@ class _Reading:
             served = await catalog.find(reference.group, reference.kind)
             resource = check_kind(reference, served)
         except (ApiError, InvalidInput) as error:
-            self.unread.append(f"{reference} is left out: {error}")
+            self._leave_out(reference.kind, f"{reference} is", error)
             return []
         if resource == STATEFULSETS:
             return []  # it is listed already

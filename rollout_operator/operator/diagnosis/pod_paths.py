@@ -49,5 +49,5 @@ async def _ask(client: PodProxy, namespace: str, question: PathQuestion) -> Path
     except ApiError as error:
         # With a status it is the pod that was not reached, else the API server.
         is_lost = isinstance(error, Unreachable) and error.status > 0
-        problem = f"{error}".removeprefix(f"cannot {error.call}: ")
+        problem = error.problem
     return PathAnswer(question=question, problem=problem, is_lost=is_lost)

@@ -20,6 +20,7 @@ from rollout_operator.model.description import (
     GroupDescription,
     NamespaceDescription,
     OperatorDescription,
+    PartReport,
     Phase,
 )
 from rollout_operator.planning.description.phase import list_worst_first, list_worst_releases
@@ -249,7 +250,7 @@ def _render_budget(budget: BudgetDescription) -> str:
 def _render_operator(operator: OperatorDescription) -> str:
     state = "ready" if operator.is_ready else "not ready"
     acting = "acts" if operator.is_acting else "does not act"
-    parts = "".join(map(_render_part, operator.parts[:MOST_PARTS]))
+    parts = "".join(map(_render_part, operator.reports[:MOST_PARTS]))
     return (
         f'<section id="operator" class="card"><h2>Operator</h2><dl class="parts">'
         f"<dt>version</dt><dd>{escape(operator.version)}</dd>"
@@ -257,6 +258,5 @@ def _render_operator(operator: OperatorDescription) -> str:
     )
 
 
-def _render_part(part: str) -> str:
-    name, _, says = part.partition(": ")
-    return f"<dt>{escape(name)}</dt><dd>{escape(says)}</dd>"
+def _render_part(report: PartReport) -> str:
+    return f"<dt>{escape(report.name)}</dt><dd>{escape(report.text)}</dd>"

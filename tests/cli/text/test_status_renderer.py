@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.cli.text.layout import StatusLayout, render_age
 from rollout_operator.cli.text.status_renderer import draw_status
 from rollout_operator.lab.lines import render_line
-from rollout_operator.model.description import Description, OperatorDescription, Phase
+from rollout_operator.model.description import Description, OperatorDescription, PartReport, Phase
 from tests.cli.described import EXAMPLE, describe, group, zone
 
 REMARK = "operator not reached: no endpoints"
@@ -70,8 +70,11 @@ def test_what_stands_still_comes_first() -> None:
 
 def test_of_a_process_that_does_not_act_it_is_told_which_one_does() -> None:
     """In shadow mode, and while no replica leads, no other one need act."""
-    parts = ("election: acts: another operator, if any", "pods watch: proved live 0 s ago")
-    operator = OperatorDescription(version="1.2", is_ready=True, is_acting=False, parts=parts)
+    reports = (
+        PartReport(name="election", text="acts: another operator, if any"),
+        PartReport(name="pods watch", text="proved live 0 s ago"),
+    )
+    operator = OperatorDescription(version="1.2", is_ready=True, is_acting=False, reports=reports)
     text = shown(describe(operator=operator))
 
     assert "operator 1.2: ready, does not act" in text

@@ -94,6 +94,7 @@ def test_class_of_a_failure(
     error = error_of(call, code, status(code, reason, message))
     assert type(error) is kind
     assert (error.call, error.status, error.reason) == (call.text, code, reason)
+    assert f"{error}" == f"cannot {call.text}: {error.problem}"
     assert call.text in str(error)
 
 

@@ -17,7 +17,6 @@ from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster
 from tests.virtual_time import elapsed, in_virtual_time
 
 TARGET = Target(port=80, path="prepare", service="")
-CALL = "cannot get pods/zone-a-0:80/proxy/prepare"
 ASKED = "GET /prepare on port 80 of pod zone-a-0"
 
 
@@ -49,7 +48,7 @@ class Preparing(Cluster):
     [
         (404, FindingCode.PREPARE_PATH_UNKNOWN, "HTTP status 404"),
         (
-            Unreachable(f"{CALL}: 503: refused", call=CALL.removeprefix("cannot "), status=503),
+            Unreachable.of("get pods/zone-a-0:80/proxy/prepare", "503: refused", status=503),
             FindingCode.PREPARE_UNANSWERED,
             "503: refused",
         ),

@@ -23,6 +23,7 @@ from rollout_operator.model.description import (
     Description,
     GroupDescription,
     OperatorDescription,
+    PartReport,
     Phase,
     PodDescription,
     PodState,
@@ -184,11 +185,11 @@ def policy(
 
 
 def operator(
-    *, missing: tuple[str, ...] = (), is_acting: bool = True, parts: tuple[str, ...] = ()
+    *, missing: tuple[str, ...] = (), is_acting: bool = True, reports: tuple[PartReport, ...] = ()
 ) -> OperatorDescription:
     """Return an operator."""
     return OperatorDescription(
-        version="1.2.3", is_ready=not missing, is_acting=is_acting, missing=missing, parts=parts
+        version="1.2.3", is_ready=not missing, is_acting=is_acting, missing=missing, reports=reports
     )
 
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from rollout_operator.model.description import Description, GroupDescription, Phase, PodState
+from rollout_operator.model.description import (
+    Description,
+    GroupDescription,
+    PartReport,
+    Phase,
+    PodState,
+)
 from rollout_operator.model.outcome import Code
 from tests.browser import Page, browsing, find_browser
 from tests.web.status.descriptions import HOSTILE, budget, describe, group, operator, waiting, zone
@@ -54,7 +60,7 @@ def wait_for_pod() -> Description:
     return describe(
         group(zones=zones, waits=(waiting(),)),
         _hostile(),
-        operator=operator(parts=("pods watch: proved live 1 s ago",)),
+        operator=operator(reports=(PartReport(name="pods watch", text="proved live 1 s ago"),)),
         budgets=(budget(),),
     )
 

@@ -13,6 +13,7 @@ from rollout_operator.model.description import (
     Description,
     GroupDescription,
     NamespaceDescription,
+    PartReport,
     Phase,
     PodState,
     Step,
@@ -139,7 +140,11 @@ async def test_what_is_worst_comes_first() -> None:
 
 @in_virtual_time
 async def test_an_empty_namespace_and_one_that_nothing_is_known_of() -> None:
-    empty = await read(describe(operator=operator(parts=("pods watch: proved live 0 s ago",))))
+    empty = await read(
+        describe(
+            operator=operator(reports=(PartReport(name="pods watch", text="proved live 0 s ago"),))
+        )
+    )
     starting = await read(describe(operator=operator(missing=("operator: starting",))))
     other = await read(describe(group(), operator=operator(is_acting=False)))
 
@@ -175,7 +180,7 @@ async def test_what_tenants_wrote_is_text() -> None:
         steps=(Step(code=Code.POD_OUTDATED, text=HOSTILE, zone=HOSTILE, pod=HOSTILE),),
     )
     bad = msgspec.structs.replace(budget(HOSTILE, text=HOSTILE), maximum=HOSTILE)
-    process = operator(missing=(HOSTILE,), parts=(f"{HOSTILE}: {HOSTILE}",))
+    process = operator(missing=(HOSTILE,), reports=(PartReport(name=HOSTILE, text=HOSTILE),))
     description = msgspec.structs.replace(
         describe(hostile, operator=process, budgets=(bad,)), namespace=HOSTILE
     )

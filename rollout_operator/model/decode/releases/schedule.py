@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model.decode.broken import split_problem
 from rollout_operator.model.decode.installation import WireSelector
 from rollout_operator.model.decode.releases.head import read_body, read_head
 from rollout_operator.model.decode.releases.selector import parse_selector
@@ -126,8 +127,8 @@ def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:
     try:
         wire = _DECODER.decode(spec)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise InvalidInput(f"spec{where.rstrip('`')}: {what[:1].lower()}{what[1:]}") from error
+        what, where = split_problem(error)
+        raise InvalidInput(f"spec{where}: {what}") from error
     return ReleaseSchedule(
         rules=tuple(
             _convert_rule(rule, f"spec.rules[{place}]") for place, rule in enumerate(wire.rules)

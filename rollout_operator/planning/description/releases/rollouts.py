@@ -21,7 +21,7 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseIntents, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.status import FailedHealthCheck, HistoryEntry
 from rollout_operator.planning.description.conditions import describe_conditions
@@ -107,12 +107,14 @@ def _with_spec(
 ) -> ReleaseDescription:
     spec, head = rollout.spec, rollout.head
     checks = list_checks(head, spec.checks, related.checks, related.namespaces)
+    intents = without_left_over(rollout)
     return msgspec.structs.replace(
         described,
         wanted=spec.wanted_version or "",
         policy=f"{spec.policy_namespace or head.namespace}/{spec.policy_name}",
         is_suspended=spec.is_suspended,
-        requests=tuple(_list_requests(rollout)),
+        requests=tuple(_list_requests(intents)),
+        is_retry_requested=intents.retry is not None,
         checks=tuple(map(_describe_check, checks[:MOST_PLACES])),
         targets=tuple(map(_describe_target, related.targets[:MOST_PLACES])),
         bake_ends=_find_bake_end(rollout),
@@ -120,8 +122,7 @@ def _with_spec(
     )
 
 
-def _list_requests(rollout: ReleaseRollout) -> Iterator[str]:
-    intents = without_left_over(rollout)
+def _list_requests(intents: ReleaseIntents) -> Iterator[str]:
     for annotation, field in FIELDS.items():
         value: str | None = getattr(intents, field)
         if value is not None:

@@ -139,9 +139,11 @@ def test_what_is_asked_for_stands_there_until_it_had_its_effect() -> None:
         status=ReleaseStatus(consumed_intents=(done,)),
     )
 
-    assert describe_release(asking, RelatedObjects()).requests == (
-        "rollout.kuberik.com/bypass-gates: 1.1.0",
-    )
+    described = describe_release(asking, RelatedObjects())
+    assert described.requests == ("rollout.kuberik.com/bypass-gates: 1.1.0",)
+    assert not described.is_retry_requested
+    again = msgspec.structs.replace(asking, intents=ReleaseIntents(retry="y"))
+    assert describe_release(again, RelatedObjects()).is_retry_requested
 
 
 def test_one_that_cannot_be_obeyed_says_why_and_what_is_in_place() -> None:
