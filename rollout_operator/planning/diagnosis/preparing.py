@@ -1,9 +1,9 @@
 """Where pods say that they can be prepared for a downscale: which are called, and what follows.
 
-A GET goes to one ready pod of each set, and prepares nothing: pods are prepared by POST, and told
-that they stay by DELETE. Any answer proves that the path is served, except that it is unknown (404,
-410), or that a proxy before the program gave up (502, 504). A program that wants credentials (401,
-403) proves nothing.
+A GET goes to one ready pod of each set, and prepares nothing: a POST prepares a pod, and a DELETE
+tells pods that they stay. Any answer proves that the path is served, except that it is unknown
+(404, 410), or that a proxy before the program gave up (502, 504). A program that wants credentials
+(401, 403) proves nothing.
 """
 
 from collections.abc import Iterator, Sequence
