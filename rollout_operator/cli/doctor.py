@@ -8,7 +8,7 @@ written, is written as a dry run.
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from rollout_operator.config.grammar import (
     refuse_leftovers,
     refuse_other_choices,
 )
+from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.connection.connect import Access
 from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, FindingCode
 from rollout_operator.model.exit_codes import ExitCode
@@ -33,7 +34,7 @@ from rollout_operator.telemetry import logs
 SCHEMA_VERSION: Final = 1
 
 OUTPUT: Final = Flag(
-    name="output", kind=TEXT, default="text", alias="o", help="Format: text or json."
+    name="output", kind=TEXT, default="text", alias="o", help="Format: text or json, also -o."
 )
 STRICT: Final = Flag(
     name="strict",
@@ -41,9 +42,10 @@ STRICT: Final = Flag(
     default=False,
     help="Let warnings, and checks that could not be made, count as failures.",
 )
+DOCTOR_FLAGS: Final[tuple[Flag[Any], ...]] = (*ACCESS_FLAGS, OUTPUT, STRICT)
 _FORMATS: Final = ("text", "json")
 
-_USAGE: Final = """\
+_HEAD: Final = """\
 Usage: rollout-operator doctor [flags]
 
 Looks at the installation in one namespace, and names what is wrong with what to do about it:
@@ -51,18 +53,8 @@ rights, webhooks, certificates, groups, budgets, Pod Security. Rights to read ar
 checks; those for which something may not be read are skipped. Nothing is changed: webhooks and new
 pods are tried by dry runs, and pods are asked by GET whether they can be prepared for a downscale.
 
-  -n, -namespace string
-      Namespace of the operator; that of the context.
-  -context string
-      Context of the kubeconfig; the current one.
-  -kubeconfig string
-      Path of a kubeconfig. Without it the files that KUBECONFIG names, else ~/.kube/config, else
-      the service account of the pod.
-  -o, -output string
-      Format: text or json.
-  -strict
-      Let warnings, and checks that could not be made, count as failures.
-
+"""
+_FOOT: Final = """
 Exit codes:
   0 if nothing is wrong, 1 if something is, or could not be read at all, 2 if the command line is
   wrong, 124 if the API server does not reach a webhook in time.
@@ -73,7 +65,7 @@ Each finding is explained in docs/doctor.md.
 
 def render_usage() -> str:
     """Return the help text."""
-    return _USAGE
+    return f"{_HEAD}{''.join(render_entries(DOCTOR_FLAGS))}{_FOOT}"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -82,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     Raises HelpRequested, ConfigError with its exit code, and OperatorError where the API server
     cannot be asked at all.
     """
-    parsed = parse_arguments((*ACCESS_FLAGS, OUTPUT, STRICT), arguments)
+    parsed = parse_arguments(DOCTOR_FLAGS, arguments)
     refuse_leftovers(parsed)
     refuse_other_choices(parsed, OUTPUT, _FORMATS)
     logs.configure(level="warn")

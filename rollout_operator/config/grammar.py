@@ -87,8 +87,12 @@ class Flag(Generic[T]):
 
 def flag(name: str, kind: FlagKind[T], default: T, group: str, help: str, *, alias: str = "") -> T:
     """Return a field of a dataclass that a flag fills."""
-    declared = Flag(name=name, kind=kind, default=default, group=group, help=help, alias=alias)
-    made: T = field(default=default, metadata={"flag": declared})
+    return declare(Flag(name=name, kind=kind, default=default, group=group, help=help, alias=alias))
+
+
+def declare(flag: Flag[T]) -> T:
+    """Return a field of a dataclass that this flag fills."""
+    made: T = field(default=flag.default, metadata={"flag": flag})
     return made
 
 

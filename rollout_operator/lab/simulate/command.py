@@ -136,7 +136,7 @@ def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
     """Return the objects with the policies of another file, as if they were applied now."""
     given: Sequence[JsonObject] = ()
     if name := settings.policy_file:
-        objects, _ = read_all([name], sys.stdin.buffer, POLICY.name)
+        objects, _ = read_all([name], sys.stdin.buffer, POLICY)
         given = [item for item in objects if is_policy(item)]
         if not given:
             raise BadDump(f"-policy {name}: no {MULTI_AZ_ROLLOUTS.kind} is in it")
