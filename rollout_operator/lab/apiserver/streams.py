@@ -233,7 +233,8 @@ class Streams:
     def _read_length(self, query: Mapping[str, str]) -> timedelta:
         wanted = query.get("timeoutSeconds", "")
         expect(not wanted or wanted.isdigit(), "timeoutSeconds", wanted)
-
+        if wanted and int(wanted):
+            return timedelta(seconds=int(wanted))
         return DEFAULT_LENGTH * (1 + self._rng.random())
 
 
