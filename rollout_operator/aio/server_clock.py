@@ -14,8 +14,8 @@ from rollout_operator.aio.clock import Clock
 CLOCK_ERROR: Final = timedelta(seconds=1)
 # And by as much as the fastest of late answers took, on a machine on which much runs.
 _ANSWER_DELAY: Final = timedelta(seconds=1)
-# An answer that took long, or came after a later one, gives too early a time: the latest estimate
-# is the best. For so long: clocks drift apart, and a server's may be set back.
+# An answer that took long, or came after a later answer, gives too early a time: the latest
+# estimate is the best. For so long: clocks drift apart, and a server's may be set back.
 ESTIMATE_LASTS: Final = timedelta(minutes=5)
 
 
@@ -59,6 +59,6 @@ def refine_time(shown: datetime | None, own: datetime) -> datetime:
     """Return the time of a server to the fraction of a second, by our own clock where it may be so.
 
     `shown` is what `ServerClock.now` returned. Another writer, whose clock is right, stamps what it
-    does a moment after us with a later time then, and not with an earlier one.
+    does a moment after us with a later time then, and not with an earlier time.
     """
     return own if shown is None else min(max(own, shown), shown + CLOCK_ERROR + _ANSWER_DELAY)

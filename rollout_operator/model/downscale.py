@@ -100,7 +100,8 @@ class Key:
         )
 
 
-# An annotation is no place for more, and hostile ones must not have pods called a thousand times.
+# An annotation is no place for more, and hostile annotations must not have pods called a thousand
+# times.
 MOST_EARLIER: Final = 8
 
 
@@ -118,7 +119,7 @@ class DownscaleRecord(
     target: Target | None = None
     """Where pods are called; None in records of earlier releases, which did not record it."""
     earlier: tuple[Target, ...] = ()
-    """Where else pods may wait for a cancellation, of downscales before this one."""
+    """Where else pods may wait for a cancellation, of downscales before this."""
 
     @classmethod
     def of(

@@ -92,7 +92,7 @@ class Written:
 
     replicas: int
     generation: int
-    """`metadata.generation` of the answer: a cache that shows it, or a later one, is up to date."""
+    """`metadata.generation` of the answer: a cache that shows it, or more, is up to date."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

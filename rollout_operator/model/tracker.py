@@ -109,7 +109,7 @@ def decode_entry(text: str) -> str:
 
 
 def is_recorded(text: str | None, at: datetime) -> bool:
-    """Return whether an entry holds this time or a later one."""
+    """Return whether an entry holds this time or a later time."""
     try:
         return text is not None and parse_rfc3339(decode_entry(text)) >= at
     except InvalidInput:

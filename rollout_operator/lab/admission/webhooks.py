@@ -1,8 +1,8 @@
 """The webhooks of the simulated API server: which it calls for a write, and what comes of it.
 
 Decides order, rounds, failure policies and the words of refusals, as the real server does: mutating
-webhooks one after another, by the names of their configurations; validating ones at the same time.
-What answers behind a webhook is the `HookCaller`'s part.
+webhooks one after another, by the names of their configurations; validating webhooks at the same
+time. What answers behind a webhook is the `HookCaller`'s part.
 """
 
 import asyncio

@@ -108,7 +108,7 @@ class GarbageCollector:
         self._judge(place, obj)
 
     def _judge(self, place: ObjectKey, obj: JsonObject) -> None:
-        """Delete an object without a living owner; let others forget the dead ones."""
+        """Delete an object without a living owner; let others forget the dead owners."""
         references = _owners(obj)
         if not references or any(_is_unknown(reference) for reference in references):
             return

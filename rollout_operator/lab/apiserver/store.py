@@ -1,7 +1,8 @@
 """The store of the simulated API server: one order of all writes, all versions until compacted.
 
-Decides revisions, and what a collection held at an earlier one. Which writes are allowed is decided
-before; which watches get them is `streams`' part. What it holds is never changed: a write replaces.
+Decides revisions, and what a collection held at an earlier revision. Which writes are allowed is
+decided before; which watches get them is `streams`' part. What it holds is never changed: a write
+replaces.
 """
 
 from collections import defaultdict

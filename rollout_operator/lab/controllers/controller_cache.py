@@ -75,11 +75,11 @@ class ControllerCache:
         return self._newest.get(plural, 0) >= revision
 
     def pods(self, owner: str, namespace: str) -> list[Member]:
-        """Return the pods that a UID controls; those without a controller for an empty one."""
+        """Return the pods that a UID controls; those without a controller for an empty UID."""
         return _list(self._pods, owner, namespace)
 
     def revisions(self, owner: str, namespace: str) -> list[JsonObject]:
-        """Return the revisions that a UID controls; those without a controller for an empty one."""
+        """Return the revisions that a UID controls; those without a controller for an empty UID."""
         return _list(self._revisions, owner, namespace)
 
     def sets_of(self, namespace: str) -> Iterator[JsonObject]:

@@ -96,7 +96,7 @@ def find_equal(ordered: Sequence[JsonObject], sts: JsonObject) -> JsonObject | N
 def list_forgotten(
     sts: JsonObject, ordered: Sequence[JsonObject], live: Iterable[str]
 ) -> list[JsonObject]:
-    """Return the oldest revisions beyond the set's limit; `live` ones do not count."""
+    """Return the oldest revisions beyond the set's limit; `live` revisions do not count."""
     names = set(live)
     history = [obj for obj in ordered if name_of(obj) not in names]
     limit = number(sts, "spec", "revisionHistoryLimit", default=_DEFAULT_LIMIT)

@@ -301,7 +301,7 @@ _ALL: Final = (
     Story(
         name="following-zones",
         title="Zones that follow",
-        about="Each zone follows the one before it: down five seconds later (in a cluster:"
+        about="Each zone follows the zone before it: down five seconds later (in a cluster:"
         " hours), after its pods were called; up at once.",
         proof="All zones followed: down one by one, each after its pods were called; up at once.",
         play=follow,

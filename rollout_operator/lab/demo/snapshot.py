@@ -32,7 +32,7 @@ class PodCell(Enum):
     OLD = auto()
     """Ready, on another template than the wanted."""
     BROKEN = auto()
-    """Down by itself: on an old template and not ready, or crashing on the wanted one."""
+    """Down by itself: on an old template and not ready, or crashing on the wanted template."""
     ENDING = auto()
     """Told to end, and still there."""
     GONE = auto()

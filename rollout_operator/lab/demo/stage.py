@@ -208,7 +208,7 @@ class DemoRun:
         return f"v{max(int(version.removeprefix('v')) for version in self._versions) + 1}"
 
     def last_good(self) -> str:
-        """Return the version before the one that is wanted now; not a version that crashes."""
+        """Return the version before the version that is wanted now; not a version that crashes."""
         now = self._versions[-1]
         good = [
             version

@@ -109,7 +109,7 @@ class ApiRefusal(Exception):
         self.causes = tuple(causes)
         self.retry_after = retry_after
         self.details = details or {}
-        """Further ones, beside causes and hint: what a webhook has said passes as it is."""
+        """Further details, beside causes and hint: what a webhook has said passes as it is."""
 
     def answer(self) -> ApiAnswer:
         """Return it as it goes over the wire."""

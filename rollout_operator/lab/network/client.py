@@ -127,7 +127,7 @@ class SimulatedClient:
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows now, up to a second too early.
 
-        By its answers to this process; None before the first one.
+        By its answers to this process; None before the first.
         """
         return self._link.clock.now()
 

@@ -109,7 +109,7 @@ class SentCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDecision:
-    """What becomes of a call. The delays come on top of the usual ones."""
+    """What becomes of a call. The delays come on top of the usual delays."""
 
     waits: timedelta = NO_TIME
     """For a token of the process's own rate limiter; takes nothing off the time of the call."""
@@ -144,7 +144,7 @@ class EventOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodCallOutcome:
-    """What becomes of a request to a pod. The delays come on top of the usual ones."""
+    """What becomes of a request to a pod. The delays come on top of the usual delays."""
 
     before: timedelta = NO_TIME
     takes: timedelta = NO_TIME

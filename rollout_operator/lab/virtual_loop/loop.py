@@ -5,11 +5,11 @@ timer, whose time it then is. Nothing reaches the machine: what needs a socket, 
 process is an error here. A callback that fails ends the run, where no exception handler is set: it
 was a step of the world. What is simulated on it is left to the other modules.
 
-Shuffled, any callback that is ready may come next, also one that became ready later. Two orders
-are kept, because asyncio promises them. Timers run in the order of their times. And callbacks of
-one future run in the order in which they were added: a task group adds its own to a child before
-a task can wait for that child, and were the waiter woken first, one error would be raised twice.
-Everything else in asyncio holds in any order, as the tests show.
+Shuffled, any callback that is ready may come next, also a callback that became ready later. Two
+orders are kept, because asyncio promises them. Timers run in the order of their times. And
+callbacks of one future run in the order in which they were added: a task group adds its own to a
+child before a task can wait for that child, and were the waiter woken first, one error would be
+raised twice. Everything else in asyncio holds in any order, as the tests show.
 
 Tasks are hashed by their number and not by their address: a task group and `asyncio.wait` keep
 them in sets, and cancel them in the order of these.

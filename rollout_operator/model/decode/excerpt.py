@@ -61,7 +61,7 @@ class Fields:
     def excerpt(self, raw: Buffer, most: int = LARGEST) -> bytes:
         """Return the fields alone, in `most` bytes; what is no object is a value.
 
-        Of a field that comes more than once the last one counts. Raises what msgspec raises, and
+        Of a field that comes more than once the last value counts. Raises what msgspec raises, and
         its DecodeError where the fields have more than `most` bytes.
         """
         picked = self._pick(raw)

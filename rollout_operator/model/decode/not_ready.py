@@ -79,7 +79,7 @@ def _explain_init(status: PodStatus) -> str:
         if container.ready or container.state is None:
             continue
         waiting, ended = container.state.waiting, container.state.terminated
-        # `PodInitializing` only says that an init container before this one has not ended.
+        # `PodInitializing` only says that an init container before this has not ended.
         if waiting is not None and waiting.reason and waiting.reason != "PodInitializing":
             return f"init: {waiting.reason}"
         if ended is not None and ended.exit_code != 0:

@@ -47,7 +47,8 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Node, Placed, Pod, StatefulSet
 
-# Of what the operator writes on pods: a record of a downscale may name the targets of earlier ones.
+# Of what the operator writes on pods: a record of a downscale may name the targets of earlier
+# downscales.
 LONGEST_RECORD: Final = 8 << 10
 
 # A kubelet stamps the start and the first conditions of a pod one after the other.

@@ -1,10 +1,10 @@
 """JSON of an object of our kinds → the status that it shows, or what it has recorded.
 
 Decides what of a status is believed: any client that may write it may have. That of a budget is for
-people; what is no status of ours is taken for an empty one, and replaced. That of a MultiAZRollout
-is read to decide, and each field by itself: a field that is none of ours is as if it were lost,
-with a reason, and the others count. Times may lie in the future; what that means is decided in
-`planning.policies.batches`.
+people; what is no status of ours is taken for an empty status, and replaced. That of a
+MultiAZRollout is read to decide, and each field by itself: a field that is none of ours is as if it
+were lost, with a reason, and the others count. Times may lie in the future; what that means is
+decided in `planning.policies.batches`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -52,7 +52,7 @@ class SetCounts:
     updated: int
     outdated: int
     ready: int
-    """Proven available; new ones of an upscale are not, and are no reason to wait either (D-67)."""
+    """Proven available; new pods of an upscale are not, and are no reason to wait either (D-67)."""
     unavailable: int
     """Those that others wait for."""
     revision: Revision

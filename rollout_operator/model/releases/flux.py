@@ -1,4 +1,4 @@
-"""Objects of Flux: what announces releases, and what is written when one is deployed.
+"""Objects of Flux: what announces releases, and what is written when a release is deployed.
 
 Only what decides is kept of them. They belong to others: nothing but the tag of an OCIRepository
 and single variables of a Kustomization is ever written.

@@ -38,7 +38,7 @@ class FluxTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of Flux that had another tag than it should, and got the right one."""
+    """An object of Flux that had another tag than it should, and got the right tag."""
 
     kind: FluxKind
     name: str

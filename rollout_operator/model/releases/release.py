@@ -31,7 +31,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AnnouncedReleases(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of releases when the next one is looked for."""
+    """What is known of releases when the next is looked for."""
 
     available: tuple[Release, ...]
     """In the order in which they were announced, the oldest first; no tag twice."""
@@ -44,7 +44,7 @@ class AnnouncedReleases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseCandidates(msgspec.Struct, frozen=True, kw_only=True):
-    """The releases that are newer than the current one, the newest first, before gates."""
+    """The releases that are newer than the current release, the newest first, before gates."""
 
     releases: tuple[Release, ...] = ()
     is_path_unknown: bool = False

@@ -95,7 +95,7 @@ class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     head: ReleaseHead
     schedule: ReleaseSchedule | None = None
-    """None where it is invalid: its gates stay as they are, and new ones do not pass."""
+    """None where it is invalid: its gates stay as they are, and new gates do not pass."""
     rollouts: LabelSelector | None = None
     """The Rollouts concerned. None where it cannot be read."""
     namespaces: LabelSelector | None = None

@@ -75,7 +75,7 @@ class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done for a schedule. Its status is rendered once that was tried."""
 
     state: ScheduleState | None = None
-    """None where it is invalid: its gates stay as they are, and new ones do not pass."""
+    """None where it is invalid: its gates stay as they are, and new gates do not pass."""
     problem: str = ""
     actions: tuple[GateAction, ...] = ()
     kept: tuple[str, ...] = ()

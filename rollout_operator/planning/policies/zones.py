@@ -130,7 +130,7 @@ def _resolve(
 def _list_answers(
     policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> Iterator[tuple[str, ZoneSource]]:
-    """Yield what each source says, the first one counts (MAZ-12)."""
+    """Yield what each source says, the first counts (MAZ-12)."""
     yield from _list_written(policy, sts)
     if zone := frozen.get(sts.name, ""):
         yield zone, ZoneSource.NODES

@@ -42,7 +42,7 @@ def choose_pods(
 ) -> tuple[ReplacePods | None, Reason | None]:
     """Return the outdated pods that may go while at most `limit` are down, and why others do not.
 
-    Broken pods go first and take nothing from the healthy ones: they count as down already.
+    Broken pods go first and take nothing from healthy pods: they count as down already.
     Newcomers hold nothing: they go whatever else is down. Healthy pods go in the order in which
     they come; `others_down` pods are unavailable in other StatefulSets of the zone.
     """

@@ -13,7 +13,7 @@ from rollout_operator.planning.rollout.readiness import DownCause, Readiness
 def count_pods(readiness: Readiness) -> ZoneProgress:
     """Return the numbers of a zone; pods that cannot be read are neither updated nor outdated."""
     sts = readiness.sts
-    # Settling pods are among the standing ones as well.
+    # Settling pods are among the standing pods as well.
     down = (down_pod.pod for down_pod in readiness.down if down_pod.why is not DownCause.SETTLING)
     revisions = [pod.revision for pod in chain(readiness.standing, down, readiness.newcomers)]
     # Without an update revision nothing is known to be outdated.

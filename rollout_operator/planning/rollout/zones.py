@@ -35,8 +35,7 @@ STALE_SNAPSHOT: Final = (
 STALE_RECHECK: Final = timedelta(seconds=5)
 
 # Two pods that another operator deletes within this time are a rollout, which ends as long after
-# the last one (D-73). Where its pods take longer than this one by one, it is not distinguished from
-# people.
+# the last delete (D-73). Where each of its pods takes longer, it is not distinguished from people.
 LEFT_ALONE: Final = timedelta(minutes=1)
 
 # The smallest limit that still moves.
