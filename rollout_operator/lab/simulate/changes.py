@@ -82,7 +82,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """The eviction of a pod is asked for, once."""
+    """The eviction of a pod is requested, once."""
 
     pod: str
 
@@ -133,7 +133,7 @@ class Change:
     """As it was given."""
     deed: Deed
     at: timedelta | None = None
-    """Since the start; None: together with the one before, or at the start."""
+    """Since the start; None: together with the change before, or at the start."""
     flag: str = "change"
     """By which it was given."""
 
@@ -246,7 +246,7 @@ FORMS: Final = (
 
 
 def parse_change(text: str) -> Change:
-    """Return the change that a text asks for. Raises InvalidInput, which names forms like it."""
+    """Return the change that a text requests. Raises InvalidInput, which names forms like it."""
     words = " ".join(text.split())
     said, _, time = words.rpartition(" at ")
     at = _parse_at(time) if said else None
@@ -258,7 +258,7 @@ def parse_change(text: str) -> Change:
 
 
 def set_times(changes: Iterable[Change]) -> list[tuple[timedelta, Change]]:
-    """Return the changes with their times. Raises InvalidInput where one is before its place."""
+    """Return the changes with their times. Raises InvalidInput where a change is too early."""
     timed: list[tuple[timedelta, Change]] = []
     now = timedelta(0)
     for change in changes:

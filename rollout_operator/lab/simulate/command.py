@@ -63,7 +63,7 @@ class ClusterAccess:
 
 
 def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
-    """Tell what the words after the command ask for; return the exit code.
+    """Report what the words after the command request; return the exit code.
 
     Raises HelpRequested, ConfigError with its exit code, BadDump, InvalidInput, NotPlayed, and
     ApiError where a cluster is to be read.

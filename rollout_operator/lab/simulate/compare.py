@@ -55,8 +55,8 @@ def _describe_evictions(figures: Figures) -> str:
     longest = max(eviction.waited for eviction in figures.evictions)
     refused = sum(eviction.is_open for eviction in figures.evictions)
     more = f", {refused} not allowed in the end" if refused else ""
-    asked = count(len(figures.evictions), "pod")
-    return f"of {asked}, waited {show_span(longest)} at most{more}"
+    pods = count(len(figures.evictions), "pod")
+    return f"of {pods}, waited {show_span(longest)} at most{more}"
 
 
 def _wrap(text: str, room: int) -> Sequence[str]:

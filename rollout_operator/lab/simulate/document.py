@@ -42,7 +42,7 @@ class SimulatedOverlap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class SimulatedEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An eviction that was asked for, again and again where it was refused."""
+    """An eviction that was requested, again and again where it was refused."""
 
     pod: str
     at: float

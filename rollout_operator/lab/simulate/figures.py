@@ -55,7 +55,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionWait:
-    """An eviction, from when it was asked for first until it was allowed."""
+    """An eviction, from its first request until it was allowed."""
 
     pod: str
     at: timedelta
@@ -75,7 +75,7 @@ class PolicyBatch:
     pods: tuple[str, ...]
     begin: timedelta
     end: timedelta | None = None
-    """When it was complete, for the last time, or the next one began; None where it is open."""
+    """When it was complete, for the last time, or the next began; None where it is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +145,8 @@ class _FiguresState:
     refusals: list[str] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
     evictions: list[EvictionWait] = field(default_factory=list)
-    _asked: dict[str, timedelta] = field(default_factory=dict)
-    """Evictions that were refused so far, and when they were asked for first."""
+    _requested: dict[str, timedelta] = field(default_factory=dict)
+    """Evictions that were refused so far, and when they were requested first."""
     most_down: dict[str, int] = field(default_factory=dict)
     down_before: dict[str, int] = field(default_factory=dict)
     overlaps: dict[tuple[str, ...], ZonesDown] = field(default_factory=dict)
@@ -181,20 +181,22 @@ class _FiguresState:
         self._at = at
 
     def finish(self, at: timedelta) -> None:
-        """Take the present state as the last one."""
+        """Take the present state as the last."""
         self.pass_time(at)
         for zones in self._list_overlaps():
             self.overlaps[zones].is_open = True
-        for pod, asked in self._asked.items():
-            self.evictions.append(EvictionWait(pod=pod, at=asked, waited=at - asked, is_open=True))
+        for pod, requested in self._requested.items():
+            self.evictions.append(
+                EvictionWait(pod=pod, at=requested, waited=at - requested, is_open=True)
+            )
 
     def _take_eviction(self, called: Called) -> None:
         pod = called.request.name
-        asked = self._asked.setdefault(pod, called.begun)
+        requested = self._requested.setdefault(pod, called.begun)
         if called.status < 300:
-            self.evictions.append(EvictionWait(pod=pod, at=asked, waited=called.at - asked))
+            self.evictions.append(EvictionWait(pod=pod, at=requested, waited=called.at - requested))
         if called.status < 300 or called.status == NOT_FOUND:
-            del self._asked[pod]
+            del self._requested[pod]
 
     def _move(self, commit: Commit) -> None:
         if commit.actor != RESTORER and commit.at > self._at:
@@ -275,7 +277,7 @@ class _FiguresState:
         return owner.policy.max_unavailable.of(len(self._places[zone]))
 
     def _change_policy(self, commit: Commit) -> None:
-        """Let another limit count, where a policy has one that can be read."""
+        """Let another limit count, where a policy has any that can be read."""
         policy = None if commit.after is None else find_policy(commit.after)
         for zone, owner in self.owners.items():
             if owner.name == commit.name and policy is not None:
@@ -333,6 +335,6 @@ def _begin_batch(record: Commit, batch: JsonObject) -> PolicyBatch:
 
 
 def find_shortest_pause(batches: Sequence[PolicyBatch]) -> timedelta | None:
-    """Return the shortest time from the end of a batch to the begin of the next one."""
+    """Return the shortest time from the end of a batch to the begin of the next."""
     pauses = [after.begin - before.end for before, after in pairwise(batches) if before.end]
     return min(pauses, default=None)

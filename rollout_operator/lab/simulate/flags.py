@@ -1,4 +1,4 @@
-"""What the words after `simulate` ask for: its flags, their checks, and the help text."""
+"""What the words after `simulate` request: its flags, their checks, and the help text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -209,7 +209,7 @@ _OF_PODS: Final = (
 
 
 def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> SimulateSettings:
-    """Return what the words after the command ask for. Raises UsageError, or HelpRequested.
+    """Return what the words after the command request. Raises UsageError, or HelpRequested.
 
     `access` are the flags by which a cluster is found.
     """

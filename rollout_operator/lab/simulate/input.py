@@ -72,7 +72,7 @@ def read_all(
 
 
 def _list_files(name: str, flag: str) -> Sequence[str]:
-    """Return the files of a folder as kubectl reads them, or the one that is named."""
+    """Return the files of a folder as kubectl reads them, or the file that is named."""
     folder = Path(name)
     if name == STDIN or not folder.is_dir():
         return [name]

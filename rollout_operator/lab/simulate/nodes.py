@@ -1,6 +1,6 @@
 """Nodes of a simulated copy: where pods go that are created there.
 
-A new pod gets the node that the pod of its name had, another one where that is cordoned, and none
+A new pod gets the node that the pod of its name had, another node where that is cordoned, and none
 where there is no room.
 """
 

@@ -1,6 +1,6 @@
-"""What people do in a simulated world: the changes that were asked for, as calls and accidents.
+"""What people do in a simulated world: the changes that were requested, as calls and accidents.
 
-What may be asked for is decided in `changes`, how a node is drained in `nodes`.
+What may be requested is decided in `changes`, how a node is drained in `nodes`.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class People:
                 self._refused.append(f"{change.text} was refused: {answer.explanation}")
 
     async def _carry_out(self, change: Change) -> Sequence[ApiAnswer]:
-        """Do what it says; return what the API server answers, where it was asked."""
+        """Do what it says; return what the API server answers, where it was called."""
         match change.deed:
             case NewTemplate(zones=zones, is_bad=is_bad):
                 self._marks += 1

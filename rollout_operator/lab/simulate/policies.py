@@ -1,7 +1,8 @@
 """The MultiAZRollouts of the input: which are in service, what they own, and the zones of that.
 
 Pure, and decided by the rules of the operator. A policy that was written by hand becomes one as the
-API server would have it, in place of the one of its name; which fields people may set stands here.
+API server would have it, in place of the policy of its name; which fields people may set stands
+here.
 """
 
 import re
@@ -160,8 +161,8 @@ def put_policies(
 ) -> Sequence[JsonObject]:
     """Return all objects, with the policies that were given in place of those of their names.
 
-    What no API server has written is made up: a policy without UID is a new one. Those that name
-    none are in `namespace`; empty: where all StatefulSets are. Raises BadDump.
+    What no API server has written is made up: a policy without UID is a new policy. Policies that
+    name none are in `namespace`; empty: where all StatefulSets are. Raises BadDump.
     """
     there = [obj for obj in copy.objects if is_policy(obj)]
     if not there and not given:
@@ -189,7 +190,7 @@ def _choose_namespace(objects: Iterable[JsonObject]) -> str:
 
 
 def _index(policies: Iterable[JsonObject], namespace: str) -> dict[tuple[str, str], JsonObject]:
-    """Return policies by namespace and name. Raises BadDump where one is there twice."""
+    """Return policies by namespace and name. Raises BadDump where a policy is there twice."""
     objects: dict[tuple[str, str], JsonObject] = {}
     for policy in policies:
         key = (namespace_of(policy) or namespace, name_of(policy))
@@ -242,7 +243,7 @@ def _labels_of(sts: JsonObject) -> Mapping[str, str]:
 
 
 def find_policy(obj: JsonObject) -> Policy | None:
-    """Return what a policy asks for, None where it is refused. Raises BadDump."""
+    """Return what a policy wants, None where it is refused. Raises BadDump."""
     found = _decode(obj).policy
     return found if isinstance(found, Policy) else None
 

@@ -63,7 +63,7 @@ class SimulationRun:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return how it ends, as the exit code that a script asks for."""
+        """Return how it ends, as the exit code that a script wants."""
         if self.figures.crossings:
             return ExitCode.BOUND_CROSSED
         phases = {group.phase for group in self.play.description.groups}
@@ -267,9 +267,9 @@ def _list_assumptions(run: SimulationRun) -> Iterator[str]:
         yield f"{pod.decoded.name} stays as it is{end}: {why}"
     yield f"it begins at {show_time(run.epoch)}"
     yield from _list_hooks(run)
-    yield "pods agree when they are asked to prepare"
+    yield "pods agree when they are called to prepare"
     if any(DOWNSCALE_DELAY in sts.decoded.annotations for sts in run.dump.sets):
-        yield "pods are prepared for a delayed downscale since they are asked here, none before"
+        yield "pods are prepared for a delayed downscale since they are called here, none before"
 
 
 def _show_age(pod: Pod, run: SimulationRun) -> str:

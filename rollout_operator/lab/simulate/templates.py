@@ -14,7 +14,7 @@ from rollout_operator.model.names import REVISION_LABEL
 def is_template_seen(sts: JsonObject, pods: Iterable[JsonObject]) -> bool:
     """Return whether the update revision that the status names is that of the template.
 
-    Where no pod tells, a status that is behind counts as one that has not seen it.
+    Where no pod tells, a status that is behind counts as a controller that has not seen it.
     """
     if number(sts, "status", "observedGeneration") >= number(sts, "metadata", "generation"):
         return True

@@ -75,7 +75,7 @@ def _median(pods: Iterable[FoundPod]) -> ReadyTime:
 def _measure(pod: FoundPod) -> timedelta | None:
     """Return how long a pod took from its start until ready, None where it does not tell.
 
-    One whose containers were restarted became ready for the last time after another story.
+    A pod whose containers were restarted became ready for the last time after another story.
     """
     begun, since = _find_begin(pod), pod.decoded.ready_since
     if not pod.decoded.is_ready or _has_restarted(pod) or begun is None or since is None:
@@ -168,7 +168,7 @@ def _goes_on(pod: FoundPod, age: timedelta, usual: timedelta) -> bool:
 
 
 def choose_behaviour(dump: Dump, times: PodTimes) -> Choose:
-    """Return how each pod behaves: those of the input go on as they are, new ones become ready."""
+    """Return how each pod behaves: those of the input go on as they are, new pods become ready."""
     units = dump.unit_of
     groups = {str(sts.decoded.uid): units[sts.decoded.name] for sts in dump.sets}
     stuck = frozenset(str(pod.decoded.uid) for pod in times.stuck)
@@ -192,7 +192,7 @@ def choose_behaviour(dump: Dump, times: PodTimes) -> Choose:
 
 
 def _differ(usual: Behaviour, pod: JsonObject, stuck: Collection[str]) -> Behaviour:
-    """Return the behaviour of a pod which may be no usual one."""
+    """Return the behaviour of a pod that may not be as usual."""
     if uid_of(pod) in stuck:
         return Behaviour(
             kind=StartKind.NEVER_READY if text(pod, "spec", "nodeName") else StartKind.PENDING,

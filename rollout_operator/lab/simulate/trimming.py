@@ -79,7 +79,7 @@ def is_under_way(pod: Pod) -> bool:
     """Return whether the operator was about to delete a pod when it was read.
 
     It decides anew in the copy: to a process that has just started, the record alone would say that
-    another one may still delete the pod, which the one that wrote it knows better.
+    another may still delete the pod, which the process that wrote it knows better.
     """
     try:
         record = read_record(pod)

@@ -229,7 +229,7 @@ class _Run:
             await self._sandbox.call(request)
 
     async def _keep_waiting(self) -> None:
-        """Let pods wait on for what they wait for: a kubelet takes up all that wait, as new ones.
+        """Let pods wait on for what they wait for: a kubelet takes up all that wait, as new pods.
 
         An image that cannot be pulled is none that is being pulled.
         """

@@ -166,7 +166,7 @@ def test_a_delayed_downscale_takes_its_time() -> None:
     assert count == 1
     assert timedelta(hours=2) < at < timedelta(hours=2, minutes=1)
     story = _story(run)
-    assert "pods are prepared for a delayed downscale since they are asked here" in story
+    assert "pods are prepared for a delayed downscale since they are called here" in story
     assert "2h0m0s are wanted" in story
 
 
