@@ -1,1 +1,1 @@
-"""Whether a zone may lose pods, and which of them are asked first."""
+"""Whether a zone may lose pods, and which of them are called first."""

@@ -18,7 +18,7 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import quote
 
 # Digits and letters are spelt out: `\d` and `\w` know those of other scripts, which one parser
-# takes for a port and the next one does not.
+# takes for a port and the next does not.
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _PATH: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*")
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -26,7 +26,7 @@ _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _DOMAIN_LABEL: Final = re.compile(_LABEL.pattern, re.IGNORECASE | re.ASCII)
 
 _SCHEMES: Final = ("http", "https")
-# Delayed downscales may be asked for by https; preparing has no way to say so.
+# Delayed downscales may be called by https; preparing has no way to say so.
 _PREPARE_SCHEME: Final = "http"
 _LARGEST_PORT: Final = 65535
 _LONGEST_PATH: Final = 256
@@ -57,7 +57,7 @@ _PATH_RULE: Final = (
 
 
 class DelayTarget(Target, frozen=True, kw_only=True):
-    """Where the pods of a set are asked for their delayed downscale; `path` is as written."""
+    """Where the pods of a set are called for their delayed downscale; `path` is as written."""
 
     query: str = ""
     shows_port: bool = True
@@ -106,7 +106,7 @@ def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str
 
     `ports` are those of the containers of the annotated pod. The annotation is not signed: it is
     believed only as far as the set and the pod's own spec say the same. Nothing confirms the path:
-    the set may name another one by now.
+    the set may name another path by now.
     """
     if target.scheme != _PREPARE_SCHEME:
         return f"scheme: pods are prepared by {_PREPARE_SCHEME} only: {show(target.scheme)}"
@@ -118,7 +118,7 @@ def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str
 
 
 def plan_delay_target(url: str, service_name: str) -> DelayTarget | NoTarget:
-    """Return how the pods of a set are asked for a delayed downscale, or why they cannot be.
+    """Return how the pods of a set are called for a delayed downscale, or why they cannot be.
 
     The host of `url` may be anything, or nothing: pods have their own.
     """

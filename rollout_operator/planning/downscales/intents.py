@@ -3,7 +3,8 @@
 A write without an answer may be stored late, also when the process that sent it is gone. So a mark,
 an annotation of the set, is written before, and the write holds only while that very mark is there.
 A process that finds the mark of another reckons with the downscale until the mark is gone.
-Downscales that a review of ours announces need none: the review is asked again when they come late.
+Downscales that a review of ours announces need none: the API server sends the review again when
+they come late.
 """
 
 from typing import Final
@@ -43,7 +44,7 @@ def render_intent(sts: StatefulSet, replicas: int, attempt: str) -> str:
 
 
 def find_intent(sts: StatefulSet) -> Underway | None:
-    """Return the downscale that the mark of a set announces; one that cannot be read takes all."""
+    """Return the downscale that the mark of a set announces; an unreadable mark takes all."""
     text = sts.annotations.get(DOWNSCALE_INTENT)
     if text is None:
         return None
@@ -78,7 +79,7 @@ def announces(sts: StatefulSet, replicas: int) -> bool:
 
 
 def differ_in_intent(old: StatefulSet, new: StatefulSet) -> bool:
-    """Return whether a mark is all that makes two views of a set different."""
+    """Return whether a mark is all that makes two versions of a set different."""
     return _unmark(old, new.resource_version) == _unmark(new, new.resource_version)
 
 

@@ -29,8 +29,8 @@ class DownscaleOutcome(StrEnum):
 def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> DownscaleOutcome:
     """Return what became of a downscale; `may_persist`: the API server may still write it.
 
-    One that happened and was reverted is open again for as long: the same may be asked twice, and
-    a pod that a downscale may still take away must not be un-prepared (SI-12).
+    A downscale that happened and was reverted is open again for as long: the same may be requested
+    twice, and a pod that a downscale may still take away must not be un-prepared (SI-12).
     """
     if sts.replicas <= key.replicas_to:
         return DownscaleOutcome.HAPPENED
@@ -42,13 +42,13 @@ def choose_staying(
 ) -> dict[Uid, Pod]:
     """Return the pods to un-prepare, by the UID that was prepared, in order of ordinals.
 
-    `called` has the names. A pod that has gone meanwhile, and is wanted, is followed by another one
-    of its name, which may find on its disk that it is to go: that one is called when it runs.
+    `called` has the names. A pod that has gone meanwhile, and is wanted, is followed by another pod
+    of its name, which may find on its disk that it is to go: it is called when it runs.
     """
-    seated = {pod.name: pod for pod in pods if not pod.is_terminating}
+    present = {pod.name: pod for pod in pods if not pod.is_terminating}
     candidates: list[tuple[int, Uid, Pod]] = []
     for uid, name in called.items():
-        pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)
+        pod, ordinal = present.get(name), sts.find_ordinal(name, sts.ordinals)
         if pod is not None and ordinal is not None and (pod.uid == uid or pod.ip):
             candidates.append((ordinal, uid, pod))
     return {uid: pod for _, uid, pod in sorted(candidates, key=lambda pair: pair[0])}
@@ -60,8 +60,8 @@ def took_pods(sts: StatefulSet, pods: Iterable[Pod], called: Mapping[Uid, str]) 
     Then the downscale has happened and was reverted, whether or not a watch has shown it.
     `called` has the names.
     """
-    seated = {pod.uid for pod in pods if not pod.is_terminating}
-    return any(uid not in seated and is_wanted(sts, name) for uid, name in called.items())
+    present = {pod.uid for pod in pods if not pod.is_terminating}
+    return any(uid not in present and is_wanted(sts, name) for uid, name in called.items())
 
 
 def find_replaced(

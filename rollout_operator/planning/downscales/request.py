@@ -1,4 +1,4 @@
-"""What a review asks for, and what the labels say to it.
+"""What a review requests, and what the labels say to it.
 
 Decides whether a change is a decrease at all, what becomes of what cannot be understood, and the
 whole of no-downscale. Where the labels of a Scale's parent come from is left to the hooks; which
@@ -40,7 +40,7 @@ def refuse_decrease(decrease: Decrease, code: Code, why: str, *, status: int = 0
 
 
 def assess_no_downscale_change(review: Review, *, fails_closed: bool) -> Verdict | Decrease:
-    """Return the decrease that a review asks for, or the verdict where labels do not matter.
+    """Return the decrease that a review requests, or the verdict where labels do not matter.
 
     NODOWN-01 to 03. With `fails_closed` a change of a guarded kind that cannot be understood is
     refused (D-20).
@@ -59,7 +59,7 @@ def assess_no_downscale_change(review: Review, *, fails_closed: bool) -> Verdict
 
 
 def assess_prepare_change(review: Review) -> Verdict | Decrease:
-    """Return the decrease that a review asks for, or the verdict where nothing has to be prepared.
+    """Return the decrease that a review requests, or the verdict where nothing has to be prepared.
 
     PREP-01 to 04. A StatefulSet that cannot be understood may carry the label: refused (D-21).
     """
@@ -126,7 +126,7 @@ def assess_prepared(
         warning = explain_misplaced(labels, annotations, PREPARE_DOWNSCALE)
         return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
     if is_labelled(labels, NO_DOWNSCALE):
-        # no-downscale is asked after this hook: pods would be prepared for nothing.
+        # no-downscale is called after this hook: pods would be prepared for nothing.
         return assess_no_downscale(decrease, labels, annotations)
     target = plan_target(annotations, service_name)
     if isinstance(target, NoTarget):

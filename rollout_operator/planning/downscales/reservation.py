@@ -37,11 +37,11 @@ class EarlierDownscale:
     """Its pods that have confirmed."""
 
     def may_be(self, key: Key) -> bool:
-        """Return whether it is the downscale asked for, and may still happen."""
+        """Return whether it is the requested downscale, and may still happen."""
         return not self.is_persisted and self.key.may_be(key)
 
     def is_repeated_by(self, key: Key) -> bool:
-        """Return whether the downscale asked for is this one again, which is not judged again.
+        """Return whether the request is for this downscale again, which is not judged again.
 
         What was granted holds the others back (D-24). What another process began it may never have
         granted; and so late it is another request: the cluster has changed, and so has the time to
@@ -50,7 +50,7 @@ class EarlierDownscale:
         return self.may_be(key) and not self.is_adopted and not self.is_late
 
     def may_persist_beside(self, target: Target) -> bool:
-        """Return whether it may still be written while another downscale is asked for.
+        """Return whether it may still be written while another downscale is requested.
 
         A write is taken only of the very version that was reviewed: the set has been changed since,
         where it names another target now.
@@ -74,7 +74,7 @@ class DownscaleSnapshot:
     is_grouped: bool
     """Whether the set belongs to a rollout group, which has a say."""
     times: Mapping[Uid, datetime] | None
-    """When other zones went last; None where that was not read, as the same was asked before."""
+    """When other zones went last; None where that was not read, as it was requested before."""
     source: TimesSource
     earlier: EarlierDownscale | None
     cluster_domain: str
@@ -101,7 +101,7 @@ def plan_reservation(snapshot: DownscaleSnapshot) -> ReservationPlan | Verdict:
     is_repeated = earlier is not None and earlier.is_repeated_by(snapshot.key)
     if snapshot.is_grouped and not is_repeated:
         if snapshot.times is None:
-            why = "the same was asked before, and is over meanwhile; try again"
+            why = "the same was requested before, and is over meanwhile; try again"
             return refuse_decrease(decrease, Code.CHANGED_MEANWHILE, why, status=RETRY)
         refusal = assess_neighbours(
             decrease, zone.sts, snapshot.group, snapshot.times, snapshot.source

@@ -1,7 +1,7 @@
 """May this zone lose pods now, and which of them must be prepared for it.
 
 Works on one live read of the group. The time between zones is settled in `spacing`, where pods
-are called in `endpoint`; what a review asks for at all, in `request`.
+are called in `endpoint`; what a review requests at all, in `request`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ from rollout_operator.planning.wording import count, join_names, join_some, verb
 
 # So many pods are named in one message; the rest is counted.
 NAMES_SHOWN: Final = 3
-# Asked again, the answer is the same until a person has done something.
+# The answer to a repeated request is the same until a person has done something.
 FORBIDDEN: Final = 403
 _WAY_OUT: Final = f"take the label {PREPARE_DOWNSCALE} off"
 # `Unknown` is none of them: the containers may run on a node that is silent.
@@ -50,7 +50,7 @@ class PreparePods:
     going: tuple[Pod, ...]
     """All pods that exist in the range, called or not, in the order in which they go."""
     annotated_pod: Pod | None = None
-    """One that stays, to remember the others by; None where none does."""
+    """A pod that stays, to remember the others by; None where none does."""
     skipped: str = ""
     """Which pods are not called, and why, in words; empty where all are."""
 
@@ -108,7 +108,7 @@ def choose_pods_to_prepare(
     """Return which pods to call before those of a range go, or a refusal where that is not known.
 
     A pod that does not exist, has no running containers or was never ready has nothing to prepare
-    (D-26); one that runs must confirm.
+    (D-26); a pod that runs must confirm.
     """
     sts = zone.sts
     first = sts.first_ordinal
@@ -177,7 +177,7 @@ def _explain_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> s
     """Return how a person helps where pods that are to go do not run, empty where all do.
 
     Whether they hold nothing is not known: this process did not see them come. Those beside them
-    that run may hold nothing either; one that was ready before, and is not, held something.
+    that run may hold nothing either; a pod that was ready before, and is not, held something.
     """
     going = _list_going(scaled, decrease, group)
     if any(pod.was_ready for pod in going) or (going and not any(map(_explain_idle, going))):

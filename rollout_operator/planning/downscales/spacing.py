@@ -71,10 +71,10 @@ def find_recent_downscale(
 ) -> Blocker | None:
     """Return why one zone may not be scaled down yet, None where it may.
 
-    The wait is the longest that any zone asks for, the one that is scaled included. `remembered`
+    The wait is the longest that any zone wants, the scaled zone included. `remembered`
     holds downscales that annotations may not show yet, and all there are where `source` is the zone
-    tracker. A time that cannot be read refuses, on any zone (PREP-12, PREP-15): it may be the
-    one that forbids.
+    tracker. A time that cannot be read refuses, on any zone (PREP-12, PREP-15): it may be the time
+    that forbids.
     """
     downscales = list_recent(scaled, others, remembered, now, source)
     if isinstance(downscales, BadTime):
@@ -166,7 +166,7 @@ def format_moment(time: datetime) -> str:
 
 
 def _read_span(sts: StatefulSet) -> timedelta:
-    """Return what one zone asks for; its annotation wins over its label. Raises InvalidInput."""
+    """Return what one zone wants; its annotation wins over its label. Raises InvalidInput."""
     key = MIN_TIME_BETWEEN_DOWNSCALES
     kind = "annotation" if key in sts.annotations else "label"
     text = sts.annotations.get(key, sts.labels.get(key))

@@ -1,4 +1,4 @@
-"""Delayed downscales: what a zone's annotations ask for, and which pods are un-prepared.
+"""Delayed downscales: what a zone's annotations want, and which pods are un-prepared.
 
 Only of zones that mirror (DELAY-01). What the pods that are to go must say is decided in
 `pod_answers`, how they are called in `pods.client`.
@@ -23,11 +23,11 @@ from rollout_operator.planning.downscales.endpoint import (
 )
 from rollout_operator.planning.scaling.desired import Delay, complain
 
-# How often a pod is asked again, or told again that it stays where it did not confirm: one that has
-# restarted its preparation is found out so much later at most.
-ASK_AGAIN: Final = timedelta(minutes=1)
+# How often a pod is called again, or told again that it stays where it did not confirm: a pod that
+# has restarted its preparation is found out so much later at most.
+CALL_AGAIN: Final = timedelta(minutes=1)
 # How often pods are un-prepared though nothing has changed (SEED-079): the process before
-# this one may have asked them.
+# this one may have called them.
 CANCEL_AGAIN: Final = timedelta(minutes=10)
 # So often a pod is called soon again which never confirmed that it stays.
 SOON_TRIES: Final = 5
@@ -43,7 +43,7 @@ class StayingPods:
     """The pods that are to be un-prepared, by DELETE."""
 
     due: tuple[Endpoint, ...] = ()
-    """Those that we have asked."""
+    """Those that we have called."""
     routine: tuple[Endpoint, ...] = ()
     """Those that another process may have called."""
     requeue_after: timedelta | None = None
@@ -151,8 +151,8 @@ def _next_cancel(calls: PodCalls, now: datetime) -> timedelta:
     times = [time for time in (calls.cancelled_at, calls.tried_at) if time is not None]
     if not times:
         return timedelta(0)
-    # A pod that this process never reached may have been asked by the one before it (LI-05). One
-    # that does not know the call is not called every minute for ever (LI-11).
+    # A pod that this process never reached may have been called by the process before (LI-05). A
+    # pod that does not know the call is not called every minute for ever (LI-11).
     is_unheard = calls.cancelled_at is None and 0 < calls.tries <= SOON_TRIES
     is_due = calls.answer is not None or is_unheard
-    return (ASK_AGAIN if is_due else CANCEL_AGAIN) - abs(now - max(times))
+    return (CALL_AGAIN if is_due else CANCEL_AGAIN) - abs(now - max(times))

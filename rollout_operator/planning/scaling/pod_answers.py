@@ -20,7 +20,7 @@ from rollout_operator.planning.downscales.spacing import format_left, format_mom
 from rollout_operator.planning.rollout.newcomers import count_used
 from rollout_operator.planning.rollout.zones import is_behind, is_paused
 from rollout_operator.planning.scaling.delays import (
-    ASK_AGAIN,
+    CALL_AGAIN,
     DelayedPod,
     compute_late,
     explain_absence,
@@ -179,7 +179,7 @@ def _must_repeat(answer: PodAnswer, span: timedelta, now: datetime) -> bool:
 
 
 def _next_repeat(answer: PodAnswer) -> timedelta:
-    return ASK_AGAIN if answer.lasts is None else answer.lasts
+    return CALL_AGAIN if answer.lasts is None else answer.lasts
 
 
 def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:

@@ -10,7 +10,7 @@ from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.scaling import PodCalls, ScalingSnapshot
-from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN, SOON_TRIES
+from rollout_operator.planning.scaling.delays import CALL_AGAIN, CANCEL_AGAIN, SOON_TRIES
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, with_pods
 from tests.planning.scalings import (
@@ -273,17 +273,17 @@ def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
             PodCalls(tried_at=NOW - MINUTE, tries=SOON_TRIES + 1), False, id="LI-11 and no more"
         ),
         pytest.param(
-            PodCalls(tried_at=NOW - ASK_AGAIN + SECOND, tries=1), False, id="not all the time"
+            PodCalls(tried_at=NOW - CALL_AGAIN + SECOND, tries=1), False, id="not all the time"
         ),
         pytest.param(
             PodCalls(cancelled_at=NOW - CANCEL_AGAIN, tried_at=NOW - MINUTE, tries=1), False,
             id="it had confirmed before",
         ),
         pytest.param(
-            PodCalls(answer=DUE, tried_at=NOW - ASK_AGAIN + SECOND), False, id="did not confirm"
+            PodCalls(answer=DUE, tried_at=NOW - CALL_AGAIN + SECOND), False, id="did not confirm"
         ),
         pytest.param(
-            PodCalls(answer=DUE, tried_at=NOW - ASK_AGAIN), True,
+            PodCalls(answer=DUE, tried_at=NOW - CALL_AGAIN), True,
             id="LI-05 owed: tried again after a minute",
         ),
         pytest.param(

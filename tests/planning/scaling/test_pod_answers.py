@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import PodAnswer, PodCalls, ScalingSnapshot
-from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN
+from rollout_operator.planning.scaling.delays import CALL_AGAIN, CANCEL_AGAIN
 from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.planning.scaling.pod_answers import FRESH
 from tests.builders import NOW, unreadable
@@ -195,7 +195,7 @@ def test_delay08_the_very_moment(early: timedelta) -> None:
 
 def test_li11_how_often_pods_hear_of_us() -> None:
     """Changed only with care: 1,000 pods are 1,000 calls in each of these spans."""
-    assert (FRESH, ASK_AGAIN, CANCEL_AGAIN) == (5 * SECOND, MINUTE, 10 * MINUTE)
+    assert (FRESH, CALL_AGAIN, CANCEL_AGAIN) == (5 * SECOND, MINUTE, 10 * MINUTE)
 
 
 times = st.one_of(
