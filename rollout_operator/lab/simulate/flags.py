@@ -90,17 +90,17 @@ and HealthChecks there are:
 """
 _ABOUT_CHANGES: Final = """
 Changes, in the order of their times. Each may end with a time since the start, as in "pod zone-b-0
-fails at 30s"; without, it comes together with the one before it. ZONE is a StatefulSet; for a
+fails at 30s"; without, it comes together with the change before it. ZONE is a StatefulSet; for a
 template, an image and a pause, a rollout group stands for all of its own, and where none is named
 in the first two, all are meant. POLICY is a MultiAZRollout; it may stand where a group may.
 """
 _ABOUT: Final = """
-  evict asks once, through the operator's webhook where it is registered. drain cordons the nodes,
+  evict tries once, through the operator's webhook where it is registered. drain cordons the nodes,
   then evicts the pods of one after the other as `kubectl drain` does: again every 5s where it is
   refused with 429. "drain zone ZONE" means the nodes that pods of ZONE run on, with all their pods.
-  A pod comes back to its node, or to another one where that is cordoned. With "no room for N pods"
+  A pod comes back to its node, or to another where that is cordoned. With "no room for N pods"
   the next N that need a node wait, until another number is given. A killed operator is started
-  again after 10s; until then the API server refuses what its webhooks have to be asked about.
+  again after 10s; until then the API server refuses what its webhooks have to review.
 """
 _FOOT: Final = """
 Exit codes:
@@ -108,7 +108,7 @@ Exit codes:
   wrong. With -exit-code the story counts as well, and 0 means that all groups end rolled out: 3 if
   something still moves at the time of -until, 4 if one stands still before it is rolled out, 5 if
   others than the operator take down more pods than a rollout may: of a zone more than its limit, or
-  pods of two zones of a group at a time. With -versus the higher one of both counts. With
+  pods of two zones of a group at a time. With -versus the higher of both counts. With
   -releases, 3 if a version or the end of its bake may come later than is looked ahead, 4 if one
   never comes by itself, or fails.
 """

@@ -280,7 +280,7 @@ def _revision_changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
         shown = f"{_short(now)} ({', '.join(images)})" if images else _short(now)
         yield f"wants revision {shown} instead of {_short(was) or 'none'}"
     elif current != text(before, "status", "currentRevision") and current == now:
-        yield f"rolled out: revision {_short(now)} is the current one"
+        yield f"rolled out: revision {_short(now)} is current"
         return
     if _is_whole(after) and not _is_whole(before):
         pods = number(after, "spec", "replicas", default=1)

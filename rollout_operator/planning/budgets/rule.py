@@ -69,7 +69,7 @@ class BudgetSnapshot:
     override: int = 0
     """Replaces an effective maximum of 0; for the rollout only (ROLL-36)."""
     downscale: Underway | None = None
-    """Of a group that one of the zones belongs to."""
+    """Of a group with any of the zones."""
     snapshot_age: timedelta = timedelta(0)
     """Age of the oldest proof that the caches behind `zones` are live."""
     unreadable: tuple[Unreadable, ...] = ()

@@ -30,7 +30,7 @@ from rollout_operator.planning.releases.health import BlockedCode
 from rollout_operator.planning.releases.schedules.status import READY
 from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
 
-# Schedules of which one is always closed hold a version in turns, each day of the span.
+# Schedules that are closed in turns hold a version by turns, each day of the span.
 MOST_HOLDS: Final = 5
 _UTC: Final = "UTC"
 _RESTING: Final = frozenset({BlockedCode.MANUAL, GatesCode.NO_CANDIDATES})

@@ -22,7 +22,7 @@ MOST_FAILED: Final = 100
 """HealthChecks that an entry names, of which only the first have their message."""
 _MOST_QUOTED: Final = 10
 _MOST_ALLOWED: Final = 20
-# No registry takes longer ones.
+# No registry takes longer tags.
 _LONGEST_TAG: Final = 128
 
 
@@ -40,7 +40,7 @@ def keep_first(items: Sequence[_Item], most: int) -> tuple[_Item, ...]:
 
 
 def keep_last(items: Sequence[_Item], most: int) -> tuple[_Item, ...]:
-    """Return the last ones."""
+    """Return the last items."""
     return keep_first(items[::-1], most)[::-1]
 
 

@@ -1,7 +1,7 @@
-"""Which releases are newer than the one that was deployed last.
+"""Which releases are newer than the release that was deployed last.
 
 Where the image policy orders tags by version, so is done here: releases may be announced out of
-order, and a policy that goes back to an older tag asks for no upgrade. All other policies order
+order, and a policy that goes back to an older tag wants no upgrade. All other policies order
 tags by what only they know, so that the order of their announcements counts. Which candidate may
 be deployed is left to gates, health and pins.
 """
@@ -29,7 +29,7 @@ def choose_candidates(
     if announced.order is PolicyOrder.SEMVER and compat.compares_versions:
         if later is None and not _rank(announced.current or ""):
             return ReleaseCandidates(is_path_unknown=True)
-        # A stable sort: of equal versions the one that was announced last goes first.
+        # A stable sort: of equal versions the last announced goes first.
         newer = sorted(
             _list_newer(announced, later or ()),
             key=lambda release: _rank(release.tag),
@@ -40,7 +40,7 @@ def choose_candidates(
 
 
 def _find_later(announced: AnnouncedReleases) -> tuple[Release, ...] | None:
-    """Return what was announced after the current tag, the last one first; None if it never was."""
+    """Return what was announced after the current tag, the last first; None if it never was."""
     newest_first = announced.available[::-1]
     if announced.current is None:
         return newest_first
@@ -51,13 +51,13 @@ def _find_later(announced: AnnouncedReleases) -> tuple[Release, ...] | None:
 
 
 def _list_newer(announced: AnnouncedReleases, later: tuple[Release, ...]) -> Iterator[Release]:
-    """Yield the releases above the current one and not above the latest, the last one first."""
+    """Yield the releases above the current and not above the latest, the last first."""
     floor = None if announced.current is None else _rank(announced.current)
     for release in announced.available[::-1]:
         rank = _rank(release.tag)
         if announced.latest is not None and rank > _rank(announced.latest):
             continue
-        # Of two tags that are no versions the one that was announced later is newer.
+        # Of two tags that are no versions the tag that was announced later is newer.
         is_later = not rank and not floor and release in later
         if floor is None or rank > floor or is_later:
             yield release

@@ -1,7 +1,7 @@
 """Whether a release is deployed now, and which.
 
 The newest that gates let through and that did not fail before, while nothing bakes, nothing failed
-and health is not against it; or the one that is asked for by name, whatever else there is.
+and health is not against it; or the release that is requested by name, whatever else there is.
 """
 
 from rollout_operator.model import names
@@ -66,7 +66,7 @@ def _report_blocked(state: ReleasePass, health: HealthVerdict, candidate: Releas
 
 
 def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = None) -> None:
-    """Request a deployment; `verdict` is that of gates where these were asked."""
+    """Request a deployment; `verdict` is that of gates where these have a say."""
     stored = next(
         (release for release in state.status.available_releases if release.tag == tag), None
     )

@@ -1,8 +1,8 @@
 """When an object of Flux is no longer corrected: another writer changes it as often.
 
 No writer wins a contest of five corrections within ten minutes, and each makes Flux work. So the
-object is left alone for ten minutes after the last one, and the status says so. What is deployed
-anew is written all the same.
+object is left alone for ten minutes after the last correction, and the status says so. What is
+deployed anew is written all the same.
 """
 
 from collections.abc import Iterable, Sequence

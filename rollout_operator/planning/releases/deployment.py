@@ -1,4 +1,4 @@
-"""What a deployment writes into history: the new entry, the end of the one before, and a retry.
+"""What a deployment writes into history: the new entry, the end of the entry before, and a retry.
 
 The entry is an intent. Objects of Flux are written after it, so that a crash between the two leaves
 a deployment that is completed, and none without an entry.

@@ -46,7 +46,7 @@ def discover(
     if recorded is None:
         listed = (*status.available_releases, release)
     else:
-        # Of another image nothing is known that was said of the one before.
+        # Of another image nothing is known that was said of the image before.
         has_moved = (
             None not in {release.digest, recorded.digest} and release.digest != recorded.digest
         )
@@ -64,7 +64,7 @@ def discover(
 def needs_metadata(status: ReleaseStatus, tag: str, digest: str | None) -> bool:
     """Return whether a registry has to be queried about a tag: what is on record lasts (RELB-01).
 
-    `digest` is what the policy says of it; another one is another image.
+    `digest` is what the policy says of it; another digest is another image.
     """
     recorded = next((release for release in status.available_releases if release.tag == tag), None)
     if recorded is None or recorded.digest is None or digest not in {None, recorded.digest}:

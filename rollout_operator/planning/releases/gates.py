@@ -1,7 +1,7 @@
 """What the gates of a Rollout let through.
 
 All must pass, and where several name versions, only those that all name are left. A gate that
-does not pass says nothing of versions. One tag may be asked for by name past all of them.
+does not pass says nothing of versions. A person may request one tag by name past all of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,16 +58,16 @@ def assess_gates(
 ) -> GatesVerdict:
     """Return what gates let through (REL-50 to 52); `bypass` is the tag that need not heed them."""
     verdict = _assess(candidates, gates)
-    asked = tuple(candidate for candidate in candidates if candidate.tag == bypass)
-    if not asked:
+    requested = tuple(candidate for candidate in candidates if candidate.tag == bypass)
+    if not requested:
         return verdict
     return GatesVerdict(
         code=GatesCode.BYPASSED,
-        text=f"gates are bypassed for {quote(asked[0].tag)}",
+        text=f"gates are bypassed for {quote(requested[0].tag)}",
         summaries=_summarise_all(gates, candidates, is_bypassed=True),
-        passed=asked,
-        allowed=asked,
-        is_bypass_needed=verdict.passed[:1] != asked,
+        passed=requested,
+        allowed=requested,
+        is_bypass_needed=verdict.passed[:1] != requested,
     )
 
 
@@ -96,7 +96,7 @@ def _explain(
         return GatesCode.BLOCKING, f"not passing: {join_names(closed)}"
     if not candidates:
         # In the original this looks as if a gate were in the way (RELB-07).
-        return GatesCode.NO_CANDIDATES, "no release is newer than the current one"
+        return GatesCode.NO_CANDIDATES, "no release is newer than the current release"
     if not allowed:
         return GatesCode.NONE_ALLOWED, "the gates allow none of the candidates"
     return GatesCode.PASSING, "all gates pass"

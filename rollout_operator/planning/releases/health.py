@@ -33,7 +33,7 @@ class BlockedCode(StrEnum):
 HOLDING: Final = frozenset(
     {BlockedCode.SUSPENDED, BlockedCode.WANTED_NOT_FOUND, BlockedCode.WANTED_NOT_VERIFIED}
 )
-"""What holds a release back that is asked for by name, too."""
+"""What holds a release back that is requested by name, too."""
 
 
 class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def list_checks(
 ) -> tuple[HealthCheck, ...]:
     """Return the HealthChecks of a Rollout, by namespace and name (REL-54).
 
-    `namespaces` has the labels of all that are known; in one that is not known none is found.
+    `namespaces` has the labels of all that are known; in an unknown namespace none is found.
     """
     if selector is None or selector.selector is None:
         return ()

@@ -1,4 +1,4 @@
-"""What a person asks of a Rollout by annotations, each once.
+"""What a person requests of a Rollout by annotations, each once.
 
 An intent that had its effect is recorded in the status before its annotation is removed. So a crash
 between the two applies none twice: what is recorded and still there has had its effect.
@@ -60,7 +60,7 @@ def consume(intents: ReleaseIntents, annotations: Iterable[str]) -> tuple[Consum
 
 
 def is_unblocked(intents: ReleaseIntents) -> bool:
-    """Return whether a failed release does not stop the next one (REL-80)."""
+    """Return whether a failed release does not stop the next (REL-80)."""
     return intents.unblock_failed == "true"
 
 

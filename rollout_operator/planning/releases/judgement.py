@@ -85,4 +85,4 @@ def _assess_wanted(state: ReleasePass) -> HealthVerdict:
         state.findings.append(finding)
         if not is_found and state.snapshot.verifies_wanted:
             return HealthVerdict(code=BlockedCode.WANTED_NOT_FOUND, text=text)
-    return HealthVerdict(code=BlockedCode.MANUAL, text="the release is asked for by name")
+    return HealthVerdict(code=BlockedCode.MANUAL, text="the release is requested by name")

@@ -1,7 +1,7 @@
 """What is to be done for a Rollout now: the one decision, from one snapshot.
 
 In this order: annotations that are left over go; a retry starts; the policy's tag joins the list;
-candidates, gates and health are judged; the current release bakes; and the next one is deployed if
+candidates, gates and health are judged; the current release bakes; and the next is deployed if
 nothing holds it back. The status is written once, and all of it follows from the snapshot: a plan
 that was carried out plans nothing new.
 """
@@ -107,7 +107,7 @@ def _discover(state: ReleasePass) -> None:
 
 
 def _settle_intents(state: ReleasePass) -> None:
-    """Drop what asks for what is there already (RELB-09, RELB-11)."""
+    """Drop intents that want what is there already (RELB-09, RELB-11)."""
     if is_done_already(state.spec, state.intents, state.current):
         note = f"{state.current_tag} is deployed already"
         state.events.append(ReleaseEvent(reason="ForceDeployNoop", note=note))

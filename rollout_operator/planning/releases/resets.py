@@ -1,7 +1,7 @@
 """When a HealthCheck starts anew: what it found before a deployment says nothing of the release.
 
 Only a Rollout that selects a check resets it, from whatever namespace. In the original a check in
-another namespace is never reset, so that one which stays healthy holds each bake up for ever.
+another namespace is never reset, so that a check which stays healthy holds each bake up for ever.
 """
 
 from collections.abc import Iterable, Mapping

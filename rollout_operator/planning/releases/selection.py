@@ -1,4 +1,4 @@
-"""Which release is to be deployed: the one that is asked for by name, or the newest that may.
+"""Which release is to be deployed: the release that is requested by name, or the newest that may.
 
 A pin (`spec.wantedVersion`) takes any tag, and goes back as well as forward; `force-deploy` takes a
 release that was announced. Neither heeds gates, health or a bake. Whether what is chosen is
@@ -19,7 +19,7 @@ from rollout_operator.planning.releases.versions import find_version_key
 
 
 class ManualRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A release that is asked for by name."""
+    """A release that is requested by name."""
 
     tag: str = ""
     """Empty where it cannot be deployed."""
@@ -29,7 +29,7 @@ class ManualRequest(msgspec.Struct, frozen=True, kw_only=True):
 def find_manual(
     spec: ReleaseSpec, intents: ReleaseIntents, available: Iterable[Release]
 ) -> ManualRequest | None:
-    """Return the release that is asked for by name, None without a request (REL-44, REL-46)."""
+    """Return the release that is requested by name, None without a request (REL-44, REL-46)."""
     if spec.wanted_version is not None:
         return ManualRequest(tag=spec.wanted_version)
     forced = intents.force_deploy
@@ -44,7 +44,7 @@ def find_manual(
 def is_done_already(
     spec: ReleaseSpec, intents: ReleaseIntents, current: HistoryEntry | None
 ) -> bool:
-    """Return whether `force-deploy` asks for what is deployed, and no pin hides it (RELB-09)."""
+    """Return whether `force-deploy` wants what is deployed, and no pin hides it (RELB-09)."""
     forced, is_pinned = intents.force_deploy, spec.wanted_version is not None
     return bool(forced) and not is_pinned and current is not None and current.version.tag == forced
 
@@ -52,7 +52,7 @@ def is_done_already(
 def is_superseded(
     tag: str, current: str | None, available: Iterable[Release], order: PolicyOrder | None
 ) -> bool:
-    """Return whether a tag is known to be the current one, or older (RELB-11)."""
+    """Return whether a tag is known to be the current tag, or older (RELB-11)."""
     if current is None or tag == current:
         return tag == current
     keys = find_version_key(tag), find_version_key(current)

@@ -99,7 +99,7 @@ class ReleasePass:
         return describe_flux_wait(self.rollout, self.current_tag, snapshot.targets, snapshot.compat)
 
     def choose_newer(self) -> ReleaseCandidates:
-        """Return the releases that are newer than the current one."""
+        """Return the releases that are newer than the current release."""
         announced = AnnouncedReleases(
             available=self.status.available_releases,
             current=self.current_tag,

@@ -11,7 +11,7 @@ _Part = tuple[int, int, str]
 VersionKey = tuple[int, int, int, int, tuple[_Part, ...]]
 """Compares as versions do: three numbers, whether it is final, and what stands for it if not."""
 
-# No registry takes longer ones.
+# No registry takes longer tags.
 _LONGEST_TAG: Final = 128
 _WORDS: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION: Final = re.compile(

@@ -27,7 +27,7 @@ from rollout_operator.planning.scaling.desired import Delay, complain
 # has restarted its preparation is found out so much later at most.
 CALL_AGAIN: Final = timedelta(minutes=1)
 # How often pods are un-prepared though nothing has changed (SEED-079): the process before
-# this one may have called them.
+# this may have called them.
 CANCEL_AGAIN: Final = timedelta(minutes=10)
 # So often a pod is called soon again which never confirmed that it stays.
 SOON_TRIES: Final = 5

@@ -45,7 +45,7 @@ def needs_read(entry: InventoryObject) -> bool:
 def assess_object(
     name: str, tree: Tree, now: datetime, failure: FluxFailure | None = None
 ) -> InventoryFinding:
-    """Return what one object is at, and when it failed; `failure` is one of Flux that counts."""
+    """Return what one object is at, and when it failed; `failure` is Flux's, where it counts."""
     verdict = assess_status(tree, now)
     if failure is not None and verdict.status is not ObjectStatus.TERMINATING:
         failed = StatusVerdict(ObjectStatus.FAILED, failure.text)
@@ -70,7 +70,7 @@ def assess_kustomization(
 ) -> CheckFinding:
     """Return the health of a Kustomization and of what it applied (REL-108 to 111).
 
-    `unread` counts the evaluations in a row, with this one, that could not read something.
+    `unread` counts the evaluations in a row, this included, that could not read something.
     """
     if own.verdict is None:
         return assess_unread(own.problem or "there is none", unread)

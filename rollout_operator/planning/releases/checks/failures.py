@@ -1,9 +1,9 @@
-"""Since when Flux has failed with what it was asked for.
+"""Since when Flux has failed with what its objects want.
 
 Flux tries again and again, and each attempt begins with `Ready` unknown: so the time of that
 condition is never older than the last attempt. How long a failure lasts is known only across
-attempts. It ends with success, and it is another one once Flux attempts another generation or
-revision, or was asked to look again.
+attempts. It ends with success, and it is another failure once Flux attempts another generation or
+revision, or was requested to look again.
 """
 
 from collections.abc import Iterable, Mapping

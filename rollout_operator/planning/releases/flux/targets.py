@@ -1,7 +1,7 @@
 """Where the tag of a Rollout belongs, and which writes a plan of it makes due.
 
 A Kustomization that only applies what a managed OCIRepository fetched carries no tag. It is a place
-all the same: a bake waits for it, and a retry asks Flux to look at it.
+all the same: a bake waits for it, and a retry has Flux reconcile it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.planning.releases.flux.progress import FluxWait, list_flux_waits
 from rollout_operator.planning.releases.flux.writes import TAG, plan_flux_writes
 
-# What a plan must ask for; all other writes only tidy up beside a tag that is there.
+# What a plan requires; all other writes only tidy up beside a tag that is there.
 _TAGS: Final = frozenset(
     {FluxWriteCode.VALUE_SET, FluxWriteCode.VALUE_MOVED, FluxWriteCode.VALUE_TAKEN}
 )

@@ -1,8 +1,8 @@
-"""What a Rollout writes into objects of Flux: one tag, wherever annotations ask for it.
+"""What a Rollout writes into objects of Flux: one tag, wherever annotations want it.
 
 Each Rollout has a field manager of its own and applies nothing but its own fields: two Rollouts on
 one Kustomization keep theirs apart, and a field without its annotation is let go. Then its value
-stays: without it Flux would apply another version than the one that was asked for. What is there
+stays: without it Flux would apply another version than the wanted version. What is there
 already is not written, so that a plan may be made again after any of its writes.
 """
 
@@ -71,7 +71,7 @@ def plan_flux_writes(
 ) -> FluxWrites:
     """Return what it takes until all that is annotated for a Rollout has the tag.
 
-    The objects are those of its namespace. Nothing is written to one that is being deleted.
+    The objects are those of its namespace. Nothing is written to an object that is being deleted.
     """
     oci = sorted(repositories, key=lambda repository: repository.head.name)
     applied = sorted(kustomizations, key=lambda kustomization: kustomization.head.name)

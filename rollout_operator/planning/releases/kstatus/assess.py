@@ -1,6 +1,6 @@
 """What any object is at: current, in progress or failed, by the rules of kstatus.
 
-Objects are read as they are on the wire, since any kind may be asked about. A field of another type
+Objects are read as they are on the wire, since any kind may be judged. A field of another type
 than it should have is absent. Kinds of Kubernetes have rules of their own, in `workloads`; of all
 others conditions decide, and without conditions they are current.
 """
@@ -35,7 +35,7 @@ def _assess_metadata(read: ApiObject) -> StatusVerdict | None:
 
 
 def _assess_conditions(read: ApiObject) -> StatusVerdict | None:
-    """Return what the conditions of kstatus say; the first one that is true decides."""
+    """Return what the conditions of kstatus say; the first that is true decides."""
     for condition in read.conditions:
         if condition.status == "True" and condition.type == "Reconciling":
             return StatusVerdict(ObjectStatus.IN_PROGRESS, condition.message)

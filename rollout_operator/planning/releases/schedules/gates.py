@@ -117,7 +117,7 @@ def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
 
 
 def _takes(spaces: LabelSelector, labels: Mapping[str, str] | None) -> bool:
-    """Return whether a namespace is selected; an unknown one is only by a selector of all."""
+    """Return whether a namespace is selected; an unknown namespace is only by a selector of all."""
     return spaces == LabelSelector() if labels is None else spaces.takes(labels)
 
 
@@ -152,7 +152,7 @@ def _plan_gates(
 def _match(
     schedule: ScheduleObject, selected: Iterable[GatedRollout], own: Sequence[ReleaseGate]
 ) -> Iterator[tuple[GatedRollout, ReleaseGate | None]]:
-    """Yield each Rollout with its gate: the one of its name, else one that is labelled for it."""
+    """Yield each Rollout with its gate: the gate of its name, else a gate labelled for it."""
     rollouts = sorted(
         selected, key=lambda gated_rollout: (gated_rollout.namespace, gated_rollout.name)
     )
@@ -205,7 +205,7 @@ def _is_as_wanted(gate: ReleaseGate, wanted: WantedGate) -> bool:
 
 
 def _choose_name(schedule: ScheduleObject, rollout: GatedRollout, taken: set[str]) -> str:
-    """Return the name of a new gate, where the first one belongs to another gate the second."""
+    """Return the name of a new gate, where the first belongs to another gate the second."""
     first, second = _names(schedule, rollout)
     return second if f"{rollout.namespace}/{first}" in taken else first
 

@@ -30,7 +30,7 @@ HORIZON: Final = timedelta(days=400)
 _MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = timedelta(days=1)
 _INSTANT: Final = timedelta(microseconds=1)
-# Minutes of a day as bits, the first one lowest.
+# Minutes of a day as bits, the first minute lowest.
 _WHOLE_DAY: Final = (1 << MINUTES_OF_DAY) - 1
 
 

@@ -93,7 +93,7 @@ def _find_problem(status: ScheduleStatus) -> tuple[str, str] | None:
 
 def _assess_ready(plan: SchedulePlan, failed: Mapping[str, str]) -> ConditionFinding:
     if plan.problem:
-        text = f"{plan.problem}; gates stay as they are, and new ones do not pass"
+        text = f"{plan.problem}; gates stay as they are, and new gates do not pass"
         return ConditionFinding(READY, False, INVALID, text)
     if failed:
         texts = [f"{key}: {error}" for key, error in sorted(failed.items())[:_MOST_ERRORS]]
