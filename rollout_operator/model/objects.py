@@ -22,7 +22,7 @@ from rollout_operator.model.names import (
 # `start` and `replicas` are 32-bit numbers: no ordinal is longer.
 _ORDINAL_DIGITS: Final = 10
 
-View = TypeVar("View")
+Decoded = TypeVar("Decoded")
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,22 +189,22 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchedObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them. Its view names no version: two that say the same are the same."""
+    """Any object that is followed. Two with the same `decoded`, without a version, say the same."""
 
     namespace: str
     name: str
     uid: Uid
     resource_version: str
-    view: object
+    decoded: object
 
 
 AnyWatched: TypeAlias = WatchedObject | Unreadable
 
 
-def list_views(objects: Iterable[AnyWatched], *kinds: type[View]) -> tuple[View, ...]:
+def list_decoded(objects: Iterable[AnyWatched], *kinds: type[Decoded]) -> tuple[Decoded, ...]:
     """Return what the objects say that can be read and are of these kinds."""
-    snapshots = (watched.view for watched in objects if isinstance(watched, WatchedObject))
-    return tuple(view for view in snapshots if isinstance(view, kinds))
+    decoded = (watched.decoded for watched in objects if isinstance(watched, WatchedObject))
+    return tuple(each for each in decoded if isinstance(each, kinds))
 
 
 def parse_ordinal(digits: str) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rollout_operator.controllers.releases.tags import tag_labels
 from rollout_operator.kube.cache.followed import FollowedKind
-from rollout_operator.model.objects import list_views
+from rollout_operator.model.objects import list_decoded
 from rollout_operator.model.releases.flux import ImagePolicy, OciRepository
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import ReleaseRollout
@@ -36,24 +36,24 @@ class ReleaseCaches:
 
     def list_rollouts(self) -> tuple[ReleaseRollout, ...]:
         """Return the Rollouts that can be obeyed."""
-        return list_views(self.rollouts.store.list_all(), ReleaseRollout)
+        return list_decoded(self.rollouts.store.list_all(), ReleaseRollout)
 
     def list_selecting(self, check: HealthCheck) -> tuple[ReleaseRollout, ...]:
         """Return the Rollouts that may select a HealthCheck, by its labels alone."""
         selecting = self.rollouts.store.list_tagged(*tag_labels(check.labels))
         return tuple(
             rollout
-            for rollout in list_views(selecting, ReleaseRollout)
+            for rollout in list_decoded(selecting, ReleaseRollout)
             if takes_check(rollout, check)
         )
 
     def list_policies(self) -> tuple[ImagePolicy, ...]:
         """Return the image policies."""
-        return list_views(self.policies.store.list_all(), ImagePolicy)
+        return list_decoded(self.policies.store.list_all(), ImagePolicy)
 
     def list_repositories(self) -> tuple[OciRepository, ...]:
         """Return the OCIRepositories."""
-        return list_views(self.oci_repositories.store.list_all(), OciRepository)
+        return list_decoded(self.oci_repositories.store.list_all(), OciRepository)
 
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: a kind is not known, or its view is too old.

@@ -93,7 +93,7 @@ class ReleaseController:
             return RECHECK
         if not isinstance(watched, WatchedObject):
             return RESYNC  # what cannot be read is on record in the log
-        rollout = watched.view
+        rollout = watched.decoded
         if not isinstance(rollout, ReleaseRollout | RefusedRelease) or rollout.head.is_terminating:
             return None
         return await self._decide(watched, rollout)

@@ -16,7 +16,7 @@ from rollout_operator.model.decode.releases.flux import (
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome
-from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
+from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -57,13 +57,13 @@ def gather_flux(
 ) -> FluxOfRollout:
     """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
     tags = tag_rollout(rollout)
-    written = list_views(repositories.list_tagged(*tags), OciRepository)
+    written = list_decoded(repositories.list_tagged(*tags), OciRepository)
     sources = (
         FluxReference(kind=OCI_REPOSITORY, namespace=source.head.namespace, name=source.head.name)
         for source in written
     )
     applied = kustomizations.list_tagged(*tags, *map(tag_source, sources))
-    return FluxOfRollout(written, list_views(applied, Kustomization))
+    return FluxOfRollout(written, list_decoded(applied, Kustomization))
 
 
 class _NewestTagged(NewestObjects[WatchedObject]):

@@ -21,7 +21,7 @@ from rollout_operator.model.decode.releases.flux import (
 )
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import DecodeError, Denied, InvalidInput, NotFound
-from rollout_operator.model.objects import Unreadable, list_views
+from rollout_operator.model.objects import Unreadable, list_decoded
 from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.flux import FluxReference, ImagePolicy, ImageRepository
 from rollout_operator.model.releases.gate import ReleaseGate
@@ -99,7 +99,7 @@ class ReleaseObserver:
             now=self.now(),
             policy=reading,
             metadata=metadata,
-            gates=list_views(self.caches.gates.store.list_tagged(name), ReleaseGate),
+            gates=list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate),
             checks=self.wide.list_checks() if is_wide else self._list_checks(rollout),
             namespaces=self.wide.map_labels() if is_wide else {},
             targets=list_targets(
@@ -140,7 +140,7 @@ class ReleaseObserver:
     def _list_checks(self, rollout: ReleaseRollout) -> tuple[HealthCheck, ...]:
         if rollout.spec.checks is None:
             return ()
-        return list_views(self.caches.checks.store.list_all(), HealthCheck)
+        return list_decoded(self.caches.checks.store.list_all(), HealthCheck)
 
     async def _read_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
         spec = rollout.spec
@@ -164,7 +164,7 @@ class ReleaseObserver:
                 raise Unobserved(stored.error)
             if stored is None:
                 raise Unobserved(f"{text}: there is none")
-            return cast(View, stored.view)
+            return cast(View, stored.decoded)
         if self.keeps_to_namespace:
             raise Unobserved(f"{text}: {NO_OTHERS}")
         if kind.resource is None:

@@ -20,7 +20,7 @@ from rollout_operator.model.decode.releases.namespace import decode_labelled_nam
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
+from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.namespace import LabelledNamespace
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
@@ -54,11 +54,11 @@ class WideChecks:
 
     def list_checks(self) -> tuple[HealthCheck, ...]:
         """Return those of all namespaces."""
-        return list_views(self._checks.store.list_all(), HealthCheck)
+        return list_decoded(self._checks.store.list_all(), HealthCheck)
 
     def map_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all namespaces, by their names."""
-        namespaces = list_views(self._namespaces.store.list_all(), LabelledNamespace)
+        namespaces = list_decoded(self._namespaces.store.list_all(), LabelledNamespace)
         return {namespace.head.name: namespace.labels for namespace in namespaces}
 
     def on_change(self, on_check: OnWatched, on_all: Callable[[], None]) -> None:

@@ -292,7 +292,9 @@ class _Tags:
                 self._items.setdefault(tag, {})[key] = new
 
     def _tags_of(self, item: AnyWatched | None) -> frozenset[str]:
-        return frozenset(self._list_tags(item.view)) if isinstance(item, WatchedObject) else _NONE
+        return (
+            frozenset(self._list_tags(item.decoded)) if isinstance(item, WatchedObject) else _NONE
+        )
 
 
 class _Index(Generic[Cached, _Tag]):

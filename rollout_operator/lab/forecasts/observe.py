@@ -32,7 +32,7 @@ from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.objects import AnyWatched, Unreadable, list_views
+from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY, ImagePolicy
 from rollout_operator.model.releases.gate import ReleaseGate
@@ -96,11 +96,11 @@ def observe_releases(
         place = f" in namespace {namespace}" if namespace else ""
         besides = f"; {'; '.join(broken)}" if broken else ""
         raise InvalidInput(f"there is no Rollout of {kinds.ROLLOUTS.group}{place}{besides}")
-    schedules = list_views(
+    schedules = list_decoded(
         (*found.of(kinds.ROLLOUT_SCHEDULES), *found.of(kinds.CLUSTER_ROLLOUT_SCHEDULES)),
         ScheduleObject,
     )
-    labelled = list_views(found.of(NAMESPACES), LabelledNamespace)
+    labelled = list_decoded(found.of(NAMESPACES), LabelledNamespace)
     given = ForecastInput(
         begins=span.begins,
         ends=span.begins + span.lasts,
@@ -108,9 +108,9 @@ def observe_releases(
             _relate(each, found, copy)
             for each in sorted(rollouts, key=lambda each: (each.head.namespace, each.head.name))
         ),
-        gates=list_views(found.of(kinds.ROLLOUT_GATES), ReleaseGate),
+        gates=list_decoded(found.of(kinds.ROLLOUT_GATES), ReleaseGate),
         schedules=schedules,
-        checks=list_views(found.of(kinds.HEALTH_CHECKS), HealthCheck),
+        checks=list_decoded(found.of(kinds.HEALTH_CHECKS), HealthCheck),
         namespaces={each.head.name: each.labels for each in labelled},
         compat=span.compat,
         settles_after=span.settles_after,
@@ -130,8 +130,8 @@ class _Found:
 
 
 def _list_rollouts(found: _Found) -> Iterator[ReleaseRollout | RefusedRelease]:
-    yield from list_views(found.of(kinds.ROLLOUTS), ReleaseRollout)
-    yield from list_views(found.of(kinds.ROLLOUTS), RefusedRelease)
+    yield from list_decoded(found.of(kinds.ROLLOUTS), ReleaseRollout)
+    yield from list_decoded(found.of(kinds.ROLLOUTS), RefusedRelease)
 
 
 def _read(objects: Iterable[JsonObject], namespace: str) -> _Found:
@@ -213,7 +213,7 @@ def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> P
             continue
         if isinstance(each, Unreadable):
             return PolicyReading(problem=each.error)
-        (policy,) = list_views([each], ImagePolicy)
+        (policy,) = list_decoded([each], ImagePolicy)
         return describe_policy(policy)
     return PolicyReading(problem=f"{place}: there is none")
 

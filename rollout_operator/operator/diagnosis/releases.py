@@ -35,7 +35,7 @@ from rollout_operator.model.described.releases import (
     ScheduleDescription,
 )
 from rollout_operator.model.errors import ApiError, Denied, NotFound
-from rollout_operator.model.objects import AnyWatched, Unreadable, list_views
+from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.namespace import LabelledNamespace
@@ -113,7 +113,7 @@ class ReleaseReader:
             repositories=repositories,
             kustomizations=kustomizations,
         )
-        if not any(map(selects_namespaces, list_views(rollouts, ReleaseRollout))):
+        if not any(map(selects_namespaces, list_decoded(rollouts, ReleaseRollout))):
             return listed
         wide = await self._list("", decode_health_check, _ALL_CHECKS)
         namespaces = await self._list("", decode_labelled_namespace, NAMESPACES)
@@ -145,7 +145,7 @@ class ObservedReleases:
     def describe_releases(self) -> tuple[ReleaseDescription, ...] | UnsetType:
         """Return all Rollouts by name; UNSET where there is none."""
         common = RelatedObjects(
-            gates=list_views(self.listed.gates, ReleaseGate),
+            gates=list_decoded(self.listed.gates, ReleaseGate),
             schedules=self._list_schedules(),
             checks=self._list_checks(),
         )
@@ -153,9 +153,9 @@ class ObservedReleases:
         for rollout in sorted(self.listed.rollouts, key=lambda each: each.name):
             if isinstance(rollout, Unreadable):
                 descriptions.append(describe_unreadable_release(rollout))
-            elif isinstance(rollout.view, ReleaseRollout | RefusedRelease):
+            elif isinstance(rollout.decoded, ReleaseRollout | RefusedRelease):
                 descriptions.append(
-                    describe_release(rollout.view, self._relate(rollout.view, common))
+                    describe_release(rollout.decoded, self._relate(rollout.decoded, common))
                 )
         return tuple(descriptions) or UNSET
 
@@ -165,7 +165,7 @@ class ObservedReleases:
 
     def describe_checks(self) -> tuple[HealthCheckDescription, ...] | UnsetType:
         """Return the HealthChecks of the namespace by name; UNSET where there is none."""
-        rollouts = list_views(self.listed.rollouts, ReleaseRollout)
+        rollouts = list_decoded(self.listed.rollouts, ReleaseRollout)
         labels = self._map_labels()
         descriptions = (describe_check(check, rollouts, labels) for check in self._list_checks())
         return tuple(descriptions) or UNSET
@@ -183,19 +183,19 @@ class ObservedReleases:
         related = msgspec.structs.replace(common, targets=list_targets(name, tag, *flux))
         if not selects_namespaces(rollout):
             return related
-        checks = list_views(self.listed.wide_checks, HealthCheck)
+        checks = list_decoded(self.listed.wide_checks, HealthCheck)
         return msgspec.structs.replace(related, checks=checks, namespaces=self._map_labels())
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
-        checks = list_views(self.listed.checks, HealthCheck)
+        checks = list_decoded(self.listed.checks, HealthCheck)
         return tuple(sorted(checks, key=lambda check: check.head.name))
 
     def _map_labels(self) -> Mapping[str, Mapping[str, str]]:
-        namespaces = list_views(self.listed.namespaces, LabelledNamespace)
+        namespaces = list_decoded(self.listed.namespaces, LabelledNamespace)
         return {namespace.head.name: namespace.labels for namespace in namespaces}
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
-        schedules = list_views(self.listed.schedules, ScheduleObject)
+        schedules = list_decoded(self.listed.schedules, ScheduleObject)
         return tuple(
             sorted(
                 schedules, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name)

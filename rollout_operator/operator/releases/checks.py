@@ -26,7 +26,7 @@ from rollout_operator.kube.release_kinds import HEALTH_CHECKS
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.objects import AnyWatched, WatchedObject, list_views
+from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckFinding, HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases.rollout import ReleaseRollout
@@ -105,7 +105,7 @@ class HealthChecks(Feature):
 
     def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
         """Look at what Rollouts of any namespace may select."""
-        for check in list_views(self._caches.checks.store.list_all(), HealthCheck):
+        for check in list_decoded(self._caches.checks.store.list_all(), HealthCheck):
             if any(takes_check(rollout, check) for rollout in rollouts):
                 self._queue.add(check.head.name)
 
@@ -163,7 +163,7 @@ class HealthChecks(Feature):
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake what a Rollout selects, where another release or another set of checks counts."""
-        rollouts = list_views(
+        rollouts = list_decoded(
             [version for version in (old, new) if version is not None], ReleaseRollout
         )
         if len(rollouts) == 2 and _get_cause(rollouts[0]) == _get_cause(rollouts[1]):
@@ -175,7 +175,7 @@ class HealthChecks(Feature):
 
     def _on_kustomization(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         names = {version.name for version in (old, new) if version is not None}
-        for check in list_views(self._caches.checks.store.list_all(), HealthCheck):
+        for check in list_decoded(self._caches.checks.store.list_all(), HealthCheck):
             own = f"{check.head.namespace}/"
             named = (check.kustomization or "").removeprefix(own)
             if find_class(check) is not None and named in names:
@@ -189,7 +189,7 @@ class HealthChecks(Feature):
 
 def _get_wish(watched: AnyWatched) -> object:
     """Return all that a check says but its status."""
-    view = watched.view if isinstance(watched, WatchedObject) else watched
+    view = watched.decoded if isinstance(watched, WatchedObject) else watched
     if not isinstance(view, HealthCheck):
         return view
     return msgspec.structs.replace(view, status=HealthCheckStatus())

@@ -28,7 +28,7 @@ from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import ApiError, DecodeError, NotFound
 from rollout_operator.model.event import EventRecord
-from rollout_operator.model.objects import WatchedObject, list_views
+from rollout_operator.model.objects import WatchedObject, list_decoded
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.process import Process
 from rollout_operator.operator.releases.compat import get_compat
@@ -84,7 +84,7 @@ class ClusterSchedules:
     def _list_schedules(self) -> Iterator[ScheduleObject]:
         """Yield the schedules of all namespaces, and of the cluster."""
         for kind in self._process.followed_schedules:
-            yield from list_views(kind.store.list_all(), ScheduleObject)
+            yield from list_decoded(kind.store.list_all(), ScheduleObject)
 
     async def _may_follow(self) -> bool:
         """Return whether the kind is there, and may be listed: what is not allowed is not tried."""

@@ -5,7 +5,7 @@ Built only where they are asked for. Any of their kinds may be missing, or come 
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.model.objects import list_views
+from rollout_operator.model.objects import list_decoded
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.operator.context import Context
@@ -27,8 +27,8 @@ class Releases(Feature):
         caches = self._caches
         show_releases(
             context.metrics.registry,
-            lambda: list_views(caches.rollouts.store.list_all(), ReleaseRollout, RefusedRelease),
-            lambda: list_views(caches.checks.store.list_all(), HealthCheck),
+            lambda: list_decoded(caches.rollouts.store.list_all(), ReleaseRollout, RefusedRelease),
+            lambda: list_decoded(caches.checks.store.list_all(), HealthCheck),
         )
         rollouts = RolloutReleases(context, self._caches)
         self.describer = DescribedReleases(context, self._caches, rollouts)

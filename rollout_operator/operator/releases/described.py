@@ -14,7 +14,7 @@ from rollout_operator.model.described.releases import (
     ReleaseDescription,
     ScheduleDescription,
 )
-from rollout_operator.model.objects import Unreadable, list_views
+from rollout_operator.model.objects import Unreadable, list_decoded
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
@@ -45,8 +45,8 @@ class DescribedReleases:
         for watched in sorted(self._caches.rollouts.store.list_all(), key=lambda each: each.name):
             if isinstance(watched, Unreadable):
                 yield describe_unreadable_release(watched)
-            elif isinstance(watched.view, ReleaseRollout | RefusedRelease):
-                yield describe_release(watched.view, self._relate(watched.view, common))
+            elif isinstance(watched.decoded, ReleaseRollout | RefusedRelease):
+                yield describe_release(watched.decoded, self._relate(watched.decoded, common))
 
     def describe_schedules(self) -> Iterator[ScheduleDescription]:
         """Yield the schedules of the namespace, and those of the cluster."""
@@ -73,7 +73,7 @@ class DescribedReleases:
         gates = self._caches.gates.store.list_tagged(name)
         related = replace(
             common,
-            gates=list_views(gates, ReleaseGate),
+            gates=list_decoded(gates, ReleaseGate),
             error=self._rollouts.get_error(name),
         )
         if isinstance(rollout, RefusedRelease):
@@ -85,7 +85,7 @@ class DescribedReleases:
         return replace(related, checks=wide.list_checks(), namespaces=wide.map_labels())
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
-        checks = list_views(self._caches.checks.store.list_all(), HealthCheck)
+        checks = list_decoded(self._caches.checks.store.list_all(), HealthCheck)
         return tuple(sorted(checks, key=lambda check: check.head.name))
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
@@ -93,7 +93,7 @@ class DescribedReleases:
         schedules = (
             schedule
             for kind in kinds
-            for schedule in list_views(kind.store.list_all(), ScheduleObject)
+            for schedule in list_decoded(kind.store.list_all(), ScheduleObject)
         )
         own = [
             schedule

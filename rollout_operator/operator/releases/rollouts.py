@@ -25,7 +25,7 @@ from rollout_operator.kube.connection.transport import choose_proxy
 from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.watched import watch_as
-from rollout_operator.model.objects import AnyWatched, list_views
+from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import ReleaseRollout
@@ -158,13 +158,17 @@ class RolloutReleases(Feature):
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that a change concerns; what it concerned before as well."""
-        for view in list_views([version for version in (old, new) if version is not None], object):
+        for view in list_decoded(
+            [version for version in (old, new) if version is not None], object
+        ):
             for name in list_concerned(view, self._caches):
                 self._queue.add(name)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that may select a HealthCheck of another namespace."""
-        checks = list_views([version for version in (old, new) if version is not None], HealthCheck)
+        checks = list_decoded(
+            [version for version in (old, new) if version is not None], HealthCheck
+        )
         for rollout in self._list_wide():
             if any(takes_check(rollout, check) for check in checks):
                 self._queue.add(rollout.head.name)

@@ -35,7 +35,7 @@ from rollout_operator.kube.release_kinds import ROLLOUT_SCHEDULES
 from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.event import EventRecord
-from rollout_operator.model.objects import AnyWatched, list_views
+from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
@@ -119,7 +119,7 @@ class Schedules(Feature):
                 self._queue.add(version.name)
 
     def _on_gate(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        for view in list_views(_list_known(old, new), ReleaseGate):
+        for view in list_decoded(_list_known(old, new), ReleaseGate):
             for name in list_by_gate(self._settings.resource.kind, view):
                 self._queue.add(name)
 
@@ -137,7 +137,7 @@ class Schedules(Feature):
             self._queue.add(watched.name)
 
     def _list_schedules(self) -> Iterable[ScheduleObject]:
-        return list_views(self._kinds.schedules.store.list_all(), ScheduleObject)
+        return list_decoded(self._kinds.schedules.store.list_all(), ScheduleObject)
 
 
 class NamespacedSchedules(Schedules):

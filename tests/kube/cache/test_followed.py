@@ -36,7 +36,7 @@ def watch_pod(raw: bytes | msgspec.Raw) -> WatchedObject:
         name=found.name,
         uid=found.uid,
         resource_version=found.resource_version,
-        view=found.labels,
+        decoded=found.labels,
     )
 
 

@@ -13,7 +13,7 @@ def watched(name: str, version: int, *mentions: str) -> WatchedObject:
         name=name,
         uid=Uid(f"uid-{name}"),
         resource_version=f"{version}",
-        view=mentions,
+        decoded=mentions,
     )
 
 

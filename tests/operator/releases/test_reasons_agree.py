@@ -126,7 +126,7 @@ def report(world: ReleaseWorld) -> list[EventRecord]:
         name=head.name,
         uid=head.uid,
         resource_version=head.resource_version,
-        view=world.rollout,
+        decoded=world.rollout,
     )
     ReleaseReports(found.append, counters).on_plan(watched, world.reported)
     return found

@@ -100,9 +100,9 @@ class CheckController:
         if lack := context.find_lack():
             log.debug("HealthCheck waits", check=name, why=lack)
             return RECHECK
-        if not isinstance(watched, WatchedObject) or not isinstance(watched.view, HealthCheck):
+        if not isinstance(watched, WatchedObject) or not isinstance(watched.decoded, HealthCheck):
             return None  # what cannot be read is on record in the log
-        return await self._decide(watched, watched.view)
+        return await self._decide(watched, watched.decoded)
 
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
         # What is known of Rollouts comes before all reads: so no read is older than it.

@@ -98,11 +98,13 @@ class ScheduleController:
         if lack := context.observer.kinds.find_lack():
             log.debug("Schedule waits", schedule=name, why=lack)
             return RECHECK
-        if not isinstance(watched, WatchedObject) or not isinstance(watched.view, ScheduleObject):
+        if not isinstance(watched, WatchedObject) or not isinstance(
+            watched.decoded, ScheduleObject
+        ):
             return RESYNC  # what cannot be read is on record in the log
-        if watched.view.head.is_terminating:
+        if watched.decoded.head.is_terminating:
             return None
-        return await self._decide(watched, watched.view)
+        return await self._decide(watched, watched.decoded)
 
     async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
         """Decide, bring the gates to it, and say so in the status."""
@@ -134,9 +136,9 @@ class ScheduleController:
     def _still_holds(self, schedule: ScheduleObject, state: ScheduleState | None) -> bool:
         """Return whether the schedule is what it was, and its next transition has not come."""
         newest, head = self._context.newest.get(schedule.head.name), schedule.head
-        if not isinstance(newest, WatchedObject) or not isinstance(newest.view, ScheduleObject):
+        if not isinstance(newest, WatchedObject) or not isinstance(newest.decoded, ScheduleObject):
             return False
-        now = newest.view.head
+        now = newest.decoded.head
         is_same = (now.uid, now.generation, now.is_terminating) == (
             head.uid,
             head.generation,

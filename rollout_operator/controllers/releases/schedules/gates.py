@@ -56,8 +56,10 @@ class KeptGates:
         self._forget_old()
         gates: dict[str, ReleaseGate] = {}
         for watched in self._cached.store.list_all():
-            if isinstance(watched, WatchedObject) and isinstance(watched.view, ReleaseGate):
-                gates[watched.view.head.key] = _restore(watched.view, watched.resource_version)
+            if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ReleaseGate):
+                gates[watched.decoded.head.key] = _restore(
+                    watched.decoded, watched.resource_version
+                )
         for key, (gate, _) in self._written.items():
             cached = gates.get(key)
             if cached is None or is_older(cached.head.resource_version, gate.head.resource_version):

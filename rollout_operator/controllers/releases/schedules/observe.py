@@ -6,7 +6,7 @@ from datetime import datetime
 
 from rollout_operator.controllers.releases.schedules.gates import KeptGates
 from rollout_operator.kube.cache.followed import FollowedKind
-from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_views
+from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
 from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.namespace import LabelledNamespace
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
@@ -70,7 +70,7 @@ class ScheduleObserver:
     def _map_namespaces(self) -> Mapping[str, Mapping[str, str]]:
         followed = self.kinds.namespaces
         namespaces = (
-            () if followed is None else list_views(followed.store.list_all(), LabelledNamespace)
+            () if followed is None else list_decoded(followed.store.list_all(), LabelledNamespace)
         )
         return {namespace.head.name: namespace.labels for namespace in namespaces}
 
@@ -81,7 +81,7 @@ def read_gated(watched: AnyWatched | None) -> GatedRollout | None:
         return GatedRollout(namespace=watched.namespace, name=watched.name, labels=watched.labels)
     if not isinstance(watched, WatchedObject):
         return None
-    rollout = watched.view
+    rollout = watched.decoded
     if not isinstance(rollout, ReleaseRollout | RefusedRelease):
         return None
     return GatedRollout(

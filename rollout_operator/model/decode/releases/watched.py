@@ -24,8 +24,8 @@ def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], Wa
     """Return what reads an object to be followed. It raises as `decode`."""
 
     def decode_watched(raw: JsonBytes) -> WatchedObject:
-        view = decode(raw)
-        head = view.head
+        decoded = decode(raw)
+        head = decoded.head
         # Writes of fields that are not read here would else be news.
         still = msgspec.structs.replace(head, resource_version="")
         return WatchedObject(
@@ -33,7 +33,7 @@ def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], Wa
             name=head.name,
             uid=head.uid,
             resource_version=head.resource_version,
-            view=msgspec.structs.replace(cast(msgspec.Struct, view), head=still),
+            decoded=msgspec.structs.replace(cast(msgspec.Struct, decoded), head=still),
         )
 
     return decode_watched

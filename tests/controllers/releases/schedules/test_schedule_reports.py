@@ -17,7 +17,7 @@ from tests.planning.releases.builders import gate
 def test_events_name_the_schedule(namespace: str, kind: EventKind) -> None:
     """RELB-31: one of the cluster has no namespace."""
     watched = WatchedObject(
-        name="nights", namespace=namespace, uid=Uid("1"), resource_version="7", view=gate()
+        name="nights", namespace=namespace, uid=Uid("1"), resource_version="7", decoded=gate()
     )
     records: list[EventRecord] = []
     event = ReleaseEvent(reason="WindowOpened", note="it is open", severity=Severity.WARN)
