@@ -64,6 +64,19 @@ HOME_MADE_TEXT = re.compile(
     r"|(a|another|each|every|live|fresh|our|two) looks?(?!-))\b",
     re.IGNORECASE,
 )
+# In texts and names of the folders that were read for it: what is meant has its noun and not `one`,
+# a call or a request is no `ask`, and what a cache or a decoder holds no `view`.
+NAMED_FOLDERS = {"aio", "lab", "model", "planning"}
+UNNAMED = re.compile(
+    r"\bones\b|\bone (that|which|whose|who)\b|\b(the|an|this|that|these|which|each|every|any|no"
+    r"|same|such|first|last|next|new|old|better|larger|worse|\w{3,}est"
+    r"|(anoth|oth|lat|earli|new|old|high|low|small|long|short)er) one(?=$|\W*$|[.,:;)]"
+    r"| (that|which|whose|who|is|are|was|has|have|may|can|must|does|goes|counts|before|after|of|in"
+    r"|with|for|by|to|and|or|as|at|from|where|than|it)\b)"
+    r"|\b(un)?ask(s|ed|ing|ers?)?\b(?! us to wait)|\bviews?\b",  # words of the API server itself
+    re.IGNORECASE,
+)
+UNNAMED_CODE = re.compile(r"_*(un)?ask(s|ed|er|ing)(_\w+)?|\w+_(un)?asked|_*views?|list_views")
 QUOTED = re.compile(r"`[^`]*`")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
@@ -154,6 +167,18 @@ def list_home_made_texts(module: Module) -> Iterator[str]:
                 yield f"{module.path.as_posix()}:{number}: {found[0]}"
 
 
+def list_unnamed(module: Module) -> Iterator[str]:
+    """Yield lines of texts that do not name what they mean, and such names of code."""
+    if module.layer not in NAMED_FOLDERS:
+        return
+    for number, line in list_texts(module):
+        if found := UNNAMED.search(QUOTED.sub("", line)):
+            yield f"{module.path.as_posix()}:{number}: {found[0]}"
+    for node, name in list_definitions(module):
+        if UNNAMED_CODE.fullmatch(name):
+            yield module.at(node, name)
+
+
 def list_persons(module: Module) -> Iterator[str]:
     """Yield lines of docstrings, comments and messages in which no one in particular acts."""
     for number, line in enumerate(module.source.splitlines(), 1):
@@ -216,6 +241,7 @@ Rule = Callable[[Module], Iterator[str]]
         list_home_made_words,
         list_words_gone_here,
         list_home_made_texts,
+        list_unnamed,
         list_persons,
         list_wrong_verbs,
         list_oversize,
@@ -285,6 +311,12 @@ def test_the_tests_keep_the_rules() -> None:
         (list_home_made_texts, "a.py", '"""Not `a look`.\n\nA look."""', ":3: A look"),
         (list_home_made_texts, "a.py", "a = f'{b} permits {c}'", ":1: permits"),
         (list_home_made_texts, "a.py", "a = b  # as anyone may", ":1: anyone"),
+        (list_unnamed, "model/a.py", '"""A pod.\n\nThe last one counts."""', ":3: last one"),
+        (list_unnamed, "model/a.py", "# of zones, ones", ":1: ones"),
+        (list_unnamed, "model/a.py", "a = f'one that {b}'", ":1: one that"),
+        (list_unnamed, "model/a.py", "a = 'pods are asked'", ":1: asked"),
+        (list_unnamed, "model/a.py", "# the view of a pod", ":1: view"),
+        (list_unnamed, "model/a.py", "def b(asked): ...", ":1: asked"),
         (list_persons, "a.py", "# Nobody waits: nonetheless none do.", ":1: Nobody"),
         (list_persons, "a.py", "a = 1\n# as somebody else's", ":2: somebody"),
         (list_wrong_verbs, "a.py", "def find_b() -> str: ...", ":1: find_b -> str"),
@@ -323,6 +355,8 @@ def test_a_breach_is_found(
         (list_home_made_words, "a.py", "def test_it_does_not_look_like_b(note, preview): ..."),
         (list_home_made_texts, "a.py", "tell = f'{tell} a look-up'  # `undo`, told that it stays"),
         (list_home_made_texts, "lab/a.py", "# a story"),
+        (list_unnamed, "web/a.py", "# the last one"),
+        (list_unnamed, "lab/a.py", "# one by one, the one pod of one of them; `the last one`"),
         (list_wrong_verbs, "a.py", "def find_b() -> 'B | None': ...\ndef finder(): ..."),
         (list_wrong_verbs, "a.py", "def list_b() -> tuple[B, ...]: ..."),
         (

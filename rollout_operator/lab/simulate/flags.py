@@ -139,8 +139,8 @@ class SimulateSettings:
     )
     policy_file: str = flag(
         POLICY, TEXT, "", "",
-        "File with MultiAZRollouts, as they would be applied: each takes the place of the one of"
-        " its name, or is a new one.",
+        "File with MultiAZRollouts, as they would be applied: each takes the place of the policy"
+        " of its name, or is a new policy.",
     )
     obeys: bool = flag(
         "multi-az-rollouts.enabled", BOOL, True, "",
@@ -148,7 +148,7 @@ class SimulateSettings:
     )
     namespace: str = flag(
         "namespace", TEXT, "", "",
-        "Namespace to look at, also -n: that of the context, or the only one of the file.",
+        "Namespace to look at, also -n: that of the context, or the only namespace of the file.",
         alias="n",
     )
     releases: bool = flag(
