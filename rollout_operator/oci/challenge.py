@@ -1,7 +1,7 @@
-"""`WWW-Authenticate` → challenges: which credentials a registry wants, and where to get tokens.
+"""`WWW-Authenticate` → challenges: which credentials a registry requires, and where to get tokens.
 
 Reads several challenges in one header, several headers, and quoted values with escapes, as RFC
-9110 has them. What is no challenge is skipped. Pure; what is answered is decided in `tokens`.
+9110 has them. What is no challenge is skipped. Pure; `tokens` decides how each is answered.
 """
 
 import re
@@ -31,7 +31,7 @@ class Challenge:
 
 
 def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
-    """Return the challenges of all headers in their order, and of too many the first."""
+    """Return the challenges of all headers in their order, the first `_MOST` of them."""
     challenges: list[Challenge] = []
     for header in headers:
         challenges += _read(header[:_LONGEST])

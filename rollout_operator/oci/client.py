@@ -1,8 +1,8 @@
 """Read a registry: what a tag names and says of itself.
 
-Decides what is asked in which order, what an answer means, and for how long all of it may take. The
-digest is asked first: what it names never changes, so it is read once. How requests are made is
-decided in `exchange`, what an image says in `manifest`; when a registry is asked, and again after a
+Decides what is requested in which order, what an answer means, and for how long all of it may take.
+The digest comes first: what it names never changes, so it is read once. How requests are made is
+decided in `exchange`, what an image says in `manifest`; when a registry is read, and again after a
 failure, is left to the caller.
 """
 
@@ -57,7 +57,7 @@ RESULTS: Final[Mapping[type[RegistryError], str]] = {
     RegistryUnreachable: "unreachable",
     RegistryDistrusted: "distrusted",
 }
-"""What outcomes of look-ups are called, beside `ok`, `invalid` and `cancelled`."""
+"""The names of outcomes of look-ups, beside `ok`, `invalid` and `cancelled`."""
 
 # Several requests, to token servers and stores as well.
 LOOK_UP_LIMIT: Final = timedelta(seconds=60)
@@ -70,11 +70,11 @@ _WITHOUT_HEAD: Final = frozenset({400, 405, 501})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAccess:
-    """How a registry may be asked, as its ImageRepository says."""
+    """How a registry may be read, as its ImageRepository says."""
 
     keyring: Keyring = field(default_factory=Keyring)
     is_insecure: bool = False
-    """Whether a registry without TLS is asked all the same. No bad certificate is accepted."""
+    """Whether a registry without TLS is read all the same. No bad certificate is accepted."""
     route: Route = field(default_factory=Route)
 
 
@@ -106,8 +106,8 @@ class RegistryClient:
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         """Return what an image says of itself; without tag and digest it is the tag `latest`.
 
-        The registry is asked each time for the digest, also where the rest is known: a person who
-        may not read an image learns nothing of it here.
+        The digest is requested from the registry each time, also where the rest is known: a person
+        who may not read an image learns nothing of it here.
         """
         shown = image.digest or f"tag {image.tag or 'latest'}"
         with self._counted():
@@ -116,7 +116,7 @@ class RegistryClient:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count the outcome of what it surrounds by the class of its error."""
+        """Count the outcome of the block by the class of its error."""
         result = "cancelled"
         try:
             yield
@@ -171,7 +171,7 @@ class RegistryClient:
         """Return the digest of an image, None where the registry does not send it this way."""
         reference = image.digest or image.tag or "latest"
         question = RegistryQuestion(path=f"manifests/{reference}", method="HEAD", accept=ACCEPT)
-        answer = await self._exchange.ask(look_up, question)
+        answer = await self._exchange.fetch(look_up, question)
         if answer.status in _WITHOUT_HEAD:
             return image.digest
         _check(answer)
@@ -183,14 +183,14 @@ class RegistryClient:
         question = RegistryQuestion(
             path=f"manifests/{reference}", accept=ACCEPT, longest=LONGEST_MANIFEST
         )
-        answer = _check(await self._exchange.ask(look_up, question))
+        answer = _check(await self._exchange.fetch(look_up, question))
         digest = digest or _read_digest(answer) or compute_digest(answer.body)
         verify_digest(digest, answer.body)
         content_type = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         return decode_manifest(answer.body, content_type), digest
 
     async def _list_sources(self, look_up: LookUp, manifest: Manifest) -> list[Labels]:
-        """Return what there is of an image, fetching no more than what is still missing."""
+        """Return the labels of an image, fetching no more than what is still missing."""
         sources = list(manifest.labels)
         try:
             if not is_complete(sources) and (platform := choose_platform(manifest)) is not None:
@@ -207,7 +207,7 @@ class RegistryClient:
 
     async def _read_config(self, look_up: LookUp, digest: str) -> Labels:
         question = RegistryQuestion(path=f"blobs/{digest}", longest=LONGEST_CONFIG)
-        answer = _check(await self._exchange.ask(look_up, question))
+        answer = _check(await self._exchange.fetch(look_up, question))
         verify_digest(digest, answer.body)
         return decode_config(answer.body)
 

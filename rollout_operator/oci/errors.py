@@ -10,7 +10,7 @@ from rollout_operator.model.errors import OperatorError
 
 
 class RegistryError(OperatorError):
-    """A registry was asked and not read. `retry_after` is how long it asks to be left alone."""
+    """A registry was not read. `retry_after` is how long it wants no further request."""
 
     def __init__(self, text: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(text)
@@ -26,7 +26,7 @@ class RegistryDenied(RegistryError):
 
 
 class RegistryBusy(RegistryError):
-    """The registry asks to come back later, after `retry_after` where it says so."""
+    """The registry refuses more requests for now, until `retry_after` where it says so."""
 
 
 class RegistryUnreachable(RegistryError):

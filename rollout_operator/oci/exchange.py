@@ -1,4 +1,4 @@
-"""Ask a registry one thing: with credentials where it wants them, over redirects that are safe.
+"""Send one request to a registry: with credentials where it requires them, over safe redirects.
 
 Decides where a credential goes: to the registry that the image names and never on to another host,
 scheme or port. A redirect from TLS to none is refused. What is sent to whom for a token is decided
@@ -26,7 +26,7 @@ from rollout_operator.telemetry.logs import log
 MOST_REDIRECTS: Final = 5
 # Bodies are up to some megabytes each, and a container has 200.
 AT_MOST: Final = 4
-# A registry that hangs must leave turns to the others.
+# A registry that hangs must leave turns for the others.
 AT_MOST_PER_HOST: Final = 2
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
@@ -41,10 +41,10 @@ class LookUp:
     repository: Repository
     credential: RegistryCredential | None
     is_insecure: bool = False
-    """Whether a registry without TLS is asked all the same."""
+    """Whether a registry without TLS is read all the same."""
     route: Route = field(default_factory=Route)
     scheme: Literal["https", "http"] = "https"
-    """Turns into http where it may and TLS is not spoken."""
+    """Becomes http where that is allowed and the registry does not speak TLS."""
 
     @property
     def origin(self) -> str:
@@ -53,7 +53,7 @@ class LookUp:
 
     @property
     def holder(self) -> Holder:
-        """Return for whom tokens of this look-up are."""
+        """Return the holder of the tokens of this look-up."""
         return Holder(
             origin=self.origin,
             name=self.repository.name,
@@ -64,7 +64,7 @@ class LookUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryQuestion:
-    """What is asked of a repository."""
+    """What is requested from a repository."""
 
     path: str
     """Below `/v2/NAME/`, with its query."""
@@ -88,16 +88,16 @@ class RegistryExchange:
         self._turns = asyncio.Semaphore(AT_MOST)
         self._host_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def ask(self, look_up: LookUp, question: RegistryQuestion) -> RegistryAnswer:
+    async def fetch(self, look_up: LookUp, question: RegistryQuestion) -> RegistryAnswer:
         """Return the answer, whatever its status.
 
         Raises NoAnswer, BadAnswer, and NotAccepted for a 401 that no credential turns into
-        something else. Asks twice at most.
+        something else. Sends two requests at most.
         """
         answer, is_its_own = await self._follow(look_up, question)
         if answer.status != 401:
             return answer
-        # What another host wants is not for it to have.
+        # Another host gets no credential, whatever it requires.
         if not is_its_own:
             raise NotAccepted
         self._tokens.forget(look_up.holder)
@@ -129,7 +129,7 @@ class RegistryExchange:
     async def _begin(
         self, look_up: LookUp, question: RegistryQuestion
     ) -> tuple[RegistryAnswer, URL]:
-        """Ask the registry itself, without TLS only where that may be and is spoken by none."""
+        """Send to the registry itself, without TLS only where it may and speaks none."""
         below = f"/v2/{look_up.repository.name}/{question.path}"
         url = URL(f"{look_up.origin}{below}", encoded=True)
         try:
@@ -158,7 +158,7 @@ class RegistryExchange:
         return await self._send(request)
 
     async def _send(self, request: RegistryRequest) -> RegistryAnswer:
-        """Send one request in its turn, through the proxy that it wants."""
+        """Send one request in its turn, through the proxy of its URL."""
         host = request.url.authority
         if request.route.proxy is None and (proxy := self._choose_proxy(f"{request.url}")):
             request = replace(request, route=replace(request.route, proxy=proxy))
@@ -170,7 +170,7 @@ class RegistryExchange:
 
 
 def _read_location(url: URL, text: str) -> URL:
-    """Return where a redirect leads. Raises BadAnswer where that is not to be asked."""
+    """Return where a redirect leads. Raises BadAnswer where no request may go there."""
     try:
         target = url.join(URL(text, encoded=True)) if text else None
         is_url = target is not None and bool(target.host) and not target.user

@@ -2,7 +2,7 @@
 
 A key is a host, perhaps with a port and the beginning of a path; `*`, `?` and `[a-z]` stand in its
 labels as in names of files, and `*` never for more than one label. Scheme and `/v1/` or `/v2/`
-are not looked at. Pure; how secrets are read is decided in `pull_secret`, what is sent to a
+do not count. Pure; how secrets are read is decided in `pull_secret`, what is sent to a
 registry in `tokens`.
 """
 
@@ -28,13 +28,13 @@ class RegistryCredential:
     """A credential for a registry. Its texts stand in no log and no repr."""
 
     key: str
-    """As which key it stands in the pull secret: this is for people."""
+    """The key of its entry in the pull secret, for people."""
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
-    """Gets tokens of the registry's token server, without a password."""
+    """For tokens of the registry's token server, without a password."""
     registry_token: str = field(default="", repr=False)
-    """Is such a token already."""
+    """Such a token itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Keyring:
     def choose(self, repository: Repository) -> RegistryCredential | None:
         """Return the credential for a repository, None for none: the most specific one.
 
-        Raises InvalidInput, which names its key, where that one cannot be read.
+        Raises InvalidInput, which names its key, where the credential cannot be read.
         """
         best = max(self._list_matches(repository), key=_rank, default=None)
         if best is None:

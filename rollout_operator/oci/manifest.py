@@ -134,9 +134,9 @@ def decode_manifest(body: bytes, content_type: str) -> Manifest:
 
 
 def choose_platform(index: Manifest) -> Descriptor | None:
-    """Return the manifest of the first platform of an index, None where it has none.
+    """Return the manifest of the first platform of an index, None where it names no platform.
 
-    Those of attestations are for platform `unknown`; an index within an index is not looked into.
+    Those of attestations are for platform `unknown`; an index within an index is not read.
     """
     for descriptor in index.manifests or ():
         platform = descriptor.platform
@@ -146,7 +146,7 @@ def choose_platform(index: Manifest) -> Descriptor | None:
 
 
 def choose_config(manifest: Manifest) -> Descriptor | None:
-    """Return the config of a manifest, None where it has no labels."""
+    """Return the config of a manifest, None where it is of a kind without labels."""
     config = manifest.config
     return _checked(config) if config is not None and config.is_image_config else None
 

@@ -1,7 +1,7 @@
 """Pull secrets of Kubernetes → `Keyring`: `kubernetes.io/dockerconfigjson` and `.../dockercfg`.
 
-Decides what an entry says. One that cannot be read stops only the repositories that it is for.
-No error holds a value out of a secret: keys are hosts, and the only thing that is quoted.
+Decides what an entry says. An entry that cannot be read stops only the repositories that it is for.
+No error holds a value out of a secret: keys are hosts, and are all that is quoted.
 """
 
 import base64
@@ -41,8 +41,8 @@ _ENTRY: Final = msgspec.json.Decoder(_Entry)
 def decode_pull_secret(data: Mapping[str, bytes]) -> Keyring:
     """Return the credentials in the data of a Secret, its values no longer in base64.
 
-    A Secret with neither key has none, and is no error: registries are asked without (REL-38).
-    Raises InvalidInput where a key is there and does not hold what it should.
+    A Secret with neither key has none, and is no error: registries are read without credentials
+    (REL-38). Raises InvalidInput where a key is there and does not hold what it should.
     """
     if DOCKER_CONFIG_JSON in data:
         config = _decode(_CONFIG, data[DOCKER_CONFIG_JSON])
@@ -57,7 +57,7 @@ def decode_pull_secret(data: Mapping[str, bytes]) -> Keyring:
 
 
 def _decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | None:
-    """Return what is read, None for what is not: the library's errors may hold what they read."""
+    """Return the decoded data, None where malformed: errors of the library may quote it."""
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -65,7 +65,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | 
 
 
 def _read_entry(key: str, data: msgspec.Raw) -> KeyringEntry | None:
-    """Return an entry, None for one that says nothing, as those of credential helpers do."""
+    """Return an entry, None for an entry that says nothing, as those of credential helpers do."""
     host, path = split_key(key)
     shown = f"the pull secret's entry {quote(key)}"
     entry = _decode(_ENTRY, data)

@@ -1,7 +1,7 @@
 """The way to registries: one HTTP request, with bounds on its time and on every byte of its answer.
 
 A registry is a stranger, named by a tenant: nothing that it answers is unpacked, kept as a cookie
-or read beyond what was asked for. Redirects are not followed here: `exchange` decides which of them
+or read beyond what was requested. Redirects are not followed here: `exchange` decides which of them
 are, and with which credentials.
 """
 
@@ -35,7 +35,7 @@ _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How hosts are reached: which certificates are good, and through which proxy."""
+    """How hosts are reached: which certificates are trusted, and through which proxy."""
 
     trust: ssl.SSLContext | None = None
     """None: the CAs of the system."""
@@ -58,7 +58,7 @@ class RegistryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAnswer:
-    """What came back. The body of a failure is cut, and that of a redirect left unread."""
+    """An answer. The body of a failure is cut, and that of a redirect left unread."""
 
     status: int
     headers: CIMultiDictProxy[str] = field(
@@ -68,7 +68,7 @@ class RegistryAnswer:
 
 
 class RegistrySender:
-    """Sends requests, each once. The first of them opens what all share."""
+    """Sends requests, each once. The first request opens the session that all share."""
 
     def __init__(self, limit: timedelta) -> None:
         """`limit` is the time of one request, its whole answer included."""
@@ -98,7 +98,7 @@ class RegistrySender:
         raise lost
 
     async def close(self) -> None:
-        """Close all connections: requests under way fail, and none may follow."""
+        """Close all connections: requests under way fail, and no later request is made."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()

@@ -1,7 +1,7 @@
-"""What a registry is shown: nothing at first, then what its challenge asks for, within bounds.
+"""What a registry is shown: nothing at first, then what its challenge requires, within bounds.
 
 Decides which challenge is answered with which credential, and for how long a token is used again.
-A token is asked for by the right to pull from one repository and no other right, whatever the
+A token is requested for the right to pull from one repository and no other right, whatever the
 registry would like; a password goes to the token server that the registry names, and there over
 TLS only, unless the registry itself has none. Which requests carry what comes out is decided in
 `exchange`.
@@ -51,12 +51,12 @@ _ANSWER: Final = msgspec.json.Decoder(_TokenAnswer)
 
 
 class NotAccepted(Exception):
-    """Within this package: a server does not accept what it was shown, or wants what is not had."""
+    """Within this package: a server does not accept the credential, or requires another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """For whom a token is: what proves which account asks, and what is asked for."""
+    """For whom a token is: what proves which account asks, and what for."""
 
     origin: str
     """Scheme and host of the registry."""
@@ -67,7 +67,7 @@ class Holder:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the registry is asked without TLS."""
+        """Return whether the registry is read without TLS."""
         return self.origin.startswith("http://")
 
 
@@ -80,16 +80,16 @@ class Tokens:
         self._kept: OrderedDict[Holder, tuple[str, timedelta]] = OrderedDict()
 
     def find(self, holder: Holder) -> str | None:
-        """Return what was accepted the last time, None where that is nothing or has expired."""
+        """Return the value accepted last, None where there is none or it has expired."""
         value, until = self._kept.get(holder, ("", timedelta(0)))
         return value if self._clock.elapsed() < until else None
 
     def forget(self, holder: Holder) -> None:
-        """Drop what the registry does not accept any more."""
+        """Drop the value that the registry does not accept any more."""
         self._kept.pop(holder, None)
 
     async def obtain(self, holder: Holder, challenges: Sequence[Challenge]) -> str:
-        """Return what answers one of the challenges: a token before a password.
+        """Return the value that answers one of the challenges: a token before a password.
 
         Raises NotAccepted, and NoAnswer and BadAnswer of the token server.
         """
@@ -122,16 +122,16 @@ class Tokens:
 
 
 def _make_request(holder: Holder, bearer: Challenge) -> RegistryRequest:
-    """Return the request for a token. Raises BadAnswer where the realm is not to be asked."""
+    """Return the request for a token. Raises BadAnswer where no request may go to the realm."""
     realm = _read_realm(bearer.parameters.get("realm", ""), may_be_plain=holder.is_plain)
     scope = bearer.parameters.get("scope", "")
-    asked = {"scope": scope if _PULL_ONLY.fullmatch(scope) else f"repository:{holder.name}:pull"}
+    query = {"scope": scope if _PULL_ONLY.fullmatch(scope) else f"repository:{holder.name}:pull"}
     if service := bearer.parameters.get("service"):
-        asked["service"] = service
+        query["service"] = service
     credential = holder.credential
     if credential is not None and credential.identity_token:
         form = {
-            **asked,
+            **query,
             "grant_type": "refresh_token",
             "client_id": _CLIENT_ID,
             "refresh_token": credential.identity_token,
@@ -141,7 +141,7 @@ def _make_request(holder: Holder, bearer: Challenge) -> RegistryRequest:
         )
     basic = _render_basic(credential)
     return RegistryRequest(
-        url=realm.update_query(asked),
+        url=realm.update_query(query),
         headers={"Authorization": basic} if basic else {},
         route=holder.route,
         longest=LONGEST_ANSWER,

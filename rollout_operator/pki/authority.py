@@ -1,4 +1,4 @@
-"""Issue CAs and leaves, and turn a decision about a Secret into what it shall hold.
+"""Issue CAs and leaves, and compute what the Secret shall hold after a decision about it.
 
 Decides what our certificates look like: P-256, random serials, starts put back by five minutes.
 When something is issued is `planning.certificate`'s decision.

@@ -45,11 +45,11 @@ from rollout_operator.telemetry.metrics import Metrics
 RESYNC: Final = timedelta(minutes=5)
 # Twice a person may have applied an old manifest; the third time it is a habit.
 FIGHT: Final = 3
-# The first failure is logged, then one in so many.
+# The first failure is logged, then every tenth.
 REPORTED_EVERY: Final = 10
 # Ten attempts within the first minute: a co-writer that acts a few times is reverted at once.
 BURST: Final = 8
-# One that never stops costs two writes a minute.
+# A co-writer that never stops costs two writes a minute.
 PAUSE: Final = timedelta(seconds=30)
 
 _RESOURCES: Final = {
@@ -62,7 +62,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """What goes where."""
+    """The bundle, and the webhook configurations that it is written into."""
 
     namespace: str
     """Ours, as the label of our configurations names it."""
@@ -73,11 +73,11 @@ class Injection:
     confirm: Callable[[], Awaitable[None]]
     """Reads what `bundle` follows from. Raises OperatorError."""
     names: Sequence[str]
-    """DNS names that our certificate proves: a hook that calls another one is not ours."""
+    """DNS names that our certificate proves: a hook that calls another name is not ours."""
 
 
 def is_ours(configuration: Configuration, namespace: str) -> bool:
-    """Return whether a configuration asks for the CA of the operator in `namespace`."""
+    """Return whether a configuration is to have the CA of the operator in `namespace`."""
     if isinstance(configuration, Unreadable):
         return False
     labels = configuration.labels
@@ -253,8 +253,8 @@ class BundleInjector:
         target.pace.record_attempt(now)
         try:
             # Another replica may have written what differs, from a Secret that is newer than what
-            # this one has read, as after it was frozen. What this reconcile finds is no older than
-            # that, and the patch fails where the configuration has changed since.
+            # this process has read, as after it was frozen. What this reconcile finds is no older
+            # than that, and the patch fails where the configuration has changed since.
             await self._what.confirm()
             patch = self._plan(current)
             if not patch:
@@ -272,7 +272,7 @@ class BundleInjector:
         return plan_patch(configuration, bundle, self._what.namespace, self._what.names)
 
     def _report_others(self, key: Key, configuration: WebhookConfiguration) -> None:
-        """Say once which hooks of a labelled configuration are left alone: one may be a mistake."""
+        """Say once which hooks of a labelled configuration are left alone: it may be a mistake."""
         others = {
             hook.host for hook in configuration.webhooks if not calls_us(hook, self._what.names)
         }

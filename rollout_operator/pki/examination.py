@@ -1,4 +1,4 @@
-"""What a `caBundle` holds, and whether it has signed what an operator serves.
+"""Find out what a `caBundle` holds, and whether it has signed what an operator serves.
 
 Only certificates are read: `rollout-operator doctor` has no business with keys.
 """

@@ -39,7 +39,7 @@ def read_validity(material: KeyMaterial) -> Validity:
 def trusted_bundle(material: KeyMaterial) -> bytes:
     """Return the PEM of all CAs that callers must trust, the newest first, each once.
 
-    At most three: the next CA, whose key is there; the one that has signed the leaf, and the one
+    At most three: the next CA, whose key is there; the CA that has signed the leaf, and the CA
     before it. A certificate that another writer added to them vouches for nothing that is served
     here, and is not published (D-31).
     """
@@ -158,7 +158,7 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def _find_root(chain: Chain, cas: Chain) -> x509.Certificate | None:
-    """Return the trusted certificate at the end of the way up from the leaf."""
+    """Return the trusted certificate in which the chain of issuers of the leaf ends."""
     for place, cert in enumerate(chain):
         root = next((ca for ca in cas if cert == ca or _is_issued_by(cert, ca)), None)
         if root is not None:

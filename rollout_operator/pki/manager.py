@@ -1,7 +1,9 @@
 """Keep the certificate in the Secret, what is served and the CA bundle right, for ever.
 
-Looks at the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step
-out and looks again, until nothing is left to do. All replicas do so side by side: a replica that
+Reads the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step out
+and reads it again, until nothing is left to do. All replicas do so side by side: a replica that
+loses a race for the Secret takes what the winner wrote. Publishing the bundle is left to the
+injector behind `CertificateCallbacks`.
 loses a race for the Secret takes what the winner wrote. Publishing the bundle is left to the
 injector behind `CertificateCallbacks`.
 """
@@ -44,7 +46,7 @@ CHECK_EVERY: Final = timedelta(seconds=20)
 _SOONEST: Final = timedelta(milliseconds=100)
 # Longer than an API server takes to restart; then the process says why, and is started again.
 START_LIMIT: Final = timedelta(seconds=60)
-# Of what only a person can mend the first is logged, then one in so many: every five minutes.
+# Of what only a person can mend the first failure is logged, then one every five minutes.
 _REPORTED_EVERY: Final = 15
 # Steps and lost races in one reconcile: a foreign Secret needs three steps at most.
 _MOST_STEPS: Final = 8
@@ -52,7 +54,7 @@ _MOST_STEPS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateCallbacks:
-    """What a manager of a certificate needs of others."""
+    """What the certificate controller calls of other parts."""
 
     holds: Callable[[bytes], bool] = lambda bundle: True
     """Whether every webhook configuration that is ours holds exactly this bundle; true where there
@@ -112,7 +114,7 @@ class CertificateController:
         """Return once something is served.
 
         Failures of the API are retried for `START_LIMIT`, then raised as ApiError with their cause.
-        A Secret that is not ours is looked at until a person has mended that: a new start would not
+        A Secret that is not ours is read until a person has mended that: a new start would not
         help.
         """
         begin = self._clock.elapsed()
@@ -155,9 +157,9 @@ class CertificateController:
             await self._reconcile()
 
     async def confirm(self) -> None:
-        """Look, so that `ca_bundle` is no older than the Secret is now. Raises ApiError.
+        """Read the Secret, so that `ca_bundle` is no older than it. Raises ApiError.
 
-        One that is not ours, or may not be read, says nothing: what is served still counts.
+        A Secret that is not ours, or may not be read, says nothing: what is served still counts.
         """
         try:
             await self.reconcile()
@@ -221,7 +223,7 @@ class CertificateController:
         return facts
 
     def _published_for(self, material: KeyMaterial) -> timedelta | None:
-        """Return for how long the bundle is known to be everywhere; one lapse starts it anew."""
+        """Return for how long the bundle is known to be everywhere; a lapse starts it anew."""
         if trusted_bundle(material) != self._bundle or not self._callbacks.holds(self._bundle):
             self._published_since = None
             return None

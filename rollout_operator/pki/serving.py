@@ -1,6 +1,6 @@
 """The TLS side of what is served: key pair → `ssl.SSLContext`, and which one holds now.
 
-Decides versions, suites and options of TLS. A listener asks for the current context at each accept,
+Decides versions, suites and options of TLS. A listener takes the current context at each accept,
 so that a swap is an assignment, and connections that are open go on as they are.
 
 `CertificateFiles` serves a certificate from files that others renew, such as a mounted Secret.
@@ -76,7 +76,7 @@ class ServingCertificate:
         _make_peers(material)
 
     def swap(self, material: KeyMaterial) -> None:
-        """Serve this from the next connection on. Raises InvalidInput; the old one stays then."""
+        """Serve this from the next connection on, or raise InvalidInput and serve the old one."""
         current = server_context(material.served, self._client_ca)
         self._peers = _make_peers(material)
         self._current = current
@@ -123,7 +123,7 @@ def server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext
 def _load(context: ssl.SSLContext, pair: Pair) -> None:
     with _memory_file(pair.cert.rstrip() + b"\n" + pair.key) as path:
         try:
-            # The password keeps OpenSSL from asking for one on a terminal.
+            # The password keeps OpenSSL from prompting for it on a terminal.
             context.load_cert_chain(path, password="")
         except (ssl.SSLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or type(error).__name__
@@ -205,7 +205,7 @@ class CertificateFiles:
             self._logged = str(error)
 
     def _serve(self, material: KeyMaterial) -> None:
-        """Swap. Raises ConfigError, and the old one is served on."""
+        """Swap. Raises ConfigError, and the old certificate is served on."""
         cert, key = self._paths.cert, self._paths.key
         with _naming(CERT_FLAG, cert):
             load_chain(material.cert, "content")

@@ -71,7 +71,7 @@ class Stored:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether it is absent, or has no data and is not meant for a special kind of it."""
+        """Return whether it is absent, or has no data and its type does not demand certain data."""
         data = self.body.get("data") or {}
         is_plain = (self.body.get("type") or _PLAIN) == _PLAIN
         return is_plain and isinstance(data, dict) and not any(data.values())

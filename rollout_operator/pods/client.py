@@ -1,4 +1,4 @@
-"""Call pods over HTTP: prepare and un-prepare them, ask since when they are ready.
+"""Call pods over HTTP: prepare and un-prepare them, and ask since when they are ready.
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
 called is decided in `planning.downscales.endpoint`, how it is sent in `sender`, what an answer says
@@ -44,7 +44,7 @@ _NOT_OF_THE_POD: Final = frozenset({502, 504})
 
 
 class PodError(OperatorError):
-    """A pod did not confirm a call. The text names the call, the pod and what came instead.
+    """A pod did not confirm a call. The text names the call, the pod and its answer.
 
     The pod may have acted on the call all the same.
     """
@@ -69,7 +69,7 @@ class Sender(Protocol):
         """
         ...
 
-    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
+    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
         """POST, and return the HTTP status with the body of a 2xx; see `send` for errors.
 
         At most one byte more than `model.decode.pod_answer.LONGEST_BODY` is read.
@@ -77,7 +77,7 @@ class Sender(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close all connections: calls under way fail, and none may follow."""
+        """Close all connections: calls under way fail, and no later call is made."""
         ...
 
 
@@ -139,7 +139,7 @@ class PodClient:
         return failures
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]:
-        """DELETE at all, once each, whatever becomes of the others; return which ones failed."""
+        """DELETE at all, once each, whatever becomes of the others; return those that failed."""
         failures: dict[Uid, PodError] = {}
 
         async def cancel(endpoint: Endpoint) -> None:
@@ -151,22 +151,22 @@ class PodClient:
         await _call_each("cancel", endpoints, cancel)
         return failures
 
-    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]:
+    async def fetch_answers(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]:
         """POST to all, once each, whatever becomes of the others; return what each has answered.
 
-        Each has a word, one without a time where no good answer came within the time (W-20). The
-        times at which they were asked are this machine's.
+        Each endpoint has an answer, without a time where no good answer came within the limit
+        (W-20). The times of the requests are this machine's.
         """
         answers: dict[Uid, PodAnswer] = {}
 
-        async def ask(endpoint: Endpoint) -> None:
-            answers[endpoint.uid] = await self._ask(endpoint)
+        async def fetch(endpoint: Endpoint) -> None:
+            answers[endpoint.uid] = await self._fetch_answer(endpoint)
 
-        await _call_each("ask", endpoints, ask)
+        await _call_each("fetch", endpoints, fetch)
         return answers
 
     async def close(self) -> None:
-        """Close all connections: calls under way fail, and none may follow."""
+        """Close all connections: calls under way fail, and no later call is made."""
         await self._sender.close()
 
     async def _call(self, method: Method, endpoint: Endpoint) -> None:
@@ -178,7 +178,7 @@ class PodClient:
             may_arrive = call.status in _NOT_OF_THE_POD
             raise call.failed(f"HTTP status {call.status}", may_arrive=may_arrive)
 
-    async def _ask(self, endpoint: Endpoint) -> PodAnswer:
+    async def _fetch_answer(self, endpoint: Endpoint) -> PodAnswer:
         call = _CallUnderway("POST", endpoint, reads_body=True)
         async with self._turns:
             called_at = self._clock.now()
@@ -193,7 +193,7 @@ class PodClient:
     async def _attempt(self, call: _CallUnderway) -> None:
         """Send once. Raises PodError where no answer comes, or none that can be read.
 
-        Nothing is sent by a process that may not act: another one calls pods by now.
+        Nothing is sent by a process that may not act: another process calls pods by now.
         """
         try:
             self._fence("call pods")
@@ -214,7 +214,7 @@ class PodClient:
 
     async def _send(self, call: _CallUnderway) -> None:
         if call.reads_body:
-            call.status, call.body = await self._sender.ask(call.endpoint)
+            call.status, call.body = await self._sender.post(call.endpoint)
         else:
             call.status = await self._sender.send(call.method, call.endpoint)
 

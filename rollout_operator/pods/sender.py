@@ -1,9 +1,9 @@
 """The real way to pods: one HTTP request over a connection of its own.
 
 A pod is a stranger: nothing that it answers is followed, kept, unpacked or believed beyond its
-status and, where it is asked for a time, that time; and nothing is sent to it that shows who we
+status and, where it is called for a time, that time; and nothing is sent to it that shows who we
 are but our namespace and, where we trace, the number of the trace (SEC-11, SEC-12). Which requests
-are made, how long one may take and what its status means is decided in `client`.
+are made, how long a request may take and what its status means is decided in `client`.
 """
 
 import ssl
@@ -35,7 +35,7 @@ class HttpSender:
     """Implements `client.Sender`. The first call opens what all of them share."""
 
     def __init__(self, namespace: str, *, trust: ssl.SSLContext | None = None) -> None:
-        """`trust` judges the certificates of pods; None: the CAs of the system do."""
+        """`trust` judges the certificates of pods; None trusts the CAs of the system."""
         self._namespace = namespace
         self._trust = trust
         self._session: aiohttp.ClientSession | None = None
@@ -46,8 +46,8 @@ class HttpSender:
         async with self._open(method, endpoint) as response:
             return response.status
 
-    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
-        """Return the status and the body of a success, as far as `client.Sender.ask` says."""
+    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
+        """Return the status and the body of a success, as far as `client.Sender.post` says."""
         async with self._open("POST", endpoint) as response:
             is_read = is_success(response.status)
             return response.status, await _read(response) if is_read else b""
@@ -119,7 +119,7 @@ def _excerpt(response: aiohttp.ClientResponse) -> str:
 def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
     """Return a session without limits of its own in number and time; needs a running loop.
 
-    `trust` judges the certificates of pods; None: the CAs of the system do.
+    `trust` judges the certificates of pods; None trusts the CAs of the system.
     """
     connector = aiohttp.TCPConnector(
         resolver=NoResolver(),
@@ -149,13 +149,13 @@ def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp
 
 
 class NoResolver(AbstractResolver):
-    """Looks nothing up: addresses need it not, and a name has slipped past all checks."""
+    """Looks nothing up: no address needs it, and a name has slipped past all checks."""
 
     async def resolve(self, host: str, port: int = 0, family: int = 0) -> NoReturn:
         raise OSError(f"{host!r} is no address")
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds no connection."""
 
 
 async def _send_once(

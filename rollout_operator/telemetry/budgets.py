@@ -1,4 +1,4 @@
-"""Metrics of disruption budgets (METR-30), and of what is asked of them (METR-31, METR-32).
+"""Metrics of disruption budgets (METR-30), and of disruptions requested of them (METR-31, METR-32).
 
 What is in force is decided in `guards.budgets.catalog`. The values of `reason` are those of all
 releases, one for several of our codes: dashboards select on them. The exact reason is in the log,
@@ -79,7 +79,7 @@ class BudgetMetrics:
         self._observed.labels(result).inc()
 
     def show(self, name: str, *, maximum: int | None, is_valid: bool) -> None:
-        """Show a budget as it is now; `maximum` None for one without a number."""
+        """Show a budget as it is now; `maximum` None for a budget without a number."""
         self._valid.labels(name).set(is_valid)
         if maximum is None:
             self._maximum.remove_by_labels({"zpdb": name})
@@ -93,7 +93,7 @@ class BudgetMetrics:
 
 
 class DisruptionMetrics:
-    """What evictions and rollouts asked of the arbiter, and what became of it."""
+    """Disruptions that evictions and rollouts requested of the arbiter, and their outcomes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(

@@ -3,7 +3,7 @@
 Decides which names it shows. Reviews are hostile input: a client that reaches the port may send any
 name, and as many as it likes. So few names have series of their own, those that were refused most
 often of late; all others have one together. A name gets a series by being refused again and again:
-one that is sent once displaces none.
+a name that is sent once displaces none.
 """
 
 import math
@@ -86,7 +86,7 @@ class Denials:
         return user
 
     def _make_room(self, score: float, now: float) -> bool:
-        """Let the most seldom name of late go for one of this score; return whether there is room.
+        """Drop the name refused least of late for one of this score; return whether there is room.
 
         By one refusal at least: names that are refused alike do not take turns.
         """

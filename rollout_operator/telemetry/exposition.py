@@ -30,7 +30,7 @@ class Collects(Protocol):
 def render(registry: Collects) -> Iterator[bytes]:
     """Yield all that `registry` holds as text, whole lines at a time.
 
-    A piece is read and written when it is asked for. Families may change between two pieces.
+    A piece is read and written when the caller wants it. Families may change between two pieces.
     """
     return _render(registry, is_open=False)
 
@@ -38,7 +38,7 @@ def render(registry: Collects) -> Iterator[bytes]:
 def render_openmetrics(registry: Collects) -> Iterator[bytes]:
     """Yield the same in OpenMetrics 1.0, which knows exemplars; pieces as of `render`.
 
-    Bounds of buckets have their fraction here, `le="1.0"`: the format asks for it.
+    Bounds of buckets have their fraction here, `le="1.0"`: the format requires it.
     """
     yield from _render(registry, is_open=True)
     yield b"# EOF\n"

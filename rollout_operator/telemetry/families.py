@@ -25,7 +25,7 @@ class _InPieces(MetricWrapperBase):
     """A family that gives itself as several `Metric` of the same name, one after the other."""
 
     def collect(self) -> Iterator[Metric]:
-        """Yield at least one piece; the next is read only when it is asked for.
+        """Yield at least one piece; the next is read only when the caller wants it.
 
         The series are those of the start, whatever is added or removed meanwhile.
         """

@@ -1,4 +1,4 @@
-"""What makes /ready and /livez red.
+"""What makes /ready and /livez fail.
 
 Each part says in words what it lacks or what is broken; here it is only collected. Whether a loss
 is worth a restart is decided by the part: not ready means no traffic, not alive means a restart.
@@ -65,7 +65,7 @@ class Health:
         describe: PartCheck = _fine,
         find_partial_lack: PartCheck = _fine,
     ) -> None:
-        """Ask one more part from now on; `describe` says what a person wants to know of it.
+        """Include one more part from now on; `describe` says what a person wants to know of it.
 
         `find_partial_lack` says what it lacks without keeping the process from being ready.
         """
@@ -85,14 +85,14 @@ class Health:
     def list_missing(self) -> tuple[str, ...]:
         """Return what is missing to be ready, one line per part; empty means ready.
 
-        Logs when the answer turns to the other side.
+        Logs when the process becomes ready or unready.
         """
         missing = self._list_missing()
         self._record(missing)
         return missing
 
     def list_partial_lacks(self) -> tuple[str, ...]:
-        """Return what parts lack without which the process is ready all the same."""
+        """Return what parts lack that does not keep the process from being ready."""
         return _collect((part.name, part.find_partial_lack) for part in self._parts)
 
     def list_descriptions(self) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ log: Final = Logger()
 
 @contextmanager
 def bind_keys(**keys: object) -> Iterator[None]:
-    """Have each record of what runs or begins within say these keys too, unless it does itself."""
+    """Add these keys to each record of what runs or begins within the block."""
     token = _BOUND.set({**_BOUND.get(_NO_KEYS), **keys})
     try:
         yield

@@ -115,7 +115,7 @@ def _nested(value: object, depth: int) -> str:
 
 
 def _plain(value: object) -> bool | int | float | str | dict[str, object] | list[object] | None:
-    """Return what a value is written as: one of JSON's types, numbers finite."""
+    """Return the JSON value for any value; numbers are finite."""
     match value:
         case Enum():
             return _plain(value.value)

@@ -37,7 +37,7 @@ ALWAYS_OF_PROCESS: Final = (
 
 
 def name_family(collector: Collector) -> str:
-    """Return the name of a family; of a collector that does not say it, that of its class."""
+    """Return the name of a family; its class where the collector has no name."""
     describe = getattr(collector, "describe", list)
     return next((family.name for family in describe()), type(collector).__name__)
 
@@ -75,7 +75,7 @@ class MergedRegistry:
     """The families of a process, and of the namespaces that it watches."""
 
     def __init__(self, process: CollectorRegistry, of_process: Iterable[str]) -> None:
-        """`of_process` are the names of those that are there once; all others are of namespaces."""
+        """`of_process` names the families that are there once; all others are of namespaces."""
         self._process = _map_families(process)
         self._of_process = frozenset(of_process)
         self._namespaces: dict[str, Mapping[str, Collector]] = {}
@@ -107,7 +107,7 @@ class MergedRegistry:
 
 def _map_families(registry: CollectorRegistry) -> Mapping[str, Collector]:
     """Return the families of a registry as they are at any later time."""
-    assert isinstance(registry, FamilyRegistry), "no other one knows its families by name"
+    assert isinstance(registry, FamilyRegistry), "no other registry knows its families by name"
     return registry.families
 
 

@@ -33,7 +33,7 @@ class _Shown:
 
     @property
     def zones(self) -> Collection[str]:
-        """Return those with series: a tenant may name others every second, for years."""
+        """Return the zones with series: a tenant may name others every second, for years."""
         return dict.fromkeys(zone for zone, _ in self.pods)
 
 

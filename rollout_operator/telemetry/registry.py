@@ -43,7 +43,7 @@ _Key = tuple[Code, str]
 
 
 class Subject(StrEnum):
-    """What of a group is decided by itself. What is shown first comes first."""
+    """A part of a group that is decided on its own, in the order in which pages show them."""
 
     ROLLOUT = "rollout"
     SCALING = "scaling"
@@ -135,11 +135,11 @@ class GroupStates:
 
     @contextmanager
     def carrying_out(self, plan: Plan) -> Iterator[None]:
-        """Show on pages inside the block that `plan` is being carried out.
+        """Have pages show, inside the block, that `plan` is being carried out.
 
         A live read waits for its turn and for the API server, and what was posted last may be over
         by then. Pods are counted as the plan saw them. What holds the group, and the log, wait for
-        what comes of it: a budget that refuses the same pods again and again never stops to hold,
+        what comes of it: a budget that refuses the same pods again and again never stops holding,
         and an alert that waits for an hour of it must not begin anew.
         """
         if plan.actions:

@@ -159,7 +159,7 @@ class ReleaseCounters:
         self._requests[result].inc()
 
     def record(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
-        """Count what a status says that the one before did not."""
+        """Count what a status says that the status before did not."""
         self._begin(name)
         current, earlier = after.current, before.current
         if current is not None and not _is_same(current, earlier):
@@ -211,7 +211,7 @@ def _name(schedule: ScheduleObject) -> tuple[str, str, str]:
 
 
 def _show_status(check: HealthCheck) -> str:
-    """Return what it found: others write that, and each text would be one more series."""
+    """Return what it found: another client writes that, and each text would be one more series."""
     return check.status.status if check.status.status in _FOUND else "Other"
 
 

@@ -50,7 +50,7 @@ class Sink:
                 self._lost += 1
 
     def _finish(self) -> bool:
-        """Write what is missing of the last line; False where some of it still is."""
+        """Write the rest of the last line; return False where some of it is still missing."""
         if not self._unfinished:
             return True
         rest, self._unfinished = self._unfinished, b""
@@ -59,7 +59,7 @@ class Sink:
         return not self._unfinished
 
     def _write_loss(self) -> bool:
-        """Write how many lines were lost, if any; False where there was no room for it."""
+        """Write how many lines were lost, if any; return False where there was no room for it."""
         if not self._lost:
             return True
         if not self._push(self._describe_loss(self._lost)):
@@ -68,7 +68,7 @@ class Sink:
         return not self._unfinished
 
     def _push(self, line: bytes) -> bool:
-        """Write as much as there is room for; False where not even the start was taken."""
+        """Write what there is room for; return False where not even the start was taken."""
         taken = 0
         while taken < len(line):
             if not self._has_room():

@@ -1,7 +1,7 @@
 """Spans: which work took how long inside of which, with the reasons that came of it.
 
 Decides what a span looks like to the rest of the package. Whether any is recorded, and where they
-go, is decided in `traces`, which binds `tracing` where the environment asks for that. Until then
+go, is decided in `traces`, which binds `tracing` where the environment says so. Until then
 each call here returns the same object, which does nothing: a review has no time to spare.
 """
 
@@ -37,7 +37,7 @@ class Span(Protocol):
 
     @property
     def log_keys(self) -> Mapping[str, str]:
-        """Return the keys by which a log line is found from the trace; none where it is off."""
+        """Return the keys by which a log line is found from the trace, if tracing is on."""
         ...
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
@@ -59,7 +59,7 @@ class Span(Protocol):
 
 
 class SpanSource(Protocol):
-    """Where spans come from."""
+    """The maker of spans: a tracing library, or none."""
 
     def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
         """Return a span inside of the current one, or the first of a new trace."""
@@ -74,7 +74,7 @@ class SpanSource(Protocol):
         ...
 
     def make_headers(self) -> Mapping[str, str]:
-        """Return the headers by which another process continues the trace; mostly none."""
+        """Return the headers by which another process continues the trace, if there is one."""
         ...
 
 
@@ -124,7 +124,7 @@ class NoSpans:
         return NO_SPAN
 
     def make_headers(self) -> Mapping[str, str]:
-        """Return none."""
+        """Return no headers."""
         return _NOTHING
 
 
@@ -142,7 +142,7 @@ class Tracing:
         return not isinstance(self.spans, NoSpans)
 
     def bind(self, spans: SpanSource | None) -> None:
-        """Take spans from there from now on; None turns tracing off."""
+        """Take spans from `spans` from now on; None turns tracing off."""
         self.spans = NoSpans() if spans is None else spans
 
 
@@ -150,7 +150,7 @@ tracing: Final = Tracing()
 
 
 def get_trace_keys() -> Mapping[str, str]:
-    """Return the keys of the trace that is being recorded now; none where there is none."""
+    """Return the keys of the trace that is being recorded now; empty where there is none."""
     span = tracing.spans.get_current()
     return span.log_keys if span.is_recorded else _NOTHING
 

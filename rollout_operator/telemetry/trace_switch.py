@@ -1,6 +1,6 @@
 """Whether this process traces: decided by the environment, once, at its start.
 
-Nothing of OpenTelemetry is imported where no variable asks for it. What cannot be obeyed is one
+Nothing of OpenTelemetry is imported where no variable asks for traces. What cannot be obeyed is one
 warning, and no reason not to start.
 """
 
@@ -21,7 +21,7 @@ _ENDPOINTS: Final = (
 )
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _OVER_HTTP: Final = "http/protobuf"
-# Of grafana/rollout-operator, which looks at these first.
+# Of grafana/rollout-operator, which reads these first.
 _JAEGER: Final = ("JAEGER_AGENT_HOST", "JAEGER_ENDPOINT", "JAEGER_SAMPLER_MANAGER_HOST_PORT")
 _INSTEAD: Final = "set OTEL_EXPORTER_OTLP_ENDPOINT to the port for OTLP over HTTP, mostly 4318"
 _INSTALL: Final = "OpenTelemetry is not installed: pip install 'rollout-operator[otel]'"
@@ -36,7 +36,7 @@ class TraceChoice:
 
 
 def choose_traces(environ: Mapping[str, str]) -> TraceChoice:
-    """Return what the environment asks for: nothing, unless a variable says where spans go."""
+    """Return the choice of the environment: no traces, unless a variable says where spans go."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return TraceChoice()
     if not any(environ.get(name) for name in _ENDPOINTS):
@@ -56,7 +56,7 @@ def choose_traces(environ: Mapping[str, str]) -> TraceChoice:
 
 @contextmanager
 def traced(environ: Mapping[str, str]) -> Iterator[None]:
-    """Trace what happens inside the block, if the environment asks for that.
+    """Trace what happens inside the block, if the environment says so.
 
     Leaving it takes some seconds where spans cannot be sent. Raises ConfigError for what the
     exporter cannot use.

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry: the only module that knows it, imported only where they are asked for.
+"""Traces by OpenTelemetry: the only module that knows it, imported only where they are switched on.
 
 Decides from the environment whether and where spans are sent. The variables are those of the SDK,
 which reads most of them itself: sampling, limits, headers, certificates.
@@ -33,8 +33,8 @@ QUIET: Final = timedelta(minutes=1)
 LONGEST_TEXT: Final = 1024
 
 _TRACE_CONTEXT: Final = "tracecontext"
-# Not those of the library's choice: baggage has nothing to carry, and the name of one that is not
-# installed would be an error at the import.
+# Not those of the library's choice: baggage has nothing to carry, and the name of a propagator that
+# is not installed would be an error at the import.
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _ROLES: Final = {
     SpanRole.INTERNAL: trace.SpanKind.INTERNAL,
@@ -111,7 +111,7 @@ class RecordedSpans:
         return RecordedSpan(manager, trace.INVALID_SPAN)
 
     def begin_within(self, name: str, role: SpanRole = SpanRole.CLIENT) -> Span:
-        """Return a span inside of the current one; none where that is not recorded.
+        """Return a span inside of the current one; no span where that is not recorded.
 
         Watches and the Lease would else be most of what is sent. A task that a reconcile started
         and left behind has a current span that has ended: it is not recorded either.
@@ -158,8 +158,8 @@ def open_spans(environ: Mapping[str, str], processor: SpanProcessor | None = Non
     """Return a source whose spans are sent by OTLP over HTTP, or by another processor."""
     provider = TracerProvider(resource=_describe_process(environ), shutdown_on_exit=False)
     provider.add_span_processor(processor or _send_by_http())
-    asked = (environ.get("OTEL_PROPAGATORS") or _TRACE_CONTEXT).split(",")
-    propagates = _TRACE_CONTEXT in (name.strip() for name in asked)
+    propagators = (environ.get("OTEL_PROPAGATORS") or _TRACE_CONTEXT).split(",")
+    propagates = _TRACE_CONTEXT in (name.strip() for name in propagators)
     return RecordedSpans(provider, propagates=propagates)
 
 

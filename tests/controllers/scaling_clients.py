@@ -187,7 +187,7 @@ class FakeStores:
                 self.behave[endpoint.pod] = replace(store, prepared=None)
         return store.status
 
-    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
+    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
         store = await self._arrive("POST", endpoint)
         if store.body is not None:
             return store.status, store.body

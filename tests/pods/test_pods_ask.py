@@ -27,7 +27,7 @@ EMPTY = "POST zone-a-4: the answer is empty"
 
 
 async def ask(client: PodClient, endpoint: Endpoint) -> PodAnswer:
-    words = await client.ask_all([endpoint])
+    words = await client.fetch_answers([endpoint])
     assert set(words) == {endpoint.uid}
     return words[endpoint.uid]
 
@@ -58,7 +58,7 @@ async def test_path_and_query_arrive_as_they_are_written(
     """DELAY-04: and the port stands in `Host` only where it stands in the URL."""
     async with PodServers(status(200, body=GOOD)) as pods:
         endpoint = replace(pods.endpoint(4), path=path, query=query, shows_port=False)
-        await (client.ask_all if method == "POST" else client.cancel_all)([endpoint])
+        await (client.fetch_answers if method == "POST" else client.cancel_all)([endpoint])
     lines = pods.seen[0].head.decode().split("\r\n")
     assert lines[0] == f"{method} {target or f'/{path}?{query}'} HTTP/1.1"
     assert "Host: zone-a-4.zone-a.prod.svc.cluster.local." in lines
@@ -217,7 +217,7 @@ async def test_every_pod_is_asked_whatever_the_others_say(client: PodClient) -> 
             await status(200, body=GOOD)(seen)
 
         pods.answer = answer
-        words = await client.ask_all(pods.endpoints(70))
+        words = await client.fetch_answers(pods.endpoints(70))
     assert {uid: word.since is None for uid, word in words.items()} == {
         Uid(f"uid-{ordinal}"): ordinal % 3 == 0 for ordinal in range(70)
     }
@@ -248,10 +248,10 @@ class SlowPods:
         self.peak = 0
 
     async def send(self, method: Method, endpoint: Endpoint) -> int:
-        await self.ask(endpoint)
+        await self.post(endpoint)
         return 200
 
-    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
+    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
         self.active += 1
         self.peak = max(self.peak, self.active)
         await asyncio.sleep(0.05)
@@ -276,7 +276,7 @@ async def test_a_thousand_pods_are_asked_soon(zones: int, each: int, seconds: fl
     slow = SlowPods()
     client = PodClient(slow, timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock())
     async with asyncio.TaskGroup() as tasks:
-        asking = [tasks.create_task(client.ask_all(crowd(each))) for _ in range(zones)]
+        asking = [tasks.create_task(client.fetch_answers(crowd(each))) for _ in range(zones)]
     assert [len(one.result()) for one in asking] == [each] * zones
     assert elapsed().total_seconds() == pytest.approx(seconds, abs=0.06)
     assert slow.peak == min(64, zones * AT_MOST_PER_REVIEW)
@@ -288,6 +288,6 @@ async def test_a_word_is_as_old_as_its_question() -> None:
     client = PodClient(
         SlowPods(), timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock(), at_most=1
     )
-    words = await client.ask_all(crowd(3))
+    words = await client.fetch_answers(crowd(3))
     ages = sorted((word.called_at - EPOCH).total_seconds() for word in words.values())
     assert ages == pytest.approx([0, 0.05, 0.1], abs=0.01)

@@ -36,7 +36,7 @@ LATE = "POST zone-a-4: no answer within 200ms"
 BOMB = gzip.compress(bytes(10**6), mtime=0x22222222)
 
 
-@pytest.mark.parametrize("call", ["prepare_all", "cancel_all", "ask_all"])
+@pytest.mark.parametrize("call", ["prepare_all", "cancel_all", "fetch_answers"])
 async def test_a_request_has_exactly_these_bytes(client: PodClient, call: str) -> None:
     """PREP-20, RATE-07, POD-01, SEED-014, SEED-016, SEED-116, D-27: address, `Host`, port, path.
 

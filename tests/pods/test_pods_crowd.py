@@ -88,7 +88,7 @@ async def test_no_pods_are_no_calls(client: PodClient) -> None:
     async with PodServers(status(500)) as pods:
         assert await client.prepare_all([]) == []
         assert await client.cancel_all([]) == {}
-        assert await client.ask_all([]) == {}
+        assert await client.fetch_answers([]) == {}
     assert pods.connections == 0
 
 
@@ -131,7 +131,7 @@ async def test_a_failure_cancels_what_is_under_way(client: PodClient) -> None:
     assert [f"{failure}" for failure in failures] == ["POST zone-a-5: HTTP status 503"]
 
 
-@pytest.mark.parametrize("call", ["prepare_all", "cancel_all", "ask_all"])
+@pytest.mark.parametrize("call", ["prepare_all", "cancel_all", "fetch_answers"])
 async def test_cancelling_cancels_the_calls(client: PodClient, call: str) -> None:
     """The review is over: its calls end with it, and all turns are free again."""
     async with PodServers(hang) as pods:
@@ -218,7 +218,7 @@ async def test_closing_ends_the_calls_under_way(client: PodClient) -> None:
     broken = "POST zone-a-0: connection closed without an answer"
     async with PodServers(hang) as pods, asyncio.TaskGroup() as tasks:
         preparing = tasks.create_task(client.prepare_all([pods.endpoint()]))
-        asking = tasks.create_task(client.ask_all([pods.endpoint()]))
+        asking = tasks.create_task(client.fetch_answers([pods.endpoint()]))
         await pods.reach(lambda: pods.active == 2)
         await client.close()
     assert [f"{failure}" for failure in preparing.result()] == [broken]

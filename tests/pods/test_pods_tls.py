@@ -44,7 +44,7 @@ async def ask(endpoint: Endpoint, trust: ssl.SSLContext | None) -> str:
         metrics=Metrics(),
         clock=LoopClock(),
     )
-    (word,) = (await client.ask_all([endpoint])).values()
+    (word,) = (await client.fetch_answers([endpoint])).values()
     await client.close()
     return word.problem or f"{word.since}"
 

@@ -26,7 +26,7 @@ class DelayCalls(Protocol):
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
 
-    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]: ...
+    async def fetch_answers(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]: ...
 
 
 class PodCaller:
@@ -128,7 +128,7 @@ class PodCaller:
         return answer
 
     async def _call_pods(self, due: CallPods) -> None:
-        answers = await self._calls.ask_all(due.post) if due.post else {}
+        answers = await self._calls.fetch_answers(due.post) if due.post else {}
         # All of one round are as old as its end: the plan that follows takes them together.
         now, pod_calls = self._now(), self._pod_calls.setdefault(due.zone.uid, {})
         for pod in due.post:

@@ -40,7 +40,7 @@ class SimulatedPodClient:
         status, _ = await self._send(method, endpoint)
         return status
 
-    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
+    async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
         """POST, and return the status and the body that a pod answers; see `send`."""
         return await self._send("POST", endpoint)
 

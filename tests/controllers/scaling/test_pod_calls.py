@@ -44,7 +44,7 @@ class FakeCalls:
             if one.uid in self.refusing | self.silent
         }
 
-    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]:
+    async def fetch_answers(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]:
         begun = VirtualClock().now()
         await self._take("POST", endpoints)
         return {

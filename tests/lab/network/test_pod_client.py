@@ -52,7 +52,7 @@ def opened(outcome: PodCallOutcome | None = None) -> tuple[ClientWorld, Pods, Si
 async def test_a_pod_acts_and_answers() -> None:
     _, pods, client = opened()
     assert await client.send("POST", ENDPOINT) == 200
-    assert await client.ask(ENDPOINT) == (200, b"said")
+    assert await client.post(ENDPOINT) == (200, b"said")
     assert pods.acted == ["operator-1 POST a-0"] * 2
     assert 0.004 <= loop_time() <= 0.04
 
@@ -130,7 +130,7 @@ async def test_a_closed_client_sends_nothing() -> None:
     with pytest.raises(OSError, match="closed"):
         await client.send("POST", ENDPOINT)
     with pytest.raises(OSError, match="closed"):
-        await client.ask(ENDPOINT)
+        await client.post(ENDPOINT)
     assert pods.acted == []
 
 

@@ -47,7 +47,7 @@ def made_up(world: World, number: int, *, whole: bool, group: str | None) -> Rev
     return msgspec.structs.replace(true, name=f"made-up-{number}", old=old, new=new)
 
 
-async def ask_all(world: World, reviews: Sequence[Review]) -> list[Verdict]:
+async def review_all(world: World, reviews: Sequence[Review]) -> list[Verdict]:
     until = world.clock.elapsed() + LIMIT
     hook = world.memory.hook
     return await asyncio.gather(*(hook.review(one, until) for one in reviews))
@@ -71,7 +71,7 @@ async def test_li06_sets_that_never_were_cost_a_share_of_the_rate_limit(
     asked = [made_up(world, number, whole=whole, group=group) for number in range(200)]
     begin = elapsed()
     async with asyncio.TaskGroup() as tasks:
-        flood = tasks.create_task(ask_all(world, asked))
+        flood = tasks.create_task(review_all(world, asked))
         await world.clock.sleep(SECOND / 1000)
         assert (await world.ask("zone-a", 3, whole=whole)).is_allowed
         assert elapsed() - begin < SECOND
@@ -87,7 +87,7 @@ async def test_sec09_no_set_that_never_was_waits_for_the_lock_of_a_group() -> No
     world = limited()
     review = made_up(world, 1, whole=True, group=GROUP)
     async with world.memory.locks.hold(group_lock(GROUP)):
-        (verdict,) = await ask_all(world, [review])
+        (verdict,) = await review_all(world, [review])
     assert verdict.reason.code is Code.CHANGED_MEANWHILE
     assert world.client.calls == ["get statefulsets/made-up-1"]
 
@@ -122,7 +122,7 @@ async def test_si13_a_count_that_a_fresh_cache_denies_costs_no_read() -> None:
     true = world.review("zone-a", 3, whole=True)
     assert isinstance(true.old, Scalable)
     old = msgspec.structs.replace(true.old, replicas=7)
-    (verdict,) = await ask_all(world, [msgspec.structs.replace(true, old=old)])
+    (verdict,) = await review_all(world, [msgspec.structs.replace(true, old=old)])
     assert verdict.reason.code is Code.CHANGED_MEANWHILE
     assert world.client.calls == []
 
