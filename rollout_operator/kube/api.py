@@ -1,4 +1,4 @@
-"""Protocols of the API client: what callers may ask for, and which errors they see.
+"""Protocols of the API client: what callers may request, and which errors they see.
 
 The real implementation is `kube.client.client.Client`; a simulated cluster stands behind the same
 Protocols. Every method raises the classes of `model.errors` and nothing else of the network.
@@ -18,14 +18,14 @@ from rollout_operator.model.names import Uid
 JsonObject = dict[str, object]
 
 Fence = Callable[[str], timedelta | None]
-"""Asked last before a write is sent, with the call in words; raises NotElected where none may.
+"""Called last before a write is sent, with the call in words; raises NotElected where none may be.
 
-Returns how soon it must be on its way, None where that does not matter.
+Returns how soon the write must be on its way, None where that does not matter.
 """
 
 
 def no_fence(call: str) -> None:
-    """Let every write be sent, whenever that is."""
+    """Let every write be sent, however late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Resource:
     plural: str
     kind: str
     is_namespaced: bool = True
-    """Objects of a kind that is not belong to the cluster: their namespace is empty."""
+    """Objects of a kind that is not namespaced belong to the cluster: their namespace is empty."""
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """Return the path of a collection, an object or its subresource."""
@@ -134,8 +134,9 @@ class Precondition:
 class Reader(Protocol):
     """Reads that leave no trace.
 
-    Their age may count, from when they are sent and not from when they began to wait for it: the
-    caller waits for its turn by `LiveReader.wait_turn` then, and reads with `has_turn`.
+    Where their age counts, it counts from when they are sent and not from when they began to wait
+    for that: the caller then waits for its turn by `LiveReader.wait_turn`, and reads with
+    `has_turn`.
     """
 
     async def fetch(
@@ -167,7 +168,7 @@ class Reader(Protocol):
     ) -> Page:
         """Return one page of a list.
 
-        `resource_version` None asks the store for the newest state; "0" takes what the server has
+        `resource_version` None reads the newest state from the store; "0" takes what the server has
         cached. Raises Gone where `token` has expired, and what `fetch` raises.
         """
         ...
@@ -179,7 +180,7 @@ class LiveReader(Reader, Protocol):
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
         """Wait until the process's own rate limits let one more read of this kind be sent.
 
-        The read is then made at once, with `has_turn`: it waits for nothing more. Raises Throttled.
+        The read is then sent at once, with `has_turn`: it waits for nothing more. Raises Throttled.
         """
         ...
 
@@ -198,7 +199,7 @@ class Watcher(Protocol):
         lasts: timedelta,
         has_state: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Open a watch with bookmarks, asked to end after `lasts`.
+        """Open a watch with bookmarks, to end after `lasts`.
 
         With `has_state`, and no version, all objects come first, as ADDED, then a bookmark that
         says so; raises Refused where the server does not offer that.
@@ -228,18 +229,20 @@ class Patcher(Protocol):
         By a merge patch, or by JSON patch steps.
 
         Raises as `Writer.delete`; Conflict where `metadata.uid` or `metadata.resourceVersion` of a
-        merge patch is another one, or where a `test` step failed or another one does not apply.
+        merge patch is not that of the object, or where a `test` step failed or another step does
+        not apply.
         """
         ...
 
 
 class TimedPatcher(Patcher, Protocol):
-    """Patches of which the caller has to know whether they may have been sent."""
+    """Patches whose caller has to know whether they may have been sent."""
 
     async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
         """Wait until the process's own rate limits let an object be patched.
 
-        It is then made at once, with `has_turn`: it waits for nothing more. Raises Throttled.
+        The patch is then sent at once, with `has_turn`: it waits for nothing more. Raises
+        Throttled.
         """
         ...
 
@@ -299,7 +302,7 @@ class Writer(Patcher, Protocol):
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object and return it as JSON.
 
-        Raises Conflict where one of its name exists, else as `delete`.
+        Raises Conflict where an object of its name exists, else as `delete`.
         """
         ...
 
@@ -308,8 +311,8 @@ class Writer(Patcher, Protocol):
     ) -> bytes:
         """PUT a whole object and return it as JSON.
 
-        Raises as `delete`; Conflict where `metadata.resourceVersion` of the body is not the
-        newest one.
+        Raises as `delete`; Conflict where `metadata.resourceVersion` of the body is not the newest
+        version.
         """
         ...
 
@@ -325,7 +328,7 @@ class DryRunner(Protocol):
         name: str = "",
         subresource: str = "",
     ) -> None:
-        """POST an object, or a subresource of the one with this name, that is not stored."""
+        """POST an object, or a subresource of the named object; nothing is stored."""
         ...
 
     async def try_patch(
@@ -336,14 +339,14 @@ class DryRunner(Protocol):
         patch: JsonObject,
         subresource: str = "",
     ) -> None:
-        """PATCH an object, or its subresource, by a merge patch that is not stored."""
+        """PATCH an object, or its subresource, by a merge patch; nothing is stored."""
         ...
 
 
 class PodProxy(Protocol):
     """The way to pods through the API server."""
 
-    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+    async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
         """GET a path of a pod, and return the HTTP status of the pod's own answer.
 
         Raises what the API server itself answers: Unreachable, with a status, where it does not
@@ -359,7 +362,7 @@ class Discoverer(Protocol):
     async def fetch_group(self, group: str) -> Sequence[str]:
         """Return the versions of an API group, the preferred one first.
 
-        The core group, whose name is empty, is known to have one: nothing is asked. Raises
+        The core group, whose name is empty, is known to have one: no request is sent. Raises
         NotFound where the group is not served, and InvalidInput where it can be no group's name.
         """
         ...
@@ -370,7 +373,7 @@ class Discoverer(Protocol):
 
 
 class ApiClient(LiveReader, Watcher, Writer, TimedPatcher, Applier, Discoverer, Protocol):
-    """All of one component's ways to the API server."""
+    """Everything that one component needs of the API server."""
 
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows now, up to a second too early.

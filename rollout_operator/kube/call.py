@@ -1,8 +1,4 @@
-"""What is asked of the API server, in the words of its authoriser, and how long it may take.
-
-The real client and the lab's client ask alike, since both have their queries and bodies from
-here.
-"""
+"""Calls to the API server, in the words of its authoriser, and how long each may take."""
 
 import re
 from dataclasses import dataclass, replace
@@ -15,7 +11,7 @@ from rollout_operator.model.decode.nesting import MANAGED_FIELDS
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.errors import InvalidInput
 
-# The verb of calls that ask which kinds there are; a Role knows it as `get` of a path.
+# The verb of calls that read which kinds there are; a Role knows it as `get` of a path.
 DISCOVER: Final = "discover"
 CORE_GROUP: Final = "core"
 """What metrics and rate limits call the group without a name."""
@@ -38,7 +34,7 @@ _METHODS: Final = {
 _OF_COLLECTIONS: Final = frozenset({DISCOVER, "list", "watch", "create"})
 # Segments that a URL drops together with the one before them.
 _DOTS: Final = frozenset({".", ".."})
-# API groups are DNS names; a reference names one as people wrote it.
+# API groups are DNS names; a reference names a group as people wrote it.
 _IS_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -123,7 +119,7 @@ def proxy_call(namespace: str, pod: str, target: Target) -> Call:
 
 
 def discovery_call(group: str, version: str = "") -> Call:
-    """Return the call that asks for the versions of a group, or for the kinds of one of them.
+    """Return the call that reads the versions of a group, or the kinds of one version.
 
     Raises InvalidInput where the group's name would change the path.
     """
@@ -151,7 +147,7 @@ def page_query(
 def watch_query(
     selector: str, field_selector: str, *, version: str, lasts: timedelta, has_state: bool = False
 ) -> dict[str, str]:
-    """Return the query of a watch; with `has_state`, of one that begins with all objects."""
+    """Return the query of a watch; with `has_state`, of a watch that begins with all objects."""
     query = {
         "watch": "1",
         "allowWatchBookmarks": "true",
@@ -199,16 +195,16 @@ def without_managed_fields(body: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long a call may take, answer included; none of them bounds a living watch."""
+    """How long a call may take, answer included; no limit ends a living watch."""
 
     read: timedelta = timedelta(seconds=30)
     """Also of the head of a watch."""
     write: timedelta = timedelta(seconds=30)
     page: timedelta = timedelta(seconds=60)
     watch: timedelta = timedelta(minutes=5)
-    """The longest watch that is asked for."""
+    """The longest watch that is requested."""
     silence: timedelta = timedelta(seconds=5)
-    """How much longer than it was asked to last a watch may say nothing."""
+    """For how much longer than its requested end a watch may say nothing."""
 
     def at_most(self, limit: timedelta) -> "Timeouts":
         """Return these with no call and no watch longer than `limit`."""

@@ -1,14 +1,14 @@
-"""Which of several replicas acts: the one that holds a Lease, and can prove it.
+"""Which of several replicas acts: the replica that holds a Lease, and can prove it.
 
 Decides when this process reads, takes, renews and releases the Lease; when it may be taken at all
-is decided in `model.lease`. Clients ask `check` last before each write is sent: it closes by the
+is decided in `model.lease`. Clients call `check` last before each write is sent: it closes by the
 clock alone, so that a process that was frozen or cut off does nothing on what it knew before.
 
 A holder that could not renew in time goes on trying. Where the Lease is still its own, no other
-has acted and all that it remembers is right. Where another process has taken it, this one has to
-end and to begin anew. Where the role allows no Leases there is no election: one process works
-alone. It goes on trying, ever more seldom: an API server that has just started forbids everything
-for a moment, and a right may be granted later.
+process has acted and all that it remembers is right. Where another process has taken it, this one
+has to end and to begin anew. Where the role allows no Leases there is no election: one process
+works alone. It goes on trying, ever more seldom: an API server that has just started forbids
+everything for a moment, and a right may be granted later.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ _TAKING_PART: Final = frozenset(
 
 
 class Election:
-    """The part that one process takes in the election."""
+    """The election, as one process takes part in it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Election:
         metrics: Metrics,
         is_shadow: bool = False,
     ) -> None:
-        """Take part by the Lease of that name; with an empty one there is no election.
+        """Take part by the Lease of that name; with an empty name there is no election.
 
         In shadow mode this process never acts.
         """
@@ -100,7 +100,7 @@ class Election:
         self._me = me
         self._clock = clock
         self._gauge = metrics.leader_status.labels(name)
-        # Of the one call that is underway: what ends the election goes by its answer.
+        # Held by the one call that is underway: `release` waits for its answer.
         self._lock = asyncio.Lock()
         self._elected = asyncio.Event()
         self._superseded = asyncio.Event()
@@ -112,7 +112,7 @@ class Election:
         self._seen_at: timedelta | None = None
         """Since when the Lease, or that there is none, is known; None before the first answer."""
         self._unchanged_for = timedelta(0)
-        """How long it was known when it was read last."""
+        """For how long it was known at the last read."""
         self._failures_alone = 0
         """Attempts to take part, while it works alone."""
         self._logged_at: timedelta | None = None
@@ -194,7 +194,7 @@ class Election:
         await self._superseded.wait()
 
     async def release(self) -> None:
-        """End the part of this process: the others may take the Lease at once."""
+        """Leave the election: another process may take the Lease at once."""
         self._turn(ElectionState.RELEASED)
         try:
             async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
@@ -215,7 +215,7 @@ class Election:
             self._record_error(error)
 
     async def _follow(self) -> timedelta:
-        """Take the Lease where that may be; return after what time to look again."""
+        """Take the Lease where that may be; return after what time to read it again."""
         lease = await self._read()
         if self._state is ElectionState.ALONE and lease is not None and self._is_of_another(lease):
             self._lose(lease)
@@ -223,7 +223,7 @@ class Election:
         is_first = self._seen_at is None
         unchanged_for = self._record_seen(lease)
         if lease is None:
-            # The holder of one that was deleted may still act, until it notices.
+            # The holder of a Lease that was deleted may still act, until it notices.
             is_free = is_first or unchanged_for >= LEASE_DURATION
         else:
             is_free = lease.may_be_taken(self._me, unchanged_for)
@@ -286,7 +286,7 @@ class Election:
         self._gauge.set(self.may_act)
 
     def _record_seen(self, lease: Lease | None) -> timedelta:
-        """Record what was read; return for how long it has been so."""
+        """Record the Lease that was read; return for how long it has been the same."""
         now, before = self._clock.elapsed(), self._seen
         is_same = (lease and lease.term) == (before and before.term)
         if self._seen_at is None or not is_same:
@@ -320,7 +320,7 @@ class Election:
         return ELECTIONS.bound(self._failures_alone)
 
     def _log_lapse(self) -> None:
-        """Log, once a minute, why it does not act that holds the Lease, or would take it."""
+        """Log, once a minute, why this process does not act, though it holds or wants the Lease."""
         now = self._clock.elapsed()
         if self._held is not None and not self.may_act:
             self._gauge.set(0)
@@ -344,7 +344,7 @@ class Election:
         return f"lease {self._name} was renewed {since:.0f} s ago{cause}"
 
     def _turn(self, state: ElectionState) -> None:
-        """Become that, unless this process ends already."""
+        """Enter a state, unless this process ends already."""
         if self._state is ElectionState.RELEASED:
             return
         self._state = state
@@ -371,7 +371,7 @@ class Election:
     ) -> Lease:
         """Write the holder of the Lease, this process unless said otherwise; return it as written.
 
-        Raises Conflict where it is not the one that was read.
+        Raises Conflict where it has changed since it was read.
         """
         holder = self._me.holder if holder is None else holder
         address = self._me.address if holder else ""
@@ -394,7 +394,7 @@ class Election:
             )
             return decode_lease(made)
         metadata = {"resourceVersion": lease.version}
-        if address or lease.address:  # that of another holder, or as another client wrote it
+        if address or lease.address:  # of another holder, or written by another client
             metadata["annotations"] = {ADDRESS: address or None}
         patch: JsonObject = {"metadata": metadata, "spec": spec}
         return decode_lease(await self._client.patch(LEASES, self._namespace, self._name, patch))

@@ -1,6 +1,6 @@
 """What was reported of late: how many Events an object may still have, and which of them go on.
 
-Bounded: what was looked at longest ago is forgotten first. An object that is forgotten may have
+Bounded: what was used longest ago is forgotten first. An object that is forgotten may have
 as many Events as a new one; an Event that is forgotten is written anew.
 """
 
@@ -24,7 +24,8 @@ REFILL: Final = timedelta(minutes=1)
 REFUSALS_BURST: Final = 100
 REFUSALS_REFILL: Final = timedelta(seconds=2)
 REFUSALS: Final = frozenset({EventAction.REFUSE_EVICTION, EventAction.REFUSE_DOWNSCALE})
-# For how long an object has no second Event of an action: a drain asks again every five seconds.
+# For how long an object has no second Event of an action: a drain repeats its requests every five
+# seconds.
 SPACINGS: Final[Mapping[EventAction, timedelta]] = {
     EventAction.REFUSE_EVICTION: timedelta(minutes=5)
 }
@@ -36,7 +37,7 @@ MOST_SERIES: Final = 1024
 
 
 class EventRank(Enum):
-    """What shares the room that an object has for Events."""
+    """The rank of an Event: each rank has room of its own for an object."""
 
     ROUTINE = auto()
     NORMAL = auto()
@@ -58,13 +59,13 @@ class _Recent(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K) -> V | None:
-        """Return an entry, which is used by that."""
+        """Return an entry, and count it as used now."""
         if key in self._entries:
             self._entries.move_to_end(key)
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Take an entry in, and forget the one that was used longest ago."""
+        """Take an entry in, and forget the entry that was used longest ago."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) > self._most:
@@ -146,7 +147,7 @@ class SeriesMemory:
         return len(self._series)
 
     def find(self, event: EventRecord) -> EventSeries | None:
-        """Return the series that goes on with this event, None where it is a new one."""
+        """Return the series that goes on with this event, None where it begins a series."""
         series = self._series.get(event)
         if series is None or self._clock.elapsed() - series.last_at > SERIES_LASTS:
             return None
@@ -158,5 +159,5 @@ class SeriesMemory:
         self._series.put(event, series)
 
     def drop(self, event: EventRecord) -> None:
-        """Forget one that the API server does not have any more."""
+        """Forget an Event that the API server does not have any more."""
         self._series.drop(event)

@@ -3,7 +3,7 @@
 The caller goes on at once. A bounded queue keeps them until one task writes them, one
 after the other, by a token bucket that no other request takes from: that of their API group. What
 is too much for an object or for the queue is dropped and counted. Where the right or the API is
-missing one line says so, and hardly anything is asked for from then on. What is worth an Event is
+missing one line says so, and hardly any request is sent from then on. What is worth an Event is
 decided in `planning.events`.
 """
 
@@ -142,7 +142,7 @@ class EventSender:
         return True
 
     def enqueue(self, event: EventRecord) -> None:
-        """Have an event written soon that was admitted."""
+        """Have an admitted event written soon."""
         if len(self._queue) >= MOST_WAITING:
             self._count("dropped")
             return
@@ -157,7 +157,7 @@ class EventSender:
             await self._empty()
 
     async def flush(self) -> None:
-        """Write what waits still, for a moment at most; `run` has ended by now."""
+        """Write what still waits, for a moment at most; `run` has ended by now."""
         try:
             async with asyncio.timeout(FLUSH_LIMIT.total_seconds()):
                 await self._empty()
@@ -194,7 +194,7 @@ class EventSender:
             await self._clock.sleep(EVENT_WRITES.bound(attempt))
 
     async def _write(self, waiting_event: _WaitingEvent) -> str:
-        """Write one Event, by the one that it goes on; return what that is counted as."""
+        """Write one Event, or its series on; return the outcome that is counted."""
         event, namespace = waiting_event.event, _get_namespace(waiting_event.event)
         series = self._series.find(event)
         if series is not None:
@@ -239,7 +239,7 @@ class EventSender:
         return f"{prefix}.{int(at.timestamp() * 1_000_000):x}{next(self._numbers):04x}"
 
     def _fall_silent(self, error: ApiError) -> None:
-        """Ask for nothing for a while: what is missing does not come by asking."""
+        """Send nothing for a while: what is missing does not come by requests."""
         self._denials += 1
         self._silent_until = self._clock.elapsed() + REFUSED_EVENTS.bound(self._denials)
         self._drop_all("denied")

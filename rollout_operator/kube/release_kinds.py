@@ -1,4 +1,4 @@
-"""The kinds that release rollouts are about: those of `kuberik.com`, and those of Flux.
+"""The kinds that releases read and write: those of `kuberik.com`, and those of Flux.
 
 Of a kind with several versions the first that the cluster serves is followed.
 """

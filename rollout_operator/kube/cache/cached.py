@@ -1,4 +1,4 @@
-"""What caches hold: a view of each kind that is followed, and which of its changes matter."""
+"""What caches hold: slim objects of each kind, and which of their changes matter."""
 
 from typing import TypeVar
 

@@ -1,7 +1,8 @@
 """Kinds that are followed in the whole cluster, once for all its namespaces.
 
-Decides which namespace has a share in one: whichever asks once it is known what there is. Until
-then, and where the kind may not be listed in the cluster, each follows its own objects.
+Decides which namespace has a share in a kind: any that requests it once the objects are known.
+Until then, and where the kind may not be listed in the cluster, each namespace follows its own
+objects.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,7 @@ class ClusterKind(Generic[Cached]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterKinds:
-    """What makes a namespace one to look after: it has to be followed everywhere anyway."""
+    """Kinds by which namespaces are discovered: they are followed in the whole cluster anyway."""
 
     sets: ClusterKind[StatefulSet | Unreadable]
     budgets: ClusterKind[AnyBudget]

@@ -26,7 +26,7 @@ EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 
 class ObjectSource(LiveReader, Watcher, Protocol):
-    """What is asked of the API server."""
+    """The requests of an informer to the API server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Collection(Generic[Cached]):
         return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
 
     async def fetch_page(self, api: LiveReader, *, token: str = "", has_turn: bool = False) -> Page:
-        """Return one page of the list of all. Raises as `Reader.fetch_page`."""
+        """Return one page of the list of all objects. Raises as `Reader.fetch_page`."""
         return await api.fetch_page(
             self.resource,
             self.namespace,
@@ -74,26 +74,26 @@ class Collection(Generic[Cached]):
             has_turn=has_turn,
         )
 
-    async def fetch_one(self, api: Reader, namespace: str, name: str) -> Page:
+    async def fetch_object(self, api: Reader, namespace: str, name: str) -> Page:
         """Return the list of one object, empty where it is gone or no longer selected.
 
-        Not the object by itself: that asks for the verb `get`, and what is followed for list and
+        Not the object by itself: that needs the verb `get`, and what is followed needs list and
         watch only. Raises as `Reader.fetch_page`.
         """
         return await api.fetch_page(
             self.resource,
             self.namespace,
             selector=self.selector,
-            field_selector=self.field_selector or self._select_one(namespace, name),
+            field_selector=self.field_selector or self._select_object(namespace, name),
             limit=1,
         )
 
-    def _select_one(self, namespace: str, name: str) -> str:
+    def _select_object(self, namespace: str, name: str) -> str:
         is_of_all = namespace != self.namespace
         return f"metadata.name={name}" + (f",metadata.namespace={namespace}" if is_of_all else "")
 
     def read(self, raw: msgspec.Raw) -> Cached:
-        """Return the view of an object, `Unreadable` where it cannot be decoded."""
+        """Return the slim object, `Unreadable` where it cannot be decoded."""
         try:
             return self.decode(raw)
         except DecodeError as error:
@@ -103,14 +103,14 @@ class Collection(Generic[Cached]):
             return lost
 
     def read_known(self, raw: msgspec.Raw) -> Cached:
-        """Return the view that is stored already where it is the same: two would cost double."""
+        """Return the slim object; where an equal one is stored, that one, to save memory."""
         item = self.read(raw)
         cached = self.store.get(item.namespace, item.name)
         return cached if cached is not None and cached == item else item
 
 
 class CacheMeters(Generic[Cached]):
-    """What is shown of a cache, by its kind."""
+    """The metrics of a cache, by its kind."""
 
     def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
         self._cached = metrics.cached_objects.labels(kind=kind)

@@ -1,6 +1,6 @@
 """A kind that comes and goes, in whichever version the cluster serves.
 
-Asks for the versions in their order, follows the first that is there, and begins anew when that is
+Requests the versions in their order, follows the first that is there, and begins anew when that is
 gone. What is known of a kind that went is forgotten. What its absence means is left to the callers.
 """
 
@@ -20,7 +20,7 @@ from rollout_operator.model.objects import AnyWatched
 from rollout_operator.telemetry.logs import log
 
 # A definition is installed, or a role changed, by a person who waits for it.
-ASK_AGAIN: Final = timedelta(seconds=10)
+CHECK_INTERVAL: Final = timedelta(seconds=10)
 
 OnWatched = Callable[[AnyWatched | None, AnyWatched | None], None]
 
@@ -51,7 +51,7 @@ class FollowedKind:
 
     @property
     def kind(self) -> str:
-        """Return what objects of it are called."""
+        """Return the name of the kind."""
         return self._source.resources[0].kind
 
     @property
@@ -66,12 +66,12 @@ class FollowedKind:
 
     @property
     def is_forbidden(self) -> bool:
-        """Return whether the role does not show it."""
+        """Return whether the role does not allow listing it."""
         return isinstance(self._error, Denied)
 
     @property
     def lack(self) -> str | None:
-        """Say why the objects are not known, None where they are, or where there can be none."""
+        """Say why the objects are not known, None where they are, or where there are none."""
         informer = self._informer
         if self.is_absent or (informer is not None and informer.has_synced):
             return None
@@ -80,7 +80,7 @@ class FollowedKind:
 
     @property
     def age(self) -> timedelta:
-        """Return the age of the newest proof that the view is live; zero where there is no view."""
+        """Return the age of the newest proof that the cache is live; zero without a cache."""
         informer = self._informer
         return timedelta(0) if informer is None or not informer.has_synced else informer.age
 
@@ -89,7 +89,7 @@ class FollowedKind:
         self._callbacks.append(callback)
 
     def on_news(self, callback: Callable[[], None]) -> None:
-        """Call back when the kind may be listed now, or why it may not is another reason."""
+        """Call back when the kind may be listed now, or the reason why it may not has changed."""
         self._on_news.append(callback)
 
     async def run(self, clock: Clock) -> NoReturn:
@@ -98,7 +98,7 @@ class FollowedKind:
             if (resource := await self._find_served()) is None:
                 self._forget()
                 is_known = isinstance(self._error, NotFound | Denied)
-                await clock.sleep(ASK_AGAIN if is_known else RETRY)
+                await clock.sleep(CHECK_INTERVAL if is_known else RETRY)
                 continue
             informer = self._source.make_informer(resource)
             informer.on_change(self._notify)
@@ -107,7 +107,7 @@ class FollowedKind:
             await race(informer=informer.run(), absence=_wait_absent(informer, clock))
 
     async def _find_served(self) -> Resource | None:
-        """Return the first version that can be listed; None leaves why in `_error`."""
+        """Return the first version that can be listed; None leaves the reason in `_error`."""
         for resource in self._source.resources:
             try:
                 await self._source.client.fetch_page(
@@ -150,4 +150,4 @@ class FollowedKind:
 async def _wait_absent(informer: Informer[AnyWatched], clock: Clock) -> None:
     """Wait until the cluster says that what is followed is not there any more."""
     while not isinstance(informer.last_error, NotFound):
-        await clock.sleep(ASK_AGAIN)
+        await clock.sleep(CHECK_INTERVAL)

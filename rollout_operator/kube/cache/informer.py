@@ -1,11 +1,12 @@
 """Keep one store up to date: list a collection, follow its watch, list again when in doubt.
 
-Decides when the view may be trusted (`has_synced`, `age`) and how often the API server is asked.
-Which view of an object is the newer one is left to the store, what a change means to the callbacks,
-what follows a failure to `retries`, time-outs and HTTP to the client behind the Protocols.
+Decides when the cache may be trusted (`has_synced`, `age`) and how often the API server is read.
+Which version of an object is the newer one is left to the store, what a change means to the
+callbacks, what follows a failure to `retries`, time-outs and HTTP to the client behind the
+Protocols.
 
-An idle watch proves itself by ending when asked to: a server that is there ends it in order, and
-a connection that died cannot. So the end is asked for early and often; resuming costs one request.
+An idle watch proves itself by ending when it should: a server that is there ends it in order, and a
+connection that died cannot. So an early end is requested, and often; resuming costs one request.
 Bookmarks prove more; an idle server, whose etcd reports progress every ten minutes, has none.
 """
 
@@ -36,10 +37,10 @@ from rollout_operator.telemetry.metrics import Metrics
 # Idle streams prove themselves every 40 s or so; in step with no other stream.
 WATCH_LASTS: Final = timedelta(seconds=40)
 WATCH_JITTER: Final = 0.1
-# No proof for longer than this is to be the exception: what resumes later asks for an earlier end.
+# No proof for longer than this is to be the exception: what resumes later requests an earlier end.
 PROOF_DUE: Final = timedelta(seconds=45)
 SHORTEST_WATCH: Final = timedelta(seconds=10)
-# An end that comes sooner than asked for, less this, may be the doing of something in between.
+# An end that comes sooner than requested, by more than this, may be the doing of a proxy.
 END_LEEWAY: Final = timedelta(seconds=5)
 # The client cuts a silent stream five seconds after its end. This is for a client that fails to.
 STREAM_GRACE: Final = timedelta(seconds=15)
@@ -78,7 +79,7 @@ class Informer(Generic[Cached]):
         self._is_listing = False
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self.staleness = Staleness()
-        """Calls back where a call has failed and the view is too old."""
+        """Calls back where a call has failed and the cache is too old."""
         self._synced = asyncio.Event()
         # The newest version of the collection that was seen, by list, event or bookmark.
         self._version = ""
@@ -104,7 +105,7 @@ class Informer(Generic[Cached]):
     def age(self) -> timedelta:
         """Return the time since the newest proof of life: list, event or bookmark.
 
-        The longest span there is where there was none. A list counts from when it was asked for.
+        The longest span there is where there was none. A list counts from when it was requested.
         """
         if self._proven_at is None:
             return timedelta.max
@@ -137,7 +138,8 @@ class Informer(Generic[Cached]):
         """List again as soon as may be, for callers who can prove that the cache lags.
 
         The stream goes on until the rate limits let the list be sent: it may bring what is missed.
-        Returns False where that was asked for less than `REFRESH_PAUSE` ago: nothing is done then.
+        Returns False where a list was requested less than `REFRESH_PAUSE` ago: nothing is done
+        then.
         """
         now = self._clock.elapsed()
         if self._refreshed_at is not None and now - self._refreshed_at < REFRESH_PAUSE:
@@ -148,7 +150,7 @@ class Informer(Generic[Cached]):
         self._list_due_at = now
         self._meters.restarts[RetryCause.REFRESH].inc()
         if self._stream is not None:
-            self._turn.ask()
+            self._turn.request()
         return True
 
     def _drop_stream(self) -> None:
@@ -181,7 +183,7 @@ class Informer(Generic[Cached]):
     async def _has_turn(self) -> bool:
         """Return whether a list is due and may be sent. Until then the watch goes on."""
         if self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
-            self._turn.ask()
+            self._turn.request()
             await asyncio.sleep(0)  # where there are tokens it has one by now
         return self._turn.is_settled
 
@@ -194,15 +196,15 @@ class Informer(Generic[Cached]):
 
     async def _replace_all(self) -> None:
         has_turn = await self._turn.take()
-        asked_at, refreshed_at = self._clock.elapsed(), self._refreshed_at
+        requested_at, refreshed_at = self._clock.elapsed(), self._refreshed_at
         items, version = await self._fetch_all(has_turn)
         is_first = not self._version
         changes = self._of.store.replace_all(items)
-        self._version, self._proven_at = version, asked_at
+        self._version, self._proven_at = version, requested_at
         self._needs_list = False
-        # A refresh that was asked for meanwhile may know of something newer.
+        # A refresh that was requested meanwhile may know of something newer.
         self._is_refreshed = self._refreshed_at == refreshed_at
-        self._list_due_at = asked_at + RELIST if self._is_refreshed else self._clock.elapsed()
+        self._list_due_at = requested_at + RELIST if self._is_refreshed else self._clock.elapsed()
         self._failures.record_list()
         self._older_lists = 0
         self._meters.measure(self._of.store)
@@ -223,7 +225,7 @@ class Informer(Generic[Cached]):
             self._list_due_at = self._clock.elapsed() + pause
 
     async def _fetch_all(self, has_turn: bool) -> tuple[list[Cached], str]:
-        """Return all views and their version: one page where that holds them, else a stream."""
+        """Return all objects and their version: one page where that holds them, else a stream."""
         items: list[Cached] = []
         version, token = await self._fetch_items(items, "", has_turn)
         self._check_version(version)
@@ -238,7 +240,7 @@ class Informer(Generic[Cached]):
     async def _fetch_items(
         self, items: list[Cached], token: str, has_turn: bool = False
     ) -> tuple[str, str]:
-        """Add the views of one page; return the version of the list and the next token."""
+        """Add the objects of one page; return the version of the list and the next token."""
         async with self._of.slots:
             page = await self._of.fetch_page(self._api, token=token, has_turn=has_turn)
             for start in range(0, len(page.items), STEP):
@@ -279,7 +281,7 @@ class Informer(Generic[Cached]):
         jitter = 1 + WATCH_JITTER * (2 * self._rng() - 1)
         span = min(WATCH_LASTS * jitter, max(PROOF_DUE - self.age, SHORTEST_WATCH))
         if not self._is_refreshed:
-            span = SHORTEST_WATCH  # the list that was asked for is tried again at its end
+            span = SHORTEST_WATCH  # the list that is wanted is tried again at its end
         # The API takes whole seconds.
         return timedelta(seconds=round(span.total_seconds()))
 
@@ -334,7 +336,7 @@ class Informer(Generic[Cached]):
             raise Unreachable(f"{self._of.text('watch')}: {error}") from error
 
     def _advance(self, version: str) -> None:
-        """Record a version of the stream; one that is not older proves that the view is live."""
+        """Record a version of the stream: unless it is older, it proves that the cache is live."""
         if not version or is_older(version, self._version):
             return
         self._version = version
@@ -350,15 +352,16 @@ class Informer(Generic[Cached]):
     async def _reread(self, broken: Unreadable) -> None:
         """Read one object again.
 
-        A list that is underway is not overtaken, since what it shows then replaces everything. What
-        has no name, or none of ours, is found by a list of all between two streams.
+        A list that is underway is not overtaken, since what it shows then replaces everything. An
+        object without a name, or without one of ours, is found by a list of all between two
+        streams.
         """
         if self._is_listing:
             return
         if not broken.name or (self._of.namespace and broken.namespace != self._of.namespace):
             self._list_due_at = self._clock.elapsed()
             return
-        page = await self._of.fetch_one(self._api, broken.namespace, broken.name)
+        page = await self._of.fetch_object(self._api, broken.namespace, broken.name)
         if self._is_listing or is_older(page.resource_version, broken.resource_version):
             return
         reread = self._of.read(page.items[0]) if page.items else None

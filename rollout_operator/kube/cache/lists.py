@@ -36,7 +36,7 @@ FAILURES: Final = 3
 
 
 class ListTurn:
-    """The token of one list: asked for while a watch goes on, used once."""
+    """The token of one list: requested while a watch goes on, used once."""
 
     def __init__(self, wait: Callable[[], Awaitable[None]], on_token: Callable[[], None]) -> None:
         """`wait` may raise ApiError; `on_token` is called as soon as the token is there."""
@@ -49,17 +49,17 @@ class ListTurn:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the wait that was asked for is over: `take` waits no more."""
+        """Return whether the wait for the token is over: `take` waits no more."""
         return self._settled.is_set()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Begin to wait, unless that goes on already."""
         if not self._is_requested:
             self._is_requested = True
             self._requested.set()
 
     async def take(self) -> bool:
-        """Wait for the token that was asked for; False where none was.
+        """Wait for the token that was requested; return False where none was.
 
         Raises ApiError where the rate limits gave none.
         """
@@ -74,7 +74,7 @@ class ListTurn:
         return True
 
     async def run(self) -> NoReturn:
-        """Wait for what is asked for until cancelled."""
+        """Wait for each token that is requested, until cancelled."""
         while True:
             await self._requested.wait()
             self._requested.clear()
@@ -99,13 +99,13 @@ class StateStream(Generic[Cached]):
         self._left = FAILURES
 
     async def fetch(self) -> tuple[list[Cached], str] | None:
-        """Return all views and the version that they are of, None where a list is to be read."""
+        """Return all objects and their version, None where a list is to be read."""
         if not self._left:
             return None
         try:
             found = await self._read()
         except (ApiError, TimeoutError) as error:
-            # Some fail for a while; a refusal, or objects without the word that these are all, is
+            # Some fail for a while; a refusal, or objects without the mark that these are all, is
             # the way of this server.
             is_way = isinstance(error, Refused | TimeoutError)
             self._left = 0 if is_way else self._left - 1

@@ -1,7 +1,7 @@
-"""Nodes as far as they name zones: followed once they are asked for, where the role shows them.
+"""Nodes as far as they name zones: followed once a policy needs them, where the role shows them.
 
-Most policies are written so that no node is asked for; for them this costs no request. Of a node
-only the labels are kept that are asked for. A key that is asked for later is in no view yet: nodes
+Most policies are written so that they need no node; for them this costs no request. Of a node only
+the labels are kept that a policy needs. A key that is needed later is in no cached node yet: nodes
 are listed anew, and until then nothing is known by it. A person who may write policies names keys,
 so a namespace has a few of them at a time. Which zone follows is left to `planning.policies.zones`.
 """
@@ -24,22 +24,22 @@ from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.objects import Node, Unreadable
 
-# Of a namespace. Almost all policies take the key of Kubernetes, and the others one of their own.
+# Of a namespace. Almost all policies take the key of Kubernetes, and the others a key of their own.
 MOST_KEYS: Final = 8
-# A policy in service asks every minute: a key that none asks for makes room for another one.
+# A policy in service requests its key every minute: a key that none requests makes room.
 KEY_LASTS: Final = timedelta(minutes=10)
 
 MakeInformer = Callable[[Collection[Node | Unreadable]], Informer[Node | Unreadable]]
 
 
 class FollowedNodes:
-    """Labels of nodes, by the keys that were asked for."""
+    """Labels of nodes, by the keys that were requested."""
 
     def __init__(self, client: Reader, make_informer: MakeInformer, clock: Clock) -> None:
         self._clock = clock
         self._keys = frozenset(TOPOLOGY_KEYS)
-        self._asked: dict[str, dict[str, timedelta]] = {}
-        """By namespace, when each key was asked for last."""
+        self._requested: dict[str, dict[str, timedelta]] = {}
+        """By namespace, when each key was requested last."""
         self._on_change: list[Callable[[], None]] = []
         self._is_reported = True
         self._store = NodeStore()
@@ -59,8 +59,8 @@ class FollowedNodes:
     def find_labels(self, key: str, namespace: str) -> Mapping[str, Mapping[str, str]] | None:
         """Return the labels of all nodes by their names; None where they may not be read.
 
-        Of each its label `key` is there, and those by which Kubernetes itself names zones. Raises
-        Unreachable while they are not known, and where a namespace asks for too many keys.
+        Each has its label `key`, and those by which Kubernetes itself names zones. Raises
+        Unreachable while they are not known, and where a namespace requests too many keys.
         """
         self._requested.set()
         is_new = key not in self._keys
@@ -76,23 +76,23 @@ class FollowedNodes:
         return {node.name: node.labels for node in nodes}
 
     async def run(self) -> NoReturn:
-        """Wait until nodes are asked for, then follow them until cancelled."""
+        """Wait until nodes are needed, then follow them until cancelled."""
         await self._requested.wait()
         await self._follow.run(self._clock)
 
     def _keep(self, key: str, namespace: str) -> None:
         if key in TOPOLOGY_KEYS:
             return
-        now, asked = self._clock.elapsed(), self._asked.setdefault(namespace, {})
-        if key not in asked:
-            for old in [node for node, at in asked.items() if now - at > KEY_LASTS]:
-                del asked[old]
-            if len(asked) >= MOST_KEYS:
+        now, requested = self._clock.elapsed(), self._requested.setdefault(namespace, {})
+        if key not in requested:
+            for old in [node for node, at in requested.items() if now - at > KEY_LASTS]:
+                del requested[old]
+            if len(requested) >= MOST_KEYS:
                 most = f"policies of {namespace} name zones by {MOST_KEYS} other labels"
-                raise Unreachable(f"nodes: not asked for label {key}: {most}")
-            asked[key] = now
-            self._keys = frozenset(TOPOLOGY_KEYS).union(*self._asked.values())
-        asked[key] = now
+                raise Unreachable(f"nodes: not read for label {key}: {most}")
+            requested[key] = now
+            self._keys = frozenset(TOPOLOGY_KEYS).union(*self._requested.values())
+        requested[key] = now
 
     def _report_soon(self) -> None:
         """Call back in the next turn of the loop: a list brings thousands of nodes at once."""

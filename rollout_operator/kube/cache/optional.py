@@ -1,7 +1,7 @@
 """An informer of a kind that a cluster may not have, or a role may not show.
 
-Asks whether the kind is there, quietly and now and then, and runs the informer from the first list
-that comes in. What the absence means is left to its callers.
+Checks whether the kind is there, quietly and now and then, and runs the informer from the first
+list that comes in. What the absence means is left to its callers.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from rollout_operator.telemetry.logs import log
 # At first more often: what is installed with the operator may come a moment after it. Later on a
 # definition is installed, or a role changed, by a person. To watch definitions instead would need a
 # right in the whole cluster.
-ASK_AGAIN: Final = REFUSED_WATCHES.most
+CHECK_INTERVAL: Final = REFUSED_WATCHES.most
 # After an error that says nothing of the kind.
 RETRY: Final = timedelta(seconds=1)
 
@@ -47,27 +47,27 @@ class OptionalInformer(Generic[Cached]):
 
     @property
     def is_forbidden(self) -> bool:
-        """Return whether the role does not show it."""
+        """Return whether the role does not allow listing it."""
         return isinstance(self._error, Denied)
 
     @property
     def lack(self) -> str | None:
-        """Say why the objects are not known, None where they are, or where there can be none."""
+        """Say why the objects are not known, None where they are, or where there are none."""
         if self._informer.has_synced or self.is_absent:
             return None
         return str(self._error or self._informer.last_error or "no answer yet")
 
     @property
     def age(self) -> timedelta:
-        """Return the age of the newest proof that the view is live; zero where there is no view.
+        """Return the age of the newest proof that the cache is live; zero where there is no cache.
 
-        Nor is there one of a kind that was removed: its objects went before it did.
+        There is none of a kind that was removed: its objects went before it did.
         """
         has_list = self._informer.has_synced and not self.is_absent
         return self._informer.age if has_list else timedelta(0)
 
     async def wait_answered(self) -> None:
-        """Wait until the objects are known, or that there are none, or that none may be seen."""
+        """Wait until it is known which objects there are, or that none may be listed."""
         await self._answered.wait()
 
     async def run(self, clock: Clock) -> NoReturn:
@@ -96,7 +96,7 @@ class OptionalInformer(Generic[Cached]):
         self._is_refused = isinstance(error, NotFound | Denied)
         self._refusals += self._is_refused
         if self._answered.is_set() and not self._is_refused:
-            log.debug("Kind not asked about", kind=self._resource.kind, err=error)
+            log.debug("Kind not checked", kind=self._resource.kind, err=error)
             return  # it says nothing of the kind: what was known stays
         is_news = type(error) is not type(self._error)
         self._error = error

@@ -52,7 +52,7 @@ class RetryCause(StrEnum):
     """Why a stream ended or a list failed: label values of a metric, never renamed."""
 
     CLOSED = "closed"
-    """In order, as asked."""
+    """In order, as requested."""
     GONE = "gone"
     """The version is too old to resume from, or the list took too long to be one."""
     UNREACHABLE = "unreachable"
@@ -66,7 +66,7 @@ class RetryCause(StrEnum):
 
 
 class WentBack(Unreachable):
-    """The API server shows an older state than it did before: ask again."""
+    """The API server shows an older state than it did before: read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +126,8 @@ class Failures:
         match error:
             case Gone():
                 return delay if self.gone > 1 else timedelta(0)
-            case TooManyRequests(retry_after=asked):
-                return delay + min(asked or timedelta(0), RETRY_AFTER_LIMIT)
+            case TooManyRequests(retry_after=wanted):
+                return delay + min(wanted or timedelta(0), RETRY_AFTER_LIMIT)
             case WentBack():
                 return delay + WENT_BACK_PAUSE
             case Throttled() | Unreachable():
@@ -177,7 +177,7 @@ class Rereads(Generic[Cached]):
         self._news = asyncio.Event()
 
     def record(self, item: Cached) -> None:
-        """Record a view that was stored; those that could be decoded do not matter."""
+        """Record an object that was stored; those that could be decoded do not matter."""
         key = (item.namespace, item.name)
         if isinstance(item, Unreadable) and key not in self._due:
             self._due[key] = _Due(self._clock.elapsed() + FIRST, FIRST)
@@ -194,7 +194,7 @@ class Rereads(Generic[Cached]):
             await self._clock.sleep(PACE)
 
     async def _wait(self, key: Key | None) -> None:
-        """Wait until an object is due, or another one has come that may be due before it."""
+        """Wait until an object is due, or another object has come that may be due before it."""
         self._news.clear()
         if key is None:
             await self._news.wait()
@@ -217,19 +217,19 @@ class Rereads(Generic[Cached]):
 
 
 class Staleness:
-    """Calls back once where a view is older than it may be; again after each proof of life."""
+    """Calls back once where a cache is older than it may be; again after each proof of life."""
 
     def __init__(self) -> None:
         self._callbacks: list[tuple[timedelta, Callable[[], None]]] = []
         self._reported_at: timedelta | None = None
-        """The proof of life since which the view was found to be too old."""
+        """The proof of life since which the cache was found to be too old."""
 
     def add(self, limit: timedelta, callback: Callable[[], None]) -> None:
-        """Call back where the view is older than `limit`. Must not block."""
+        """Call back where the cache is older than `limit`. Must not block."""
         self._callbacks.append((limit, callback))
 
     def check(self, proven_at: timedelta | None, age: timedelta) -> None:
-        """Call back where that is due, for a view that proved to be right then."""
+        """Call back where that is due; the newest proof of life was at `proven_at`."""
         if proven_at is None or proven_at == self._reported_at:
             return
         due = [callback for limit, callback in self._callbacks if age > limit]

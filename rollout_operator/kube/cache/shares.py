@@ -2,7 +2,7 @@
 
 Decides what belongs to which namespace. For its callers a share is an informer of its own:
 its store begins with a whole list, every change after that is reported once, and it is as old as
-the view of all namespaces is.
+the cache of all namespaces is.
 """
 
 import asyncio
@@ -47,16 +47,16 @@ class NamespaceStores(Store[Cached]):
         return store.replace_all(cached)
 
     def list_all(self) -> Sequence[Cached]:
-        """Return the newest known view of each object."""
+        """Return the newest known version of each object."""
         return tuple(chain.from_iterable(store.list_all() for store in self._stores.values()))
 
     def get(self, namespace: str, name: str) -> Cached | None:
-        """Return the view of an object, None where it is not known."""
+        """Return the cached object, None where it is not known."""
         store = self._stores.get(namespace)
         return None if store is None else store.get(namespace, name)
 
     def upsert(self, item: Cached) -> Sequence[Change[Cached]]:
-        """Store a view unless a newer one is known. Return what changed."""
+        """Store an object unless a newer version is known. Return what changed."""
         return self._get_store(item.namespace).upsert(item)
 
     def remove(self, last: Cached) -> Sequence[Change[Cached]]:
@@ -64,7 +64,7 @@ class NamespaceStores(Store[Cached]):
         return self._get_store(last.namespace).remove(last)
 
     def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
-        """Put what was read again in the place of what could not be decoded; see `Store`."""
+        """Replace an object that could not be decoded by what was read again; see `Store`."""
         return self._get_store(broken.namespace).heal(broken, reread)
 
     def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
@@ -92,7 +92,7 @@ class NamespaceStores(Store[Cached]):
 
 
 class NamespaceShare(Generic[Cached]):
-    """What one namespace has of an informer of all of them."""
+    """The share that one namespace has in an informer of all namespaces."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class NamespaceShare(Generic[Cached]):
 
     @property
     def staleness(self) -> Staleness:
-        """Return what calls back where the view is too old."""
+        """Return what calls back where the cache is too old."""
         return self._informer.staleness
 
     def on_change(self, callback: Callable[[Cached | None, Cached | None], None]) -> None:
@@ -148,7 +148,7 @@ class NamespaceShare(Generic[Cached]):
         return self._informer.refresh(cause)
 
     async def run(self) -> NoReturn:
-        """Have a share until cancelled."""
+        """Keep the share until cancelled."""
         changes = self._stores.hand_over(self._of.namespace, self._of.store)
         self._joined.set()
         # At once: no later change is reported before what it has changed.
@@ -156,7 +156,7 @@ class NamespaceShare(Generic[Cached]):
             self.take(old, new)
         self._meters.measure(self._of.store)
         await asyncio.Event().wait()
-        raise AssertionError("a share is had until it is cancelled")
+        raise AssertionError("a share is kept until it is cancelled")
 
     def take(self, old: Cached | None, new: Cached | None) -> None:
         """Report a change of an object of this namespace, once its objects are handed over."""
@@ -172,4 +172,4 @@ class NamespaceShare(Generic[Cached]):
 
 
 AnyInformer: TypeAlias = Informer[Cached] | NamespaceShare[Cached]
-"""What follows the objects of one namespace: by itself, or with all others."""
+"""The informer of one namespace: its own, or a share in that of all."""

@@ -1,8 +1,8 @@
-"""The cache behind a watch: newest known view of each object, and where to find it.
+"""The cache behind a watch: the newest known version of each object, and where to find it.
 
-Decides which of two views of an object is the newer one, and reports each change once. Where views
-come from is left to the informer, which changes matter to its callers. Every step costs
-what it changes, not what is stored; only `replace_all` looks at everything.
+Decides which of two versions of an object is the newer one, and reports each change once. Where
+objects come from is left to the informer, which changes matter to its callers. Every step costs
+what it changes, not what is stored; only `replace_all` reads everything.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +49,7 @@ def is_older(version: str, than: str) -> bool:
 
 
 class Store(Generic[Cached]):
-    """Views by namespace and name. Not for use by several threads."""
+    """Slim objects by namespace and name. Not for use by several threads."""
 
     def __init__(self) -> None:
         self._items: dict[Key, Cached] = {}
@@ -71,17 +71,17 @@ class Store(Generic[Cached]):
         return len(self._unreadable)
 
     def list_all(self) -> Sequence[Cached]:
-        """Return the newest known view of each object."""
+        """Return the newest known version of each object."""
         return tuple(self._items.values())
 
     def get(self, namespace: str, name: str) -> Cached | None:
-        """Return the view of an object, None where it is not known."""
+        """Return the cached object, None where it is not known."""
         return self._items.get((namespace, name))
 
     def upsert(self, item: Cached) -> Sequence[Change[Cached]]:
-        """Store a view unless a newer one is known. Return what changed.
+        """Store an object unless a newer version is known. Return what changed.
 
-        Another UID under the same name is two changes: the old object went, a new one came.
+        Another UID under the same name is two changes: the old object went, a new object came.
         """
         old = self._items.get(_key(item))
         died = self._deleted.get(item.uid)
@@ -113,12 +113,12 @@ class Store(Generic[Cached]):
         self._remember_deletion(last.uid, version)
         if old is None or not (is_same or is_older(old.resource_version, version)):
             return ()
-        # Another UID, but older: its own deletion and the birth of `last` were missed.
+        # An object of another UID, but older: its own deletion and the birth of `last` were missed.
         self._drop(old)
         return ((old, None),)
 
     def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
-        """Put what was read again in the place of what could not be decoded. Return what changed.
+        """Replace an object that could not be decoded by what was read again. Return what changed.
 
         None is absence. Nothing changes where something else was stored since the read began, or
         where the read shows an older state.
@@ -138,7 +138,7 @@ class Store(Generic[Cached]):
         return ((old, reread),)
 
     def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
-        """Make `views` the whole content. Return what changed, removals first.
+        """Make `items` the whole content. Return what changed, removals first.
 
         A list is the truth even where it holds older versions: an API server restored from a backup
         has forgotten the newer ones.
@@ -234,12 +234,13 @@ Configuration: TypeAlias = WebhookConfiguration | Unreadable
 class BudgetStore(Store[AnyBudget]):
     """Zone-aware budgets; `guards.budgets.catalog` knows what they mean together.
 
-    A namespace has some dozens of them, a cluster as many configurations: they are looked through.
+    A namespace has some dozens of them, a cluster as many configurations: a search reads all of
+    them.
     """
 
 
 class ConfigurationStore(Store[Configuration]):
-    """Webhook configurations: all of a kind, or one of a name."""
+    """Webhook configurations: all of a kind, or the one of a name."""
 
 
 class NodeStore(Store[Node | Unreadable]):
@@ -253,8 +254,8 @@ class PolicyStore(Store[WatchedPolicy | Unreadable]):
 class WatchedStore(Store[AnyWatched]):
     """Objects of any kind, found by what they mention."""
 
-    def __init__(self, list_tags: Callable[[object], Iterable[str]] = lambda view: ()) -> None:
-        """`list_tags` returns what a view mentions."""
+    def __init__(self, list_tags: Callable[[object], Iterable[str]] = lambda content: ()) -> None:
+        """`list_tags` returns what the content of an object mentions."""
         super().__init__()
         self._by_tag = _Tags(list_tags)
         self._indexes.append(self._by_tag)
@@ -269,7 +270,7 @@ class _Moving(Protocol[_Moved]):
 
 
 class _Tags:
-    """Objects by tags of which each may carry several."""
+    """Objects by tags; an object may carry several."""
 
     def __init__(self, list_tags: Callable[[object], Iterable[str]]) -> None:
         self._list_tags = list_tags
@@ -298,7 +299,7 @@ class _Tags:
 
 
 class _Index(Generic[Cached, _Tag]):
-    """Views by a tag that each carries at most one of."""
+    """Objects by a tag; an object carries at most one."""
 
     def __init__(self, tag: Callable[[Cached], _Tag | None]) -> None:
         self._tag: Callable[[Cached], _Tag | None] = tag
@@ -332,7 +333,7 @@ def _key(item: _Named) -> Key:
 
 
 def _is_known(version: str, newest: str) -> bool:
-    """Return whether a version says nothing new to one who has seen `newest`."""
+    """Return whether a version says nothing new to a reader that has seen `newest`."""
     return (version == newest and version != "") or is_older(version, newest)
 
 

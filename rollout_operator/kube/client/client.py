@@ -118,7 +118,7 @@ class Client:
         """Return one object, or its subresource, as JSON; see `api.Reader`."""
         call = object_call("get", resource, namespace, name, subresource)
         request = HttpRequest(call=call, within=self._timeouts.read, has_turn=has_turn)
-        return await level(await self._exchange.ask(request))
+        return await level(await self._exchange.send(request))
 
     async def fetch_group(self, group: str) -> Sequence[str]:
         """Return the versions of an API group; see `api.Discoverer`."""
@@ -133,7 +133,7 @@ class Client:
         return decode_resources(call, await self._discover(call))
 
     async def _discover(self, call: Call) -> bytes:
-        return await self._exchange.ask(HttpRequest(call=call, within=self._timeouts.read))
+        return await self._exchange.send(HttpRequest(call=call, within=self._timeouts.read))
 
     async def fetch_page(
         self,
@@ -149,8 +149,9 @@ class Client:
     ) -> Page:
         """Return one page of a list; see `api.Reader`.
 
-        Each item shares the memory of the whole page: decode it and let it go. It has fewer than
-        `limit` objects where so many were too long before; raises Unreachable where they are now.
+        Each item shares the memory of the whole page: decode it and let it go. The page has fewer
+        than `limit` objects where so many were too long before; raises Unreachable where they are
+        now.
         """
         call = Call(verb="list", resource=resource, namespace=namespace)
         size = self._page_sizes.choose(call, limit)
@@ -159,7 +160,7 @@ class Client:
         )
         request = HttpRequest(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
         try:
-            return await _decode_page(call, await self._exchange.ask(request))
+            return await _decode_page(call, await self._exchange.send(request))
         except TooLong as error:
             problem = self._page_sizes.halve(call, size)
             raise Unreachable.of(call.text, problem) from error
@@ -208,14 +209,14 @@ class Client:
             within=self._timeouts.write,
             sent_within=sent_within,
         )
-        await self._exchange.ask(request)
+        await self._exchange.send(request)
 
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
         """PUT an object on its `status` subresource; see `api.Writer`."""
         call = object_call("update", resource, namespace, name, "status")
-        await self._exchange.ask(self._put(call, body))
+        await self._exchange.send(self._put(call, body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object and return it; see `api.Writer`."""
@@ -274,7 +275,7 @@ class Client:
         """POST an object that is not stored; see `api.DryRunner`."""
         call = object_call("create", resource, namespace, name, subresource)
         request = HttpRequest(call=call, query=DRY_RUN, body=body, within=self._timeouts.write)
-        await self._exchange.ask(request)
+        await self._exchange.send(request)
 
     async def try_patch(
         self,
@@ -286,9 +287,9 @@ class Client:
     ) -> None:
         """PATCH an object without storing the change; see `api.DryRunner`."""
         call = object_call("patch", resource, namespace, name, subresource)
-        await self._exchange.ask(replace(self._patch(call, patch), query=DRY_RUN))
+        await self._exchange.send(replace(self._patch(call, patch), query=DRY_RUN))
 
-    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+    async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
         """Return the status by which a pod answers a GET; see `api.PodProxy`."""
         call = proxy_call(namespace, pod, target)
         request = HttpRequest(call=call, within=self._timeouts.read, is_probe=True)
@@ -311,11 +312,11 @@ class Client:
 
     async def _write(self, request: HttpRequest) -> bytes:
         """Return the object as it was written."""
-        body = await level(await self._exchange.ask(request))
+        body = await level(await self._exchange.send(request))
         try:
             _ANY_OBJECT.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            # An answer that was cut, or that something in between made up.
+            # An answer that was cut, or that a proxy made up.
             call = request.call.text
             text = f"cannot tell what {call} wrote: the answer is no object: {error}"
             raise UnknownOutcome(text, call=call) from error

@@ -1,6 +1,6 @@
 """Find the resource of a kind: what API servers call discovery, read and remembered.
 
-Decides when a group is asked for again. Which kinds may be mirrored is left to callers.
+Decides when a group is read again. Which kinds may be mirrored is left to callers.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from rollout_operator.kube.api import Discoverer, Resource, Served
 from rollout_operator.kube.call import Call
 from rollout_operator.model.errors import ApiError, NotFound, Unreachable
 
-# A kind may be installed at any time; one that is missing is a typing error more often.
+# A kind may be installed at any time; a kind that is missing is a typing error more often.
 MISSING_LASTS: Final = timedelta(minutes=1)
 # What is there stays there, or is missed by its users.
 FOUND_LASTS: Final = timedelta(minutes=10)
-# All waiters for a group that could not be asked for share one failure.
+# All waiters for a group that could not be read share one failure.
 FAILURE_LASTS: Final = timedelta(seconds=5)
 
 
@@ -91,16 +91,16 @@ class _GroupState:
     read_at: timedelta | None = None
     is_doubted: bool = False
     error: ApiError | None = None
-    """Why it could not be asked for, the last time."""
+    """Why it could not be read, the last time."""
     failed_at: timedelta = timedelta(0)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class KindCatalog:
-    """The kinds of those API groups that callers ask for.
+    """The kinds of those API groups that callers need.
 
-    A group is asked for again when it is used and was looked at ten minutes ago, and at most once
-    a minute where a kind is missing in it or doubted.
+    A group is read again when it is used and was last read ten minutes ago, and at most once a
+    minute where a kind is missing in it or doubted.
     """
 
     def __init__(self, api: Discoverer, clock: Clock) -> None:
@@ -111,18 +111,18 @@ class KindCatalog:
     async def find(self, group: str, kind: str) -> Served | None:
         """Return a kind in the version that the API server prefers; None where there is none.
 
-        One that has a `scale` goes before one that has not. Raises ApiError where nothing is known
-        yet, and InvalidInput where no group can have such a name.
+        A kind that has a `scale` goes before a kind that has none. Raises ApiError where nothing is
+        known yet, and InvalidInput where no group can have such a name.
         """
         state = self._groups.setdefault(group, _GroupState())
-        # A call that waits for a group that hangs delays no call for another one.
+        # A call that waits for a group that hangs delays no call for another group.
         async with state.lock:
             if self._is_due(state, kind):
                 await self._refresh(group, state, kind)
         return state.kinds.get(kind)
 
     def doubt(self, group: str) -> None:
-        """Record that something of a group was not found: look again, if not just done."""
+        """Record that a kind of a group was not found: read the group again, if not just done."""
         if group in self._groups:
             self._groups[group].is_doubted = True
 

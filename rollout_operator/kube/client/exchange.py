@@ -51,7 +51,7 @@ _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class TooLong(Unreachable):
-    """The answer is longer than is kept in memory: ask for less."""
+    """The answer is longer than is kept in memory: request less."""
 
 
 class ConnectionBroke(Unreachable):
@@ -105,7 +105,7 @@ class Exchange:
         self._metrics = metrics
         self._fence = fence
 
-    async def ask(self, request: HttpRequest) -> bytes:
+    async def send(self, request: HttpRequest) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""
         return (await self._succeed(request)).body
 
@@ -117,7 +117,7 @@ class Exchange:
         return stream
 
     async def probe(self, request: HttpRequest) -> int:
-        """Return the status of what the API server passed on, whatever it is.
+        """Return the status of the answer that the API server passed on, whatever it is.
 
         Raises what the API server says itself. A 401 may be another server's: no credential is
         replaced for it.
@@ -192,7 +192,7 @@ class Exchange:
 
     @contextmanager
     def _measured(self, call: Call) -> Iterator[list[str]]:
-        """Observe the duration with the status that is put into the list, else as an error."""
+        """Measure the duration, by the status that the block puts into the list, if any."""
         clock = self._transport.clock
         start = clock.elapsed()
         statuses: list[str] = []
@@ -250,7 +250,7 @@ def _choose_connect_limit(until_sent: timedelta | None) -> timedelta:
 
 @contextmanager
 def _traced(call: Call) -> Iterator[Span]:
-    """Surround one request, its wait for a token included, by a span."""
+    """Trace one request, its wait for a token included, inside the block."""
     with tracing.spans.begin_within(f"{call.verb} {call.resource.plural}".rstrip()) as span:
         if span.is_recorded:
             span.set_attributes({"http.request.method": call.method, "url.path": call.path})
@@ -259,7 +259,7 @@ def _traced(call: Call) -> Iterator[Span]:
 
 @contextmanager
 def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
-    """Turn a lost connection or answer into Unreachable or UnknownOutcome, for what it surrounds.
+    """Turn a lost connection or answer into Unreachable or UnknownOutcome, inside the block.
 
     Must surround nothing of a caller's: a time-out of its own would be taken for ours.
     """
@@ -277,11 +277,11 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
 
 
 def _render_loss(error: Exception) -> str:
-    """Return the text of an error; of a connection that was not made, without the library's own."""
+    """Return the text of an error; for a connection that was not made, our own."""
     is_about_tls = isinstance(error, aiohttp.ClientSSLError)
     if is_about_tls or not isinstance(error, aiohttp.ClientConnectorError):
         return f"{error}"
-    # Of a name that is not known the number is none of the system's.
+    # For a name that is not known, the number is not one of the system's.
     number = error.errno or 0
     why = os.strerror(number) if number > 0 else error.strerror
     return f"Cannot connect to host {error.host}:{error.port}: {why}"

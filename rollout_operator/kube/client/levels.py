@@ -33,7 +33,7 @@ async def level(body: bytes) -> bytes:
 
 
 async def level_large(item: msgspec.Raw) -> msgspec.Raw:
-    """Do the same where cutting takes long: hardly any object is as large."""
+    """Do the same for an object whose cutting takes long: hardly any is as large."""
     if memoryview(item).nbytes <= LARGE:
         return item
     return msgspec.Raw(await level(bytes(item)))

@@ -1,6 +1,6 @@
 """Limit how fast this process calls the API server: one token bucket for each API group.
 
-All clients of a process share one `RateLimiter`, as the flags say it of the process. Which call
+All clients of a process share one `RateLimiter`, since the flags limit the process. Which call
 waits for a token of the same group goes by urgency (D-65): deletes, then other writes and what
 reviews wait for, then live reads, then what releases grants, then the lists of caches, then reads
 that hold nothing up, at last what is only shown to people. Each priority has a patience: a caller
@@ -24,8 +24,8 @@ from rollout_operator.model.errors import Throttled
 # would follow, and at a clock value that cannot show them it would never end.
 _ROUNDING: Final = 1e-6
 _SHORTEST_WAIT: Final = 1e-6  # seconds
-# Tenants name API groups in annotations, any number of them: to ask whether there are such groups
-# has one bucket, and one name in metrics.
+# Tenants name API groups in annotations, any number of them: requests whether there are such groups
+# have one bucket, and one name in metrics.
 DISCOVERY: Final = "discovery"
 
 
@@ -38,11 +38,12 @@ class Priority(IntEnum):
     READ = 2
     """Live reads, and all other reads of controllers."""
     TAKE_BACK = 3
-    """Reads and writes that free what was granted and not used: all that goes on goes before."""
+    """Reads and writes that free what was granted and not used: all that is underway goes
+    before."""
     LIST = 4
     """Lists that fill caches. What they show is as old as the last event until they are in."""
     RECORD = 5
-    """Reads before a revision is recorded: no pod waits for it."""
+    """Reads before a revision is recorded: no pod waits for them."""
     REPORT = 6
     """Reads and writes that only show people what is going on."""
 
@@ -66,7 +67,8 @@ _PATIENT: Final = frozenset({Priority.TAKE_BACK, Priority.REPORT})
 def choose_priority(call: Call, reads: Priority) -> Priority:
     """Return the priority of a call of a client whose reads have the priority `reads`.
 
-    One that releases, or reports, has no answer to give: its writes are as urgent as its reads.
+    A client that releases, or reports, has no answer to give: its writes are as urgent as its
+    reads.
     """
     if call.verb == "delete":
         return Priority.DELETE
@@ -104,7 +106,7 @@ class RateLimiter:
     async def take(
         self, group: str, priority: Priority = Priority.READ, within: timedelta | None = None
     ) -> None:
-        """Wait for a token of `group`, behind all that are as urgent and asked before.
+        """Wait for a token of `group`, behind all that are as urgent and came before.
 
         Raises Throttled at once, without waiting, where the token is due only after `within`; and
         after `within` where more urgent callers came meanwhile. A caller that is cancelled leaves
@@ -130,7 +132,7 @@ class RateLimiter:
             ) from error
 
     def describe_line(self) -> str | None:
-        """Say how many requests wait for tokens, where any does, and for how long the first did."""
+        """Say how many requests wait for tokens, if any, and how long the first has waited."""
         waits = {name: bucket.list_waits() for name, bucket in self._buckets.items()}
         numbers = {name: len(spans) for name, spans in waits.items() if spans}
         if not numbers:
@@ -145,7 +147,7 @@ class RateLimiter:
     def _get_bucket(self, group: str) -> "_Bucket":
         bucket = self._buckets.get(group)
         if bucket is None:
-            # A full bucket is as good as a new one.
+            # A full bucket is as good as a new bucket.
             self._buckets = {
                 name: bucket for name, bucket in self._buckets.items() if not bucket.is_full
             }

@@ -3,7 +3,7 @@
 Pure: status, headers and body in, an error of `model.errors` out. Time-outs and broken connections,
 where there is no answer, are translated in `exchange`.
 
-Texts are looked at only where the API offers nothing better: both the authoriser and admission
+Texts are read only where the API offers nothing better: both the authoriser and admission
 answer 403 with reason Forbidden, and only the sentence says which of them it was.
 """
 
@@ -29,7 +29,8 @@ from rollout_operator.model.errors import (
 # A Status is a few hundred bytes; a longer answer is a page of some proxy.
 MAX_ERROR_BODY: Final = 64 * 1024
 MAX_EXCERPT: Final = 300
-# Longer than any back-off of ours: a server that says an hour must not silence us for an hour.
+# Longer than any back-off of ours: a server that says an hour must not stop our requests for an
+# hour.
 MAX_RETRY_AFTER: Final = timedelta(seconds=60)
 
 CLUSTER_MISMATCH: Final = 511
@@ -104,7 +105,7 @@ def mismatch_error(call: Call, mismatch: ClusterMismatch) -> Denied:
 
 
 def parse_retry_after(header: str, status: Status) -> timedelta | None:
-    """Return how long the server asks to wait, at most a minute; None where it does not say."""
+    """Return how long the server wants us to wait, at most a minute; None where it does not say."""
     seconds = status.details.retryAfterSeconds if status.details else 0
     # Only the form in seconds: the API server never sends a date.
     if header.isascii() and header.isdigit() and len(header) < 10:
@@ -157,7 +158,7 @@ def _class_of(call: Call, code: int, status: Status) -> type[ApiError]:
             return Denied
         case 403:
             return Refused if call.is_write and not _BY_ROLE.search(status.message) else Denied
-        # Without a Status it is the 404 of some proxy, which knows nothing of the object.
+        # Without a Status it is the 404 of a proxy, which knows nothing of the object.
         case 404 if status.kind or not call.name:
             return NotFound
         case 409:
@@ -193,7 +194,7 @@ def _is_other_object(status: Status) -> bool:
 
 
 def _reason(status: Status) -> str:
-    """Return the reason; of a version that the server has not reached yet, the more exact cause."""
+    """Return the reason; for a version that the server has not reached, the more exact cause."""
     causes = (status.details.causes if status.details else None) or ()
     if any(cause.reason == _VERSION_TOO_LARGE for cause in causes):
         return _VERSION_TOO_LARGE

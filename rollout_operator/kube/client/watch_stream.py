@@ -72,7 +72,7 @@ def decode_event(line: bytes, call: Call) -> WatchEvent:
 
     Raises what an HTTP answer with the same Status would raise for an ERROR line (Gone for code
     410), and Unreachable for a line that is no event, e.g. because the stream was cut within it.
-    RecursionError passes through: one object may nest more deeply than can be decoded.
+    RecursionError passes through: an object may nest more deeply than can be decoded.
     """
     try:
         event = _LINE.decode(line)

@@ -1,9 +1,9 @@
 """Find the API server and how to identify ourselves to it: in a cluster, or by a kubeconfig.
 
-For the operator's own flags both or neither, which `config` checks. In a cluster no path has to be
-writable; a kubeconfig with embedded certificates makes the library write them to temporary files.
-What of a kubeconfig is used is decided in `kubeconfig`; its certificates, programs and token
-services are the library's part.
+The operator's flags name both address and file, or neither, which `config` checks. In a cluster no
+path has to be writable; a kubeconfig with embedded certificates makes the library write them to
+temporary files. What of a kubeconfig is used is decided in `kubeconfig`; its certificates, programs
+and token services are the library's part.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ class Access:
     namespace: str
     """Ours: sent with each request as the name of our cluster."""
     name: str = FIELD_MANAGER
-    """What the API server knows our writes by."""
+    """The name by which the API server knows our writes."""
     api_url: str = ""
     config_file: str = ""
     """With `api_url` in the place of its server."""
     kubeconfig: KubeconfigChoice | None = None
-    """Instead of these two: what a person's command found."""
+    """Instead of these two: the kubeconfig that a command found."""
     service_account: Path = SERVICE_ACCOUNT
     """Folder with the files that the kubelet gives each pod: `token` and `ca.crt`."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -128,7 +128,7 @@ async def _load(configuration: LibraryConfiguration, kubeconfig: Kubeconfig) -> 
         config_exception(),
         OSError,  # files; a program that is not there
         aiohttp.ClientError,  # a token service
-        # What the library lets through where a value is not what it expects, e.g. of a program.
+        # Errors that the library lets through where a value is malformed, e.g. that of a program.
         ValueError,
         TypeError,
         KeyError,

@@ -20,7 +20,7 @@ from rollout_operator.telemetry.logs import log
 REREAD_EVERY: Final = timedelta(seconds=30)
 # A refused credential may be loaded by running a program: not for each of a hundred refused calls.
 RELOAD_GAP: Final = timedelta(seconds=10)
-# A program that asks for a password on a terminal which is not there would wait for ever.
+# A program that prompts for a password on a terminal which is not there would wait for ever.
 LOAD_LIMIT: Final = timedelta(seconds=30)
 
 _MAX_TOKEN: Final = 64 * 1024
@@ -48,7 +48,7 @@ class Credential:
 
     @property
     def value(self) -> str:
-        """Return what is shown now. Never for logs."""
+        """Return the value that is sent now. Never for logs."""
         return self._value
 
     async def show_current(self, configuration: LibraryConfiguration) -> None:

@@ -18,9 +18,9 @@ from rollout_operator.kube.connection.kubeconfig_fields import (
 )
 from rollout_operator.model.errors import ConfigError
 
-# The library ignores them: we would act with other rights than the file asks for.
+# The library ignores them: we would act with other rights than the file says.
 _NOT_SUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra")
-# Of all contexts, some people have hundreds.
+# Some people have hundreds of contexts.
 _MOST_NAMES: Final = 5
 
 
@@ -30,7 +30,7 @@ class KubeconfigChoice:
 
     files: tuple[Path, ...]
     origin: str = "-kubernetes.config-file"
-    """The flag that names them, or what they are: the start of each message about them."""
+    """The flag that names them, or what they are: each message about them begins with it."""
     context: str = ""
     """Empty: the current one."""
     server: str = ""
@@ -69,16 +69,16 @@ class _Merged:
     label: str
     files: Sequence[tuple[Path, Mapping[str, object]]]
 
-    def choose_context(self, asked: str) -> str:
-        """Return the name that was asked for, else that of the current context."""
+    def choose_context(self, wanted: str) -> str:
+        """Return the wanted name, else that of the current context."""
         current = (content.get("current-context") for _, content in self.files)
-        name = asked or next((name for name in current if isinstance(name, str) and name), "")
+        name = wanted or next((name for name in current if isinstance(name, str) and name), "")
         if not name:
             raise ConfigError(f"{self.label}: current-context is not set")
         return name
 
     def find(self, plural: str, name: str) -> _Entry:
-        """Return the entry of that name in one of the lists."""
+        """Return the entry of that name in the list `plural`."""
         field = plural.removesuffix("s")
         for file, entry in self._list(plural):
             value = entry.get(field)

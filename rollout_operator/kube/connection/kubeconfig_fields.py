@@ -1,6 +1,6 @@
 """Which field of a kubeconfig is wrong: certificates, keys, and the program that gives a token.
 
-Looked at before the library uses them, because its own errors name neither file nor field. Values
+Checked before the library uses them, because its own errors name neither file nor field. Values
 are not shown: some of them are secret.
 """
 

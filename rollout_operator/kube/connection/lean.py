@@ -3,8 +3,8 @@
 `import kubernetes_asyncio.client` runs every generated model and API class: 66 MiB of resident
 memory and a second of CPU, two thirds of our whole budget, for code that raw calls never touch.
 Here its packages are registered empty, with their real search path, so that single modules below
-them can be imported: 3 MiB and a tenth of a second. Asking an empty package for a generated name
-fails and says why. Where the whole package was imported before, that one is used.
+them can be imported: 3 MiB and a tenth of a second. Importing a generated name from an empty
+package fails and says why. Where the whole package was imported before, that is used.
 """
 
 import sys

@@ -52,7 +52,7 @@ class NotRepeated(aiohttp.ClientError):
 
 
 class Redirected(aiohttp.ClientError):
-    """An API server does not redirect: another server must not see our credential."""
+    """The server redirects, which no API server does: another must not see our credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class _PageSize:
 class PageSizes:
     """How many objects of a collection fit into one page: fewer where they are large.
 
-    An answer is held in memory as a whole, so that it is bounded. The page that was longer than
-    that is longer the next time as well: the next one is asked for with half as many objects, by
-    every client of the process, down to one.
+    An answer is held in memory as a whole, so that it is bounded. A page that was too long once is
+    too long the next time as well: the next request is for half as many objects, by every client of
+    the process, down to one.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -75,7 +75,7 @@ class PageSizes:
         """By path. Only what did not fit is remembered, until it has grown back."""
 
     def choose(self, call: Call, limit: int) -> int:
-        """Return how many objects to ask for, at most `limit`."""
+        """Return how many objects to request, at most `limit`."""
         size = self._sizes.get(call.path)
         if size is None:
             return limit
@@ -86,14 +86,16 @@ class PageSizes:
             del self._sizes[call.path]
         return min(limit, size.most)
 
-    def halve(self, call: Call, asked: int) -> str:
-        """Ask for half as many from now on; return what was wrong, and what comes next."""
-        if asked <= 1:
+    def halve(self, call: Call, requested: int) -> str:
+        """Request half as many from now on; return what was wrong, and what comes next."""
+        if requested <= 1:
             return "a page of one object is too long"
-        most = asked // 2
+        most = requested // 2
         self._sizes[call.path] = _PageSize(most, self._clock.elapsed())
-        log.warn("Asking for smaller pages", call=call.text, objects_from=asked, objects_to=most)
-        return f"a page of {asked} objects is too long, asking for {most} at a time"
+        log.warn(
+            "Asking for smaller pages", call=call.text, objects_from=requested, objects_to=most
+        )
+        return f"a page of {requested} objects is too long, asking for {most} at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +171,9 @@ def _headers(namespace: str) -> dict[str, str]:
 def _session(libs: aiohttp.ClientSession) -> aiohttp.ClientSession:
     """Return a session over the connector, and so the TLS context, of the library's session.
 
-    That one reads the environment and ~/.netrc for each request, in threads: two hand-overs before
-    every call, and a netrc entry that matches makes every call fail. It also follows redirects
-    and silently repeats a GET, DELETE or PUT whose connection broke.
+    The library's session reads the environment and ~/.netrc for each request, in threads: two
+    hand-overs before every call, and a netrc entry that matches makes every call fail. It also
+    follows redirects and silently repeats a GET, DELETE or PUT whose connection broke.
     """
     connector = libs.connector
     libs.detach()

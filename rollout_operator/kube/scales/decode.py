@@ -1,7 +1,7 @@
-"""Read the `scale` subresource of any kind, and say why it shows no count.
+"""Read the `scale` subresource of any kind, and say why it shows no number of replicas.
 
-Decides which counts are counts, and whether a person must change something. When it is read, and
-for how long an older count holds, is left to `reference`.
+Decides which numbers are valid, and whether a person must change something. When a scale is read,
+and for how long an older number holds, is left to `reference`.
 """
 
 from dataclasses import dataclass
@@ -61,9 +61,9 @@ class Shown:
 
 
 def decode_scale(raw: bytes) -> Shown:
-    """Return what a `Scale` of autoscaling/v1 shows; a count that is left out is 0.
+    """Return what a `Scale` of autoscaling/v1 shows; a number that is left out is 0.
 
-    Raises DecodeError naming field and value where one is no whole number in 0..2^31-1.
+    Raises DecodeError naming field and value where a number is not whole or not in 0..2^31-1.
     """
     wire = read_as("Scale", raw, _SCALE)
     scale = Scale(

@@ -1,8 +1,8 @@
 """Follow which objects of one collection change, by their versions alone.
 
-Decides how often the API server is asked. What the objects hold is read elsewhere, where
-it is needed. Other than an informer it is no view of the collection, so that
-it may be behind, and its streams are long: an idle one costs one request in three minutes.
+Decides how often the API server is read. What the objects hold is read elsewhere, where it is
+needed. Other than an informer it caches no object, so that it may be behind, and its streams are
+long: an idle stream costs one request in three minutes.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
 from rollout_operator.model.scaling import Reading, Scale
 from rollout_operator.telemetry.logs import log
 
-# A stream proves by its end that it was alive: so long a change may go unseen on a dead one.
+# A stream proves by its end that it was alive: so long a change may go unseen on a dead stream.
 WATCH_LASTS: Final = timedelta(minutes=3)
 WATCH_JITTER: Final = 0.1
 # What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
@@ -94,14 +94,14 @@ class MetadataWatch:
                 await self._wait_after(error)
 
     async def _list(self) -> None:
-        asked_at = self._clock.elapsed()
+        requested_at = self._clock.elapsed()
         versions: dict[str, str] = {}
         version, token = await self._fetch_page(versions, "")
         while token:
             _, token = await self._fetch_page(versions, token)
         if not version:
             raise Unreachable(f"{self._text('list')}: metadata.resourceVersion is empty")
-        self._version, self._listed_at = version, asked_at
+        self._version, self._listed_at = version, requested_at
         self._failures.record_list()
         for name, subscriber in self.subscribers.items():
             if name in versions:
@@ -176,7 +176,7 @@ class MetadataWatch:
             self._version = ""
             log.info("Polling: no watch", call=error.call, again_in=REFUSED_PAUSE, err=error)
             self._requested.clear()
-            await race(asked=self._requested.wait(), due=self._clock.sleep(REFUSED_PAUSE))
+            await race(requested=self._requested.wait(), due=self._clock.sleep(REFUSED_PAUSE))
             return
         retry = self._failures.next(error, self._rng(), has_list=bool(self._version))
         if retry.needs_list:

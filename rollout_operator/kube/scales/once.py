@@ -1,4 +1,4 @@
-"""Read the scales of references once, for a command that looks and goes."""
+"""Read the scales of references once, for a command that ends after that."""
 
 from collections.abc import Iterable, Mapping
 

@@ -31,7 +31,7 @@ from rollout_operator.telemetry.logs import log
 OLD_LASTS: Final = timedelta(seconds=30)
 # What was written in one go is read in one go.
 DEBOUNCE: Final = timedelta(milliseconds=50)
-# Between two reads that changes ask for: the status of a busy object changes all the time.
+# Between two reads that changes cause: the status of a busy object changes all the time.
 SPACING: Final = timedelta(seconds=1)
 # Between two reads that fail until a person does something.
 LASTING_PAUSE: Final = timedelta(minutes=1)
@@ -58,7 +58,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """What one reference needs of `References`."""
+    """The callbacks of one reference to `References`."""
 
     fetch: Callable[[], Awaitable[Shown]]
     """Reads the scale. Raises ApiError and InvalidInput."""
@@ -76,7 +76,7 @@ class FollowedReference:
         self.reading: Reading | None = None
         """None before the first read."""
         self.resource: Resource | None = None
-        """As it was found last; None before that."""
+        """The resource as it was found last; None before that."""
         self.task: asyncio.Task[None] | None = None
         """Runs `run`; set by its starter."""
         self._callbacks = callbacks
@@ -90,7 +90,7 @@ class FollowedReference:
         """Of the object as it was read last; None where that failed."""
         self._began = timedelta(0)
         self._due_at: timedelta | None = None
-        """When it is read next because nothing but time asks for it; None where changes do."""
+        """When it is read next for no reason but time; None where changes cause reads."""
         self._delay: Callable[[], timedelta | None] = lambda: None
         self._failing_since: timedelta | None = None
         self._failures = 0
@@ -109,7 +109,7 @@ class FollowedReference:
         self.read_unless("")
 
     def wake(self) -> None:
-        """Choose anew when to read: whether changes are watched is different now."""
+        """Choose anew when to read: changes are watched now, or no longer."""
         self._woken.set()
 
     async def run(self) -> NoReturn:

@@ -39,7 +39,7 @@ async def _ask(client: PodProxy, namespace: str, question: PathQuestion) -> Path
     is_lost = False
     try:
         async with asyncio.timeout(_LIMIT.total_seconds()):
-            status = await client.ask_pod(namespace, question.pod, question.target)
+            status = await client.probe_pod(namespace, question.pod, question.target)
         return PathAnswer(question=question, status=status)
     except TimeoutError:
         is_lost, problem = True, f"no answer within {format_duration(_LIMIT)}"

@@ -14,7 +14,7 @@ from rollout_operator.kube.api import PODS, Page
 from rollout_operator.kube.cache.cluster import ClusterKind
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.optional import ASK_AGAIN
+from rollout_operator.kube.cache.optional import CHECK_INTERVAL
 from rollout_operator.kube.cache.shares import NamespaceShare
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
@@ -193,7 +193,7 @@ async def test_there_is_no_share_in_what_may_not_be_listed(errors: list[ApiError
         if errors:
             await after(0.5)
         assert rig.kind.find_share(of, Metrics()) is None
-        await after(ASK_AGAIN.total_seconds() * 2)
+        await after(CHECK_INTERVAL.total_seconds() * 2)
         assert rig.kind.find_share(of, Metrics()) is not None
 
 

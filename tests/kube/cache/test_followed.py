@@ -10,7 +10,7 @@ import msgspec
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import Page, Resource
 from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.followed import ASK_AGAIN, FollowedKind, KindSource
+from rollout_operator.kube.cache.followed import CHECK_INTERVAL, FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.decode.objects import decode_pod
@@ -108,7 +108,7 @@ async def test_a_kind_that_is_absent_is_picked_up_when_it_comes() -> None:
     async with rig.running() as kind:
         await asyncio.sleep(1)
         assert (kind.is_absent, kind.lack) == (True, None)
-        await asyncio.sleep(ASK_AGAIN.total_seconds())
+        await asyncio.sleep(CHECK_INTERVAL.total_seconds())
         assert kind.resource == VERSIONS[0]
         assert len(rig.store) == 1
     assert rig.news == [True, False]
@@ -141,7 +141,7 @@ async def test_a_role_that_does_not_show_it_is_told_and_asked_about_again() -> N
         await asyncio.sleep(1)
         assert (kind.is_forbidden, kind.is_absent) == (True, False)
         assert kind.lack == "Pod: list pods: forbidden"
-        await asyncio.sleep(ASK_AGAIN.total_seconds())
+        await asyncio.sleep(CHECK_INTERVAL.total_seconds())
         assert show(rig) == "v2 a-0"
 
 

@@ -11,7 +11,7 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import NODES, Page
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.nodes import KEY_LASTS, MOST_KEYS, FollowedNodes
-from rollout_operator.kube.cache.optional import ASK_AGAIN
+from rollout_operator.kube.cache.optional import CHECK_INTERVAL
 from rollout_operator.model.decode.objects import decode_node
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, Unreachable
 from rollout_operator.model.names import TOPOLOGY_KEYS
@@ -137,7 +137,7 @@ async def test_mt_13_nodes_that_may_not_be_read_are_none() -> None:
         assert_unknown(nodes, ZONE, "no answer yet")
         await asyncio.sleep(0.5)
         assert nodes.find_labels(ZONE, "prod") is None
-        await asyncio.sleep(ASK_AGAIN.total_seconds())
+        await asyncio.sleep(CHECK_INTERVAL.total_seconds())
         assert nodes.find_labels(ZONE, "prod") == {"n1": {ZONE: "a", OLDER: "b"}}
 
 

@@ -11,7 +11,7 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, Page
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.optional import ASK_AGAIN, RETRY, OptionalInformer
+from rollout_operator.kube.cache.optional import CHECK_INTERVAL, RETRY, OptionalInformer
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Throttled, Unreachable
@@ -117,7 +117,7 @@ async def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quie
         assert rig.is_absent()
         assert optional.lack is None
         assert optional.age == timedelta(0)
-        await asyncio.sleep(2.5 * ASK_AGAIN.total_seconds())
+        await asyncio.sleep(2.5 * CHECK_INTERVAL.total_seconds())
         assert optional.lack is None
     # MAZ-82: soon at first, for a definition that comes with the operator.
     assert rig.asked_at == [0, 1, 3, 7, 15, 31, 61]
@@ -130,7 +130,7 @@ async def test_fp31_a_kind_that_is_installed_later_is_followed_then() -> None:
     async with rig.running() as optional:
         await optional.wait_answered()
         assert rig.is_absent()
-        await asyncio.sleep(ASK_AGAIN.total_seconds() + 1)
+        await asyncio.sleep(CHECK_INTERVAL.total_seconds() + 1)
         assert not rig.is_absent()
         assert optional.lack is None
         assert len(rig.store) == 1
@@ -156,7 +156,7 @@ async def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> No
         await optional.wait_answered()
         assert (rig.is_forbidden(), rig.is_absent()) == (True, False)
         assert optional.lack == str(FORBIDDEN)
-        await asyncio.sleep(2 * ASK_AGAIN.total_seconds() + 1)
+        await asyncio.sleep(2 * CHECK_INTERVAL.total_seconds() + 1)
         assert not rig.is_forbidden()
         assert rig.optional.lack is None
     assert "level=warn" in reported_about(lines)

@@ -26,7 +26,7 @@ def page(status: int, body: bytes = b"set\n") -> Answer:
 async def test_a_status_of_the_pod_is_returned(bench: Bench, status: int) -> None:
     bench.server.on("GET", PATH, page(status))
 
-    assert await bench.client().ask_pod("prod", "a-0", TARGET) == status
+    assert await bench.client().probe_pod("prod", "a-0", TARGET) == status
     assert [request.method for request in bench.server.requests] == ["GET"]
 
 
@@ -34,7 +34,7 @@ async def test_https_is_a_part_of_the_name(bench: Bench) -> None:
     bench.server.on("GET", f"{POD_LIST}/https:a-0:443/proxy/x", page(200))
 
     target = Target(port=443, path="x", service="a", scheme="https")
-    assert await bench.client().ask_pod("prod", "a-0", target) == 200
+    assert await bench.client().probe_pod("prod", "a-0", target) == 200
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ async def test_what_the_api_server_says_itself_is_raised(
 ) -> None:
     bench.server.on("GET", PATH, answer)
     with pytest.raises(kind) as caught:
-        await bench.client().ask_pod("prod", "a-0", TARGET)
+        await bench.client().probe_pod("prod", "a-0", TARGET)
 
     assert caught.value.status == status
 
@@ -73,7 +73,7 @@ async def test_the_body_of_a_success_is_not_read(bench: Bench) -> None:
 
     bench.server.on("GET", PATH, begin)
 
-    assert await bench.client().ask_pod("prod", "a-0", TARGET) == 200
+    assert await bench.client().probe_pod("prod", "a-0", TARGET) == 200
 
 
 async def test_no_credential_is_replaced_where_a_pod_refuses_it() -> None:
@@ -87,6 +87,6 @@ async def test_no_credential_is_replaced_where_a_pod_refuses_it() -> None:
         server.on("GET", PATH, page(401))
         credential = Credential("old", load, LoopClock())
         async with open_bench(server, credential=credential) as bench:
-            assert await bench.client().ask_pod("prod", "a-0", TARGET) == 401
+            assert await bench.client().probe_pod("prod", "a-0", TARGET) == 401
 
     assert (loads, len(server.requests)) == ([], 1)

@@ -141,7 +141,7 @@ class Cluster(FakeClient):
     ) -> None:
         self._try(f"patch {resource.plural}/{name}/{subresource}", patch)
 
-    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+    async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
         raise AssertionError(f"{pod} is not to be prepared")
 
     def _try(self, call: str, body: JsonObject) -> None:

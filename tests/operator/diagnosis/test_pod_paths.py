@@ -36,7 +36,7 @@ class Preparing(Cluster):
         head["annotations"] = {PREPARE_PATH: "prepare", PREPARE_PORT: "80"}
         self.put("pods", pod_json("zone-a", 0, ready=is_ready))
 
-    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+    async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
         self.asked.append(f"{namespace}/{pod}:{target.port}/{target.path}")
         if isinstance(self.answer, ApiError):
             raise self.answer
@@ -93,7 +93,7 @@ async def test_without_a_ready_pod_none_is_asked_and_that_is_told() -> None:
 class Silent:
     """Pods that never answer."""
 
-    async def ask_pod(self, namespace: str, pod: str, target: Target) -> int:
+    async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
         await asyncio.sleep(3600)
         return 200
 
