@@ -14,7 +14,7 @@ from rollout_operator.model.names import GroupName, Uid
 
 
 class Locks:
-    """Locks by key, made when first asked for and gone when no task holds or wants them."""
+    """Locks by key, made at the first use and gone when no task holds or wants them."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -30,7 +30,7 @@ class Locks:
 
     @asynccontextmanager
     async def hold_all(self, keys: Iterable[str]) -> AsyncIterator[None]:
-        """Wait for several locks, in the order of their keys: two that want the same never meet."""
+        """Wait for several locks, in the order of their keys, so that no two callers deadlock."""
         async with AsyncExitStack() as stack:
             for key in sorted({*keys}):
                 await stack.enter_async_context(self.hold(key))

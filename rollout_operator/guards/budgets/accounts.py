@@ -1,6 +1,6 @@
-"""What the budgets of a running operator are like now, for readers.
+"""What the budgets of a running operator are like now, for those who read its pages.
 
-From the same caches, grants and records as decisions, and by the same counting. Nothing here
+Made of the same caches, grants and records as decisions, and by the same counting. Nothing here
 decides.
 """
 
@@ -17,13 +17,13 @@ from rollout_operator.model.objects import Pod
 from rollout_operator.planning.budgets.rule import BudgetSnapshot
 from rollout_operator.planning.description.budgets import describe_budget
 
-# A snapshot is about one pod; this one is in no zone.
+# A snapshot is about one pod; this pod is in no zone.
 _NO_POD: Final = Pod(namespace="", name="", uid=Uid(""), resource_version="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAccount:
-    """One budget: which version of it is known, what is said of it, what that rests on."""
+    """One budget: its versions, its description, and the snapshot that this rests on."""
 
     known: BudgetVersions
     described: BudgetDescription
@@ -40,7 +40,7 @@ class Accounts:
         self._snapshots = Snapshots(context)
 
     def find(self, name: str) -> BudgetAccount | None:
-        """Return the account of a budget, None where there is none, or it is not known."""
+        """Return the account of a budget, None where there is none, or none is known."""
         budget = self._budgets.get(name)
         if budget is None or self._find_lack(DisruptionSource.EVICTION) is not None:
             return None
@@ -52,7 +52,7 @@ class Accounts:
         )
 
     def list_descriptions(self) -> Iterator[BudgetDescription]:
-        """Yield what is said of each budget, by name; others may have their turn in between."""
+        """Yield the description of each budget, by name; other tasks may run in between."""
         for versions in self._budgets.list_all():
             account = self.find(versions.name)
             if account is not None:
@@ -67,7 +67,7 @@ class Accounts:
 
 
 def _stand_in(versions: BudgetVersions) -> Budget | None:
-    """Return a budget by which the pods of one are counted that cannot be obeyed."""
+    """Return a stand-in, to count the pods of a budget that cannot be obeyed."""
     if versions.flawed_selector is None:
         return None
     return Budget(

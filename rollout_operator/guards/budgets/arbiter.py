@@ -1,14 +1,14 @@
 """The arbiter of every disruption of a pod under a budget: eviction, and delete of a rollout.
 
-It makes two promises of the one decision in `planning.budgets.rule`. Within this process nothing is
-awaited between a decision and its reservation, so no lock is needed and none can be held too long.
-Between processes a record is written on the pod first and all pods are read after that: of two
-that grant at the same time the one that wrote later sees the other's record, and both decide with
-it. See docs/budgets.md, and tests/models for the proof.
+It makes two promises about the one decision in `planning.budgets.rule`. Within this process nothing
+is awaited between a decision and its reservation, so no lock is needed and none can be held too
+long. Between processes a record is written on the pod first and all pods are read after that: of
+two that grant at the same time the later writer sees the other's record, and both decide with it.
+See docs/budgets.md, and tests/models for the proof.
 
-An eviction asks once, and the arbiter reads all pods itself. A rollout has to read its group before
-a delete anyway: it reserves first, and one live read serves its own decision and that of the
-arbiter.
+An eviction sends one request, and the arbiter reads all pods itself. A rollout has to read its
+group before a delete anyway: it reserves first, and one live read serves its own decision and that
+of the arbiter.
 """
 
 import asyncio
@@ -58,18 +58,19 @@ from rollout_operator.telemetry.logs import log
 # untouched pod waits twice as long before its grant is released, so that what the answer allowed
 # has happened.
 ANSWER_LIMIT: Final = timedelta(seconds=4)
-# A delete of a rollout names the version of the pod that has the record: where that was removed
-# nothing comes of it, at whatever time. So it only has to count still when the delete is carried
-# out, at most 5 s and a request after the read that it rests on.
+# A delete of a rollout names the version of the pod that has the record: once the record is
+# removed, that delete fails, at whatever time. So the record only has to count until the delete is
+# carried out, at most 5 s and a request after the read that it rests on.
 ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
-# The same asked again so soon is the same request, repeated; its answer may be used for as long.
+# The same pod requested again so soon is the same request, repeated; its answer may be used for as
+# long.
 REPEAT_LIMIT: Final = timedelta(seconds=2)
-# The other one of two releases its grant as soon as it has read.
+# The other process releases its grant as soon as it has read.
 CONTEST_PAUSE: Final = timedelta(milliseconds=100)
 CONTEST_READS: Final = 6
-# More waiters are refused at once: each is decided on again when the first one is settled.
+# More waiters are refused at once: each is decided on again when the first is settled.
 MOST_WAITING: Final = 64
-# Pods that are decided on before others have their turn: some milliseconds.
+# Pods that are decided on before other tasks may run: some milliseconds.
 SLICE: Final = 100
 
 
@@ -92,11 +93,11 @@ class Arbiter:
         context.in_flight.on_change(self._wake)
 
     def begin(self) -> None:
-        """Be the one that decides from now on: what another process granted may not be known."""
+        """Decide from now on: what another process granted may not be known."""
         self._began = self._clock.elapsed()
 
     async def run(self) -> None:
-        """Release what was granted to those that hung up, until cancelled."""
+        """Release grants whose clients hung up, until cancelled."""
         await self._releases.run()
 
     async def assess_all(self, requests: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
@@ -119,7 +120,7 @@ class Arbiter:
                 )
             refusals.append(choice)
             if number % SLICE == 0:
-                await asyncio.sleep(0)  # others have their turn
+                await asyncio.sleep(0)  # other tasks may run
         return refusals
 
     def choose(self, request: DisruptionRequest) -> Budget | Refusal | None:
@@ -131,7 +132,7 @@ class Arbiter:
         return self.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)) is not None
 
     async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
-        """Answer before `until`, on the clock's `elapsed`. What is granted is reserved."""
+        """Answer before `until`, on the clock's `elapsed`. A pod that is granted is reserved."""
         with self._metrics.inflight.track_inprogress():
             snapshot = await self._decide(request, until)
             answer = (
@@ -149,11 +150,11 @@ class Arbiter:
     async def reserve(
         self, request: DisruptionRequest, until: timedelta
     ) -> Reservation | Refusal | None:
-        """Write that a pod is to go, for a caller that reads all pods live after that; None: no
-        budget.
+        """Write that a pod is to go, for a caller that reads all pods live after that; None without
+        a budget.
 
-        Waits until `until` for earlier requests. What comes of a reservation is `confirm`,
-        or `release`.
+        Waits until `until` for earlier requests. The caller ends a reservation by `confirm` or
+        `release`.
         """
         with self._metrics.inflight.track_inprogress():
             snapshot = await self._decide(request, until)
@@ -179,14 +180,14 @@ class Arbiter:
                         async with asyncio.timeout(left.total_seconds()):
                             answer = await self._confirm(reserved, live)
             if isinstance(answer, Refusal):
-                await self.release(reserved)  # where there was no time for that
+                await self.release(reserved)  # where there was no time to confirm
         finally:
             self._releases.abandon(reserved.grant)
         self._count(answer)
         return answer
 
     async def release(self, reserved: Reservation) -> None:
-        """Release a reservation that will not be confirmed; one that is settled is fine."""
+        """Release a reservation that will not be confirmed; a settled reservation is fine."""
         grant = reserved.grant
         is_open = grant.state is not GrantState.GRANTED
         if is_open and self._in_flight.get(grant.pod.uid) is grant:
@@ -197,7 +198,7 @@ class Arbiter:
         self._releases.abandon(reserved.grant)
 
     async def release_pod(self, pod: Pod) -> None:
-        """Release the grant of a pod that was granted, and will not."""
+        """Release the grant of a pod that was granted, and stays."""
         grant = self._in_flight.get(pod.uid)
         # By its version: meanwhile it may have been released, and the pod be granted to others.
         if grant is not None and grant.pod.resource_version == pod.resource_version:
@@ -234,7 +235,7 @@ class Arbiter:
         return snapshot
 
     def _is_granted(self, request: DisruptionRequest) -> bool:
-        """Return whether the same was granted a moment ago: asked again it stays so (SI-16)."""
+        """Return whether the same was granted a moment ago: repeated, it stays so (SI-16)."""
         grant = self._in_flight.get(request.pod.uid)
         return (
             grant is not None
@@ -244,7 +245,7 @@ class Arbiter:
         )
 
     def _find_standing(self, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return that the pod was granted before, which may still be used.
+        """Refuse a pod whose earlier grant may still be used.
 
         It is not granted twice: to release the second grant would release the first.
         """
@@ -255,7 +256,7 @@ class Arbiter:
         return refuse_standing(pod, is_granted=grant is not None and grant.was_granted)
 
     def _find_unused(self, request: DisruptionRequest) -> Refusal | None:
-        """Return that evictions of the pod came to nothing lately; others go on meanwhile."""
+        """Refuse a pod whose evictions came to nothing lately; others go on meanwhile."""
         unused, pod = self._in_flight.unused, request.pod
         wait = unused.wait_before(pod.uid)
         if request.engine is not DisruptionSource.EVICTION or not wait:
@@ -264,16 +265,16 @@ class Arbiter:
 
     def _waits_for_others(self, snapshot: BudgetSnapshot, refusal: Refusal | None) -> bool:
         """Return whether only grants that may come to nothing within moments stand in the way."""
-        asked = self._in_flight.list_requested(snapshot.budget.name)
-        if refusal is None or not asked:
+        open_grants = self._in_flight.list_requested(snapshot.budget.name)
+        if refusal is None or not open_grants:
             return False
-        if snapshot.pod.uid in asked:  # its answer is that of this one, too
+        if snapshot.pod.uid in open_grants:  # its answer is that of this request, too
             return True
-        going = {uid: how for uid, how in snapshot.deletions.items() if uid not in asked}
+        going = {uid: how for uid, how in snapshot.deletions.items() if uid not in open_grants}
         return assess_disruption(replace(snapshot, deletions=going)) is None
 
     async def _wait(self, until: timedelta) -> bool:
-        """Wait until a grant has been settled, in the order of arrival. False: not in time."""
+        """Wait in the order of arrival until a grant has been settled; return False if too late."""
         if len(self._waiting) >= MOST_WAITING:
             return False
         left = until - self._clock.elapsed()
@@ -296,7 +297,7 @@ class Arbiter:
         self, request: DisruptionRequest, snapshot: BudgetSnapshot, until: timedelta
     ) -> Answer:
         left = min(until - self._clock.elapsed(), ANSWER_LIMIT)
-        if left <= timedelta(0):  # nothing would be sent, and no answer could be sure of it
+        if left <= timedelta(0):  # nothing would be sent, and no answer could rest on it
             return refuse_late(request.pod)
         reserved: Reservation | Refusal | None = None
         try:
@@ -330,12 +331,12 @@ class Arbiter:
                 grant.record = ""
             return refuse_unrecorded(request.pod, error)
         finally:
-            # Also where the requester has gone: the record may be in flight still.
+            # Also where the requester has gone: the record may still be in flight.
             if not stands:
                 self._in_flight.release_open(grant)
 
     async def _confirm(self, reserved: Reservation, group: Group | None) -> Answer:
-        """Decide again by live pods: those of a group at first, where it has all that count."""
+        """Decide again by live pods: those of `group` first, where it has all that count."""
         grant = reserved.grant
         try:
             answer = await self._read_until_sure(reserved, group)

@@ -1,7 +1,7 @@
-"""Which disruption budgets there are, and which of them a pod is under.
+"""Which disruption budgets there are, and which of them select a pod.
 
-Decides which version of a budget is in force: the newest one that can be obeyed, for as long as the
-budget exists. What it selects is asked of it by labels; what it allows is decided in
+Decides which version of a budget is in force: the newest that can be obeyed, for as long as the
+budget exists. Which pods it selects is found by their labels; what it allows is decided in
 `planning.budgets.rule`, that two of them select one pod is refused there.
 """
 
@@ -34,7 +34,7 @@ class BudgetCatalog:
     def on_change(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
         """Take a change of the cache: what was stored and what is stored now."""
         last = new or old
-        if last is None or not last.name:  # nothing that differs from others
+        if last is None or not last.name:  # without a name it cannot be distinguished
             self._metrics.count(_IGNORED)
         elif new is None:
             self._forget(last)
@@ -44,18 +44,18 @@ class BudgetCatalog:
             self._take_flawed(new)
 
     def find(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
-        """Return the budgets that a pod with these labels is under, by name."""
+        """Return the budgets that select a pod with these labels, by name."""
         entries = [versions.find_state(labels) for versions in self._known.values()]
         return tuple(
             sorted((entry for entry in entries if entry is not None), key=lambda state: state.name)
         )
 
     def get(self, name: str) -> BudgetVersions | None:
-        """Return what is known of a budget."""
+        """Return the known versions of a budget."""
         return self._known.get(name)
 
     def list_all(self) -> Sequence[BudgetVersions]:
-        """Return what is known of all budgets, by name."""
+        """Return the known versions of all budgets, by name."""
         return tuple(versions for _, versions in sorted(self._known.items()))
 
     def _take(self, budget: Budget) -> None:
@@ -136,7 +136,7 @@ class BudgetCatalog:
         self._metrics.forget(last.name)
 
     def _find_same(self, budget: AnyBudget) -> BudgetVersions | None:
-        """Return what is known of this very object: another UID is another budget."""
+        """Return the known versions of this very object: another UID is another budget."""
         versions = self._known.get(budget.name)
         return versions if versions is not None and versions.uid == budget.uid else None
 
@@ -150,7 +150,7 @@ class BudgetCatalog:
 
 
 def _is_news(versions: BudgetVersions, budget: Budget) -> bool:
-    """Return whether a version replaces what is known of the same budget.
+    """Return whether a version replaces the known version of the same budget.
 
     Annotations change without a new generation.
     """

@@ -1,13 +1,13 @@
 """Pods that are on their way out although they still look untouched.
 
-Three ways to know of one: our own delete that the cache does not show yet, a grant of this process,
+Three sources show them: our own delete that the cache does not show yet, a grant of this process,
 and a record on the pod, which any process may have written. All engines count all of them as down.
 Which pods may go is decided in `planning.budgets.rule`, how a grant comes about in `arbiter`.
 
 Beside them: pods whose eviction was allowed and did not happen. Another webhook or a
-PodDisruptionBudget may refuse what was allowed here, or the review was sent without an eviction
-behind it. While such a grant stands it holds all other pods of the budget; so what comes to nothing
-must not be granted again at once. That holds no other pod.
+PodDisruptionBudget may refuse what was allowed here, or a client sent the review without an
+eviction behind it. While such a grant stands it holds all other pods of the budget; so a pod whose
+grants come to nothing must not be granted again at once. That holds no other pod.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.telemetry.logs import log
 
-# After so long without another one a pod is like every other.
+# After so long without another unused grant a pod is like every other.
 REMEMBERED: Final = timedelta(hours=1)
-# More pods than one node holds; beyond that the one that was remembered first is forgotten.
+# More pods than one node holds; beyond that the pod that was remembered first is forgotten.
 MOST_PODS: Final = 1_000
 # As long as an answer may take: waiters for this grant wait no longer.
 RECORD_REMOVAL_LIMIT: Final = timedelta(seconds=4)
@@ -47,7 +47,7 @@ class Unused:
 
 
 class UnusedGrants:
-    """All pods of which that is remembered, by UID: each time, the next one is allowed later."""
+    """All pods with unused grants, by UID: each time, the next eviction is allowed later."""
 
     def __init__(self, pods: PodStore, clock: Clock) -> None:
         self._pods = pods
@@ -58,9 +58,9 @@ class UnusedGrants:
         return len(self._by_uid)
 
     def record(self, pod: Pod) -> None:
-        """A grant of a pod was released: the pod is untouched."""
+        """Record that a grant of a pod was released, and the pod is untouched."""
         times = self.count(pod.uid) + 1
-        self._by_uid.pop(pod.uid, None)  # the newest is the last one
+        self._by_uid.pop(pod.uid, None)  # the newest comes last
         self._by_uid[pod.uid] = Unused(pod=pod, times=times, at=self._clock.elapsed())
         for uid, entry in list(self._by_uid.items()):
             if len(self._by_uid) > MOST_PODS or not self._is_valid(entry):
@@ -87,7 +87,7 @@ class UnusedGrants:
 
 
 class InFlight:
-    """All grants of this process, and what records and deletes say beside them."""
+    """All grants of this process, and beside them what records and deletes say."""
 
     def __init__(self, pods: PodStore, deletes: OwnDeletes, clock: Clock) -> None:
         self._pods = pods
@@ -101,7 +101,7 @@ class InFlight:
         return len(self._grants)
 
     def on_change(self, callback: Callable[[Pod], None]) -> None:
-        """Call back with the pod whenever a grant has been settled, one way or the other."""
+        """Call back with the pod whenever a grant has been granted for good, or released."""
         self._callbacks.append(callback)
 
     def reserve(
@@ -115,19 +115,19 @@ class InFlight:
         return grant
 
     def confirm(self, grant: Grant, seen: Pod) -> None:
-        """The pod may go; `seen` is its newest view."""
+        """Record that the pod may go; `seen` is its newest version."""
         grant.pod, grant.state, grant.was_granted = seen, GrantState.GRANTED, True
         self._notify(grant)
 
     def doubt(self, grant: Grant) -> None:
-        """No answer said that the pod may go, but a record may say so."""
+        """Record that no answer said that the pod may go, but a record may say so."""
         grant.state = GrantState.DOUBTFUL
         self._notify(grant)
 
     def release_open(self, grant: Grant) -> None:
         """End a grant that is not settled yet.
 
-        What was written, if anything was sent, is found out by the controller.
+        The controller finds out what was written, if anything was sent.
         """
         if not self.is_open(grant):
             return
@@ -137,14 +137,11 @@ class InFlight:
             self.release(grant)
 
     def is_open(self, grant: Grant) -> bool:
-        """Return whether a grant is being asked for: neither given, in doubt, nor released."""
+        """Return whether a grant is being requested: neither given, in doubt, nor released."""
         return self._grants.get(grant.pod.uid) is grant and grant.state is GrantState.REQUESTED
 
     def release_untouched(self, grant: Grant) -> bool:
-        """The pod is visibly untouched; return whether an eviction of it was allowed for nothing.
-
-        One that was released before its answer left could not have been used.
-        """
+        """Release the grant of an untouched pod; return whether an eviction was allowed in vain."""
         self.release(grant)
         is_unused = grant.was_granted and grant.engine is DisruptionSource.EVICTION
         if is_unused:
@@ -152,7 +149,7 @@ class InFlight:
         return is_unused
 
     def release(self, grant: Grant) -> None:
-        """Nothing may use this grant any more; one that is not known is fine."""
+        """Release a grant that nothing may use any more; an unknown grant is fine."""
         if self._grants.get(grant.pod.uid) is grant:
             del self._grants[grant.pod.uid]
             self._notify(grant)
@@ -174,7 +171,7 @@ class InFlight:
     ) -> Mapping[Uid, Deletion]:
         """Return all pods of these owners that go although they may look untouched.
 
-        `pods` are the views that a decision counts; `now` is the API server's time.
+        `pods` are the pods that a decision counts; `now` is the API server's time.
         """
         self.forget_seen()
         going = {pod.uid: Deletion.GRANTED for pod in pods if is_recorded(pod, now)}
@@ -187,7 +184,7 @@ class InFlight:
     def forget_seen(self) -> None:
         """Forget the grants of pods that the cache shows on their way out, or gone."""
         for grant in list(self._grants.values()):
-            # One that is being requested is settled by the requester.
+            # A grant that is being requested is settled by the requester.
             if grant.state is not GrantState.REQUESTED and has_left(self._pods, grant.pod):
                 self.release(grant)
 
@@ -199,11 +196,11 @@ class InFlight:
 class GrantReleases:
     """Releases grants that nothing will come of, in the background while `run` runs.
 
-    Mostly the request waits for it: then its answer says that nothing is left. A client that hangs
+    Mostly the request waits for it: then its answer says that no grant is left. A client that hangs
     up, or an answer that was not there in time, leaves a record that this process knows was written
-    and that no answer reported. It is removed in the background, so that others need not wait
-    until the pod is proven untouched (LI-09). What cannot be removed soon stays in doubt: whether
-    the pod is untouched is found out by the controller of disruptions.
+    and that no answer reported. It is removed in the background, so that others need not wait until
+    the pod is proven untouched (LI-09). A record that cannot be removed soon stays in doubt: the
+    controller of disruptions finds out whether the pod is untouched.
     """
 
     def __init__(self, in_flight: InFlight, recorder: Recorder) -> None:
@@ -212,14 +209,14 @@ class GrantReleases:
         self._abandoned: asyncio.Queue[Grant] | None = None
 
     async def release(self, grant: Grant) -> None:
-        """Leave nothing behind of a grant that no answer has mentioned, or none will be used."""
+        """Leave no record of a grant that no answer has mentioned, or that none will use."""
         if await self._recorder.remove(grant):
             self._in_flight.release(grant)
         else:
             self._in_flight.doubt(grant)
 
     def abandon(self, grant: Grant) -> None:
-        """Nothing waits for a grant any more whose record was answered; a settled one is fine."""
+        """Release in the background a grant that nothing waits for; a settled grant is fine."""
         if not self._in_flight.is_open(grant):
             return
         if self._abandoned is None or not grant.record:
@@ -228,7 +225,7 @@ class GrantReleases:
             self._abandoned.put_nowait(grant)
 
     async def run(self) -> None:
-        """Release what is abandoned until cancelled; the rest stays in doubt then."""
+        """Release abandoned grants until cancelled; the rest stays in doubt then."""
         queue: asyncio.Queue[Grant] = asyncio.Queue()
         self._abandoned = queue
         try:

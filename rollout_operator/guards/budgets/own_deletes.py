@@ -41,7 +41,7 @@ class OwnDelete:
 class OwnDeletes:
     """All deletes that the cache does not show yet, by UID of the pod.
 
-    They are asked for by the UIDs of the StatefulSets that control the pods: a set that moves to
+    They are found by the UIDs of the StatefulSets that control the pods: a set that moves to
     another group takes its pods along.
     """
 
@@ -50,7 +50,8 @@ class OwnDeletes:
         self._clock = clock
         self._by_uid: dict[Uid, OwnDelete] = {}
         self._seen: dict[Uid, timedelta] = {}
-        """When the cache showed what is forgotten here, for `REPORTED_WITHIN`: the oldest first."""
+        """When the cache showed the deletes forgotten here, for `REPORTED_WITHIN`: the oldest
+        first."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -65,24 +66,24 @@ class OwnDeletes:
         )
 
     def accept(self, pod: Pod) -> None:
-        """The API server said yes, or shows that the delete was carried out."""
+        """Record that the API server accepted the delete, or shows that it was carried out."""
         deleted = self._by_uid.get(pod.uid)
         if deleted is not None:
             now = self._clock.elapsed()
             self._by_uid[pod.uid] = replace(deleted, state=Deletion.ACCEPTED, accepted_at=now)
 
     def drop(self, pod: Pod) -> None:
-        """No delete of this pod that we sent can be carried out any more."""
+        """Forget a pod: no delete of it that we sent can be carried out any more."""
         self._by_uid.pop(pod.uid, None)
 
     def refuse(self, pod: Pod) -> None:
-        """This request was turned away; an earlier one may still be carried out."""
+        """Record that this request was refused; an earlier one may still be carried out."""
         deleted = self._by_uid.get(pod.uid)
         if deleted is not None and not deleted.was_sent_before:
             del self._by_uid[pod.uid]
 
     def map_deletions(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
-        """Return what the cache does not show yet, and forget what it shows."""
+        """Return the deletes that the cache does not show yet, and forget those that it shows."""
         now = self._clock.elapsed()
         for uid, own in list(self._by_uid.items()):
             if has_left(self._pods, own.pod):

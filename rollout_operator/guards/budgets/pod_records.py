@@ -1,8 +1,8 @@
 """Records of disruptions on the pods that go: written before, removed where nothing comes of it.
 
-Decides what is written, what an answer to a write means, what a record that stands counts for, and
-which of two processes goes on that let pods go at the same moment. Whether a pod may go is decided
-by the arbiter, when a record that was not released is removed, by the controller of disruptions.
+Decides what is written, what an answer to a write means, what a record counts for while it stands,
+and which of two processes goes on that let pods go at the same moment. The arbiter decides whether
+a pod may go; the controller of disruptions, when a record that was not released is removed.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disrup
 from rollout_operator.telemetry.logs import log
 
 # A role may be given the verb at any time.
-ASK_AGAIN: Final = timedelta(minutes=1)
-# A record that is not answered for so long is of unknown outcome: its pod counts as going, and its
-# budget and the lock of its group are held meanwhile. Live reads are waited for as long.
+TRY_AGAIN: Final = timedelta(minutes=1)
+# A record whose write is not answered for so long is of unknown outcome: its pod counts as going,
+# and its budget and the lock of its group are held meanwhile. Live reads are waited for as long.
 WRITE_LASTS: Final = timedelta(seconds=8)
-# A record is removed long before; where nothing is left that may, it ends by itself (LI-07).
+# A record is removed long before; where no process is left that may, it ends by itself (LI-07).
 RECORD_COUNTS: Final = timedelta(minutes=2)
 
 _RECORD: Final = msgspec.json.Decoder(Record)
@@ -44,7 +44,7 @@ _PATH: Final = f"/metadata/annotations/{DISRUPTION_RECORD.replace('/', '~1')}"
 
 
 def read_record(pod: Pod) -> Record | None:
-    """Return the record of a pod, None where it has none of its own.
+    """Return the record of a pod, None where it has none.
 
     Raises InvalidInput naming pod and value.
     """
@@ -73,7 +73,7 @@ def is_recorded(pod: Pod, now: datetime) -> bool:
 def wins(record: Record | None, live: BudgetSnapshot) -> bool:
     """Return whether the pod may go once all weaker records of other processes are removed.
 
-    The earlier one wins; a tie is broken by names, the same for both.
+    The earlier record wins; a tie is broken by names, the same for both processes.
     """
     if record is None:
         return False
@@ -109,15 +109,14 @@ class Recorder:
     def is_forbidden(self) -> bool:
         """Return whether the role may not patch pods: grants live in memory only then."""
         at = self._forbidden_at
-        return at is not None and self._clock.elapsed() - at < ASK_AGAIN
+        return at is not None and self._clock.elapsed() - at < TRY_AGAIN
 
     async def write(self, grant: Grant, now: Callable[[], datetime]) -> Record | None:
         """Record a grant on the pod as it was decided on; None where the role forbids it.
 
-        It counts from when it is sent: until then nothing of the grant is left where it is given
-        up. `now` gives the API server's time. Raises Conflict where the pod has changed since,
-        UnknownOutcome where there is no answer within `WRITE_LASTS`, and what `TimedPatcher`
-        raises.
+        It counts from when it is sent: a grant that is given up before that leaves nothing. `now`
+        gives the API server's time. Raises Conflict where the pod has changed since, UnknownOutcome
+        where there is no answer within `WRITE_LASTS`, and what `TimedPatcher` raises.
         """
         if self.is_forbidden:
             return None
@@ -145,7 +144,7 @@ class Recorder:
         return record
 
     async def remove(self, grant: Grant) -> bool:
-        """Remove a record, if it is still the one that was written; return whether it is gone."""
+        """Remove a record, if it is still as it was written; return whether it is gone."""
         if not grant.record:
             return True
         steps: list[JsonObject] = [
@@ -156,7 +155,7 @@ class Recorder:
         try:
             await self._patch(grant.pod, steps)
         except (Conflict, NotFound):
-            return True  # the pod, or the record, is another one by now
+            return True  # the pod, or the record, is another by now
         except ApiError as error:
             log.debug("Record of a disruption was not removed", pod=grant.pod.name, err=error)
             return False
@@ -169,7 +168,7 @@ class Recorder:
     async def clear(self, pod: Pod) -> None:
         """Remove whatever record a pod has, unless the pod has changed since it was seen.
 
-        Its turn has been waited for. Raises as `write`.
+        The caller has waited for its turn. Raises as `write`.
         """
         metadata = {
             "uid": pod.uid,

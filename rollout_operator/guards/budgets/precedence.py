@@ -1,12 +1,11 @@
-"""What goes first where there is room: an eviction that waits, or the rollout that held still.
+"""Who goes first where there is room: an eviction that waits, or the rollout that held still.
 
-Evictions that were refused for lack of room will be asked for again: clients such as `kubectl
-drain` poll. How long one pauses is learned from its repeats; for twice as long its eviction is
-remembered, and a rollout lets it have the next place. Whose turn it is decides
-`planning.budgets.turns`. All of it is memory of this process: losing it loses a turn and nothing
-else.
+Clients such as `kubectl drain` repeat an eviction that was refused for lack of room. How long a
+client pauses is learned from its repeats; for twice as long its eviction is remembered, and a
+rollout lets it have the next place. Whose turn it is decides `planning.budgets.turns`. All of it is
+memory of this process: losing it loses a turn and nothing else.
 
-Asked only of pods that their budget would let go. Never lets anything go by itself, so that no
+Used only for pods that their budget would let go. Never lets a pod go by itself, so that no
 mistake here can cross a budget.
 """
 
@@ -42,16 +41,16 @@ from rollout_operator.planning.budgets.rule import (
 from rollout_operator.planning.budgets.turns import Turns
 from rollout_operator.planning.wording import count
 
-# As `kubectl drain` pauses, and as long as clients are given the benefit of the doubt.
+# As `kubectl drain` pauses, and as long as a client is waited for whose pause is unknown.
 USUAL_PAUSE: Final = timedelta(seconds=5)
 LEAST_PAUSE: Final = timedelta(seconds=1)
 MOST_PAUSE: Final = timedelta(seconds=30)
 # More evictions than that wait for no turn.
 MOST_WAITERS: Final = 1_000
 FORGET_EVERY: Final = timedelta(seconds=1)
-# What an eviction is refused for that only needs a free place.
+# Why an eviction is refused that only needs a free place.
 ROOM: Final = frozenset({Code.DISRUPTION_BUDGET_USED, Code.EVICTION_FIRST, Code.ROLLOUT_FIRST})
-# Each costs a decision; whether the rollout is in the way of the next few says enough.
+# Each costs a decision; the next few show whether the rollout is in the way.
 _MOST_CHECKED: Final = 5
 
 LineKey = tuple[str, str]
@@ -60,14 +59,14 @@ LineKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiter:
-    """An eviction that was refused, and is asked for again and again."""
+    """An eviction that was refused, and that a client repeats."""
 
     pod: Pod
-    asked_at: timedelta
+    requested_at: timedelta
     """On the clock's `elapsed`."""
     pause: timedelta
     until: timedelta
-    """When the client is awaited no more."""
+    """When the client is no longer waited for."""
 
 
 class WaitingEvictions:
@@ -86,7 +85,7 @@ class WaitingEvictions:
         return sum(map(len, self._waiters.values()))
 
     def record_refused(self, budget: Budget, pod: Pod) -> None:
-        """An eviction was refused for lack of room. One that came to nothing before has no turn."""
+        """Record an eviction refused for lack of room; after an unused grant a pod has no turn."""
         self._forget_old()
         line = self._waiters.setdefault(_key(budget, pod), {})
         waiting, now = line.get(pod.uid), self._clock.elapsed()
@@ -96,13 +95,13 @@ class WaitingEvictions:
             line[pod.uid] = _await(pod, now, USUAL_PAUSE)
         else:
             if waiting.until < now:
-                del line[pod.uid]  # it is the last one again
+                del line[pod.uid]  # it is last again
             line[pod.uid] = _repeat(waiting, now)
 
     def record_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
-        """A pod was allowed to go; `most` are the places of a turn."""
+        """Record that a pod was allowed to go; `most` are the places of a turn."""
         key = _key(budget, pod)
-        # A pod that a client waits for is served by whatever makes it go.
+        # A client that waits for the pod is served whatever makes it go.
         is_served = self._waiters.get(key, {}).pop(pod.uid, None) is not None
         turn = self._turn(key).grant(DisruptionSource.EVICTION if is_served else engine, most)
         self._keep(key, turn)
@@ -116,7 +115,7 @@ class WaitingEvictions:
         ]
 
     def count_in_front(self, budget: Budget, pod: Pod) -> int:
-        """Return about how many they are: some of their pods may have gone in the last seconds."""
+        """Return about how many those are: some of their pods may have gone in the last seconds."""
         return sum(1 for _ in self._list_waiters_in_front(budget, pod))
 
     def _list_waiters_in_front(self, budget: Budget, pod: Pod) -> Iterator[Waiter]:
@@ -135,7 +134,7 @@ class WaitingEvictions:
         return self._turn(_key(budget, pod)).holds(engine)
 
     def hold(self, budget: Budget, pod: Pod, *, is_whole: bool) -> None:
-        """A pod was held back, as it is the other side's turn."""
+        """Record that a pod was held back, as it is the other side's turn."""
         key = _key(budget, pod)
         self._keep(key, self._turn(key).hold(self._clock.elapsed(), is_whole=is_whole))
 
@@ -149,14 +148,14 @@ class WaitingEvictions:
             self._turns[key] = turn
 
     def _forget_old(self) -> None:
-        """Forget pods that no client asks for: some time later, as its pause may be longer."""
+        """Forget pods whose client has ceased: some time later, as its pause may be longer."""
         now = self._clock.elapsed()
-        if now < self._forget_at:  # where very many wait, each refusal would look at all of them
+        if now < self._forget_at:  # where very many wait, each refusal would read all of them
             return
         self._forget_at = now + FORGET_EVERY
         for key, line in list(self._waiters.items()):
             for uid, waiter in list(line.items()):
-                if now - waiter.asked_at > 2 * MOST_PAUSE or not self._is_there(waiter.pod):
+                if now - waiter.requested_at > 2 * MOST_PAUSE or not self._is_there(waiter.pod):
                     del line[uid]
             if not line:
                 del self._waiters[key]
@@ -169,8 +168,8 @@ class WaitingEvictions:
 
 
 def _repeat(waiter: Waiter, now: timedelta) -> Waiter:
-    """Return an eviction that is asked for again, with what that says of the client's pause."""
-    gap = now - waiter.asked_at
+    """Return the waiter of a repeated eviction, with what the repeat says of the client's pause."""
+    gap = now - waiter.requested_at
     pause = waiter.pause
     if gap >= LEAST_PAUSE:  # else it is the same request, repeated
         pause = min(max(gap, pause / 2), MOST_PAUSE)
@@ -178,7 +177,7 @@ def _repeat(waiter: Waiter, now: timedelta) -> Waiter:
 
 
 def _await(pod: Pod, now: timedelta, pause: timedelta) -> Waiter:
-    return Waiter(pod=pod, asked_at=now, pause=pause, until=now + 2 * pause)
+    return Waiter(pod=pod, requested_at=now, pause=pause, until=now + 2 * pause)
 
 
 def _key(budget: Budget, pod: Pod) -> LineKey:
@@ -195,13 +194,13 @@ class Precedence:
         self._clock = clock
 
     def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return that another one goes first, None where the pod may go now."""
+        """Return that another pod goes first, None where the pod may go now."""
         if request.engine is DisruptionSource.ROLLOUT:
             return self._assess_rollout(snapshot)
         return self._assess_eviction(request, snapshot)
 
     def record_granted(self, snapshot: BudgetSnapshot) -> None:
-        """A pod was allowed to go."""
+        """Record that a pod was allowed to go."""
         most = compute_maximum(snapshot)
         if snapshot.engine is DisruptionSource.ROLLOUT:
             most = min(most, snapshot.override)
@@ -242,7 +241,7 @@ class Precedence:
         front = self._waiting.list_in_front(budget, pod)
         if not front or not self._unused.count(pod.uid):
             return None
-        # What came to nothing before holds up no eviction that may be in earnest.
+        # A pod whose grants came to nothing holds up no eviction that may be in earnest.
         left = front[0].until - self._clock.elapsed()
         return refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
 
@@ -262,7 +261,7 @@ def _is_in_the_way(snapshot: BudgetSnapshot, waiter: Waiter) -> bool:
 
 
 def _is_whole(snapshot: BudgetSnapshot) -> bool:
-    """Return whether the pod could go even if one at a time were the limit: nothing is down."""
+    """Return whether nothing is down, so that the pod could go by any limit."""
     budget = structs.replace(snapshot.budget, max_unavailable=1, percentage=None)
     return assess_disruption(replace(snapshot, budget=budget)) is None
 

@@ -1,4 +1,4 @@
-"""What the arbiter answers where a pod may not go for other reasons than its budget: the words."""
+"""The refusals of the arbiter where a pod may not go for other reasons than its budget."""
 
 import math
 from dataclasses import replace
@@ -17,24 +17,24 @@ from rollout_operator.telemetry.logs import log
 # Without records it is unknown what an earlier process has just granted, which an API server that
 # waits for an answer as long as by default may still act upon: so long nothing is granted.
 QUARANTINE: Final = timedelta(seconds=12)
-# Enough for a client to ask once more at once, where nothing but the moment was wrong.
+# Lets a client repeat its request at once, where nothing but the moment was wrong.
 MOMENT: Final = timedelta(seconds=1)
 
 
 def refuse(code: Code, text: str, *, severity: Severity = Severity.INFO) -> Refusal:
-    """Return the refusal of a moment."""
+    """Return a refusal after which a client may soon try again."""
     reason = Reason(code=code, text=text, severity=severity)
     return Refusal(reason=reason, status=RETRY, requeue_after=MOMENT)
 
 
 def refuse_late(pod: Pod) -> Refusal:
-    """Return that there was no time left for an answer."""
+    """Refuse a pod as no time was left for an answer."""
     text = f"no answer of the API server about {pod.name} in time"
     return _refuse_for(DeadlinePassed(text), text)
 
 
 def refuse_unrecorded(pod: Pod, error: ApiError | None) -> Refusal:
-    """Return that no record could be written; without an error, that it is no longer there."""
+    """Refuse a pod as no record could be written; without an error, the pod has changed."""
     if error is None or isinstance(error, Conflict | NotFound):
         text = f"{pod.name} changed at this very moment; try again"
         return _refuse_for(error or Conflict(text), text)
@@ -47,13 +47,13 @@ def _refuse_for(error: ApiError, text: str) -> Refusal:
 
 
 def refuse_contested(pod: Pod, budget: Budget) -> Refusal:
-    """Return that another grant has to be settled first."""
+    """Refuse a pod as another grant has to be settled first."""
     text = f"another disruption under budget {budget.name} is decided on; {pod.name} waits"
     return refuse(Code.GRANT_CONTESTED, text)
 
 
 def refuse_in_quarantine() -> Refusal:
-    """Return that it is not known what an earlier process has granted."""
+    """Refuse all pods as it is not known what an earlier process has granted."""
     text = (
         f"the operator has just started and may not keep records on pods: nothing is allowed to go"
         f" in its first {QUARANTINE.total_seconds():g} s"
@@ -62,7 +62,7 @@ def refuse_in_quarantine() -> Refusal:
 
 
 def refuse_standing(pod: Pod, *, is_granted: bool) -> Refusal:
-    """Return that a pod was granted before, or may have been, which may still be used."""
+    """Refuse a pod that was granted before, or may have been, as that may still be used."""
     text = f"{pod.name} was allowed to go a moment ago"
     if not is_granted:
         text = (
@@ -73,7 +73,7 @@ def refuse_standing(pod: Pod, *, is_granted: bool) -> Refusal:
 
 
 def refuse_unused(pod: Pod, times: int, wait: timedelta) -> Refusal:
-    """Return that evictions of a pod came to nothing lately."""
+    """Refuse a pod as its evictions came to nothing lately."""
     text = (
         f"{pod.name} was allowed to go {count(times, 'time')} and stayed, as where a"
         " PodDisruptionBudget or another webhook refuses it; it may be allowed again in"
@@ -83,7 +83,7 @@ def refuse_unused(pod: Pod, times: int, wait: timedelta) -> Refusal:
 
 
 def refuse_as_evictions_wait(first: Pod, many: int, budget: Budget, again: timedelta) -> Refusal:
-    """Return that evictions have waited for the next place."""
+    """Refuse a rollout's pod as evictions have waited for the next place."""
     text = (
         f"the next place under budget {budget.name} is for the eviction of {first.name}, which was"
         f" refused and is awaited; {count(many, 'eviction')} {verb(many, 'waits', 'wait')}"
@@ -92,7 +92,7 @@ def refuse_as_evictions_wait(first: Pod, many: int, budget: Budget, again: timed
 
 
 def refuse_as_rollout_waits(pod: Pod, budget: Budget) -> Refusal:
-    """Return that the rollout has held still, and is next."""
+    """Refuse an eviction as the rollout has held still, and is next."""
     text = (
         f"the next place under budget {budget.name} is for the rollout, which has held still for"
         f" evictions; {pod.name} waits"

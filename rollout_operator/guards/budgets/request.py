@@ -1,4 +1,4 @@
-"""What the arbiter is asked, what it answers, and what it keeps of a grant. Words only."""
+"""Requests to the arbiter, its answers, and its records of grants: data only."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,12 +24,12 @@ class DisruptionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedPod:
-    """The pod may go."""
+    """The answer that the pod may go."""
 
     pod: Pod
-    """Its newest view: a delete must name this version."""
+    """Its newest version, which a delete must name."""
     budget: str = ""
-    """By which budget; empty where none covers it."""
+    """The budget by which it may go; empty where none covers it."""
 
 
 Answer = GrantedPod | Refusal
@@ -43,7 +43,7 @@ class GrantState(Enum):
     GRANTED = auto()
     """An answer said that the pod may go."""
     DOUBTFUL = auto()
-    """Given up, but a record of it may have been written: the controller must look."""
+    """Given up, but a record of it may have been written: the controller must read the pod."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Grant:
     """One pod that may go, or soon may."""
 
     pod: Pod
-    """As it was decided on; once recorded, as it was seen last."""
+    """The pod as it was decided on; once recorded, as it was seen last."""
     engine: DisruptionSource
     budget: str
     begun: timedelta
@@ -59,7 +59,7 @@ class Grant:
     lasts: timedelta = timedelta(0)
     """How long after that the requester may act on the answer."""
     record: str = ""
-    """The annotation as sent; empty where nothing was."""
+    """The annotation as sent; empty where none was."""
     state: GrantState = GrantState.REQUESTED
     was_granted: bool = False
     """Whether the answer was that the pod may go: a doubt that follows does not change it."""
@@ -71,7 +71,7 @@ class Reservation:
 
     request: DisruptionRequest
     budget: Budget
-    """As it was decided by."""
+    """The budget that the decision went by."""
     grant: Grant
     record: Record | None
-    """None where the role forbids to write one."""
+    """None where the role forbids writing a record."""

@@ -30,7 +30,7 @@ from rollout_operator.telemetry.metrics import Metrics
 
 
 class PodReader(Protocol):
-    """Where pods are read live."""
+    """The reader of live pods."""
 
     async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
         """Return all pods of these sets as the store has them. Raises ApiError."""
@@ -72,7 +72,7 @@ def compose_zone(
 
 
 class Snapshots:
-    """Snapshots of one process."""
+    """The maker of snapshots in one process."""
 
     def __init__(self, context: ArbiterContext) -> None:
         self._context = context
@@ -97,7 +97,7 @@ class Snapshots:
     async def observe_live(
         self, reserved: Reservation, group: Group | None
     ) -> tuple[BudgetSnapshot, Pod | None]:
-        """Return what holds now, with live pods, and the pod itself where it is still untouched."""
+        """Return a snapshot with live pods, and the pod itself where it is still untouched."""
         request = reserved.request
         snapshot, zones = self._outline(reserved.budget, request)
         sets = self._list_sets(snapshot, zones)
@@ -111,7 +111,7 @@ class Snapshots:
         seen = next((pod for pod in pods if pod.uid == request.pod.uid), None)
         if not isinstance(seen, Pod) or seen.is_terminating:
             seen = None
-        # Since it was decided for the first time, all but the pods may have changed as well.
+        # Since the first decision, all but the pods may have changed as well.
         request = replace(request, pod=seen or request.pod)
         choice = self.choose(request)
         budget = choice if isinstance(choice, Budget) else reserved.budget
@@ -124,7 +124,7 @@ class Snapshots:
         zones = [live[sts.uid].sts if sts.uid in live else sts for sts in zones]
         snapshot = replace(snapshot, downscale=snapshot.downscale or self._find_downscale(zones))
         snapshot = self._fill(snapshot, zones, owned)
-        # Without its own record the pod is one like the others, and what refuses it refuses them.
+        # Without its own record the pod is like the others, and what refuses it refuses them.
         going = {uid: how for uid, how in snapshot.deletions.items() if uid != request.pod.uid}
         return replace(snapshot, deletions=going), seen
 

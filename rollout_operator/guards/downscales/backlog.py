@@ -1,7 +1,7 @@
 """Which pods are to be un-prepared, and where, and which may still be un-prepared.
 
-A pod that was prepared, and stays, is due a cancellation at each place where it was called. It
-is called as often as it takes; see `controllers.downscales.cancellations`.
+A pod that was prepared, and stays, must be un-prepared at each place where it was called, with as
+many calls as it takes; see `controllers.downscales.cancellations`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,19 +16,19 @@ from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
 
 class PreparedPod(NamedTuple):
-    """How a pod was prepared: its name, and where it was called."""
+    """A pod that was prepared: its name, and where it was called."""
 
     pod: str
     target: Target | None
-    """None where an earlier release called it, and did not record where."""
+    """None where an earlier version of the operator called it and did not record the place."""
 
 
 class DueCancel(NamedTuple):
-    """Which pod is to be un-prepared, and where: one may wait at several places."""
+    """A pod that is to be un-prepared, and where: a pod may wait at several places."""
 
     uid: Uid
     target: Target | None
-    """None for where the set says it then."""
+    """None for the place that the set names by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +39,26 @@ class BacklogEntry:
     due: timedelta
     """On the clock's `elapsed`."""
     again: timedelta | None = None
-    """After how long it is called once more; None for not at all."""
+    """After how long it is called once more; None for never."""
     failures: int = 0
     """How often it could not be reached, one time after another."""
     gone: timedelta | None = None
-    """When its pod was first found gone, and no other wanted; None while there is one to call."""
+    """When its pod was first found gone, and no other wanted; None while there is a pod to call."""
     is_dormant: bool = False
     """Whether its pod is on its way out, and not wanted: there is no pod to call."""
     causes: frozenset[str] = frozenset()
-    """Why not, each time."""
+    """Why it could not be reached, each time."""
 
     @property
     def over(self) -> timedelta | None:
-        """Return since when no pod was left to call; None where one is, or may come."""
+        """Return since when no pod was left to call; None where there is a pod, or may be soon."""
         if self.gone is None or self.is_dormant:
             return self.gone
         return max(self.gone, self.due)
 
 
 class Backlog:
-    """All pods that are due a cancellation, by set."""
+    """All pods that are to be un-prepared, by set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -67,11 +67,11 @@ class Backlog:
 
     @property
     def by_set(self) -> Mapping[Uid, object]:
-        """Return the sets of which a pod is due a cancellation."""
+        """Return the sets with pods to un-prepare."""
         return self._due
 
     def count(self) -> int:
-        """Return how many pods are due a cancellation, those on their way out not counted."""
+        """Return how many pods are to be un-prepared, without those on their way out."""
         return sum(
             len({cancel.uid for cancel, entry in backlog.items() if not entry.is_dormant})
             for backlog in self._due.values()
@@ -100,7 +100,7 @@ class Backlog:
         return dict(self._due.get(set_uid, {}))
 
     def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
-        """Return where pods of a set wait for that."""
+        """Return the places where pods of a set are to be un-prepared."""
         return tuple(dict.fromkeys(cancel.target for cancel in self._due.get(set_uid, {})))
 
     def get_version(self, set_uid: Uid) -> str:
@@ -117,7 +117,7 @@ class Backlog:
         again: timedelta | None = None,
         are_going: bool = False,
     ) -> None:
-        """Add a cancellation where pods were called, and not on an older `version` of the set.
+        """Have pods un-prepared where they were called, not on an older `version` of the set.
 
         Those that `are_going` are called if they are wanted again before they have gone.
         """
@@ -131,7 +131,7 @@ class Backlog:
             self._versions[set_uid] = version
 
     def record_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
-        """These pods have been un-prepared; some are called once more."""
+        """Record that these pods have been un-prepared; some are called once more."""
         backlog = self._due.get(set_uid, {})
         settled: list[DueCancel] = []
         for due_cancel in called:
@@ -143,19 +143,19 @@ class Backlog:
         self.settle(set_uid, settled)
 
     def see(self, set_uid: Uid, due_cancel: DueCancel, *, is_wanted: bool) -> None:
-        """The pod is there, or another one of its name is wanted: it may need a call still."""
+        """Record that the pod is there, or another of its name is wanted: it may need a call."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog:
             backlog[due_cancel] = replace(backlog[due_cancel], gone=None, is_dormant=not is_wanted)
 
     def miss(self, set_uid: Uid, due_cancel: DueCancel) -> None:
-        """The pod is gone, and no other one of its name is wanted: it may be so for good."""
+        """Record that the pod is gone, and no other of its name is wanted, perhaps for good."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog and backlog[due_cancel].gone is None:
             backlog[due_cancel] = replace(backlog[due_cancel], gone=self._clock.elapsed())
 
     def postpone(self, set_uid: Uid, due_cancel: DueCancel, by: timedelta, cause: str) -> None:
-        """A pod could not be reached: not before this time again, whatever else happens."""
+        """Put off the call of a pod that could not be reached until this time, whatever happens."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog:
             entry, due = backlog[due_cancel], self._clock.elapsed() + by
@@ -164,11 +164,11 @@ class Backlog:
             )
 
     def take_over(self, set_uid: Uid, called: Mapping[Uid, PreparedPod]) -> None:
-        """Forget what is due to pods where they are called now: the reservation stands for it."""
+        """Forget calls to pods where they are prepared now: the reservation stands for them."""
         self.settle(set_uid, [DueCancel(uid, at) for uid, (_, at) in called.items()])
 
     def settle(self, set_uid: Uid, due: Iterable[DueCancel]) -> None:
-        """These pods have been un-prepared, or are gone."""
+        """Record that these pods have been un-prepared, or are gone."""
         backlog = self._due.get(set_uid, {})
         for due_cancel in due:
             backlog.pop(due_cancel, None)
@@ -176,7 +176,7 @@ class Backlog:
             self.forget(set_uid)
 
     def forget(self, set_uid: Uid) -> None:
-        """The set is gone, or none of its pods is due anything."""
+        """Forget a set that is gone, or has no pod to un-prepare."""
         self._due.pop(set_uid, None)
         self._versions.pop(set_uid, None)
 
@@ -199,30 +199,30 @@ _Called = tuple[Uid, str | None]
 
 
 class UnansweredCancels:
-    """Calls by set, of the pods that were called within a moment: never more than those.
+    """Calls without an answer, by set: pods that were called just now and have not answered.
 
-    A caller gives up after a while, and a pod that is slow goes on with the call all the same. What
-    it is sent next counts only once no call of before can take effect any more (SI-10); whether
-    that is so is decided in `planning.downscales.rule`. A restarted process does not know what the
-    one before it sent: pods that carry its record may have been called just before it ended.
+    A caller gives up after a while, and a slow pod goes on with the call all the same. The next
+    call to it counts only once no earlier call can take effect any more (SI-10); whether that is so
+    is decided in `planning.downscales.rule`. A restarted process does not know what the process
+    before it sent: pods that carry its record may have been called just before it ended.
     """
 
     def __init__(self, clock: Clock, lasts: timedelta) -> None:
-        """Reckon with a call for so long after its caller has given up."""
+        """Expect the effect of a call for `lasts` after its caller has given up."""
         self._clock = clock
         self._lasts = lasts
         self._until: dict[Uid, dict[_Called, timedelta]] = {}
 
     @property
     def by_set(self) -> Mapping[Uid, object]:
-        """Return the sets of which any pod has yet to be un-prepared."""
+        """Return the sets of which a call has no answer yet."""
         self._forget_old()
         return self._until
 
     async def cancel_all(
         self, calls: CancelCalls, set_uid: Uid, endpoints: Sequence[Endpoint]
     ) -> Mapping[Uid, FailedCall]:
-        """Un-prepare pods of a set; return which did not confirm.
+        """Un-prepare pods of a set; return the pods that did not confirm.
 
         Under the lock of its calls: its next holder knows which pods have not answered.
         """
@@ -231,7 +231,7 @@ class UnansweredCancels:
             failed = await calls.cancel_all(endpoints)
             unanswered = {uid for uid, error in failed.items() if error.may_arrive}
         finally:
-            # Also where we are cancelled: then none of them has answered, for all we know.
+            # Also where we are cancelled: then, for all we know, none of them has answered.
             self._record(
                 set_uid,
                 [
@@ -243,12 +243,12 @@ class UnansweredCancels:
         return failed
 
     def suspect(self, set_uid: Uid, pods: Iterable[Uid], target: Target | None) -> None:
-        """Reckon with calls of a process that has ended: it may have sent these pods anything."""
+        """Expect calls of a process that has ended: it may have sent these pods anything."""
         path = None if target is None else target.path
         self._record(set_uid, [(uid, path) for uid in pods])
 
     def map_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
-        """Return for how long pods have yet to be un-prepared there; nothing of the others."""
+        """Return for how long calls to pods may still take effect there, for pods with any."""
         self._forget_old()
         until, now = self._until.get(set_uid, {}), self._clock.elapsed()
         waits: dict[Uid, timedelta] = {}
@@ -263,7 +263,7 @@ class UnansweredCancels:
         return waits
 
     def forget(self, set_uid: Uid) -> None:
-        """The set is gone."""
+        """Forget a set that is gone."""
         self._until.pop(set_uid, None)
 
     def _record(self, set_uid: Uid, called: Sequence[_Called]) -> None:

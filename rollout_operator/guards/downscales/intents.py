@@ -1,4 +1,4 @@
-"""What became of the marks of downscales, as far as this process knows.
+"""The state of the marks of downscales, as far as this process knows.
 
 A mark on a set means that its downscale may still happen, unless this process knows better: it has
 got the answer to the write, has removed the mark, or was refused that for longer than a write that
@@ -27,41 +27,41 @@ REFUSED_LIMIT: Final = timedelta(minutes=5)
 class _KnownMark:
     text: str
     is_ours: bool = True
-    """Whether this process wrote it, or a write to hold by it."""
+    """Whether this process wrote it, or a write that rests on it."""
     is_void: bool = False
-    """Whether no write holds by it any more, or ever will."""
+    """Whether no write rests on it any more, or ever will."""
     gone_from: str = ""
-    """The version of the set from which on it is not there; empty where it may be."""
+    """The version of the set since which the mark is gone; empty where it may be there."""
     refused_at: timedelta | None = None
     """When the API server refused for the first time to remove it, on the clock's `elapsed`."""
 
 
 class Intents:
-    """The mark of each set that this process has dealt with last."""
+    """The mark of each set that this process wrote, read or removed last."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._marks: dict[Uid, _KnownMark] = {}
 
     def begin(self, set_uid: Uid, text: str) -> None:
-        """A mark is about to be written by this process, or a write to hold by one that stands."""
+        """Record that this process is about to write a mark, or a write that rests on a mark."""
         self._marks[set_uid] = _KnownMark(text)
 
     def record_void(self, set_uid: Uid, text: str) -> None:
-        """The write that holds by a mark has got its answer, or is not sent at all."""
+        """Record that the write that rests on a mark has its answer, or is not sent at all."""
         mark = self._marks.get(set_uid)
         if mark is not None and mark.text == text:
             self._marks[set_uid] = replace(mark, is_void=True)
 
     def record_gone(self, set_uid: Uid, text: str, version: str) -> None:
-        """A mark is not on its set any more, from that version on."""
+        """Record that a mark is not on its set any more, from that version on."""
         is_ours = self.is_ours(set_uid, text)
         self._marks[set_uid] = _KnownMark(text, is_ours=is_ours, gone_from=version)
 
     def record_refused(self, set_uid: Uid, text: str) -> bool:
-        """The API server will not remove a mark; return whether that is known only now.
+        """Record that the API server will not remove a mark; return whether that is new.
 
-        By one of ours this process may send again: its end is known by nothing but its removal.
+        On a mark of ours this process may still write: nothing but its removal shows its end.
         """
         mark = self._marks.get(set_uid)
         if mark is None or mark.text != text:
@@ -101,19 +101,19 @@ class Intents:
         return [sts for sts in sets if self._is_there(sts)]
 
     def is_ours(self, set_uid: Uid, text: str | None) -> bool:
-        """Return whether a mark is the last one of this process on a set, or a copy of that."""
+        """Return whether a mark is the last that this process wrote on a set, or a copy of that."""
         mark = self._marks.get(set_uid)
         return mark is not None and mark.text == text and mark.is_ours
 
     def is_idle(self, sts: StatefulSet) -> bool:
-        """Return whether a set carries a mark of this process by which no write holds any more."""
+        """Return whether a set carries a mark of this process on which no write rests any more."""
         mark = self._marks.get(sts.uid)
         is_void = mark is not None and mark.is_void
         is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
         return is_void and is_same and self._is_there(sts)
 
     def concerns_us_only(self, old: StatefulSet, new: StatefulSet) -> bool:
-        """Return whether all that has changed of a set is a mark that this process deals with."""
+        """Return whether all that has changed of a set is a mark of this process."""
         texts = {version.annotations.get(DOWNSCALE_INTENT) for version in (old, new)} - {None}
         is_ours = len(texts) == 1 and self.is_ours(new.uid, texts.pop())
         return is_ours and differ_in_intent(old, new)
@@ -122,7 +122,7 @@ class Intents:
         text, mark = sts.annotations.get(DOWNSCALE_INTENT), self._marks.get(sts.uid)
         if text is None or mark is None or mark.text != text:
             return text is not None
-        # Seen again in a version after its removal, it has come back: by it a write holds again.
+        # Seen again in a version after its removal, it has come back: a write rests on it again.
         return not (mark.gone_from and is_older(sts.resource_version, than=mark.gone_from))
 
     def _may_happen(self, sts: StatefulSet) -> bool:

@@ -1,8 +1,9 @@
 """When sets were scaled down last, as this process has seen it, until their records show it.
 
-A record is the truth, and this memory only a bridge to it (D-66). Views are distinguished by
-version: one from before the record was written proves nothing, and what was seen counts; one that
-is not older shows the record, or what a person has made of it since, and that alone counts.
+A record is the truth, and this memory only a bridge to it (D-66). Cached objects are distinguished
+by version: a version from before the record was written proves nothing, and what was seen counts; a
+version that is not older shows the record, or what a person has made of it since, and that alone
+counts.
 """
 
 from collections.abc import Mapping
@@ -30,12 +31,12 @@ class LastDownscales:
         self._shown_from.pop(set_uid, None)
 
     def record_shown(self, set_uid: Uid, at: datetime, version: str) -> None:
-        """Remember which version shows a time, or a later one; nothing where a later was seen."""
+        """Remember which version shows a time, or a later one, unless a later time was seen."""
         if self._times.get(set_uid) == at:
             self._shown_from[set_uid] = version
 
     def map_unshown(self, versions: Mapping[Uid, str]) -> dict[Uid, datetime]:
-        """Return the times that what is looked at does not show, by its version for each set."""
+        """Return the times that objects of these versions, by set, do not show."""
         return {
             uid: self._times[uid]
             for uid, version in versions.items()

@@ -1,4 +1,4 @@
-"""Which ordinals this process saw an upscale add, and no pod become ready in ever since (D-67).
+"""Which ordinals an upscale added, as this process saw, at which no pod became ready since (D-67).
 
 Fed by the watches, event by event, and kept in memory only: what was there at first sight, or after
 a gap in a watch, may have held data, and so may whatever else is in doubt. What a name had stays in
@@ -22,7 +22,8 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_o
 # So long nothing may come or go at these ordinals before they count as never used: longer than a
 # watch lags, than writers need that fight over a count, and than a pod needs to be replaced.
 SETTLING: Final = timedelta(seconds=30)
-# In a shorter gap no pod is created, becomes ready and is gone again; one that was there may.
+# In a shorter gap no pod is created, becomes ready and is gone again; a pod that was there may be
+# gone.
 LONGEST_GAP: Final = timedelta(seconds=5)
 # Each ordinal that an upscale adds is looked up. Of more than these, nothing is known to be new.
 MOST_ADDED: Final = 1000
@@ -41,7 +42,7 @@ class _Past(NamedTuple):
 
 
 class PastNames:
-    """Names without a set, and the ordinal from which on each had nothing lately.
+    """Names without a set, and the ordinal from which on each had no pod lately.
 
     What names of StatefulSets had whose objects are gone: volumes and pods may still be there. Kept
     for an hour, and for a bounded number of names: which names are in the table is up to every
@@ -66,7 +67,7 @@ class PastNames:
         self._complete_since = now
 
     def add(self, namespace: str, name: str, end: int, now: timedelta) -> None:
-        """Keep that a name had something below an ordinal until now."""
+        """Record that a name had pods below an ordinal until now."""
         if not name:
             self.lose_track(now)
             return
@@ -75,7 +76,7 @@ class PastNames:
         self._drop(now)
 
     def take(self, namespace: str, name: str, now: timedelta) -> int:
-        """Return the end of what a name had lately, 0 where it had nothing, and let go of it."""
+        """Return and forget the ordinal below which a name had pods lately, 0 where it had none."""
         past = self._names.pop((namespace, name), None)
         return 0 if past is None or now - past.gone_at >= FORGOTTEN else past.end
 
@@ -91,7 +92,7 @@ class PastNames:
 
 @dataclass(slots=True, kw_only=True)
 class _SetHistory:
-    """What was seen of one StatefulSet. Places are ordinals, counted from the first one."""
+    """What was seen of one StatefulSet. Places are ordinals, counted from the first."""
 
     first_ordinal: int
     replicas: int
@@ -116,19 +117,19 @@ class _SetHistory:
             self.pods = {uid: pod for uid, pod in self.pods.items() if pod > place}
 
     def forget(self, now: timedelta) -> None:
-        """Let go of the places above `replicas` where nothing was there for long."""
+        """Forget the places above `replicas` where no pod was for long."""
         if now - self.lost_at >= FORGOTTEN:
             self.used = min(self.used, self.replicas)
 
     def is_next(self, sts: StatefulSet) -> bool:
-        """Return whether no spec was missed between the last one and that of `sts`.
+        """Return whether no spec was missed between the last and that of `sts`.
 
         Each change of a spec is one generation.
         """
         return 0 <= sts.generation - self.generation <= 1
 
     def doubt(self, sts: StatefulSet, now: timedelta) -> None:
-        """Count as used all that is wanted, or was: something of the set was not seen.
+        """Count all wanted places as used, now or before: some change of the set was not seen.
 
         Where a spec was missed, it may have wanted anything.
         """
@@ -143,7 +144,7 @@ class _SetHistory:
 
 
 class Arrivals:
-    """What this process saw come to the ordinals of upscales."""
+    """The pods that this process saw come to the ordinals of upscales."""
 
     def __init__(self, sets: StatefulSetStore, pods: PodStore, clock: Clock) -> None:
         self._sets = sets
@@ -203,7 +204,7 @@ class Arrivals:
             self._take_pod(new, is_first=old is None)
 
     def _end(self, sts: StatefulSet | Unreadable) -> None:
-        """Keep what a set had: one of that name may come back to its volumes, or to its pods."""
+        """Keep what a set had: another set of its name may get its volumes, or its pods."""
         seen, end = self._recall(sts.uid), UNKNOWN
         if seen is not None and isinstance(sts, StatefulSet):
             end = seen.first_ordinal + seen.used
@@ -258,9 +259,9 @@ class Arrivals:
             seen.changed_at = self._clock.elapsed()
 
     def _find(self, pod: Pod | Unreadable, name: str) -> _SetHistory | None:
-        """Return what was seen of the set of a pod, or of the one that has its name.
+        """Return what was seen of the set of a pod, or of the set that has its name.
 
-        Not each pod of that name is the set's: one that another set left has the same volumes.
+        Not each pod of that name is the set's: a pod that another set left has the same volumes.
         """
         seen = self._recall(pod.owner_uid)
         if seen is not None:
@@ -289,7 +290,7 @@ class Arrivals:
             return
         for place in range(before, sts.replicas):
             pod = self._pods.get(sts.namespace, f"{sts.name}-{sts.first_ordinal + place}")
-            # The watch of pods may have been faster, and shows the first of the new ones already.
+            # The watch of pods may have been faster, and shows the first new pods already.
             is_leaving = isinstance(pod, Pod) and pod.is_terminating
             if pod is not None and (pod.uid not in seen.pods or is_leaving):
                 seen.use(place)

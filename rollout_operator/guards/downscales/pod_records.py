@@ -2,8 +2,8 @@
 
 Written before the first pod is called, so that what was prepared is known after a crash. A few
 pods of the range carry a copy of the whole record each: enough to survive the loss of some pods,
-and few enough for the default rate limit. One more is on a pod that stays: those that go may be
-gone before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
+and few enough for the default rate limit. One more copy is on a pod that stays: those that go may
+be gone before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
 
 Whatever may patch pods may write a record, so a record is a hint and no proof:
 - counts: they say which pods are un-prepared, and hold the group back until the set itself,
@@ -11,7 +11,7 @@ Whatever may patch pods may write a record, so a record is a hint and no proof:
 - places: only those that the set and the pod's own spec confirm, see `assess_downscale_record`;
 - the time: it picks among times of the API server, and is recorded nowhere; a record of the
   future says nothing at all;
-- the process: a forged one has the record ignored, which is what removing it does, too.
+- the process: a forged name has the record ignored, which is what removing it does, too.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from rollout_operator.telemetry.logs import log
 
 # With the default limits ten requests may be sent at once, and the live read has taken one of them.
 COPIES: Final = 4
-# By so much may clocks of API servers differ, or have been set back since a record was written.
+# Clocks of API servers may differ by so much, or have been set back since a record was written.
 FURTHEST_AHEAD: Final = timedelta(minutes=5)
 
 _DECODER: Final = msgspec.json.Decoder(DownscaleRecord)
@@ -51,7 +51,7 @@ class PodRecords:
     async def write(
         self, record: DownscaleRecord, pods: Sequence[Pod], annotated_pod: Pod | None = None
     ) -> None:
-        """Write a record on some of the pods, and on one that stays.
+        """Write a record on some of the pods, and on a pod that stays.
 
         Raises ApiError where none of them carries it.
 

@@ -1,8 +1,8 @@
-"""What is remembered of downscales that were allowed, until they have happened or been reverted.
+"""Downscales that were allowed, remembered until they have happened or been reverted.
 
 One reservation per StatefulSet: fewer replicas were granted, and pods were prepared. It is open
 while the request may still persist, then settled by what the set really wants; until then it holds
-back the whole group. Pods that were prepared and stay are due a cancellation. What must survive a
+back the whole group. Pods that were prepared and stay have to be un-prepared. What must survive a
 crash is written on the pods; see `pod_records`.
 """
 
@@ -25,11 +25,11 @@ from rollout_operator.model.tracker import TrackerEntry
 from rollout_operator.planning.downscales.outcome import spares
 
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
-# is asked for later than that. So long after the last review nothing that it allowed can persist.
+# begins later than that. So long after the last review nothing that it allowed can persist.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 # No webhook may be given more time by its configuration.
 LONGEST_REVIEW: Final = timedelta(seconds=30)
-# A record says when the first review began. The same may have been asked again for so long from
+# A record says when the first review began. The same review may have been repeated for so long from
 # its answer on, and be written within as long again.
 LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
 
@@ -54,11 +54,11 @@ class DownscaleReservation:
     name: str
     group: GroupName | None
     begun: datetime
-    """In the API server's time; from its first answer on, the time of that."""
-    asked_at: timedelta
+    """In the API server's time; from its first answer on, the time of the answer."""
+    requested_at: timedelta
     """When the newest review of it came, on the clock's `elapsed`."""
     seen_version: str
-    """`resourceVersion` of the set when it was reserved: what is older says nothing of it."""
+    """`resourceVersion` of the set when it was reserved: an older version says nothing of it."""
     state: ReservationState = ReservationState.PREPARING
     pods: dict[Uid, PreparedPod] = field(default_factory=dict)
     """Those that were prepared, or may have been."""
@@ -67,14 +67,15 @@ class DownscaleReservation:
     is_adopted: bool = False
     """Whether another process began it."""
     latest: datetime | None = None
-    """The latest that it can have happened, where its time was on record when it was adopted."""
+    """The latest time at which it can have happened, where its time was on record when it was
+    adopted."""
     replaced_at: datetime | None = None
     """When the newest of its pods came, where some were replaced before it was adopted: then it has
     happened, no later than that, and was reverted."""
     entry: TrackerEntry | None = None
-    """What the zone tracker says of it, or may say: released where it does not happen."""
+    """The entry in the zone tracker for it, or about to be: taken out where it does not happen."""
     answer: asyncio.Future[Verdict] | None = None
-    """For reviews that ask the same while pods are being called."""
+    """Shared by reviews that request the same while pods are being called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class _Announced:
 
 
 class Downscales:
-    """All reservations, and the pods that are due a cancellation."""
+    """All reservations, and the pods that are to be un-prepared."""
 
     def __init__(self, clock: Clock, *, late_calls: timedelta) -> None:
         """`late_calls`: so long after its caller has given up a call may still reach a pod."""
@@ -111,11 +112,11 @@ class Downscales:
         return self._reservations.get(set_uid)
 
     def remembers(self, set_uid: Uid) -> bool:
-        """Return whether anything of a set is not settled."""
+        """Return whether any downscale or call of a set is not settled."""
         return any(set_uid in each for each in self._unsettled)
 
     def list_sets(self) -> list[Uid]:
-        """Return the sets of which anything is remembered that is not settled."""
+        """Return the sets of which any downscale or call is not settled."""
         return list(dict.fromkeys(uid for each in self._unsettled for uid in each))
 
     @property
@@ -131,9 +132,10 @@ class Downscales:
     def find_underway(
         self, group: GroupName | None, sets: Iterable[StatefulSet] = (), *, but: Uid | None = None
     ) -> Underway | None:
-        """Return a downscale of the group that may still persist; `but` leaves one set out.
+        """Return a downscale of the group that may still persist; `but` leaves a set out.
 
-        It is one of this process, or one that a mark on `sets`, those of the group, announces.
+        It is a downscale of this process, or one that a mark on `sets`, those of the group,
+        announces.
         """
         if group is None:
             return None
@@ -147,28 +149,28 @@ class Downscales:
         return self.intents.find(sets, but=but)
 
     def announce(self, sts: StatefulSet, replicas: int) -> None:
-        """We are about to write fewer replicas: nothing else of the group may begin meanwhile.
+        """Record that we write fewer replicas next: nothing else of the group may begin then.
 
-        No review comes for a set that carries no label; one that does gets a reservation, too.
+        No review comes for a set without the label; a set with it gets a reservation, too.
         """
         underway = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
         self._announced[sts.uid] = _Announced(sts.group, underway)
 
     def end_announcement(self, set_uid: Uid) -> None:
-        """What was announced has been written, or never will be; an unknown set is fine."""
+        """End an announcement: its write is done, or never will be. An unknown set is fine."""
         announced = self._announced.pop(set_uid, None)
         if announced is not None:
             for callback in self._callbacks:
                 callback(set_uid, announced.group)
 
     def record_revoked(self, sts: StatefulSet, text: str, version: str) -> None:
-        """A mark is gone from its set since that version: waiters for its downscale go on."""
+        """Record that a mark is gone from its set: waiters for its downscale go on."""
         self.intents.record_gone(sts.uid, text, version)
         for callback in self._callbacks:
             callback(sts.uid, sts.group)
 
     def record_refused(self, sts: StatefulSet, text: str) -> None:
-        """The API server will not remove a mark: now there is an end to the wait for it."""
+        """Record that the API server will not remove a mark: the wait for it ends some day."""
         if self.intents.record_refused(sts.uid, text):
             for callback in self._callbacks:
                 callback(sts.uid, sts.group)
@@ -179,10 +181,10 @@ class Downscales:
         """Reserve a downscale before any pod is called.
 
         What is due to the same pods there, and to the zone tracker, is taken over. An older
-        reservation on the set must have persisted, be of the same downscale, or be one that cannot
-        be written any more: its pods become part of this one, because they may still be there when
-        the set is scaled up again. Pods that are called elsewhere now stay due a cancellation where
-        they were, and so are those that this one does not take away.
+        reservation on the set must have persisted, be of the same downscale, or be too old to be
+        written any more: its pods become part of this reservation, because they may still be there
+        when the set is scaled up again. Pods that are called elsewhere now stay due a call to
+        un-prepare them where they were, and so do those that this downscale does not take away.
         """
         called = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
         self.backlog.take_over(key.set_uid, called)
@@ -204,7 +206,7 @@ class Downscales:
             name=sts.name,
             group=sts.group,
             begun=begun,
-            asked_at=self._clock.elapsed(),
+            requested_at=self._clock.elapsed(),
             seen_version=sts.resource_version,
             pods=pods_of_both,
             entry=entry,
@@ -224,12 +226,12 @@ class Downscales:
         latest: datetime | None = None,
         replaced_at: datetime | None = None,
     ) -> DownscaleReservation:
-        """Take over what another process has begun; it may persist for the whole time from now on.
+        """Take over the downscale of another process; its time to persist begins now.
 
         `begun` and `replaced_at` are times of the API server, never the time in a record;
         `latest` may go by that: forged, it has no more effect than a record that was removed.
         Whether its pods were reached is not known: a review of the same calls them again. They may
-        wait for a word at `earlier` targets, too.
+        have to be un-prepared at `earlier` targets, too.
         """
         called = list(pods)
         reservation = self.begin(sts, key, begun, called)
@@ -246,15 +248,15 @@ class Downscales:
         return reservation
 
     def renew(self, reservation: DownscaleReservation, pods: Iterable[tuple[Uid, str]]) -> None:
-        """The same was asked again: it may persist for as long again, with these pods as well."""
+        """Extend a reservation whose review was repeated, with these pods as well."""
         called = {uid: PreparedPod(pod, reservation.key.target) for uid, pod in pods}
         self.backlog.take_over(reservation.key.set_uid, called)
         reservation.pods |= called
-        reservation.asked_at = self._clock.elapsed()
+        reservation.requested_at = self._clock.elapsed()
         self._notify(reservation)
 
     def allow(self, reservation: DownscaleReservation, at: datetime | None = None) -> None:
-        """All pods have confirmed, and the request is allowed; `at` in the API server's time.
+        """Record that all pods have confirmed, and the request is allowed; `at` by the API server.
 
         Without `at` an earlier answer stands.
         """
@@ -264,26 +266,26 @@ class Downscales:
         self._notify(reservation)
 
     def time_left(self, reservation: DownscaleReservation) -> timedelta:
-        """Return for how long the request may still persist; zero or less: no longer."""
-        return reservation.asked_at + PERSIST_LIMIT - self._clock.elapsed()
+        """Return for how long the request may still persist; zero or less for no longer."""
+        return reservation.requested_at + PERSIST_LIMIT - self._clock.elapsed()
 
     def granted_at(self, reservation: DownscaleReservation) -> timedelta | None:
         """Return when the newest review of it came, None where nothing can persist any more."""
-        return reservation.asked_at if self.time_left(reservation) > timedelta(0) else None
+        return reservation.requested_at if self.time_left(reservation) > timedelta(0) else None
 
     def record_persisted(self, reservation: DownscaleReservation, now: datetime) -> None:
-        """The set wants fewer replicas now: `now` is the API server's time."""
+        """Record that the set wants fewer replicas now: `now` is the API server's time."""
         if reservation.state is ReservationState.PERSISTED:
             return
-        # It may have happened long ago, and be seen late. When one of another process happened only
-        # its record says, which anything may have written: it counts from when it was found, or
-        # from the last repetition that its record allows, so that zones wait too long rather than
-        # too short (SI-11).
+        # It may have happened long ago, and be seen late. When a downscale of another process
+        # happened only its record says, which any client may have written: it counts from when it
+        # was found, or from the last repetition that its record allows, so that zones wait too long
+        # rather than too short (SI-11).
         latest = reservation.latest or now + self.time_left(reservation)
         self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 
     def record_reverted(self, reservation: DownscaleReservation, replaced_at: datetime) -> None:
-        """It had happened before it was adopted, no later than then, and was reverted."""
+        """Record that it had happened before it was adopted, by then, and was reverted."""
         self._persist(reservation, replaced_at, replaced_at)
 
     def _persist(self, reservation: DownscaleReservation, at: datetime, begun: datetime) -> None:
@@ -297,7 +299,7 @@ class Downscales:
         return self._unrecorded.get(set_uid)
 
     def record_written(self, set_uid: Uid, begun: datetime) -> None:
-        """The set carries the time of the downscale that began then."""
+        """Record that the set carries the time of the downscale that began then."""
         if self._unrecorded.get(set_uid) == begun:
             del self._unrecorded[set_uid]
 
@@ -332,15 +334,15 @@ class Downscales:
         self._notify(reservation)
 
     def find_entry(self, set_uid: Uid) -> TrackerEntry | None:
-        """Return what the zone tracker may say of a downscale that did not happen."""
+        """Return the entry that the zone tracker may have for a downscale that did not happen."""
         return self._entries.get(set_uid)
 
     def record_restored(self, set_uid: Uid) -> None:
-        """The zone tracker says again what it said before a downscale that did not happen."""
+        """Record that the zone tracker is as before a downscale that did not happen."""
         self._entries.pop(set_uid, None)
 
     def forget_set(self, set_uid: Uid) -> None:
-        """The set is gone, and with it all that its pods were sent."""
+        """Forget a set that is gone, and all calls to its pods."""
         reservation = self._reservations.pop(set_uid, None)
         self.backlog.forget(set_uid)
         self.unanswered.forget(set_uid)

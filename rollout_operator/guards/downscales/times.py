@@ -1,6 +1,6 @@
-"""Where the times of downscales are kept for other processes, and for this one after a restart.
+"""Where the times of downscales are kept, for other processes and for this one after a restart.
 
-Two places, and the same questions to both: annotations of the StatefulSets, which is here, and the
+Two places with the same methods: annotations of the StatefulSets, which is here, and the
 zone tracker, see `zone_tracker`. Whether a time forbids a downscale is decided in
 `planning.downscales.spacing`.
 """
@@ -27,7 +27,7 @@ Member = StatefulSet | Unreadable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTimes:
-    """What one read of the records says of a group."""
+    """The times of a group by one read of the records."""
 
     times: Mapping[Uid, datetime] = field(default_factory=dict)
     """When its zones were scaled down last, beyond what annotations show."""
@@ -54,7 +54,7 @@ class Times(Protocol):
 
     @property
     def source(self) -> TimesSource:
-        """Where they are kept: `planning.downscales.spacing` asks for it."""
+        """Where they are kept, for `planning.downscales.spacing`."""
         ...
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
@@ -66,7 +66,7 @@ class Times(Protocol):
         ...
 
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the same as the store has it now.
+        """Return the same, read from the store now.
 
         Raises ApiError, and InvalidInput whose text is fit for the client.
         """
@@ -80,7 +80,7 @@ class Times(Protocol):
         ...
 
     async def keep(self, sts: StatefulSet, at: datetime) -> str:
-        """Write down a downscale that has happened, unless a later one is there.
+        """Write down a downscale that has happened, unless a later time is there.
 
         Returns the version from which on the record shows it. Raises ApiError; Conflict where
         another client wrote meanwhile: read again.
@@ -92,21 +92,21 @@ class Records(Times, Protocol):
     """The times, and what happens to them as downscales come and go."""
 
     async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
-        """As `read`, and with what is needed to write; the time of the set `but` does not matter.
+        """Return times as `read` does, and what a write needs, but not the time of the set `but`.
 
         Raises as `read`.
         """
         ...
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
-        """Write down a downscale before it is allowed, or return why it must not be after all.
+        """Write down a downscale before it is allowed, or return why it must not happen after all.
 
         Records on the reservation what was written. Raises as `read`.
         """
         ...
 
     async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
-        """Put back what was there before a downscale that did not happen, if it is still there.
+        """Restore the time from before a downscale that did not happen, if its own is still there.
 
         Raises as `keep`.
         """
@@ -123,7 +123,7 @@ class AnnotationTimes:
         self._downscales = downscales
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return what these views of sets are too old to show: annotations are read with them."""
+        """Return what these cached sets are too old to show: annotations are read with them."""
         return self._downscales.last.map_unshown({sts.uid: sts.resource_version for sts in sets})
 
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
@@ -143,7 +143,7 @@ class AnnotationTimes:
         return None
 
     async def keep(self, sts: StatefulSet, at: datetime) -> str:
-        """Annotate the set where no answer has, or with too early a time."""
+        """Annotate the set where no answer to a review did, or did with too early a time."""
         if is_annotated(sts, at):
             return sts.resource_version
         text = format_downscale_time(at)
@@ -161,7 +161,7 @@ class AnnotationTimes:
         return decode_version("StatefulSet", body)
 
     async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
-        """Leave the set alone: what was not written has left no time on it."""
+        """Leave the set alone: a downscale that was not written has left no time on it."""
 
 
 def is_annotated(sts: StatefulSet, at: datetime) -> bool:

@@ -43,12 +43,12 @@ from rollout_operator.telemetry.logs import log
 ATTEMPTS: Final = 10
 # Written times have whole seconds: by so much later may be what this process knew before.
 ROUNDING: Final = timedelta(seconds=1)
-# No right to watch it is asked for: so late at most is a change of a person seen that sets a time
-# back. What is to be granted or written is decided on a read of its own.
+# The Role has no right to watch it: so late at most is a change of a person seen that sets a time
+# back. A grant and a write are decided on a read of their own.
 READ_AGAIN: Final = timedelta(seconds=30)
 
 _NOT_LOADED: Final = "loading zones failed."
-# Older than any, and such that none is older.
+# Older than any other version.
 _NO_VERSION: Final = "0"
 _ANY_VERSION: Final = ""
 
@@ -86,7 +86,7 @@ class Tracker:
         return dict((await self.fetch_times(sets, but=Uid(""))).times)
 
     def recall(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
-        """Return the times as they were read last; an entry that cannot be read has none here."""
+        """Return the times as they were read last, without those of unreadable entries."""
         zone_map = self._last
         times = self._map_unshown(sets, zone_map)
         if zone_map is None:
@@ -97,7 +97,7 @@ class Tracker:
         return times
 
     async def refresh(self) -> bool:
-        """Read the ConfigMap again; one that is gone is made anew by the next reconcile."""
+        """Read the ConfigMap again; a ConfigMap that is gone is made anew by the next reconcile."""
         now = self._now()
         if self._read_at is not None and abs(now - self._read_at) < READ_AGAIN:
             return False
@@ -117,9 +117,9 @@ class Tracker:
         return RecordedTimes(times=times, zone_map=zone_map)
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
-        """Write the own entry and no other; judge again where one of the group has changed.
+        """Write the own entry and no other; decide again where another of the group has changed.
 
-        Raises ApiError: then it is unknown what is written, and it is released later.
+        Raises ApiError: then it is unknown what is written, and the grant is released later.
         """
         seen, problem = grant.seen, Conflict("the ConfigMap is written all the time")
         for _ in range(ATTEMPTS):
@@ -184,7 +184,7 @@ class Tracker:
             raise InvalidInput(f"{_NOT_LOADED} ConfigMap {self._name}: {error}") from error
 
     async def _create(self, sets: Sequence[Member]) -> ZoneMap:
-        """Create it, or read that of a faster process. Raises Conflict where it went again."""
+        """Create it, or read that of a faster process. Raises Conflict where it is gone again."""
         names = [sts.name for sts in sets if sts.name]
         entry = _format(self._now() + CLOCK_ERROR)
         body: JsonObject = {
@@ -204,7 +204,7 @@ class Tracker:
         return self._take(created)
 
     async def _open(self, sts: StatefulSet) -> ZoneMap:
-        """Return what there is, for a set that belongs to no group: what it says is no matter."""
+        """Return the present state, for a set without a group: its entries do not matter."""
         return await self._fetch() or await self._create([sts])
 
     def _read_entry(self, zone_map: ZoneMap, member: Member, but: Uid) -> datetime | None:
@@ -226,9 +226,9 @@ class Tracker:
             raise InvalidInput(f"{BROKEN_TIMES[self.source]} {place}: {error}") from error
 
     def _record_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
-        """Remember what is about to be written: it may be, even if no answer comes."""
+        """Remember the entry that is about to be written: it may be stored without an answer."""
         held, ours = zone_map.data.get(grant.sts.name), grant.reservation.entry
-        # What is there may be of a downscale of ours that never happened.
+        # The present entry may be of a downscale of ours that never happened.
         before = ours.before if ours is not None and ours.text == held else held
         grant.reservation.entry = TrackerEntry(_format(grant.at), before)
 
@@ -238,7 +238,7 @@ class Tracker:
         )
         if recent is not None:
             return recent
-        # Whatever the wait: another process has let that zone go since we looked (D-25).
+        # Whatever the wait: another process has let that zone go since our read (D-25).
         for other in grant.others:
             granted_at, now = grant.seen.times.get(other.uid), seen.times.get(other.uid)
             if now is not None and (granted_at is None or now - granted_at > ROUNDING):

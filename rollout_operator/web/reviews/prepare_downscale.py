@@ -185,7 +185,7 @@ class PrepareDownscale:
         later = downscales.late_calls
         if reservation.state is ReservationState.PREPARING and step.granted_at is not None:
             # What is refused is not written: it does not hold the group back for longer.
-            reservation.asked_at = step.granted_at
+            reservation.requested_at = step.granted_at
             downscales.allow(reservation)
         elif reservation.state is ReservationState.PREPARING and is_un_prepared:
             downscales.close(reservation, un_prepare=reservation.pods, after=later)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.budgets.pod_records import ASK_AGAIN
+from rollout_operator.guards.budgets.pod_records import TRY_AGAIN
 from rollout_operator.guards.budgets.refusals import QUARANTINE
 from rollout_operator.guards.budgets.request import GrantState
 from rollout_operator.model.budget import Budget, DisruptionSource
@@ -73,14 +73,14 @@ async def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again(
     assert await x.evict("a-1") == "allowed"
     # Read live all the same.
     assert here.client.verbs() == ["patch", "list", "list"]
-    x.clock.ahead += ASK_AGAIN
+    x.clock.ahead += TRY_AGAIN
     here.replace("a-0")
     here.replace("a-1")
     x.sync()
     assert await x.evict("a-2") == "allowed"
     assert here.client.verbs()[3:] == ["patch", "list"]
     here.client.before = lambda call: None
-    x.clock.ahead += ASK_AGAIN
+    x.clock.ahead += TRY_AGAIN
     assert await x.evict("a-1") == "allowed"
     assert here.recorded() == ["a-1"]
     (line,) = [line for line in lines if "not recorded on pods" in line]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from rollout_operator.guards.budgets.pod_records import ASK_AGAIN, Recorder
+from rollout_operator.guards.budgets.pod_records import TRY_AGAIN, Recorder
 from rollout_operator.guards.budgets.request import Grant
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.budget import DisruptionSource, Record
@@ -96,9 +96,9 @@ async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute_until_it_is_m
         assert await recorder.write(grant, lambda: NOW) is None
         assert (grant.record, recorder.is_forbidden) == ("", True)
         assert len(client.patches) == patches
-        clock.jump(ASK_AGAIN / 2)
+        clock.jump(TRY_AGAIN / 2)
     client.error = None
-    clock.jump(ASK_AGAIN / 2)
+    clock.jump(TRY_AGAIN / 2)
     assert await recorder.write(grant, lambda: NOW) is not None
     assert await recorder.write(grant, lambda: NOW) is not None
     assert len(client.patches) == 4

@@ -38,7 +38,7 @@ def test_a_reservation_is_remembered_as_it_was_made(bench: Bench) -> None:
         name="zone-a",
         group=INGESTER,
         begun=EPOCH,
-        asked_at=5 * SECOND,
+        requested_at=5 * SECOND,
         seen_version="1",
         state=ReservationState.PREPARING,
         pods=called("12"),
