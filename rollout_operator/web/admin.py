@@ -1,8 +1,8 @@
 """The admin server on -server.port: probes, metrics, status page.
 
 Plain HTTP on all addresses, read-only, and it shows nothing that a reader of the namespace could
-not see. It is started first and stopped last, so that probes and scrapes always get an answer. What
-the status page shows is described elsewhere (`show`); until that is known it says what is missing.
+not see. It is started first and stopped last, so that probes and scrapes always get an answer.
+`show` says what the status page shows; until then the page says what is missing.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from rollout_operator.web.status.pages import Describe, StatusPages
 BACKLOG: Final = 128
 # No client sends a body here.
 MAX_BODY: Final = 1024
-# Answers are made from memory: one that takes longer waits for a client.
+# Answers are made from memory: an answer that takes longer waits for its client.
 STOP_LIMIT: Final = timedelta(seconds=1)
 _NO_PROFILER: Final = """\
 There is no Go profiler here: this operator runs on Python, and it has no profiling endpoint.
@@ -149,7 +149,7 @@ class AdminServer:
         return _answer_health("alive", self._health.list_faults())
 
     async def _describe_start(self) -> Description:
-        """Describe an operator of which nothing but its health is known so far."""
+        """Describe an operator that has nothing to show but its health so far."""
         operator = self._health.describe(is_acting=False)
         now = self._clock.now()
         return Description(namespace=self._namespace, now=now, operator=operator)

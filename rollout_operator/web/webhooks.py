@@ -1,8 +1,8 @@
 """The webhook server on -server-tls.port: one request in, one answer out.
 
-Decides what is a request worth a review. How it is answered, and when at the latest, is decided in
-`web.reviews.dispatch`, which clients may connect in `web.http.listener`, how much may be sent in
-`web.http.bodies`.
+Decides which requests are worth a review. How a review is answered, and when at the latest, is
+decided in `web.reviews.dispatch`, which clients may connect in `web.http.listener`, how much may be
+sent in `web.http.bodies`.
 """
 
 import ssl
@@ -31,7 +31,7 @@ from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
 
 JSON: Final = "application/json"
 STOP_LIMIT: Final = timedelta(seconds=1)
-# nginx's number for it: the asker went away before the answer.
+# nginx's number for a client that went away before the answer.
 GONE: Final = 499
 
 _ANSWER: Final = {hdrs.CONTENT_TYPE: JSON, hdrs.SERVER: SERVER}
@@ -44,14 +44,14 @@ _TEXT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What most users of a server leave as it is."""
+    """Options that most servers leave at their defaults."""
 
     client_name: str = ""
     """Common name that a client's certificate must have; empty: any, or none at all."""
     client_host: str = ""
     """DNS name that a client's certificate must be for; empty: any, or none at all."""
     flag: str = FLAG
-    """What the port is set by."""
+    """The flag that sets the port."""
     write_limit: timedelta = WRITE_LIMIT
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
@@ -72,7 +72,7 @@ class WebhookServer:
     ) -> None:
         """Build the server; port 0 takes a free one.
 
-        `certificate` is asked for each new connection. Raises ConfigError where `cluster` holds a
+        `certificate` is read for each new connection. Raises ConfigError where `cluster` holds a
         bad pattern.
         """
         self._wanted_port = port
@@ -114,9 +114,9 @@ class WebhookServer:
         self._listener.connections.is_leaving = True
 
     async def drain(self, limit: timedelta) -> None:
-        """Accept nothing more, answer what has been asked, and close each connection after that.
+        """Accept nothing more, answer all requests that came, and close each connection after that.
 
-        What is not answered within `limit` is cancelled.
+        A request that is not answered within `limit` is cancelled.
         """
         await self._listener.stop()
         await self._listener.connections.leave(limit)
@@ -200,7 +200,7 @@ class WebhookServer:
             await response.prepare(request)
             await response.write_eof()
         except ConnectionError:
-            return  # the asker has gone; the server sees the same and cleans up
+            return  # the client has gone; the server sees the same and cleans up
 
 
 def _keep_trace(request: web.BaseRequest, keys: Mapping[str, str]) -> None:
@@ -208,7 +208,7 @@ def _keep_trace(request: web.BaseRequest, keys: Mapping[str, str]) -> None:
 
 
 def _check(request: web.BaseRequest) -> None:
-    """Raise Rejected where a request is none of a webhook."""
+    """Raise Rejected where a request is not of a webhook."""
     if request.method != hdrs.METH_POST:
         raise Rejected(405, "method not allowed")
     if request.headers.getall(hdrs.CONTENT_TYPE, ()) != [JSON]:

@@ -37,7 +37,7 @@ MAX_WAITING: Final = 32
 
 
 class Rejected(OperatorError):
-    """A request that is no review: it is answered with an HTTP status and this text.
+    """A request that is no review: its answer is an HTTP status and this text.
 
     `closes` says whether the connection ends with the answer.
     """
@@ -123,7 +123,7 @@ class Bodies:
             raise Rejected(400, "the body is broken", closes=True) from error
 
     async def _receive(self, content: StreamReader, rate: "_BodyRate", until: timedelta) -> bytes:
-        """Return what has come next."""
+        """Return the next part of the body."""
         while True:
             try:
                 async with asyncio.timeout(self._left(min(until, rate.due))):
@@ -137,7 +137,7 @@ class Bodies:
     async def _take(
         self, share: "RoomShare", size: int, rate: "_BodyRate", until: timedelta
     ) -> None:
-        """Take of the room what the body has by now."""
+        """Take room for what has come of the body."""
         begin = self._clock.elapsed()
         try:
             async with asyncio.timeout(self._left(until)):
@@ -151,7 +151,7 @@ class Bodies:
 
 
 class _Body:
-    """What has come of a body. A large one lies in memory of its own.
+    """The part of a body that has come. A large body lies in memory of its own.
 
     As bytes it would be copied whenever it grows, and its memory would stay with the process.
     """
@@ -178,16 +178,16 @@ class _Body:
             self._memory[begin : self.size] = part
 
     def take(self) -> bytes | memoryview:
-        """Return what has come, and keep nothing of it."""
+        """Return the bytes that have come, and keep none of them."""
         memory, parts = self._memory, self._parts
         self._memory, self._parts = None, []
         return b"".join(parts) if memory is None else memoryview(memory)[: self.size]
 
 
 class _BodyRate:
-    """How fast a body comes, the time left out in which it waits for room.
+    """The rate at which a body comes, without the time in which it waits for room.
 
-    Raises Rejected where that is too slow. A small body, or one that may be, has time enough.
+    Raises Rejected where that is too slow. A body that may be small has time enough.
     """
 
     __slots__ = ("_before", "_begin", "_is_large", "_size", "due")
@@ -197,7 +197,7 @@ class _BodyRate:
         self._is_large = is_large
         self._size = self._before = 0
         self.due = begin + BEAT
-        """When it is to be looked at next."""
+        """When it is measured next."""
 
     def add(self, now: timedelta, size: int, *, is_crowded: bool) -> None:
         """Take in how much has come."""
@@ -207,7 +207,7 @@ class _BodyRate:
             self.check(now, is_crowded=is_crowded)
 
     def check(self, now: timedelta, *, is_crowded: bool) -> None:
-        """Judge what has come since the last time."""
+        """Compare what has come since the last time with the least rate."""
         if self._is_large and self._size < LEAST * ((now - self._begin) / BEAT):
             raise Rejected(408, f"the body comes with less than {LEAST} bytes/s", closes=True)
         if self._is_large and is_crowded and self._size - self._before < LEAST_CROWDED:
@@ -262,7 +262,7 @@ class RoomShare:
         self.size = 0
 
     def hold(self) -> Callable[[object], None]:
-        """Keep the share for one holder more; return how that one leaves."""
+        """Keep the share for another holder; return the callback by which that holder leaves."""
         self._holders += 1
         return lambda _: self.leave()
 
@@ -274,7 +274,7 @@ class RoomShare:
 
 
 class Room:
-    """So many bytes at a time, for bodies of at most `largest` each.
+    """Memory for bodies: `size` bytes at a time, for bodies of at most `largest` each.
 
     Where it is used up, bodies wait with what they have; one of them goes on, so that half of each
     never keeps all from being whole.
@@ -298,7 +298,7 @@ class Room:
         return bool(self._waiting)
 
     async def take(self, share: "RoomShare", size: int) -> None:
-        """Give a share so much more. Raises RoomFullError."""
+        """Give a share `size` bytes more. Raises RoomFullError."""
         if self._give(share, size):
             return
         if len(self._waiting) >= MAX_WAITING:
@@ -311,12 +311,12 @@ class Room:
             self._waiting.pop(share, None)
 
     def release(self, share: "RoomShare") -> None:
-        """End a share, and let those go on that can."""
+        """End a share, and let waiting bodies go on that now fit."""
         self._used -= share.size
         share.size = 0
         if self._favourite is share:
             self._favourite = None
-        # The one that lacks least is through soonest, and then there is more room.
+        # The body that lacks least is whole soonest, and then there is more room.
         for waiting in sorted(self._waiting, key=lambda share: share.announced - share.size):
             size, turn = self._waiting[waiting]
             if not turn.done() and self._give(waiting, size):

@@ -31,7 +31,7 @@ ADMISSION_PATHS: Final = (
 _OWN_FRAGMENTS: Final = ("metrics", "ready", "livez", "debug/pprof", "status", "reasons")
 _ROOT: Final = "/"
 
-# Senders choose the label: so many different ones are shown in the metric, the rest as one.
+# Senders choose the label: so many different labels are shown in the metric, the rest under one.
 MAX_LABELS: Final = 100
 _OTHER_LABELS: Final = "other"
 # The longest name of a namespace.
@@ -66,10 +66,10 @@ def validate_cluster(rules: ClusterRules, metrics: Metrics) -> Middleware:
 
 
 class ClusterCheck:
-    """Rules made ready, and the labels seen so far."""
+    """The compiled rules, and the labels seen so far."""
 
     def __init__(self, rules: ClusterRules, metrics: Metrics) -> None:
-        """Compile the patterns. Raises ConfigError for a bad one."""
+        """Compile the patterns. Raises ConfigError for a bad pattern."""
         self._rules = rules
         self._counter = metrics.server_invalid_cluster
         paths = rules.excluded_paths or ADMISSION_PATHS

@@ -2,8 +2,8 @@
 
 aiohttp bounds only the idle time between requests, which is minutes. Here the first whole request
 must come within a time limit as well, and on the webhook port each request head that began to come.
-`Connections` decides which one has to go where there are too many. Clients of the admin server that
-read slowly are cut in `metrics.measure`.
+`Connections` decides which connection has to go where there are too many. Clients of the admin
+server that read slowly are cut in `metrics.measure`.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ LINGER_LIMIT: Final = timedelta(seconds=1)
 SERVER: Final = "rollout-operator"
 # Twice as much of a body is held while no review reads it.
 BUFFER: Final = 1 << 15
-# For connections to the webhook port that never asked. Those that did may idle as long as those of
-# the admin server: the API server closes them itself after 90 s, so that we never close under a
-# request on its way.
+# For connections to the webhook port that never sent a request. Those that did may idle as long as
+# those of the admin server: the API server closes them itself after 90 s, so that we never close
+# under a request on its way.
 SILENCE_LIMIT: Final = timedelta(seconds=60)
 HEAD_LIMIT: Final = timedelta(seconds=10)
 # Requests sent before the answer to the first has come: API servers never do, and each is held.
@@ -84,7 +84,7 @@ class Connection(web.RequestHandler):
         return response
 
     def end_silence(self) -> None:
-        """Cut it no more for its silence: a whole request head has come."""
+        """Cut it no longer for its silence: a whole request head has come."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
@@ -99,7 +99,7 @@ async def end_silence(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 class _TlsTransport(asyncio.Transport):
-    """What the transports of TLS connections know, of asyncio and of uvloop, beyond others."""
+    """What transports of TLS connections have beyond others, in asyncio and in uvloop."""
 
     def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set how many encrypted bytes may wait until nothing more is received."""
@@ -238,9 +238,9 @@ class Connections:
     def make_room(self) -> bool:
         """Make room for one more; return whether there is.
 
-        Of those in a handshake and those that wait, the larger crowd loses its oldest; one with a
-        review in flight stays. Were handshakes to go first always, silent connections that have
-        shaken hands would keep every good one from getting through its own.
+        Of those in a handshake and those that wait, the larger crowd loses its oldest; a connection
+        with a review in flight stays. Were handshakes always to go first, silent connections that
+        have shaken hands would keep every good one from getting through its own.
         """
         if len(self) < self._most:
             return True

@@ -2,11 +2,11 @@
 
 Decides how connections come in: the certificate of the moment, the time for a handshake, what
 happens where the process has no file descriptors left. How many there may be, and which has to go,
-is decided in `connection`; what is answered, in `webhooks`.
+is decided in `connection`; the answers, in `webhooks`.
 
 Not a runner of aiohttp: that accepts a hundred connections in a turn of the loop, however many
-there are, and each costs up to 300 KiB from the start of its handshake. Here one is accepted in a
-turn, and the oldest idle one goes where there are too many.
+there are, and each costs up to 300 KiB from the start of its handshake. Here one connection is
+accepted in a turn, and the oldest idle connection goes where there are too many.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ BACKLOG: Final = 1024
 RECEIVE_BUFFER: Final = 1 << 15
 # How often slow connections are looked for.
 SWEEP: Final = timedelta(seconds=1)
-# After an accept that failed for want of something that only time brings.
+# After an accept that failed for want of file descriptors or memory.
 PAUSE: Final = timedelta(milliseconds=100)
 _OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 

@@ -18,7 +18,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.sending import send_all
 
 UNMATCHED: Final = "other"
-# Of a request: the trace that it belongs to, by which a duration names an example.
+# The trace that a request belongs to, by which a duration names an example.
 TRACE: Final = web.RequestKey("trace", dict[str, str])
 
 # A client may send any word as method; a label must have few values.
@@ -43,7 +43,7 @@ def get_route(request: web.Request) -> str:
 
 
 def name_method(request: web.BaseRequest) -> str:
-    """Return the method, `other` for an odd one."""
+    """Return the method, `other` for a method that is not of HTTP."""
     return request.method if request.method in _METHODS else UNMATCHED
 
 

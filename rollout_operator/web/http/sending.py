@@ -1,8 +1,8 @@
 """Send what may be large in pieces, each only when the one before is on its way.
 
-One body is for many clients. Handed over whole, what a slow one has not taken yet is a copy of its
-own, headers before it: five hundred of them held gigabytes of one status page. In pieces each holds
-two at most, and the body is the one that all share.
+One body is for many clients. Handed over whole, the part that a slow client has not taken yet is a
+copy of its own, with the headers before it: five hundred of them held gigabytes of one status page.
+In pieces each client holds two at most, and all share the body itself.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-# Once it has so much beyond this aiohttp waits for the transport.
+# Once aiohttp holds more than this, it waits for the transport.
 PIECE: Final = 1 << 16
 
 
 async def write_pieces(response: web.StreamResponse, data: bytes, end: int) -> None:
     """Write what comes before `end` to a response that has begun. Raises ConnectionError."""
-    view = memoryview(data)
+    pieces = memoryview(data)
     for start in range(0, end, PIECE):
-        await response.write(view[start : min(start + PIECE, end)])
+        await response.write(pieces[start : min(start + PIECE, end)])
         # The kernel may take megabytes at once, of each of hundreds: others have a turn between.
         await asyncio.sleep(0)
 

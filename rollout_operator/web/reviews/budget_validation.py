@@ -83,7 +83,7 @@ class ZpdbValidation:
         return assess_budget(draft)
 
     def _list_selected(self, budget: Budget) -> Iterable[Pod]:
-        """Yield the pods that it selects: one that it only may select keeps no budget away."""
+        """Yield the pods that it selects: a pod that it only may select refuses no budget."""
         for pod in self._pods.list_all():
             if not isinstance(pod, Pod) or LEFT_OUT in pod.labels:
                 continue

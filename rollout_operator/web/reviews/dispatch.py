@@ -1,8 +1,8 @@
 """One review in, one answer out, in time: what stands between a server and the hooks.
 
-Decides when the answer must be out, and what is answered where a hook is late or breaks: always a
-refusal. What a verdict says is decided by the hooks, how it reads in `answer`, what is a review at
-all by the server.
+Decides when the answer must be out, and what the answer is where a hook is late or breaks: always a
+refusal. The hooks decide what a verdict says, `answer` how it reads, and the server what is a
+review at all.
 """
 
 import asyncio
@@ -36,15 +36,15 @@ class ReviewHook(Protocol):
     async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
         """Return the verdict, or the body of another replica's answer, before `until`.
 
-        That is on `clock.elapsed()`. Cancelled then, and where the asker has gone: in both cases
-        what was asked for does not happen by this review.
+        That is on `clock.elapsed()`. Cancelled then, and where the client has gone: in both cases
+        the request that is under review does not happen by this review.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When an answer must be out, on `clock.elapsed()`, and how long after it was asked for."""
+    """When an answer must be out, on `clock.elapsed()`, and how long that is after the request."""
 
     until: timedelta
     span: timedelta
@@ -73,9 +73,9 @@ class Reviewer:
 
     def set_deadline(self, begin: timedelta, query: str) -> Deadline:
         """Return when the answer must be out to a request with this query that began then."""
-        asked = _read_timeout(query) if query else None
+        wanted = _read_timeout(query) if query else None
         most = self.request_timeout
-        span = (most if asked is None or asked > most else asked) * SHARE
+        span = (most if wanted is None or wanted > most else wanted) * SHARE
         return Deadline(begin + span, span)
 
     async def answer(
@@ -95,7 +95,7 @@ class Reviewer:
             return verdict  # logged and counted by the replica that has decided
         _log_verdict(path, review, verdict, span.log_keys)
         self.on_verdict(path, review, verdict)
-        # Only where there is something to patch: it looks through all configurations.
+        # Only where there is something to patch: it searches all configurations.
         may_patch = bool(verdict.annotations) and self.may_patch(path)
         return render_answer(review, verdict, may_patch=may_patch)
 
@@ -175,5 +175,5 @@ def _log_verdict(path: str, review: Review, verdict: Verdict, keys: Mapping[str,
     )
 
 
-def _replicas(view: Scalable | Unusable) -> int | None:
-    return view.replicas if isinstance(view, Scalable) else None
+def _replicas(scaled: Scalable | Unusable) -> int | None:
+    return scaled.replicas if isinstance(scaled, Scalable) else None

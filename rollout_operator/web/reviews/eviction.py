@@ -1,8 +1,8 @@
-"""The hook pod-eviction: asks the arbiter whether a pod may go.
+"""The hook pod-eviction: requests from the arbiter that a pod may go.
 
-Decides which pods the arbiter is asked about, and reads live where the cache cannot know: a pod
-that it does not show, one that it shows as not running, and an owner that is no StatefulSet. How
-often the API server is asked for that is left to `read_shares`.
+Decides for which pods the arbiter decides, and reads live where the cache cannot know: a pod that
+it does not show, or shows as not running, and an owner that is no StatefulSet. How often the API
+server is read for that is left to `read_shares`.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class PodEviction:
     async def _answer_live(
         self, cached: Pod | Unreadable | None, review: Review, left: timedelta
     ) -> Verdict:
-        """Return the verdict on a pod that the arbiter is not asked about.
+        """Return the verdict on a pod that the arbiter has no part in.
 
         Raises ApiError, and InvalidInput where the pod cannot be read.
         """
@@ -148,7 +148,7 @@ def _cannot_check(review: Review, error: OperatorError) -> Verdict:
 
 
 def _hint(again: timedelta | None) -> timedelta | None:
-    """Return when the client is to ask again, where that is a matter of a moment.
+    """Return when the client is to try again, where that is a matter of a moment.
 
     Clients obey such a hint without a word to their user: longer ones are for people only.
     """

@@ -1,8 +1,8 @@
 """The way of a review to the replica that decides it, over TLS that proves both sides.
 
 Decides how long that replica is waited for, how many reviews are on their way at a time, and what
-is taken for an answer: that is passed back as it is. What cannot be passed on is refused, to be
-tried again. Which replica leads is read from the Lease, which others may edit: nothing is sent
+counts as an answer, which is passed back as it is. A review that cannot be passed on is refused, to
+be tried again. The Lease, which other clients may edit, says which replica leads: nothing is sent
 before the other side has shown a certificate of our CA for the name of our Service.
 """
 
@@ -34,17 +34,17 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.web.reviews.dispatch import SHARE
 
 # On each path. More would take more connections and, with 128 KiB of each review, more memory; a
-# drain of a thousand pods asks one after another.
+# drain of a thousand pods evicts one after another.
 MOST: Final = 32
-# Of these, about objects that the cache does not confirm: any client can make them up, and the
+# Those about objects that the cache does not confirm: any client can make them up, and the
 # elected replica lets them wait for a read.
 MOST_UNCONFIRMED: Final = 4
 # A message of 4 KiB, ten warnings and a patch, each character escaped.
 MOST_ANSWER: Final = 64 << 10
 # A pod that is gone answers nothing at all, and a handshake takes milliseconds.
 CONNECT_LIMIT: Final = timedelta(seconds=2)
-# Before the answer must be out: for ours, where none has come; and by how much earlier the other
-# replica has to give its own.
+# Before the answer must be out: for our refusal, where no answer has come; and by how much earlier
+# the other replica has to give its own.
 RETURN: Final = timedelta(milliseconds=100)
 HEAD_START: Final = timedelta(milliseconds=150)
 # Idle connections are closed by this side first: a server closes them after three minutes.
@@ -59,14 +59,14 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @unique
 class ForwardOutcome(StrEnum):
-    """What became of a review that was to be passed on."""
+    """The outcome of a review that was to be passed on."""
 
     ANSWERED = "answered"
     UNREACHABLE = "unreachable"
     """No connection, a certificate that is not ours, or a connection that broke."""
     LATE = "late"
     UNUSABLE = "unusable"
-    """What came back is no answer to the review."""
+    """The other replica's answer is none to the review."""
     TOO_MANY = "too_many"
 
 
@@ -75,12 +75,12 @@ class Peers:
     """The other replicas, as far as they are known."""
 
     find_leader: Callable[[], Lease | None]
-    """Returns the Lease of the one that leads; its address may be empty."""
+    """Returns the Lease of the replica that leads; its address may be empty."""
     trust: Callable[[], ssl.SSLContext | None]
-    """Returns what judges the certificate of another replica, and shows ours; None: ours cannot be
-    shown."""
+    """Returns the context that judges the certificate of another replica, and shows ours; None
+    where ours cannot be shown."""
     host: str
-    """Name that such a certificate is for."""
+    """The name that such a certificate is for."""
     namespace: str
 
 
@@ -94,7 +94,7 @@ class _NotPassedOnError(OperatorError):
 
 
 class Forwarder:
-    """Passes reviews on. The first one opens what all of them share."""
+    """Passes reviews on. The first review opens the session that all share."""
 
     def __init__(
         self, peers: Peers, clock: Clock, count: Callable[[str, ForwardOutcome], None]
@@ -104,14 +104,14 @@ class Forwarder:
         self._clock = clock
         self._count = count
         self._in_flight: Counter[tuple[str, bool]] = Counter()
-        """By path, and whether the cache confirms what is asked about."""
+        """By path, and whether the cache confirms the object under review."""
         self._failing = ""
-        """Holder of the lease that could not be asked last, until one answers."""
+        """Holder of the Lease that could not be reached last, until one answers."""
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
     def find_leader(self) -> Lease | None:
-        """Return the Lease of the replica to ask, None where none is known by an address."""
+        """Return the Lease of the replica that leads, None without an address of it."""
         lease = self._peers.find_leader()
         is_known = lease is not None and lease.address and self._peers.trust() is not None
         return lease if is_known else None
@@ -127,7 +127,7 @@ class Forwarder:
     ) -> Verdict | bytes:
         """Return the body of that replica's answer, or a refusal, before `until`.
 
-        `is_confirmed` says whether the cache shows what the review is about.
+        `is_confirmed` says whether the cache shows the object under review.
         """
         log.debug("Passing review on", hook=path, uid=review.uid, leader=leader.holder)
         try:
@@ -174,7 +174,7 @@ class Forwarder:
         return body
 
     async def _post(self, where: str, content: bytes) -> tuple[int, bytes]:
-        """Return status and body, of a body that is too long nothing."""
+        """Return status and body, an empty body where it is too long."""
         trust = self._peers.trust()
         if trust is None or self._is_closed:
             raise aiohttp.ClientConnectionError("no certificate to show, or stopping")
@@ -214,7 +214,7 @@ class Forwarder:
             log.info("Reviews are answered by the replica that leads again", leader=leader.holder)
 
     def _record_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
-        """Log it, as a warning once for each replica until one answers."""
+        """Log a failure, as a warning once for each replica until one answers."""
         is_new = self._failing != leader.holder and error.was_sent
         if is_new:
             self._failing = leader.holder

@@ -1,4 +1,4 @@
-"""Hooks whose answer rests on what one process remembers: only the one that leads gives it."""
+"""Hooks whose answer rests on what one process remembers: only the process that leads gives it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class LeaderOnly:
     describe: Callable[[], str]
     """Says which process leads."""
     assess: Callable[[Review], Verdict | None] = lambda review: None
-    """Returns the verdict where the review alone decides, which any process can give."""
+    """Returns the verdict where the review alone decides, so that any process can give it."""
     confirms: Callable[[Review], bool] = lambda review: True
-    """Says whether the cache shows what a review is about."""
+    """Says whether the cache shows the object under review."""
     forwarder: Forwarder | None = None
     """The way to the process that leads, None where reviews are not passed on."""
 

@@ -1,8 +1,8 @@
 """The hook no-downscale: refuses fewer replicas of objects that carry the label.
 
-Decides what becomes of a Scale whose object cannot be read: what the API server does not give is
-allowed, what the operator itself had no room or time to read is asked again (D-20). All else is
-decided in `planning.downscales.request`.
+Decides the verdict on a Scale whose object cannot be read: it is allowed where the API server does
+not give the object, and refused, to be tried again, where the operator itself had no room or time
+to read it (D-20). All else is decided in `planning.downscales.request`.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ _TO_DECIDE: Final = timedelta(milliseconds=200)
 # What clients wait before they send the request again; one read serves all that come meanwhile.
 _AGAIN: Final = timedelta(seconds=1)
 
-# Load, which the sender of requests can make: no reason to let one of them pass.
+# Load, which the sender of requests can make: no reason to let a request pass.
 _Overload = Throttled | TooManyRequests | DeadlinePassed
 
 

@@ -1,9 +1,9 @@
 """The hook prepare-downscale: pods that are to go are called, and must confirm, before they go.
 
-What has been reserved is recorded on the pods; they are called, the time is recorded, and the
-request is answered. Which reviews must wait is decided in `prepare_reservation`, before that. What
+A reservation is recorded on its pods; they are called, the time is recorded, and the request is
+answered. Which reviews must wait is decided in `prepare_reservation`, before that. What
 becomes of a downscale afterwards is the concern of `controllers.downscales.controller`; an answer
-that is never given, for whatever reason, leaves pods to it that are to be un-prepared.
+that is never given, for whatever reason, leaves it pods to un-prepare.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _NOT_PREPARED: Final = "one or more pods failed to prepare for shutdown."
 
 
 class PrepareDownscale:
-    """Answers reviews. Asked the same again, it gives the same answer and does nothing twice."""
+    """Answers reviews. To a repeated review it gives the same answer and does nothing twice."""
 
     def __init__(self, context: PrepareContext) -> None:
         self._context = context
@@ -71,7 +71,7 @@ class PrepareDownscale:
         except (ApiError, InvalidInput) as error:
             why = f"the label {PREPARE_DOWNSCALE} cannot be ruled out: {error}"
             return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
-        # Only to be quick where nothing is done; it is judged again by what the store says.
+        # Only to be quick where nothing is done; the decision is made again by what the store says.
         verdict = assess_prepared(change, carrier.labels, carrier.annotations, carrier.service_name)
         if isinstance(verdict, Verdict):
             return verdict
@@ -112,8 +112,8 @@ class PrepareDownscale:
     ) -> Verdict | None:
         """Return the refusal where there is no such set, or it is not as the review says.
 
-        Before the lock of a group is asked for and the group is read live: else made-up names
-        would hold up those whose sets there are. The cache shows it where it is fresh enough.
+        Before the lock of a group is taken and the group is read live: else made-up names
+        would hold up reviews of sets that exist. The cache shows it where it is fresh enough.
         """
         try:
             if isinstance(carrier, StatefulSet):
@@ -136,7 +136,7 @@ class PrepareDownscale:
                 if isinstance(step, asyncio.Future):
                     return await asyncio.shield(step)
         except TimeoutError:
-            why = "there was no time left to look at the group"
+            why = "there was no time left to read the group"
             return request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         except (ApiError, InvalidInput) as error:
             why = f"finding other statefulsets failed. {error}"
@@ -147,7 +147,7 @@ class PrepareDownscale:
 
     async def _carry_out(self, request: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         context = self._context
-        # For others that ask the same, where this task is cancelled.
+        # For reviews of the same, where this task is cancelled.
         why = "the same was asked already, and that review was given up"
         verdict = request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         is_un_prepared = False
@@ -170,7 +170,7 @@ class PrepareDownscale:
         """Call the pods and record the time; return the verdict."""
         context = self._context
         problem = await self._call_pods(request, step)
-        # The nearer to the write the better: others wait from then on (SI-11).
+        # The nearer to the write the better: other zones wait from then on (SI-11).
         now = None if step.plan.is_repeated else context.server_time() + CLOCK_ERROR
         if problem is None and now is not None:
             problem = await self._record(request, step, now)
@@ -184,7 +184,7 @@ class PrepareDownscale:
         downscales, reservation = self._context.downscales, step.reservation
         later = downscales.late_calls
         if reservation.state is ReservationState.PREPARING and step.granted_at is not None:
-            # What is refused is not written: it does not hold the group back for longer.
+            # A refused downscale is not written: it does not hold the group back for longer.
             reservation.requested_at = step.granted_at
             downscales.allow(reservation)
         elif reservation.state is ReservationState.PREPARING and is_un_prepared:
@@ -279,7 +279,7 @@ class PrepareDownscale:
         """Return the record that an answer carries, where sets themselves do."""
         if self._context.records.source is TimesSource.TRACKER:
             return {}
-        # Asked again, it is written later: the record must not be of before the write (SI-11).
+        # Repeated, it is written later: the record must not be of before the write (SI-11).
         now = self._context.server_time() + CLOCK_ERROR
         return {LAST_DOWNSCALE: format_downscale_time(max(reservation.begun, now))}
 

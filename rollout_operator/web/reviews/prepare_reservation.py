@@ -44,7 +44,7 @@ from rollout_operator.web.reviews.scale_parent import Parents
 
 
 class GroupObserver(Protocol):
-    """Where snapshots of groups come from."""
+    """The source of snapshots of groups."""
 
     def observe(self, name: GroupName) -> Group: ...
 
@@ -83,15 +83,15 @@ class PrepareContext:
 class DecreaseRequest:
     """One decrease of a set that is said to carry the label.
 
-    The user, the set, from how many to how many: all else is looked up (D-68).
+    The user, the set, from how many to how many: all else is read (D-68).
     """
 
     decrease: Decrease
     set_uid: Uid
     group: GroupName | None
-    """As it is said to be: where that is not so, nothing is done."""
+    """The set as the review says it is: where it is not so, nothing is done."""
     first_ordinal: int | None
-    """The same of the first ordinal; None where nothing is said of it."""
+    """The first ordinal by the review; None where it does not say."""
     until: timedelta
     takes_patch: bool
     """Whether the object under review is the set itself, not its Scale."""
@@ -102,14 +102,14 @@ class DecreaseRequest:
         return calls_lock(self.set_uid) if self.group is None else group_lock(self.group)
 
     def describes(self, sts: StatefulSet) -> bool:
-        """Return whether a set is what the review says: nothing is done on its word."""
+        """Return whether a set is as the review says: nothing is done on its word."""
         is_same = sts.uid == self.set_uid and sts.name == self.decrease.name
         is_first = self.first_ordinal is None or sts.first_ordinal == self.first_ordinal
         is_counted = sts.replicas == self.decrease.replicas_from
         return is_same and is_first and is_counted and sts.group == self.group
 
     def refuse_changed(self, sts: StatefulSet | None) -> Verdict:
-        """Return the refusal where the store shows something else than the review."""
+        """Return the refusal for a set that is not in the store as the review says."""
         return self.refuse(Code.CHANGED_MEANWHILE, _render_change(sts), status=RETRY)
 
     def refuse(self, code: Code, why: str, *, status: int = 0) -> Verdict:
@@ -119,15 +119,15 @@ class DecreaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedDownscale:
-    """A downscale that is reserved, and which pods are still to be called for it."""
+    """A downscale that is reserved, and the pods that are still to be called for it."""
 
     reservation: DownscaleReservation
     plan: ReservationPlan
     granted_at: timedelta | None
-    """On the clock's `elapsed`: when the same was allowed before, if that may persist still."""
+    """On the clock's `elapsed`: when the same was allowed before, if that may still persist."""
     sts: StatefulSet
     others: tuple[StatefulSet, ...]
-    """The rest of the group, as it was when that was decided."""
+    """The rest of the group, as it was at the decision."""
     seen: RecordedTimes
     """The times on which the decision rests."""
 
@@ -144,10 +144,10 @@ class DownscaleReservations:
         """Decide on a live read of the group, and reserve the downscale before another request can.
 
         The lock is held across the read, so that what is seen is what is reserved. Returns the
-        future of the answer where the same is being asked already. Raises ApiError.
+        future of the answer where another review of the same is underway. Raises ApiError.
         """
         context = self._context
-        # Not under the lock: others of the group go on meanwhile.
+        # Not under the lock: other reviews of the group go on meanwhile.
         await context.repeated.wait_turn(request.set_uid, request.until - context.clock.elapsed())
         async with context.locks.hold(request.lock):
             group = await self._observe(request)
@@ -174,7 +174,7 @@ class DownscaleReservations:
             seen = await self._read_times(request, key, group)
             if isinstance(seen, Verdict):
                 return seen
-            # Again: while we looked, it may have been settled, or found on the pods.
+            # Again: during the read it may have been settled, or found on the pods.
             downscale = context.downscales.get(request.set_uid)
             if downscale is not None and sts.replicas <= downscale.key.replicas_to:
                 context.downscales.record_persisted(downscale, context.server_time())
@@ -249,7 +249,7 @@ class DownscaleReservations:
     async def _read_times(
         self, request: DecreaseRequest, key: Key, group: Group
     ) -> RecordedTimes | Verdict | None:
-        """Return when zones went last, None where that is not judged."""
+        """Return when zones went last, None where they do not matter."""
         earlier = self._find_earlier(request.set_uid)
         if not request.group or (earlier is not None and earlier.is_repeated_by(key)):
             return None
@@ -278,7 +278,7 @@ class DownscaleReservations:
 def find_unanswered(
     context: PrepareContext, request: DecreaseRequest, endpoints: Sequence[Endpoint]
 ) -> Verdict | None:
-    """Return the refusal where a call that a pod stays may yet arrive after one that it goes."""
+    """Return the refusal where a call that a pod stays may yet arrive after a call that it goes."""
     waits = context.downscales.unanswered.map_waits(request.set_uid, endpoints)
     return assess_unanswered(request.decrease, endpoints, waits)
 

@@ -1,10 +1,10 @@
-"""What reviews may have the API server asked: a share of the rate limit for each cause.
+"""Reads of the API server that reviews cause: a share of the rate limit for each cause.
 
-Decides how much of it a client of the port can use up. A review goes before rollouts, and
-any client can send one: of objects that never were, of real ones with false counts, and of real
-ones again and again. What the cache confirms is read as ever. All else waits for a small bucket of
-its own, so that rollouts and honest reviews keep the rest; where its turn comes too late it is
-refused at once, to be tried again.
+Decides how much of it a client of the port can use up. A review goes before rollouts, and any
+client can send one: of objects that never were, of real objects with false counts, and of real
+objects again and again. Objects that the cache confirms are read as ever. All other reads wait for
+a small bucket of their own, so that rollouts and honest reviews keep the rest; a review whose turn
+comes too late is refused at once, to be tried again.
 """
 
 from datetime import timedelta
@@ -20,13 +20,13 @@ from rollout_operator.model.names import Uid
 
 # Of the requests that the process may send to an API group, for each bucket of a kind.
 _SHARE: Final = 0.1
-# A drain asks for all pods of a node at once: a few of them may have ended, or be new.
+# A drain evicts all pods of a node at once: a few of them may have ended, or be new.
 _BURST: Final = 5
 # Of kinds without a cache every honest review needs a read: `kubectl scale deployment --all`.
 _UNCACHED_SHARE: Final = 0.3
 _UNCACHED_BURST: Final = 10
-# Reads of groups whose set was asked about a moment ago: clients try again, and the API server asks
-# anew where another client has written.
+# Reads of groups whose set was under review a moment ago: clients try again, and the API server
+# sends the review anew where another client has written.
 _AGAIN_SHARE: Final = 0.2
 _AGAIN_BURST: Final = 10
 _AGAIN: Final = "downscales that are asked for again"
@@ -35,10 +35,10 @@ LATELY: Final = timedelta(minutes=1)
 
 
 class Standing(StrEnum):
-    """What the cache says of an object that it cannot confirm."""
+    """The standing of an object that the cache cannot confirm."""
 
     SHOWN = "that the cache shows otherwise"
-    """Under the name, and the UID, of the review: there are only so many of them."""
+    """It has the name and the UID of the review: there are only so many of them."""
     UNKNOWN = "that the cache does not show"
     """Perhaps made up: there is no end of them."""
     UNCACHED = "of kinds without a cache"
@@ -48,13 +48,13 @@ class Standing(StrEnum):
 class UnconfirmedReads:
     """Reads objects that the cache does not confirm, for all hooks of a process.
 
-    Each kind has a bucket for what the cache shows and one for all else, so that made-up names
-    delay no reviews of real ones, and those of one kind none of another. Kinds without a cache
-    share one.
+    Each kind has a bucket for objects that the cache shows and a bucket for all others, so that
+    made-up names delay no reviews of real objects, and those of one kind none of another. Kinds
+    without a cache share one.
     """
 
     def __init__(self, qps: float) -> None:
-        """Read at shares of `qps` requests a second; zero or less: as often as reviews ask."""
+        """Read at shares of `qps` requests a second; without a limit for zero or less."""
         self._limits = RateLimiter(qps * _SHARE, _BURST)
         self._uncached = RateLimiter(qps * _UNCACHED_SHARE, _UNCACHED_BURST)
 
@@ -80,7 +80,7 @@ class UnconfirmedReads:
 
 
 class UnknownPods:
-    """Reads pods of which the cache does not hold enough; all reviews of one pod share one read."""
+    """Reads pods of which the cache does not hold enough; all reviews of a pod share a read."""
 
     def __init__(self, reader: Reader, namespace: str, reads: UnconfirmedReads) -> None:
         self._reader = reader
@@ -112,12 +112,13 @@ class UnknownPods:
 class RepeatedReads:
     """Paces the live reads that reviews of confirmed sets lead to.
 
-    A client that knows a name, a UID and a count can ask about that set for ever. The first read in
-    a minute is free, so that no other client's repetitions keep a set from its first answer.
+    A client that knows a name, a UID and a count can send reviews of that set for ever. The first
+    read in a minute is free, so that no other client's repetitions keep a set from its first
+    answer.
     """
 
     def __init__(self, qps: float, clock: Clock) -> None:
-        """Limit reads to `qps` requests a second; zero or less: not at all."""
+        """Limit reads to `qps` requests a second; not at all for zero or less."""
         self._limits = RateLimiter(qps * _AGAIN_SHARE, _AGAIN_BURST)
         self._clock = clock
         self._free: dict[Uid, timedelta] = {}

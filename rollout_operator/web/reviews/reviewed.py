@@ -1,10 +1,10 @@
-"""Which namespaces of a cluster are looked after because a review has named them.
+"""Which namespaces of a cluster this process watches because a review has named them.
 
-Others are found by what is in them; these may hold a Deployment that is not to be scaled down.
-Every client that reaches the port may name a namespace, also one that never was. So many are
-believed at a time, and one that has proven to hold something counts no more. Where that many are
-empty, another one is looked after once the API server shows something in it, as long as not too
-many are asked for.
+Others are found by the objects in them; these may hold a Deployment that is not to be scaled down.
+Every client that reaches the port may name a namespace, also a namespace that never was. So many
+are believed at a time, and a namespace that has proven to hold something counts no more. Where that
+many are empty, another namespace is watched once the API server shows something in it, as long as
+not too many are read.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, Reader
 from rollout_operator.model.errors import ApiError
 from rollout_operator.telemetry.logs import log
 
-# Namespaces in which nothing has been seen, and which are looked after all the same.
+# Namespaces in which nothing has been seen, and which are watched all the same.
 MOST_UNPROVEN: Final = 64
 # A request for each kind, in all this time: a client that makes up names has no more of our tokens.
 PAUSE: Final = timedelta(seconds=1)
 # The review waits for it.
 ANSWER_WITHIN: Final = timedelta(seconds=1)
-# One in which nothing was is not asked for again so soon.
+# A namespace in which nothing was is not read again so soon.
 EMPTY_LASTS: Final = timedelta(seconds=30)
 MOST_EMPTY: Final = 256
 
 
 class ReviewedNamespaces:
-    """Looks after namespaces of which a review is the first sign. For one event loop."""
+    """Watches namespaces of which a review is the first sign. For one event loop."""
 
     def __init__(
         self,
@@ -40,18 +40,18 @@ class ReviewedNamespaces:
         begin: Callable[[str], None],
         is_empty: Callable[[str], bool],
     ) -> None:
-        """`begin` looks after a namespace; `is_empty` says that nothing has been seen in it."""
+        """`begin` watches a namespace; `is_empty` says that nothing has been seen in it."""
         self._reader = reader
         self._clock = clock
         self._begin = begin
         self._is_empty = is_empty
         self._unproven: set[str] = set()
         self._empty: OrderedDict[str, timedelta] = OrderedDict()
-        """When nothing was found where."""
+        """When nothing was found, by namespace."""
         self._next_at = timedelta(0)
 
     async def add(self, namespace: str) -> None:
-        """Look after a namespace, if it is believed."""
+        """Watch a namespace, if it is believed."""
         self._unproven = {*filter(self._is_empty, self._unproven)}
         if len(self._unproven) < MOST_UNPROVEN:
             self._unproven.add(namespace)

@@ -1,10 +1,10 @@
 """The object behind a Scale: its labels, from the cache where that is certainly fresh enough.
 
-A Scale carries the UID and the version of its object, so that no clock is needed: what holds that
-version or a newer one is fresh, be it the cache or the answer to a read that another review began
-(a write that was admitted against an older version cannot be committed). Otherwise the object is
-read, once for all reviews that wait for it: what they send is bounded by the objects they name, and
-not by how many of them there are.
+A Scale carries the UID and the version of its object, so that no clock is needed: a cache that has
+that version or a newer one is fresh, and so is the answer to a read that another review began (a
+write that was admitted against an older version cannot be committed). Otherwise the object is read,
+once for all reviews that wait for it: the number of reads is bounded by the objects that reviews
+name, and not by how many reviews there are.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ CATCH_UP: Final = tuple(timedelta(milliseconds=span) for span in (5, 10, 20, 40)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """What the object behind a Scale carries."""
+    """Labels and annotations of the object behind a Scale."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class _Object(msgspec.Struct):
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 _Answer: TypeAlias = StatefulSet | _Metadata | OperatorError
-"""Of a read; an error is one for all reviews that waited for it."""
+"""The answer to a read; all reviews that waited for it share an error."""
 
 
 class Parents:
@@ -84,7 +84,7 @@ class Parents:
         self._reads: SingleFlight[tuple[str, str, str], _Answer] = SingleFlight()
 
     async def find(self, review: Review, until: timedelta) -> Parent:
-        """Return what the object carries.
+        """Return labels and annotations of the object.
 
         Raises InvalidInput for another kind, Denied for another namespace, DecodeError, and what
         `Reader.fetch` raises; DeadlinePassed where there was no answer before `until`.
@@ -109,7 +109,7 @@ class Parents:
         return parent
 
     def _choose_standing(self, resource: Resource, review: Review) -> Standing:
-        """Return what the cache says of what is to be read: names are easily guessed, UIDs not."""
+        """Return the standing of the object to read: names are easily guessed, UIDs not."""
         if resource is not STATEFULSETS:
             return Standing.UNCACHED
         if not isinstance(review.old, Scalable):
@@ -135,7 +135,7 @@ class Parents:
     async def _read(
         self, resource: Resource, review: Review, until: timedelta
     ) -> StatefulSet | _Metadata:
-        """Return the object, from a read that others may have asked for too."""
+        """Return the object, from a read that other reviews may share."""
         if review.namespace != self._namespace:
             raise Denied(f"namespace {review.namespace} is not looked after")
         key = (resource.plural, review.namespace, review.name)
@@ -184,5 +184,5 @@ def _is_fresh(answer: _Answer, review: Review) -> bool:
     return answer.uid == old.uid and _covers(answer.resource_version, old.resource_version)
 
 
-def _covers(version: str, asked: str) -> bool:
-    return bool(asked) and (version == asked or is_older(asked, than=version))
+def _covers(version: str, wanted: str) -> bool:
+    return bool(wanted) and (version == wanted or is_older(wanted, than=version))

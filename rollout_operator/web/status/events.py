@@ -1,8 +1,8 @@
 """News of the page for browsers that stay: server-sent events, to a bounded number of them.
 
-Each client has a place in the second, so that all of them together never keep the loop for long.
-It is sent only what has changed since it was last sent something, and nothing while the last has
-not gone; a client that takes nothing for a while is cut.
+Each client has a place in the second, so that all of them together never keep the loop for long. A
+client is sent only what has changed since the last time, and nothing while that is still on its
+way; a client that takes nothing for a while is cut.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from rollout_operator.web.status.sections import Fragment
 
 MOST_CLIENTS: Final = 256
 INTERVAL: Final = timedelta(seconds=1)
-# So many are served each second: more of them have their turn more seldom.
+# So many clients are served each second: more of them have their turn more seldom.
 CLIENTS_A_SECOND: Final = 50
-# Proxies cut what is silent for a minute or less; the page calls for help after 25 s.
+# Proxies cut what is silent for a minute or less; the page warns of a lost connection after 25 s.
 HEARTBEAT: Final = timedelta(seconds=10)
-# How long a browser waits until it connects again, and one that found no place until it asks again.
+# How long a browser waits until it connects again, also where it found no place.
 RETRY: Final = timedelta(seconds=3)
 RETRY_AFTER: Final = timedelta(seconds=10)
 _PLACES: Final = MOST_CLIENTS.bit_length() - 1
@@ -100,7 +100,7 @@ class EventStreams:
 
 
 class _Client:
-    """What one client was sent, and since when it takes nothing."""
+    """The last news to one client, and since when it takes nothing."""
 
     def __init__(
         self, response: web.StreamResponse, transport: asyncio.WriteTransport, limit: timedelta
@@ -130,7 +130,7 @@ class _Client:
             await self.send(b"event: alive\ndata: 1\n\n")
 
     async def send(self, data: bytes) -> None:
-        """Send something. Raises TimeoutError and ConnectionError."""
+        """Send bytes. Raises TimeoutError and ConnectionError."""
         self._sent = _now()
         async with asyncio.timeout(self._limit):
             await write_pieces(self._response, data, len(data))

@@ -1,7 +1,7 @@
 """One rollout group as HTML: why it does not go on, what next, what to do, and its pods as a grid.
 
-The description says all of it; here is decided what stands where, and how much of it. What is left
-out is counted, and stands in `/status.json`.
+The description says all of it; this module decides what stands where, and how much of it. What is
+left out is counted, and stands in `/status.json`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ def render_group(group: GroupDescription, *, has_grid: bool) -> str:
 
 
 def render_phase(phase: Phase) -> str:
-    """Return what a group is doing: an icon, and the word for it."""
+    """Return the phase of a group: an icon, and the word for it."""
     icon = PHASE_ICONS[phase]
     return f'<span class="phase {icon}">{render_icon(icon)}{phase}</span>'
 
@@ -94,7 +94,7 @@ def render_waiting(waiting: Waiting) -> str:
 
 
 def _render_sentence(subject: str, text: str) -> str:
-    """Return a sentence after the name of what it is about, where it does not say that itself."""
+    """Return a sentence after the name of its subject, unless it says that itself."""
     name = "" if subject in text else f'<b class="zone-name">{escape(subject)}</b> '
     return f"{name}{escape(text)}"
 
@@ -111,7 +111,7 @@ def render_code(code: Code) -> str:
 
 
 def _find_leading(group: GroupDescription) -> Waiting | None:
-    """Return the reason that the headline gives, None where that is what is done."""
+    """Return the reason that the headline gives, None where it gives what is done."""
     reasons = (*group.waits, *group.problems)
     leading = (
         reason for reason in reasons if (reason.code, reason.text) == (group.code, group.headline)
@@ -120,7 +120,7 @@ def _find_leading(group: GroupDescription) -> Waiting | None:
 
 
 def render_remedy(remedy: str) -> str:
-    """Return what a person can do, nothing where that is nothing."""
+    """Return what a person can do, as HTML; empty where there is nothing to do."""
     return f'<p class="remedy"><b>To do</b> {render_prose(remedy)}</p>' if remedy else ""
 
 
@@ -242,7 +242,7 @@ def _render_age(pod: PodDescription) -> str:
 
 
 def _list_reasons(zone: ZoneDescription) -> Iterator[str]:
-    """Yield why pods are not ready: what a pointer shows over a cell, no finger can ask for."""
+    """Yield why pods are not ready: cells show it to a pointer, but to no finger."""
     unready = [pod for pod in zone.pods if pod.state not in _WHOLE and pod.why]
     for pod in unready[:MOST_CAUSES]:
         since = f" {render_time(pod.since, 'for')}" if pod.since is not None else ""

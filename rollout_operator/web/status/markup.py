@@ -57,7 +57,7 @@ def render_time(time: datetime, form: str) -> str:
 
 
 def render_icon(name: str) -> str:
-    """Return one of the icons that stand at the begin of the page; words stand beside it."""
+    """Return one of the icons that stand at the beginning of the page; words stand beside it."""
     return f'<svg class="i" aria-hidden="true"><use href="#i-{name}"/></svg>'
 
 
@@ -81,7 +81,7 @@ def gather(pieces: Iterable[str]) -> Iterator[bytes]:
 
 
 def make_anchor(name: str) -> str:
-    """Return the id of a group's section: its name where that is one, else a digest of it."""
+    """Return the id of a group's section: its name where that is valid, else a digest of it."""
     if _PLAIN_NAME.fullmatch(name):
         return f"g-{name}"
     return f"g--{sha256(name.encode('utf-8', 'replace')).hexdigest()[:_HASH_LENGTH]}"

@@ -1,7 +1,7 @@
 """The routes of the status page, and which clients share what.
 
-Nothing is described while nothing asks. All that is asked for within a second is a rendering of one
-description, and each rendering is made once.
+Nothing is described while no client sends a request. All requests within a second get renderings of
+one description, and each rendering is made once.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -28,10 +28,10 @@ _JSON: Final = "application/json"
 
 
 class StatusPages:
-    """What one server shows of its namespace."""
+    """The pages of one server."""
 
     def __init__(self, describe: Describe, clock: Clock) -> None:
-        """`describe` is asked at most once a second, and only when something is asked for."""
+        """`describe` is called at most once a second, and only for a request."""
         self._clock = clock
         self._describe = describe
         self._sections = SectionRenderer()
@@ -74,7 +74,7 @@ class StatusPages:
 
 
 class _Renderings:
-    """One description, and what is made of it as far as it is asked for."""
+    """One description, and its renderings as far as they were requested."""
 
     def __init__(self, description: Description, sections: SectionRenderer, clock: Clock) -> None:
         self._description = description
@@ -95,7 +95,7 @@ class _Renderings:
 
 
 def wants_html(request: web.Request) -> bool:
-    """Return whether it is a browser that asks: it names HTML, and `*/*` is for everything else."""
+    """Return whether the client is a browser: it names HTML, and `*/*` is for all others."""
     for choice in request.headers.get(hdrs.ACCEPT, "").split(","):
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
         if kind == _HTML and "q=0" not in parameters:

@@ -1,7 +1,7 @@
 """A description as sections of a page, each rendered again only where what it shows has changed.
 
-Decides which groups are shown in full: those that go on worst, as many as fit into a page of
-bounded size. The others have a row each, then only a number.
+Decides which groups are shown in full: those in most need of attention, as many as fit into a page
+of bounded size. The others have a row each, then only a number.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ from rollout_operator.web.status.releases import render_release, render_schedule
 FULL_GROUPS: Final = 30
 # Pods that have a cell, over all groups: each takes some 120 bytes.
 MOST_CELLS: Final = 1500
-# Groups that have a row, so many to a section: one of them changes without the others.
+# Groups that have a row, so many to a section, which changes without the others.
 MOST_ROWS: Final = 1000
 ROWS_TOGETHER: Final = 25
 MOST_BUDGETS: Final = 100
@@ -64,15 +64,15 @@ class Fragment:
     """The live part of a page at one moment."""
 
     number: int
-    """Two of the same number are the same."""
+    """Two fragments of the same number are the same."""
     sections: dict[str, str]
     """HTML by the id of its element, in the order of the page."""
     _news: dict[int, bytes] = field(default_factory=dict)
 
     def render_news(self, seen: "Fragment | None") -> bytes:
-        """Return the event that says what a page has to change which shows `seen`.
+        """Return the event that says what a page that shows `seen` has to change.
 
-        It is one piece of memory for all such pages, also while it waits for slow ones.
+        It is one piece of memory for all such pages, also while it waits for slow clients.
         """
         number = 0 if seen is None else seen.number
         news = self._news.get(number)
@@ -94,7 +94,7 @@ class SectionRenderer:
         self._numbers = count(1)
 
     async def render(self, description: Description) -> Fragment:
-        """Return the sections, the same ones where nothing has changed; in slices, on the loop."""
+        """Return the sections, the same objects where nothing has changed, in slices."""
         kept: dict[str, tuple[object, str]] = {}
         for key, what, render in _list_sections(description):
             before = self._kept.get(key)
@@ -109,7 +109,7 @@ class SectionRenderer:
 
 
 def _list_sections(description: Description) -> Iterator[tuple[str, object, Render]]:
-    """Yield id, what it is made of, and what makes it."""
+    """Yield id, content and renderer of each section."""
     groups = list_worst_first(description.groups)
     phases = Counter(group.phase for group in groups)
     firsts = {group.phase: group.title for group in reversed(groups)}
