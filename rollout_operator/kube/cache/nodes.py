@@ -38,7 +38,7 @@ class FollowedNodes:
     def __init__(self, client: Reader, make_informer: MakeInformer, clock: Clock) -> None:
         self._clock = clock
         self._keys = frozenset(TOPOLOGY_KEYS)
-        self._requested: dict[str, dict[str, timedelta]] = {}
+        self._requested_keys: dict[str, dict[str, timedelta]] = {}
         """By namespace, when each key was requested last."""
         self._on_change: list[Callable[[], None]] = []
         self._is_reported = True
@@ -83,7 +83,7 @@ class FollowedNodes:
     def _keep(self, key: str, namespace: str) -> None:
         if key in TOPOLOGY_KEYS:
             return
-        now, requested = self._clock.elapsed(), self._requested.setdefault(namespace, {})
+        now, requested = self._clock.elapsed(), self._requested_keys.setdefault(namespace, {})
         if key not in requested:
             for old in [node for node, at in requested.items() if now - at > KEY_LASTS]:
                 del requested[old]
@@ -91,7 +91,7 @@ class FollowedNodes:
                 most = f"policies of {namespace} name zones by {MOST_KEYS} other labels"
                 raise Unreachable(f"nodes: not read for label {key}: {most}")
             requested[key] = now
-            self._keys = frozenset(TOPOLOGY_KEYS).union(*self._requested.values())
+            self._keys = frozenset(TOPOLOGY_KEYS).union(*self._requested_keys.values())
         requested[key] = now
 
     def _report_soon(self) -> None:
